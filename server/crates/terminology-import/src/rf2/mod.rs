@@ -14,11 +14,12 @@
 mod package;
 mod row_precedence;
 
-use std::collections::HashMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 use terminology::indexing::{
-    ConceptDesignation, ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition, ResourceHeader,
-    SNOMED_CT as URL, SNOMED_CT_DEFINITION as DEFINITION,
+    ConceptDesignation, ConceptNumber, ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition,
+    ResourceHeader, SNOMED_CT as URL, SNOMED_CT_DEFINITION as DEFINITION,
 };
 
 pub(super) use self::package::Rf2Package;
@@ -29,14 +30,17 @@ use crate::release_source::{ReleaseSource, base_name};
 use crate::table_reader::{DelimitedTable, FieldBuffer};
 
 /// Prefixes of the names of the input files.
-const READ: [&str; 6] = [
+const READ: [&str; 7] = [
     "sct2_Concept_",
     "sct2_Description_",
     "sct2_TextDefinition_",
     "sct2_Relationship_",
     "sct2_RelationshipConcreteValues_",
+    IDENTIFIER_FILE,
     "der2_",
 ];
+/// Prefix of the names of the files of alternate identifiers.
+const IDENTIFIER_FILE: &str = "sct2_Identifier_";
 /// Name of the format.
 pub(super) const NAME: &str = "SNOMED CT RF2";
 const CORE_MODULE: &str = "900000000000207008";
@@ -85,6 +89,7 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     read_concrete_values(reader, &mut builder)?;
     read_reference_sets(reader, &mut builder)?;
     read_historical_associations(reader, &mut builder)?;
+    read_alternate_identifiers(reader, &mut builder)?;
     Ok(builder)
 }
 
@@ -402,4 +407,46 @@ fn read_historical_associations(
         parse_identifier(table, fields.get(4))?;
         builder.add_property(concept, fields.get(4), fields.get(6)).map_err(|why| table.line_error(why))
     })
+}
+
+/// Reads the alternate identifiers of concepts. Their rows have no identifier of their own: within a scheme, the row with
+/// the latest time is in effect, and of two with the same time the one of the upper package.
+fn read_alternate_identifiers(
+    reader: &mut ReleaseReader<'_, '_>,
+    builder: &mut IndexBuilder,
+) -> Result<(), ImportError> {
+    struct State {
+        since: String,
+        concept: Option<ConceptNumber>,
+    }
+    let mut identifiers: BTreeMap<[String; 2], State> = BTreeMap::new();
+    for source in reader.sources() {
+        for_each_row(
+            source,
+            |name| is_snapshot(name, IDENTIFIER_FILE),
+            6,
+            |table, fields| {
+                if !matches!(fields.get(2), "0" | "1") {
+                    return Err(table.line_error(format_args!("active is '{}', not 0 or 1", fields.get(2))));
+                }
+                let key = [fields.get(4).to_owned(), fields.get(0).to_owned()];
+                let concept = builder.find_concept(fields.get(5)).filter(|_| fields.get(2) == "1");
+                let state = State { since: fields.get(1).to_owned(), concept };
+                match identifiers.entry(key) {
+                    Entry::Occupied(mut known) if known.get().since <= state.since => {
+                        drop(known.insert(state))
+                    }
+                    Entry::Occupied(_) => {}
+                    Entry::Vacant(free) => drop(free.insert(state)),
+                }
+                Ok(())
+            },
+        )?;
+    }
+    for ([scheme, identifier], state) in identifiers {
+        let Some(concept) = state.concept else { continue };
+        let added = builder.add_identifier(&scheme, &identifier, concept);
+        added.map_err(|why| ImportError::in_file(IDENTIFIER_FILE, why))?;
+    }
+    Ok(())
 }

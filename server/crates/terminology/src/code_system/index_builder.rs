@@ -282,6 +282,19 @@ impl IndexBuilder {
         Ok(())
     }
 
+    /// Adds an alternate identifier of a concept. The scheme is the code of a concept, which need not exist.
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub fn add_identifier(
+        &mut self,
+        scheme: &str,
+        identifier: &str,
+        of: ConceptNumber,
+    ) -> Result<(), String> {
+        self.out.identifiers.add(scheme, identifier, of)
+    }
+
     /// Returns the finished index.
     ///
     /// # Errors
@@ -384,6 +397,7 @@ impl IndexBuilder {
             }
             out.subsets.shrink();
         }
+        out.identifiers.renumber(&ordinal);
         out.words = WordIndex::build(&out)?;
         Ok(out)
     }

@@ -8,6 +8,7 @@ mod columns;
 pub(crate) mod concept_set;
 mod elias_fano;
 pub(crate) mod hierarchy;
+mod identifier_columns;
 pub(crate) mod index;
 pub(crate) mod index_builder;
 mod link_graph;
@@ -25,6 +26,7 @@ use self::code_table::CodeTable;
 pub(crate) use self::code_table::LocatedConcept;
 use self::columns::{IndexColumn, IndexReader, IndexWriter, RowColumn, TextColumn, columns};
 use self::hierarchy::ConceptHierarchy;
+pub(crate) use self::identifier_columns::IdentifierColumns;
 pub use self::index::CodeSystemIndex;
 pub(crate) use self::index_builder::ConceptDesignation;
 use self::property_role::PropertyRole;
@@ -112,6 +114,7 @@ pub(crate) struct CodeSystem {
     subset_names: CodeTable,
     /// Members of each subset, sorted.
     subsets: RowColumn<u32>,
+    identifiers: IdentifierColumns,
     words: WordIndex,
 }
 
@@ -145,7 +148,7 @@ impl DesignationColumns {
 
 columns!(DesignationColumns: ends, texts, facts);
 columns!(CodeSystem: codes, displays, designations, properties, flags, statuses, definitions, names, values, hierarchy, attributes,
-    subset_names, subsets, words);
+    subset_names, subsets, identifiers, words);
 
 impl CodeSystem {
     /// Compiles a CodeSystem resource.
@@ -203,6 +206,7 @@ impl CodeSystem {
         for codes in [&mut system.codes, &mut system.names, &mut system.values, &mut system.subset_names] {
             codes.build_table();
         }
+        system.identifiers.build_tables();
         Ok(system)
     }
 
@@ -294,6 +298,7 @@ impl CodeSystem {
             + 8 * self.properties.items()
             + 12 * self.attributes.items()
             + 4 * self.subsets.items()
+            + self.identifiers.memory_bytes()
             + self.words.memory_bytes()
             + 48 * self.len()
     }
@@ -441,6 +446,11 @@ impl CodeSystem {
     /// Returns the members of a subset, sorted; `None` if there is no such subset.
     pub(crate) fn subset(&self, name: &str) -> Option<&[u32]> {
         self.subset_names.find(name).map(|number| self.subsets.row(number))
+    }
+
+    /// Returns the alternate identifiers of concepts.
+    pub(crate) fn identifiers(&self) -> &IdentifierColumns {
+        &self.identifiers
     }
 
     /// Returns the names of all subsets.

@@ -12,6 +12,10 @@ use super::{
 use crate::code_system::concept_set::ConceptSet;
 use crate::code_system::{AttributeValue, CodeSystem};
 use crate::model::Budget;
+use crate::model::text_folding::same_folded;
+
+/// Aliases of schemes of alternate identifiers, with the concepts of the schemes.
+const SCHEME_ALIASES: [(&str, &str); 1] = [("LOINC", "30051010000102")];
 
 /// Sets of the parts of a constraint that are already computed, by the address of the part.
 #[derive(Default)]
@@ -46,8 +50,28 @@ impl<'a> EclEvaluator<'a> {
         Ok(self.budget.spend(1)?)
     }
 
+    /// Returns the concept with a code or an alternate identifier.
     fn find_concept(&self, code: &str) -> Result<u32, EclError> {
-        self.system.find(code).ok_or_else(|| EclError::UnknownConcept(code.to_owned()))
+        let found = match code.split_once('#') {
+            Some((alias, identifier)) => self.find_identified(alias, identifier),
+            None => self.system.find(code),
+        };
+        found.ok_or_else(|| EclError::UnknownConcept(code.to_owned()))
+    }
+
+    /// Returns the concept with an alternate identifier. The alias of its scheme is one of ECL, or a term of the concept
+    /// of the scheme.
+    fn find_identified(&self, alias: &str, identifier: &str) -> Option<u32> {
+        let identifiers = self.system.identifiers();
+        let known = SCHEME_ALIASES.iter().find(|(known, _)| known.eq_ignore_ascii_case(alias));
+        let mut schemes = identifiers.schemes().filter(|scheme| match known {
+            Some((_, known)) => known == scheme,
+            None => self.system.find(scheme).is_some_and(|at| {
+                let mut terms = self.system.displays(at).filter(|term| term.retired.is_none());
+                terms.any(|term| same_folded(&term.text.replace(' ', "-"), alias))
+            }),
+        });
+        schemes.find_map(|scheme| identifiers.find(scheme, identifier))
     }
 
     /// Returns whether a concept is in the set of an expression.
@@ -146,7 +170,7 @@ impl<'a> EclEvaluator<'a> {
             EclExpression::Concept(code) => out.insert(self.find_concept(code)?),
             EclExpression::MemberOf(inner) => {
                 if let EclExpression::Concept(code) = &**inner {
-                    self.find_concept(code)?;
+                    let code = self.system.code(self.find_concept(code)?);
                     self.add_subset(code, &mut out)?;
                     return Ok(out);
                 }
@@ -283,7 +307,7 @@ impl<'a> EclEvaluator<'a> {
     /// their concepts.
     fn is_module_of(&self, modules: &EclExpression, module: &str) -> Result<bool, EclError> {
         match modules {
-            EclExpression::Concept(code) => Ok(code == module),
+            EclExpression::Concept(code) if !code.contains('#') => Ok(code == module),
             EclExpression::Or(any) => self.any_holds(any, |each| self.is_module_of(each, module)),
             modules => match self.system.find(module) {
                 Some(at) => self.contains(modules, at),
@@ -321,8 +345,7 @@ impl<'a> EclEvaluator<'a> {
         let is_in =
             |name: &str| self.system.subset(name).is_some_and(|members| members.binary_search(&at).is_ok());
         if let EclExpression::Concept(code) = of {
-            self.find_concept(code)?;
-            return Ok(is_in(code));
+            return Ok(is_in(self.system.code(self.find_concept(code)?)));
         }
         self.any_holds(self.system.subset_names(), |name| {
             self.spend_step()?;

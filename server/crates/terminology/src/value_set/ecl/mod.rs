@@ -1,7 +1,7 @@
 //! SNOMED CT's expression constraint language (ECL 2.2), as far as it concerns concepts: hierarchy operators, `^`,
-//! `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, the dot, concept filters and
-//! history supplements, with symbols or with the words of the long syntax. Filters on terms and on members are rejected
-//! by name.
+//! `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, the dot, concept filters,
+//! history supplements and alternate identifiers, with symbols or with the words of the long syntax. Filters on terms
+//! and on members are rejected by name.
 //!
 //! A constraint is parsed once. It is tested on one concept without building a set. If all its concepts are requested,
 //! the set of each part is computed once, whatever the number of concepts.
@@ -65,6 +65,7 @@ enum EclExpression {
     Any,
     /// `*` with a filter on the state: all concepts, because the filter selects the state.
     AnyState,
+    /// The code of a concept, or an alternate identifier as `ALIAS#IDENTIFIER`.
     Concept(String),
     MemberOf(Box<EclExpression>),
     Walk(HierarchyOperator, Box<EclExpression>),

@@ -391,22 +391,49 @@ impl<'t> EclParser<'t> {
         })
     }
 
-    /// Parses a concept id with an optional term between bars.
+    /// Parses a concept id or an alternate identifier, with an optional term between bars.
     fn parse_concept(&mut self) -> Result<String, EclError> {
         self.skip_space();
         let rest = self.remaining();
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        if !(6..=18).contains(&end) {
-            return Err(self.expected("expected the identifier of a concept"));
-        }
-        self.at += end;
+        let concept = if rest.starts_with(|c: char| c == '"' || c.is_ascii_alphabetic()) {
+            self.parse_alternate_identifier()?
+        } else {
+            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            if !(6..=18).contains(&end) {
+                return Err(self.expected("expected the identifier of a concept"));
+            }
+            self.at += end;
+            rest[..end].to_owned()
+        };
         if self.take("|") {
             let Some(term) = self.remaining().find('|') else {
                 return Err(self.expected("expected '|' after the term"));
             };
             self.at += term + 1;
         }
-        Ok(rest[..end].to_owned())
+        Ok(concept)
+    }
+
+    /// Parses `ALIAS#IDENTIFIER`, which may be in quotation marks.
+    fn parse_alternate_identifier(&mut self) -> Result<String, EclError> {
+        let here = self.at;
+        let is_quoted = self.remaining().starts_with('"');
+        let text = if is_quoted {
+            self.parse_text()?
+        } else {
+            let rest = self.remaining();
+            let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '#' | '-' | '.' | '_');
+            let end = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
+            self.at += end;
+            rest[..end].to_owned()
+        };
+        match text.split_once('#') {
+            Some((alias, identifier)) if is_alias(alias) && !identifier.is_empty() => Ok(text),
+            _ => {
+                self.at = here;
+                Err(self.expected("expected the identifier of a concept"))
+            }
+        }
     }
 
     fn parse_refinement(&mut self) -> Result<EclRefinement, EclError> {
@@ -461,7 +488,15 @@ impl<'t> EclParser<'t> {
         } else if order != Equal {
             return Err(self.expected("expected a number such as #5"));
         } else if self.starts_with_text() {
-            ValueConstraint::Text(self.parse_texts()?)
+            // An alternate identifier in quotation marks takes precedence over a text of the same form.
+            let here = self.at;
+            match self.parse_set() {
+                Ok(concepts) => ValueConstraint::Expression(concepts),
+                Err(_) => {
+                    self.at = here;
+                    ValueConstraint::Text(self.parse_texts()?)
+                }
+            }
         } else if let Ok(value) = self.parse_boolean(false) {
             ValueConstraint::Boolean(value)
         } else {
@@ -496,6 +531,12 @@ impl<'t> EclParser<'t> {
             false => Err(self.expected("expected ']'")),
         }
     }
+}
+
+/// Returns whether a text is the alias of a scheme or dialect: letters, digits and dashes that begin with a letter.
+fn is_alias(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Returns an expression with filters. A filter on the state of `*` applies to all concepts.

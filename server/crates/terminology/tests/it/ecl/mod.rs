@@ -1,0 +1,55 @@
+//! Expression constraints of SNOMED CT against a naive evaluator, which computes sets as the specification defines them:
+//! the test of one concept and the expansion must both agree with it. TREFOIL_ECL_CASES is the number of random cases.
+
+mod expression;
+mod naive;
+mod release;
+
+use std::collections::BTreeSet;
+
+use fhir::Parameters;
+use proptest::prelude::*;
+use trefoil_terminology::indexing::SNOMED_CT;
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
+
+use self::expression::{expression, write};
+use self::naive::Naive;
+use self::release::{CONCEPTS, code, release, terminology};
+
+/// Returns the codes of an expansion.
+fn expansion(terminology: &Terminology, url: &str) -> BTreeSet<String> {
+    let mut parameters = Parameters::new();
+    parameters.push_uri("url", url);
+    parameters.push_boolean("excludeNested", true);
+    let input = OperationInput::from_body(&parameters);
+    let answer = terminology.expand(OperationLevel::Type, input, "2026-01-01T00:00:00Z");
+    let answer = answer.unwrap_or_else(|error| panic!("{url}: {error}"));
+    let answer: serde_json::Value = serde_json::from_str(answer.get()).unwrap();
+    let codes = answer["expansion"]["contains"].as_array().into_iter().flatten();
+    codes.map(|row| row["code"].as_str().unwrap().to_owned()).collect()
+}
+
+fn cases() -> u32 {
+    std::env::var("TREFOIL_ECL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
+
+    #[test]
+    fn expressions_select_what_a_naive_evaluator_selects(
+        release in release(),
+        expression in expression(),
+        long in any::<bool>(),
+    ) {
+        let (terminology, text) = (terminology(&release), write(&expression, long));
+        let expected: BTreeSet<String> = Naive(&release).set(&expression).into_iter().map(code).collect();
+        let url = format!("{SNOMED_CT}?fhir_vs=ecl/{text}");
+        // The expansion comes second, because the test of one concept may use its cached set.
+        for at in 0..CONCEPTS {
+            let is_in = terminology.has_member(&url, SNOMED_CT, &code(at)).unwrap();
+            prop_assert_eq!(is_in, expected.contains(&code(at)), "{} in {}", code(at), text);
+        }
+        prop_assert_eq!(&expansion(&terminology, &url), &expected, "{}", text);
+    }
+}
