@@ -49,9 +49,12 @@ pub use ops::service::Terminology;
 /// Building blocks for importers: [`IndexBuilder`](indexing::IndexBuilder) takes the concepts of a code system and
 /// returns its index.
 pub mod indexing {
+    pub use crate::code_system::descriptions::DescriptionFacts;
     pub use crate::code_system::index_builder::{ConceptDesignation, ConceptNumber, IndexBuilder};
     pub use crate::model::canonical::compare as compare_versions;
-    pub use crate::model::known_systems::{LOINC, SNOMED_CT, SNOMED_CT_DEFINITION};
+    pub use crate::model::known_systems::{
+        LOINC, SNOMED_CT, SNOMED_CT_DEFINITION, SNOMED_CT_NAME, SNOMED_CT_SYNONYM,
+    };
     pub use crate::model::resource_json::{
         ContentMode, HierarchyMeaning, PropertyDefinition, ResourceHeader,
     };

@@ -7,21 +7,25 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `dialects` | the language reference sets of each description |
 //! | `package` | the modules that a package contains and those on which it depends |
 //! | `row_precedence` | the choice of a row if several packages contain the same component |
 //! | here | from rows to the index builder |
 
+mod dialects;
 mod package;
 mod row_precedence;
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 
 use terminology::indexing::{
-    ConceptDesignation, ConceptNumber, ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition,
-    ResourceHeader, SNOMED_CT as URL, SNOMED_CT_DEFINITION as DEFINITION,
+    ConceptDesignation, ConceptNumber, ContentMode, DescriptionFacts, HierarchyMeaning, IndexBuilder,
+    PropertyDefinition, ResourceHeader, SNOMED_CT as URL, SNOMED_CT_DEFINITION as DEFINITION,
+    SNOMED_CT_NAME as FULLY_SPECIFIED_NAME, SNOMED_CT_SYNONYM as SYNONYM,
 };
 
+use self::dialects::DescriptionDialects;
 pub(super) use self::package::Rf2Package;
 use self::row_precedence::RowPrecedence;
 use crate::error::ImportError;
@@ -48,11 +52,6 @@ const MODEL_MODULE: &str = "900000000000012004";
 const IS_A: &str = "116680003";
 const INFERRED: &str = "900000000000011006";
 const FULLY_DEFINED: &str = "900000000000073002";
-const FULLY_SPECIFIED_NAME: &str = "900000000000003001";
-const SYNONYM: &str = "900000000000013009";
-const PREFERRED: &str = "900000000000548007";
-const US_ENGLISH: &str = "900000000000509007";
-const GB_ENGLISH: &str = "900000000000508004";
 
 /// Returns the file of the concepts, if the source contains exactly one package with an RF2 snapshot.
 pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
@@ -81,10 +80,10 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     let mut builder =
         IndexBuilder::new(&code_system_header(version)).map_err(|why| ImportError::in_file("", why))?;
     read_concepts(reader, &mut builder)?;
-    let preferred = read_preferred_terms(reader)?;
-    read_descriptions(reader, &mut builder, &preferred)?;
-    drop(preferred);
-    read_definitions(reader, &mut builder)?;
+    let dialects = DescriptionDialects::read(reader)?;
+    read_descriptions(reader, &mut builder, &dialects)?;
+    read_definitions(reader, &mut builder, &dialects)?;
+    drop(dialects);
     read_relationships(reader, &mut builder)?;
     read_concrete_values(reader, &mut builder)?;
     read_reference_sets(reader, &mut builder)?;
@@ -227,32 +226,6 @@ fn read_concepts(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder)
     }
 }
 
-/// Returns the preference of each description as the display: 3 if it is preferred in the USA, 2 in Great Britain, 1
-/// elsewhere.
-fn read_preferred_terms(reader: &mut ReleaseReader<'_, '_>) -> Result<HashMap<u64, u8>, ImportError> {
-    let mut preferred = HashMap::new();
-    for_each_active_row(
-        reader,
-        |name| is_snapshot(name, "der2_cRefset_Language"),
-        7,
-        |table, fields| {
-            if fields.get(6) != PREFERRED {
-                return Ok(());
-            }
-            let description = parse_identifier(table, fields.get(5))?;
-            let wanted = match fields.get(4) {
-                US_ENGLISH => 3,
-                GB_ENGLISH => 2,
-                _ => 1,
-            };
-            let best = preferred.entry(description).or_insert(wanted);
-            *best = wanted.max(*best);
-            Ok(())
-        },
-    )?;
-    Ok(preferred)
-}
-
 fn parse_identifier(table: &DelimitedTable<'_>, text: &str) -> Result<u64, ImportError> {
     text.parse().map_err(|_| table.line_error(format_args!("'{text}' is not a SNOMED CT identifier")))
 }
@@ -260,7 +233,7 @@ fn parse_identifier(table: &DelimitedTable<'_>, text: &str) -> Result<u64, Impor
 fn read_descriptions(
     reader: &mut ReleaseReader<'_, '_>,
     builder: &mut IndexBuilder,
-    preferred: &HashMap<u64, u8>,
+    dialects: &DescriptionDialects,
 ) -> Result<(), ImportError> {
     // Highest rank so far among the texts of each concept; the text with the highest rank becomes the display.
     let mut best = vec![0_u8; builder.concept_count()];
@@ -280,7 +253,8 @@ fn read_descriptions(
             };
             let (language, kind, term) = (fields.get(5), fields.get(6), fields.get(7));
             let is_name = kind == FULLY_SPECIFIED_NAME;
-            let wanted = preferred.get(&parse_identifier(table, fields.get(0))?).copied().unwrap_or_default();
+            let description = description_facts(table, fields, dialects)?;
+            let wanted = dialects.of(description.id).rank;
             // English is preferred, because every edition has it. A fully specified name is used only if there is no
             // other text.
             let rank = 1 + u8::from(!is_name && wanted > 0) * (wanted + 3 * u8::from(language == "en"));
@@ -299,6 +273,7 @@ fn read_descriptions(
                 value: term,
                 // An inactive term stays valid in old records, with a comment.
                 status: (!is_active).then_some("withdrawn"),
+                description: Some(description),
                 ..ConceptDesignation::default()
             };
             builder.add_designation(concept, designation).map_err(|why| table.line_error(why))
@@ -306,9 +281,25 @@ fn read_descriptions(
     )
 }
 
+/// Returns the data of the description in a row.
+fn description_facts<'f>(
+    table: &DelimitedTable<'_>,
+    fields: &'f FieldBuffer,
+    dialects: &'f DescriptionDialects,
+) -> Result<DescriptionFacts<'f>, ImportError> {
+    let id = parse_identifier(table, fields.get(0))?;
+    Ok(DescriptionFacts {
+        id,
+        module: fields.get(3),
+        effective_time: fields.get(1),
+        dialects: &dialects.of(id).text,
+    })
+}
+
 fn read_definitions(
     reader: &mut ReleaseReader<'_, '_>,
     builder: &mut IndexBuilder,
+    dialects: &DescriptionDialects,
 ) -> Result<(), ImportError> {
     for_each_active_row(
         reader,
@@ -321,6 +312,7 @@ fn read_definitions(
                 language: Some(fields.get(5)),
                 usage,
                 value: fields.get(7),
+                description: Some(description_facts(table, fields, dialects)?),
                 ..ConceptDesignation::default()
             };
             builder.add_designation(concept, designation).map_err(|why| table.line_error(why))

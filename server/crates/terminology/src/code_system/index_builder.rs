@@ -5,6 +5,7 @@
 
 use super::code_table::CodeTable;
 use super::columns::{RowColumn, TextColumn, group};
+use super::descriptions::{DescriptionFacts, SEPARATOR};
 use super::hierarchy::ConceptHierarchy;
 use super::word_index::WordIndex;
 use super::{
@@ -37,6 +38,8 @@ pub struct IndexBuilder {
     designation_of: Vec<ConceptNumber>,
     /// Text, language, use, and standards status with the id of the description, each by number.
     designations: Vec<[u32; 4]>,
+    /// Ids of the descriptions of SNOMED CT; empty if none has one.
+    description_ids: Vec<u64>,
     property_of: Vec<ConceptNumber>,
     properties: Vec<[u32; 2]>,
     attribute_of: Vec<ConceptNumber>,
@@ -44,6 +47,8 @@ pub struct IndexBuilder {
     attributes: Vec<[u32; 3]>,
     subset_of: Vec<u32>,
     members: Vec<ConceptNumber>,
+    /// Buffer for the texts of several parts.
+    joined: String,
     /// Role of each property, by its number among the names.
     roles: Vec<Option<PropertyRole>>,
 }
@@ -61,6 +66,20 @@ pub struct ConceptDesignation<'a> {
     pub status: Option<&'a str>,
     /// Id of the description of SNOMED CT, if the resource states it.
     pub description_id: Option<&'a str>,
+    /// Data of the description in a release of SNOMED CT.
+    pub description: Option<DescriptionFacts<'a>>,
+}
+
+/// Joins the parts of an interned text in a buffer.
+fn join<'b>(buffer: &'b mut String, parts: &[&str]) -> &'b str {
+    buffer.clear();
+    for (at, part) in parts.iter().enumerate() {
+        if at > 0 {
+            buffer.push(SEPARATOR);
+        }
+        buffer.push_str(part);
+    }
+    buffer
 }
 
 impl IndexBuilder {
@@ -83,12 +102,14 @@ impl IndexBuilder {
             link_codes: TextColumn::default(),
             designation_of: Vec::new(),
             designations: Vec::new(),
+            description_ids: Vec::new(),
             property_of: Vec::new(),
             properties: Vec::new(),
             attribute_of: Vec::new(),
             attributes: Vec::new(),
             subset_of: Vec::new(),
             members: Vec::new(),
+            joined: String::new(),
             roles: Vec::new(),
         };
         for property in &header.property {
@@ -157,20 +178,29 @@ impl IndexBuilder {
         of: ConceptNumber,
         designation: ConceptDesignation<'_>,
     ) -> Result<(), String> {
-        let mut number = |text: Option<&str>| text.map_or(Ok(NONE), |text| self.out.values.intern(text));
-        let usage = designation.usage.map(|usage| usage.join("\u{1f}"));
-        // Status and id of the description are rare, so they share a column.
-        let facts = match (designation.status, designation.description_id) {
-            (None, None) => None,
-            (status, id) => Some(format!("{}\u{1f}{}", status.unwrap_or_default(), id.unwrap_or_default())),
+        let values = &mut self.out.values;
+        let language = designation.language.map_or(Ok(NONE), |language| values.intern(language))?;
+        let usage = match designation.usage {
+            Some(usage) => values.intern(join(&mut self.joined, &usage))?,
+            None => NONE,
         };
-        let row = [
-            self.texts.len() as u32,
-            number(designation.language)?,
-            number(usage.as_deref())?,
-            number(facts.as_deref())?,
-        ];
+        // Many designations share these facts, or have none of them, so they share a column.
+        let stated =
+            designation.description.map(|facts| [facts.module, facts.effective_time, facts.dialects]);
+        let facts = match (designation.status, designation.description_id, stated) {
+            (None, None, None) => NONE,
+            (status, id, stated) => {
+                let [module, time, dialects] = stated.unwrap_or_default();
+                let parts = [status.unwrap_or_default(), id.unwrap_or_default(), module, time, dialects];
+                values.intern(join(&mut self.joined, &parts))?
+            }
+        };
+        let row = [self.texts.len() as u32, language, usage, facts];
         self.texts.push(designation.value)?;
+        if let Some(facts) = designation.description {
+            self.description_ids.resize(self.designations.len(), 0);
+            self.description_ids.push(facts.id);
+        }
         self.designation_of.push(of);
         self.designations.push(row);
         Ok(())
@@ -363,13 +393,19 @@ impl IndexBuilder {
             let (ends, places) = group(len, &self.designation_of);
             let mut texts = TextColumn::default();
             let mut facts = Vec::with_capacity(places.len());
+            let mut description_ids = Vec::new();
+            if !self.description_ids.is_empty() {
+                self.description_ids.resize(places.len(), 0);
+                description_ids.extend(places.iter().map(|at| self.description_ids[*at as usize]));
+            }
+            drop(std::mem::take(&mut self.description_ids));
             for at in places {
                 let [text, language, usage, status] = self.designations[at as usize];
                 texts.push(self.texts.get(text))?;
                 facts.push([language, usage, status]);
             }
             texts.shrink();
-            out.designations = DesignationColumns { ends, texts, facts };
+            out.designations = DesignationColumns { ends, texts, facts, description_ids };
         }
         drop(self.texts);
         if !self.properties.is_empty() {

@@ -6,6 +6,7 @@ mod ancestor_filter;
 pub(crate) mod code_table;
 mod columns;
 pub(crate) mod concept_set;
+pub(crate) mod descriptions;
 mod elias_fano;
 pub(crate) mod hierarchy;
 mod identifier_columns;
@@ -25,6 +26,7 @@ pub(crate) use self::ancestor_filter::AncestorFilter;
 use self::code_table::CodeTable;
 pub(crate) use self::code_table::LocatedConcept;
 use self::columns::{IndexColumn, IndexReader, IndexWriter, RowColumn, TextColumn, columns};
+use self::descriptions::{DescriptionFacts, SEPARATOR};
 use self::hierarchy::ConceptHierarchy;
 pub(crate) use self::identifier_columns::IdentifierColumns;
 pub use self::index::CodeSystemIndex;
@@ -135,8 +137,11 @@ impl Default for InstanceNumber {
 struct DesignationColumns {
     ends: RowOffsets,
     texts: TextColumn,
-    /// Language, use, and standards status with the id of the description, as numbers of texts in `values`.
+    /// Language, use, and the other facts, as numbers of texts in `values`. The other facts are the standards status and
+    /// the id of the description that a resource states, and of a release of SNOMED CT the module, date and dialects.
     facts: Vec<[u32; 3]>,
+    /// Ids of the descriptions of a release of SNOMED CT; empty in other code systems.
+    description_ids: Vec<u64>,
 }
 
 impl DesignationColumns {
@@ -146,7 +151,7 @@ impl DesignationColumns {
     }
 }
 
-columns!(DesignationColumns: ends, texts, facts);
+columns!(DesignationColumns: ends, texts, facts, description_ids);
 columns!(CodeSystem: codes, displays, designations, properties, flags, statuses, definitions, names, values, hierarchy, attributes,
     subset_names, subsets, identifiers, words);
 
@@ -264,16 +269,25 @@ impl CodeSystem {
         self.designations.range(at).map(|n| {
             let [language, usage, facts] = self.designations.facts[n as usize];
             let usage = self.interned(usage).map(|usage| {
-                let mut parts = usage.split('\u{1f}');
+                let mut parts = usage.split(SEPARATOR);
                 [(); 3].map(|()| parts.next().unwrap_or_default())
             });
-            let facts = self.interned(facts).and_then(|facts| facts.split_once('\u{1f}'));
+            let mut parts = self.interned(facts).unwrap_or_default().split(SEPARATOR);
+            let mut part = || parts.next().filter(|part| !part.is_empty());
+            let (status, description_id, module) = (part(), part(), part());
+            let description = self.designations.description_ids.get(n as usize).map(|id| DescriptionFacts {
+                id: *id,
+                module: module.unwrap_or_default(),
+                effective_time: part().unwrap_or_default(),
+                dialects: part().unwrap_or_default(),
+            });
             ConceptDesignation {
                 language: self.interned(language),
                 usage,
                 value: self.designations.texts.get(n),
-                status: facts.map(|(status, _)| status).filter(|status| !status.is_empty()),
-                description_id: facts.map(|(_, id)| id).filter(|id| !id.is_empty()),
+                status,
+                description_id,
+                description,
             }
         })
     }
@@ -295,6 +309,7 @@ impl CodeSystem {
         size_of::<Self>()
             + texts.iter().chain(&tables).sum::<usize>()
             + 12 * self.designations.facts.len()
+            + 8 * self.designations.description_ids.len()
             + 8 * self.properties.items()
             + 12 * self.attributes.items()
             + 4 * self.subsets.items()

@@ -176,8 +176,14 @@ fn add_concept_data(
             .filter(|status| matches!(*status, "deprecated" | "withdrawn"));
         let language = designation.language.as_deref();
         let description_id = resource_json::description_id(&designation.extension);
-        let designation =
-            ConceptDesignation { language, usage, value: &designation.value, status, description_id };
+        let designation = ConceptDesignation {
+            language,
+            usage,
+            value: &designation.value,
+            status,
+            description_id,
+            description: None,
+        };
         builder.add_designation(number, designation)?;
     }
     Ok(())

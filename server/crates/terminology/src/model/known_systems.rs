@@ -2,6 +2,10 @@
 
 /// Canonical URL of SNOMED CT.
 pub const SNOMED_CT: &str = "http://snomed.info/sct";
+/// SNOMED CT's type of fully specified names.
+pub const SNOMED_CT_NAME: &str = "900000000000003001";
+/// SNOMED CT's type of synonyms.
+pub const SNOMED_CT_SYNONYM: &str = "900000000000013009";
 /// SNOMED CT's type of the descriptions that define a concept.
 pub const SNOMED_CT_DEFINITION: &str = "900000000000550004";
 /// Canonical URL of LOINC.

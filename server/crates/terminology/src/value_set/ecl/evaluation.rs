@@ -6,8 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::{
-    AttributeConstraint, ConceptFilter, ConceptTest, EclError, EclExpression, EclRefinement,
-    HierarchyOperator, HistoryProfile, ValueConstraint,
+    AttributeConstraint, EclError, EclExpression, EclRefinement, HierarchyOperator, ValueConstraint,
 };
 use crate::code_system::concept_set::ConceptSet;
 use crate::code_system::{AttributeValue, CodeSystem};
@@ -27,8 +26,8 @@ struct EvaluatedSets {
 
 /// Evaluation of a constraint on one code system.
 pub(super) struct EclEvaluator<'a> {
-    system: &'a CodeSystem,
-    budget: &'a Budget<'a>,
+    pub(super) system: &'a CodeSystem,
+    pub(super) budget: &'a Budget<'a>,
     /// Computed sets, if all concepts are requested.
     sets: Option<EvaluatedSets>,
 }
@@ -46,7 +45,7 @@ impl<'a> EclEvaluator<'a> {
         Self { system, budget, sets: Some(EvaluatedSets::default()) }
     }
 
-    fn spend_step(&self) -> Result<(), EclError> {
+    pub(super) fn spend_step(&self) -> Result<(), EclError> {
         Ok(self.budget.spend(1)?)
     }
 
@@ -104,6 +103,9 @@ impl<'a> EclEvaluator<'a> {
             EclExpression::Filtered(inner, filters) => {
                 self.contains(inner, at)? && self.all_hold(filters, |filter| self.passes(filter, at))?
             }
+            EclExpression::Described(inner, filters) => {
+                self.contains(inner, at)? && self.is_described(filters, at)?
+            }
             EclExpression::WithHistory(inner, profile) => {
                 self.contains(inner, at)?
                     || self.replaced_by_any(profile, at, |to| self.contains(inner, to))?
@@ -153,6 +155,14 @@ impl<'a> EclEvaluator<'a> {
                 for at in self.concepts_of(inner)?.iter_after(0) {
                     self.spend_step()?;
                     if self.all_hold(filters, |filter| self.passes(filter, at))? {
+                        out.insert(at);
+                    }
+                }
+            }
+            EclExpression::Described(inner, filters) => {
+                for at in self.concepts_of(inner)?.iter_after(0) {
+                    self.spend_step()?;
+                    if self.is_described(filters, at)? {
                         out.insert(at);
                     }
                 }
@@ -253,7 +263,7 @@ impl<'a> EclEvaluator<'a> {
         Ok(out)
     }
 
-    fn all_hold<'e, T: 'e>(
+    pub(super) fn all_hold<'e, T: 'e>(
         &self,
         list: impl IntoIterator<Item = &'e T>,
         test: impl Fn(&'e T) -> Result<bool, EclError>,
@@ -266,7 +276,7 @@ impl<'a> EclEvaluator<'a> {
         Ok(true)
     }
 
-    fn any_holds<T>(
+    pub(super) fn any_holds<T>(
         &self,
         list: impl IntoIterator<Item = T>,
         test: impl Fn(T) -> Result<bool, EclError>,
@@ -277,68 +287,6 @@ impl<'a> EclEvaluator<'a> {
             }
         }
         Ok(false)
-    }
-
-    /// Returns whether a concept passes a filter.
-    fn passes(&self, filter: &ConceptFilter, at: u32) -> Result<bool, EclError> {
-        let property = |name| self.system.property(at, name).next();
-        let passes = match &filter.test {
-            ConceptTest::Active(active) => *active != self.system.is_inactive(at),
-            ConceptTest::SufficientlyDefined(wanted) => {
-                (property("sufficientlyDefined") == Some("true")) == *wanted
-            }
-            ConceptTest::Module(modules) => match property("moduleId") {
-                Some(module) => self.is_module_of(modules, module)?,
-                None => false,
-            },
-            ConceptTest::EffectiveTime(order, or_equal, dates) => {
-                let Some(date) = property("effectiveTime") else { return Ok(false) };
-                self.budget.spend(dates.len() / 8)?;
-                dates.iter().any(|other| {
-                    let found = date.cmp(other);
-                    found == *order || (*or_equal && found.is_eq())
-                })
-            }
-        };
-        Ok(passes != filter.negated)
-    }
-
-    /// Returns whether an expression contains a module. Modules may be named by id even if the edition does not contain
-    /// their concepts.
-    fn is_module_of(&self, modules: &EclExpression, module: &str) -> Result<bool, EclError> {
-        match modules {
-            EclExpression::Concept(code) if !code.contains('#') => Ok(code == module),
-            EclExpression::Or(any) => self.any_holds(any, |each| self.is_module_of(each, module)),
-            modules => match self.system.find(module) {
-                Some(at) => self.contains(modules, at),
-                None => Ok(false),
-            },
-        }
-    }
-
-    /// Returns whether a historical association of a profile leads from a concept to one that passes a test.
-    fn replaced_by_any(
-        &self,
-        profile: &HistoryProfile,
-        at: u32,
-        test: impl Fn(u32) -> Result<bool, EclError>,
-    ) -> Result<bool, EclError> {
-        // An association is a property whose name is the id of the reference set. No other property has such a name.
-        let is_id = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
-        let properties = self.system.properties(at).filter(|(name, _)| is_id(name));
-        let associations = properties.filter_map(|(name, target)| Some((name, self.system.find(target)?)));
-        self.any_holds(associations, |(reference_set, target)| {
-            self.spend_step()?;
-            let is_used = match profile {
-                HistoryProfile::Listed(list) => list.contains(&reference_set),
-                HistoryProfile::All => true,
-                HistoryProfile::Of(sets) => match self.system.find(reference_set) {
-                    Some(at) => self.contains(sets, at)?,
-                    None => false,
-                },
-            };
-            Ok(is_used && test(target)?)
-        })
     }
 
     fn is_member(&self, of: &EclExpression, at: u32) -> Result<bool, EclError> {

@@ -1,7 +1,7 @@
 //! SNOMED CT's expression constraint language (ECL 2.2), as far as it concerns concepts: hierarchy operators, `^`,
-//! `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, the dot, concept filters,
-//! history supplements and alternate identifiers, with symbols or with the words of the long syntax. Filters on terms
-//! and on members are rejected by name.
+//! `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, the dot, filters on concepts and
+//! descriptions, history supplements and alternate identifiers, with symbols or with the words of the long syntax.
+//! Filters on members are rejected by name.
 //!
 //! A constraint is parsed once. It is tested on one concept without building a set. If all its concepts are requested,
 //! the set of each part is computed once, whatever the number of concepts.
@@ -9,15 +9,22 @@
 //! | module | contents |
 //! |---|---|
 //! | `parser` | from text to a constraint |
+//! | `filter_parser` | the filters of a constraint |
+//! | `filters` | the syntax tree of filters |
 //! | `evaluation` | the test of one concept, and the list of all |
+//! | `filter_evaluation` | the test of filters |
 //! | here | the syntax tree of a constraint |
 
 mod evaluation;
+mod filter_evaluation;
+mod filter_parser;
+mod filters;
 mod parser;
 
 use std::fmt;
 
 use self::evaluation::EclEvaluator;
+use self::filters::{ConceptTest, DescriptionTest, EclFilter};
 use crate::code_system::CodeSystem;
 use crate::code_system::concept_set::ConceptSet;
 use crate::model::Budget;
@@ -81,27 +88,11 @@ enum EclExpression {
     /// The values of attributes of these concepts.
     Values(Box<EclExpression>, Box<EclExpression>),
     /// `{{ C … }}`: the concepts that pass all filters.
-    Filtered(Box<EclExpression>, Vec<ConceptFilter>),
+    Filtered(Box<EclExpression>, Vec<EclFilter<ConceptTest>>),
+    /// `{{ D … }}`: the concepts that have a description that passes all filters.
+    Described(Box<EclExpression>, Vec<EclFilter<DescriptionTest>>),
     /// `{{ +HISTORY … }}`: also the concepts that these concepts replaced.
     WithHistory(Box<EclExpression>, HistoryProfile),
-}
-
-/// A filter on the data of a concept.
-#[derive(Debug, Clone, PartialEq)]
-struct ConceptFilter {
-    negated: bool,
-    test: ConceptTest,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum ConceptTest {
-    Active(bool),
-    /// Whether the relationships define the concept completely.
-    SufficientlyDefined(bool),
-    /// Modules by their concepts, or by id if the edition does not contain the concept.
-    Module(EclExpression),
-    /// Dates as `YYYYMMDD`, one of which the date of the concept has in this order.
-    EffectiveTime(std::cmp::Ordering, bool, Vec<String>),
 }
 
 /// The reference sets of historical associations that a history supplement uses.

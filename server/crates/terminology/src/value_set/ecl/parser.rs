@@ -2,9 +2,10 @@
 
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
+use super::filter_parser::OperandFilters;
 use super::{
-    AttributeConstraint, ConceptFilter, ConceptTest, EclCardinality, EclError, EclExpression, EclRefinement,
-    HierarchyOperator, HistoryProfile, ONCE, ValueConstraint,
+    AttributeConstraint, EclCardinality, EclError, EclExpression, EclRefinement, HierarchyOperator,
+    HistoryProfile, ONCE, ValueConstraint,
 };
 
 /// Maximum length of a constraint, in bytes.
@@ -42,6 +43,14 @@ const COMPARISONS: [(&str, Ordering, bool, bool); 7] = [
     (">", Greater, false, false),
 ];
 
+/// A comparison: the order that the value has, whether equality is included, and whether the result is negated.
+#[derive(Clone, Copy)]
+pub(super) struct Comparison {
+    pub(super) order: Ordering,
+    pub(super) or_equal: bool,
+    pub(super) negated: bool,
+}
+
 /// Parses a constraint.
 ///
 /// # Errors
@@ -60,18 +69,18 @@ pub(super) fn parse(text: &str) -> Result<EclExpression, EclError> {
 }
 
 /// A parser that reads from left to right; ECL needs no backtracking.
-struct EclParser<'t> {
+pub(super) struct EclParser<'t> {
     text: &'t str,
-    at: usize,
+    pub(super) at: usize,
     depth: usize,
 }
 
 impl<'t> EclParser<'t> {
-    fn remaining(&self) -> &'t str {
+    pub(super) fn remaining(&self) -> &'t str {
         &self.text[self.at..]
     }
 
-    fn expected(&self, expected: &'static str) -> EclError {
+    pub(super) fn expected(&self, expected: &'static str) -> EclError {
         EclError::Syntax { at: self.text[..self.at].chars().count(), expected }
     }
 
@@ -88,15 +97,24 @@ impl<'t> EclParser<'t> {
         }
     }
 
-    fn take(&mut self, token: &str) -> bool {
+    pub(super) fn take(&mut self, token: &str) -> bool {
         self.skip_space();
         let found = self.remaining().starts_with(token);
         self.at += if found { token.len() } else { 0 };
         found
     }
 
+    /// Consumes the characters that pass a test.
+    pub(super) fn take_while(&mut self, test: impl Fn(char) -> bool) -> &'t str {
+        self.skip_space();
+        let rest = self.remaining();
+        let end = rest.find(|c: char| !test(c)).unwrap_or(rest.len());
+        self.at += end;
+        &rest[..end]
+    }
+
     /// Consumes a keyword in any case, unless it is the start of a longer word.
-    fn take_keyword(&mut self, word: &str) -> bool {
+    pub(super) fn take_keyword(&mut self, word: &str) -> bool {
         self.skip_space();
         let rest = self.remaining();
         let found = rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
@@ -105,7 +123,10 @@ impl<'t> EclParser<'t> {
         found
     }
 
-    fn parse_number<T: std::str::FromStr>(&mut self, expected: &'static str) -> Result<T, EclError> {
+    pub(super) fn parse_number<T: std::str::FromStr>(
+        &mut self,
+        expected: &'static str,
+    ) -> Result<T, EclError> {
         self.skip_space();
         let rest = self.remaining();
         let end =
@@ -174,21 +195,21 @@ impl<'t> EclParser<'t> {
 
     /// Parses a concept, `*` or brackets, with the operators before it, and the filters and the history supplement
     /// behind it.
-    fn parse_set(&mut self) -> Result<EclExpression, EclError> {
-        let mut set = self.parse_operand()?;
-        let mut filters = Vec::new();
+    pub(super) fn parse_set(&mut self) -> Result<EclExpression, EclError> {
+        let set = self.parse_operand()?;
+        let mut filters = OperandFilters::default();
         while self.take("{{") {
             if self.take("+") {
                 let profile = self.parse_history()?;
-                set = filtered(set, std::mem::take(&mut filters));
+                let set = filters.apply_to(set);
                 return Ok(EclExpression::WithHistory(Box::new(set), profile));
             }
-            self.parse_concept_filters(&mut filters)?;
+            self.parse_filters(&mut filters)?;
         }
-        Ok(filtered(set, filters))
+        Ok(filters.apply_to(set))
     }
 
-    fn close_filter(&mut self) -> Result<(), EclError> {
+    pub(super) fn close_filter(&mut self) -> Result<(), EclError> {
         match self.take("}}") {
             true => Ok(()),
             false => Err(self.expected("expected ',' or '}}'")),
@@ -236,46 +257,7 @@ impl<'t> EclParser<'t> {
         found
     }
 
-    /// Parses the filters in `{{ C … }}`, behind the opening braces.
-    fn parse_concept_filters(&mut self, out: &mut Vec<ConceptFilter>) -> Result<(), EclError> {
-        if !(self.take_keyword("C") || self.take_keyword("concept")) {
-            return Err(
-                self.expected("filters on terms and members are not supported; expected C or +HISTORY")
-            );
-        }
-        loop {
-            out.push(self.parse_concept_filter()?);
-            if !self.take(",") {
-                return self.close_filter();
-            }
-        }
-    }
-
-    fn parse_concept_filter(&mut self) -> Result<ConceptFilter, EclError> {
-        const NAMES: [&str; 5] =
-            ["active", "definitionStatusId", "definitionStatus", "moduleId", "effectiveTime"];
-        let Some(name) = NAMES.into_iter().find(|name| self.take_keyword(name)) else {
-            return Err(self.expected("expected active, definitionStatus, moduleId or effectiveTime"));
-        };
-        let (order, or_equal, negated) = self.parse_comparison()?;
-        if order != Equal && name != "effectiveTime" {
-            return Err(self.expected("this filter compares with = or !="));
-        }
-        let test = match name {
-            "active" => ConceptTest::Active(self.parse_boolean(true)?),
-            "definitionStatus" => ConceptTest::SufficientlyDefined(self.parse_definition_status()?),
-            "definitionStatusId" => ConceptTest::SufficientlyDefined(match self.parse_concept()?.as_str() {
-                "900000000000073002" => true,
-                "900000000000074008" => false,
-                _ => return Err(self.expected("expected 900000000000074008 or 900000000000073002")),
-            }),
-            "moduleId" => ConceptTest::Module(self.parse_concepts()?),
-            _ => ConceptTest::EffectiveTime(order, or_equal, self.parse_texts()?),
-        };
-        Ok(ConceptFilter { negated, test })
-    }
-
-    fn parse_boolean(&mut self, with_digits: bool) -> Result<bool, EclError> {
+    pub(super) fn parse_boolean(&mut self, with_digits: bool) -> Result<bool, EclError> {
         if self.take_keyword("true") || (with_digits && self.take_keyword("1")) {
             return Ok(true);
         }
@@ -285,74 +267,17 @@ impl<'t> EclParser<'t> {
         }
     }
 
-    fn parse_definition_status(&mut self) -> Result<bool, EclError> {
-        match (self.take_keyword("defined"), self.take_keyword("primitive")) {
-            (true, _) => Ok(true),
-            (_, true) => Ok(false),
-            _ => Err(self.expected("expected defined or primitive")),
-        }
-    }
-
-    /// Parses an expression, or a list of concepts in brackets.
-    fn parse_concepts(&mut self) -> Result<EclExpression, EclError> {
-        let here = self.at;
-        if self.take("(") {
-            let mut list = Vec::new();
-            while let Ok(concept) = self.parse_concept() {
-                list.push(EclExpression::Concept(concept));
-            }
-            if list.len() > 1 && self.take(")") {
-                return Ok(EclExpression::Or(list));
-            }
-            self.at = here;
-        }
-        self.parse_set()
-    }
-
-    /// Parses a text, or a list of texts in brackets.
-    fn parse_texts(&mut self) -> Result<Vec<String>, EclError> {
-        if !self.take("(") {
-            return Ok(vec![self.parse_text()?]);
-        }
-        let mut list = vec![self.parse_text()?];
-        while !self.take(")") {
-            list.push(self.parse_text()?);
-        }
-        Ok(list)
-    }
-
-    /// Parses a text in quotation marks. A backslash precedes a quotation mark or a backslash in it.
-    fn parse_text(&mut self) -> Result<String, EclError> {
-        if !self.take("\"") {
-            return Err(self.expected("expected '\"'"));
-        }
-        let mut text = String::new();
-        let mut rest = self.remaining().char_indices();
-        while let Some((at, c)) = rest.next() {
-            match c {
-                '"' => {
-                    self.at += at + 1;
-                    return Ok(text);
-                }
-                '\\' => text.extend(rest.next().map(|(_, c)| c)),
-                _ => text.push(c),
-            }
-        }
-        Err(self.expected("expected '\"' after the text"))
-    }
-
-    fn parse_comparison(&mut self) -> Result<(Ordering, bool, bool), EclError> {
-        self.skip_space();
+    pub(super) fn parse_comparison(&mut self) -> Result<Comparison, EclError> {
         if self.take_keyword("NOT") {
             return match self.take("=") {
-                true => Ok((Equal, true, true)),
+                true => Ok(Comparison { order: Equal, or_equal: true, negated: true }),
                 false => Err(self.expected("expected '='")),
             };
         }
         COMPARISONS
             .into_iter()
             .find_map(|(token, order, or_equal, negated)| {
-                self.take(token).then_some((order, or_equal, negated))
+                self.take(token).then_some(Comparison { order, or_equal, negated })
             })
             .ok_or_else(|| self.expected("expected a comparison operator"))
     }
@@ -392,7 +317,7 @@ impl<'t> EclParser<'t> {
     }
 
     /// Parses a concept id or an alternate identifier, with an optional term between bars.
-    fn parse_concept(&mut self) -> Result<String, EclError> {
+    pub(super) fn parse_concept(&mut self) -> Result<String, EclError> {
         self.skip_space();
         let rest = self.remaining();
         let concept = if rest.starts_with(|c: char| c == '"' || c.is_ascii_alphabetic()) {
@@ -421,11 +346,8 @@ impl<'t> EclParser<'t> {
         let text = if is_quoted {
             self.parse_text()?
         } else {
-            let rest = self.remaining();
             let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '#' | '-' | '.' | '_');
-            let end = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
-            self.at += end;
-            rest[..end].to_owned()
+            self.take_while(is_part).to_owned()
         };
         match text.split_once('#') {
             Some((alias, identifier)) if is_alias(alias) && !identifier.is_empty() => Ok(text),
@@ -482,7 +404,7 @@ impl<'t> EclParser<'t> {
         reversed: bool,
         name: EclExpression,
     ) -> Result<AttributeConstraint, EclError> {
-        let (order, or_equal, negated) = self.parse_comparison()?;
+        let Comparison { order, or_equal, negated } = self.parse_comparison()?;
         let value = if self.take("#") {
             ValueConstraint::Number(order, or_equal, self.parse_number("expected a number")?)
         } else if order != Equal {
@@ -534,22 +456,9 @@ impl<'t> EclParser<'t> {
 }
 
 /// Returns whether a text is the alias of a scheme or dialect: letters, digits and dashes that begin with a letter.
-fn is_alias(text: &str) -> bool {
+pub(super) fn is_alias(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-}
-
-/// Returns an expression with filters. A filter on the state of `*` applies to all concepts.
-fn filtered(set: EclExpression, filters: Vec<ConceptFilter>) -> EclExpression {
-    if filters.is_empty() {
-        return set;
-    }
-    let has_state = filters.iter().any(|filter| matches!(filter.test, ConceptTest::Active(_)));
-    let set = match set {
-        EclExpression::Any if has_state => EclExpression::AnyState,
-        set => set,
-    };
-    EclExpression::Filtered(Box::new(set), filters)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
+use super::descriptions::{DescriptionFilter, description_filter};
 use super::release::{CONCEPTS, KINDS, LOINC, SETS, TIMES, alternate_identifier, code};
 
 /// A hierarchy operator: its symbols, its word, its direction, and whether it takes one step or includes the concept.
@@ -35,6 +36,7 @@ pub(super) enum Expression {
     Refined(Box<Expression>, Box<Refinement>),
     Dot(Box<Expression>, Box<Expression>),
     Filtered(Box<Expression>, Vec<Filter>),
+    Described(Box<Expression>, Vec<DescriptionFilter>),
     History(Box<Expression>, usize),
 }
 
@@ -69,6 +71,7 @@ pub(super) enum Filter {
     Defined(bool, bool),
     Module(bool, Vec<usize>),
     Time(&'static str, Vec<&'static str>),
+    Tag(bool, &'static str),
 }
 
 pub(super) fn cardinality() -> impl Strategy<Value = Option<(u32, Option<u32>)>> {
@@ -79,6 +82,8 @@ pub(super) fn filter() -> impl Strategy<Value = Filter> {
     prop_oneof![
         any::<[bool; 2]>().prop_map(|[not, yes]| Filter::Active(not, yes)),
         any::<[bool; 2]>().prop_map(|[not, yes]| Filter::Defined(not, yes)),
+        (any::<bool>(), prop::sample::select(vec!["disorder", "Finding"]))
+            .prop_map(|(not, tag)| Filter::Tag(not, tag)),
         (any::<bool>(), prop::collection::vec(0..2_usize, 1..3))
             .prop_map(|(not, list)| Filter::Module(not, list)),
         (
@@ -145,6 +150,8 @@ pub(super) fn expression() -> impl Strategy<Value = Expression> {
             3 => (one(), refinement(inner.clone())).prop_map(|(of, r)| Expression::Refined(of, Box::new(r))),
             1 => (one(), one()).prop_map(|(of, name)| Expression::Dot(of, name)),
             1 => (one(), prop::collection::vec(filter(), 1..3)).prop_map(|(of, f)| Expression::Filtered(of, f)),
+            3 => (one(), prop::collection::vec(description_filter(CONCEPTS), 1..3))
+                .prop_map(|(of, filters)| Expression::Described(of, filters)),
             1 => (one(), 0..4_usize).prop_map(|(of, profile)| Expression::History(of, profile)),
         ]
     })
@@ -179,6 +186,11 @@ pub(super) fn write(expression: &Expression, long: bool) -> String {
             let filters: Vec<_> = filters.iter().map(write_filter).collect();
             format!("({} {{{{ {} {} }}}})", inner(of), if long { "concept" } else { "C" }, filters.join(", "))
         }
+        Expression::Described(of, filters) => {
+            let list: Vec<_> = filters.iter().map(DescriptionFilter::write).collect();
+            let letter = if long { "description" } else { ["", "D "][list.len() % 2] };
+            format!("({} {{{{ {letter} {} }}}})", inner(of), list.join(", "))
+        }
         Expression::History(of, profile) => {
             let profile = ["-MIN", "-MOD", "-MAX", ""][*profile];
             format!("({} {{{{ +HISTORY{profile} }}}})", inner(of))
@@ -193,6 +205,7 @@ pub(super) fn write_filter(filter: &Filter) -> String {
         Filter::Defined(not, yes) => {
             format!("definitionStatus {} {}", operator(not), if *yes { "defined" } else { "primitive" })
         }
+        Filter::Tag(not, tag) => format!("semanticTag {} \"{tag}\"", operator(not)),
         Filter::Module(not, list) => {
             let list: Vec<_> = list.iter().map(|at| code(*at)).collect();
             match list.as_slice() {

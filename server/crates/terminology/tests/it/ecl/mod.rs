@@ -1,6 +1,7 @@
 //! Expression constraints of SNOMED CT against a naive evaluator, which computes sets as the specification defines them:
 //! the test of one concept and the expansion must both agree with it. TREFOIL_ECL_CASES is the number of random cases.
 
+mod descriptions;
 mod expression;
 mod naive;
 mod release;
@@ -9,12 +10,14 @@ use std::collections::BTreeSet;
 
 use fhir::Parameters;
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 use trefoil_terminology::indexing::SNOMED_CT;
 use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
 
-use self::expression::{expression, write};
+use self::descriptions::description_filter;
+use self::expression::{Expression, expression, write};
 use self::naive::Naive;
-use self::release::{CONCEPTS, code, release, terminology};
+use self::release::{CONCEPTS, Concept, code, release, terminology};
 
 /// Returns the codes of an expansion.
 fn expansion(terminology: &Terminology, url: &str) -> BTreeSet<String> {
@@ -33,6 +36,20 @@ fn cases() -> u32 {
     std::env::var("TREFOIL_ECL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(200)
 }
 
+/// Checks the test of each concept and the expansion against the naive evaluator.
+fn check(release: &[Concept], expression: &Expression, long: bool) -> Result<(), TestCaseError> {
+    let (terminology, text) = (terminology(release), write(expression, long));
+    let expected: BTreeSet<String> = Naive(release).set(expression).into_iter().map(code).collect();
+    let url = format!("{SNOMED_CT}?fhir_vs=ecl/{text}");
+    // The expansion comes second, because the test of one concept may use its cached set.
+    for at in 0..CONCEPTS {
+        let is_in = terminology.has_member(&url, SNOMED_CT, &code(at)).unwrap();
+        prop_assert_eq!(is_in, expected.contains(&code(at)), "{} in {}", code(at), text);
+    }
+    prop_assert_eq!(&expansion(&terminology, &url), &expected, "{}", text);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
 
@@ -42,14 +59,15 @@ proptest! {
         expression in expression(),
         long in any::<bool>(),
     ) {
-        let (terminology, text) = (terminology(&release), write(&expression, long));
-        let expected: BTreeSet<String> = Naive(&release).set(&expression).into_iter().map(code).collect();
-        let url = format!("{SNOMED_CT}?fhir_vs=ecl/{text}");
-        // The expansion comes second, because the test of one concept may use its cached set.
-        for at in 0..CONCEPTS {
-            let is_in = terminology.has_member(&url, SNOMED_CT, &code(at)).unwrap();
-            prop_assert_eq!(is_in, expected.contains(&code(at)), "{} in {}", code(at), text);
-        }
-        prop_assert_eq!(&expansion(&terminology, &url), &expected, "{}", text);
+        check(&release, &expression, long)?;
+    }
+
+    #[test]
+    fn filters_on_descriptions_select_what_a_naive_evaluator_selects(
+        release in release(),
+        filters in prop::collection::vec(description_filter(CONCEPTS), 1..3),
+        long in any::<bool>(),
+    ) {
+        check(&release, &Expression::Described(Box::new(Expression::Any), filters), long)?;
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::descriptions::{concept_has_tag, has_description};
 use super::expression::{Attribute, Expression, Filter, Refinement, Wanted};
 use super::release::{Concept, Literal, Set};
 
@@ -82,6 +83,10 @@ impl Naive<'_> {
                 };
                 set.into_iter().filter(|at| filters.iter().all(|one| self.passes(one, *at))).collect()
             }
+            Expression::Described(of, filters) => {
+                let passes = |at: &usize| has_description(*at, &self.0[*at].descriptions, filters);
+                self.set(of).into_iter().filter(passes).collect()
+            }
             Expression::History(of, profile) => {
                 let mut set = self.set(of);
                 let used = [1, 2, 3, 3][*profile];
@@ -101,6 +106,7 @@ impl Naive<'_> {
             Filter::Active(not, yes) => (concept.active == *yes) != *not,
             Filter::Defined(not, yes) => (concept.defined == *yes) != *not,
             Filter::Module(not, list) => list.contains(&concept.module) != *not,
+            Filter::Tag(not, tag) => concept_has_tag(&concept.descriptions, tag) != *not,
             // A list is a disjunction, whose negation excludes all its members.
             Filter::Time("!=", times) => times.iter().all(|time| concept.time != *time),
             Filter::Time(order, times) => times.iter().any(|time| compares(order, &concept.time, time)),

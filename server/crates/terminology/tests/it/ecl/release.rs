@@ -8,6 +8,8 @@ use trefoil_terminology::indexing::{
 };
 use trefoil_terminology::{Terminology, TerminologyChange};
 
+use super::descriptions::{self, Description, description, scheme_term};
+
 pub(super) const CONCEPTS: usize = 14;
 /// Concepts that are types of attributes.
 pub(super) const KINDS: std::ops::Range<usize> = 1..4;
@@ -55,6 +57,7 @@ pub(super) struct Concept {
     pub(super) time: &'static str,
     /// Number of the association and its target.
     pub(super) replaced: Vec<(usize, usize)>,
+    pub(super) descriptions: Vec<Description>,
 }
 
 pub(super) fn literal() -> impl Strategy<Value = Literal> {
@@ -75,15 +78,27 @@ pub(super) fn concept(at: usize) -> impl Strategy<Value = Concept> {
         attributes,
         prop::collection::vec(SETS, 0..2),
         (0..2_usize, prop::sample::select(TIMES.to_vec())),
-        replaced,
+        (replaced, prop::collection::vec(description(), 0..3)),
     )
-        .prop_map(move |((active, defined), mut parents, attributes, sets, (module, time), replaced)| {
-            let active = active || at < SETS.end;
-            parents.retain(|parent| *parent < at && active);
-            let attributes = if active { attributes } else { Vec::new() };
-            let replaced = if active { Vec::new() } else { replaced };
-            Concept { active, parents, attributes, sets, defined, module, time, replaced }
-        })
+        .prop_map(
+            move |(
+                (active, defined),
+                mut parents,
+                attributes,
+                sets,
+                (module, time),
+                (replaced, mut descriptions),
+            )| {
+                if at == 0 {
+                    descriptions.push(scheme_term());
+                }
+                let active = active || at < SETS.end;
+                parents.retain(|parent| *parent < at && active);
+                let attributes = if active { attributes } else { Vec::new() };
+                let replaced = if active { Vec::new() } else { replaced };
+                Concept { active, parents, attributes, sets, defined, module, time, replaced, descriptions }
+            },
+        )
 }
 
 pub(super) fn release() -> impl Strategy<Value = Vec<Concept>> {
@@ -111,7 +126,6 @@ pub(super) fn terminology(release: &[Concept]) -> Terminology {
     for at in 0..release.len() {
         builder.add_concept(&code(at)).unwrap();
     }
-    builder.set_display(0, "My scheme").unwrap();
     for (at, concept) in (0..).zip(release) {
         if !concept.active {
             builder.mark_inactive(at);
@@ -137,6 +151,7 @@ pub(super) fn terminology(release: &[Concept]) -> Terminology {
         for set in &concept.sets {
             builder.add_subset_member(&code(*set), at).unwrap();
         }
+        descriptions::add_to(&mut builder, at as usize, &concept.descriptions);
         let (scheme, identifier) = alternate_identifier(at as usize);
         builder.add_identifier(scheme, &identifier, at).unwrap();
         for (which, to) in &concept.replaced {

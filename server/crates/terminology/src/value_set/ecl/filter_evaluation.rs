@@ -1,0 +1,188 @@
+//! Evaluation of filters and history supplements.
+
+use super::evaluation::EclEvaluator;
+use super::filters::{ComponentTest, ConceptTest, DescriptionTest, EclFilter, semantic_tag};
+use super::{EclError, EclExpression, HistoryProfile};
+use crate::code_system::descriptions::ConceptDescription;
+use crate::model::known_systems::SNOMED_CT_NAME;
+use crate::model::text_folding::same_folded;
+
+/// Number of bytes of a term that count as one step.
+const BYTES_PER_STEP: usize = 64;
+
+/// Data that concepts and descriptions have in common.
+struct ComponentState<'a> {
+    is_active: bool,
+    module: Option<&'a str>,
+    effective_time: Option<&'a str>,
+}
+
+impl EclEvaluator<'_> {
+    /// Returns whether a concept passes a filter.
+    pub(super) fn passes(&self, filter: &EclFilter<ConceptTest>, at: u32) -> Result<bool, EclError> {
+        let property = |name| self.system.property(at, name).next();
+        let passes = match &filter.test {
+            ConceptTest::Component(test) => {
+                let state = ComponentState {
+                    is_active: !self.system.is_inactive(at),
+                    module: property("moduleId"),
+                    effective_time: property("effectiveTime"),
+                };
+                match self.component_passes(test, &state)? {
+                    Some(passes) => passes,
+                    None => return Ok(false),
+                }
+            }
+            ConceptTest::DefinitionStatus(statuses) => {
+                let is_defined = property("sufficientlyDefined") == Some("true");
+                let status = if is_defined { "900000000000073002" } else { "900000000000074008" };
+                self.names_component(statuses, status)?
+            }
+            ConceptTest::SemanticTag(tags) => self
+                .any_holds(self.system.descriptions(at).filter(|one| one.is_active), |description| {
+                    self.has_tag(&description, tags)
+                })?,
+        };
+        Ok(passes != filter.negated)
+    }
+
+    /// Returns the result of a test; `None` if the component lacks the data.
+    fn component_passes(
+        &self,
+        test: &ComponentTest,
+        state: &ComponentState<'_>,
+    ) -> Result<Option<bool>, EclError> {
+        Ok(match test {
+            ComponentTest::Active(wanted) => Some(wanted.is_none_or(|wanted| wanted == state.is_active)),
+            ComponentTest::Module(modules) => match state.module {
+                Some(module) => Some(self.names_component(modules, module)?),
+                None => None,
+            },
+            ComponentTest::EffectiveTime(order, or_equal, dates) => {
+                self.budget.spend(dates.len() / 8)?;
+                state.effective_time.map(|date| {
+                    dates.iter().any(|other| {
+                        let found = date.cmp(other);
+                        found == *order || (*or_equal && found.is_eq())
+                    })
+                })
+            }
+        })
+    }
+
+    /// Returns whether an expression contains the concept of a module, a type or a reference set. An expression may also
+    /// name it by id if the edition does not contain the concept.
+    fn names_component(&self, expression: &EclExpression, id: &str) -> Result<bool, EclError> {
+        match expression {
+            EclExpression::Concept(code) if !code.contains('#') => Ok(code == id),
+            EclExpression::Or(any) => self.any_holds(any, |each| self.names_component(each, id)),
+            expression => match self.system.find(id) {
+                Some(at) => self.contains(expression, at),
+                None => Ok(false),
+            },
+        }
+    }
+
+    /// Returns whether one description of a concept passes all filters. Without a filter on the state, it is an active
+    /// one.
+    pub(super) fn is_described(
+        &self,
+        filters: &[EclFilter<DescriptionTest>],
+        at: u32,
+    ) -> Result<bool, EclError> {
+        let is_state = |filter: &EclFilter<DescriptionTest>| {
+            matches!(filter.test, DescriptionTest::Component(ComponentTest::Active(_)))
+        };
+        let any_state = filters.iter().any(is_state);
+        let descriptions = self.system.descriptions(at).filter(|one| any_state || one.is_active);
+        self.any_holds(descriptions, |description| {
+            self.budget.spend(1 + description.term.len() / BYTES_PER_STEP)?;
+            self.all_hold(filters, |filter| self.description_passes(filter, &description))
+        })
+    }
+
+    fn description_passes(
+        &self,
+        filter: &EclFilter<DescriptionTest>,
+        description: &ConceptDescription<'_>,
+    ) -> Result<bool, EclError> {
+        let facts = description.facts;
+        let passes = match &filter.test {
+            DescriptionTest::Component(test) => {
+                let stated = |text: &'_ str| !text.is_empty();
+                let state = ComponentState {
+                    is_active: description.is_active,
+                    module: facts.map(|facts| facts.module).filter(|text| stated(text)),
+                    effective_time: facts.map(|facts| facts.effective_time).filter(|text| stated(text)),
+                };
+                match self.component_passes(test, &state)? {
+                    Some(passes) => passes,
+                    None => return Ok(false),
+                }
+            }
+            DescriptionTest::Term(terms) => self.any_holds(terms, |term| {
+                self.spend_step()?;
+                Ok(term.finds(description.term))
+            })?,
+            DescriptionTest::Language(codes) => {
+                let Some(language) = description.language else { return Ok(false) };
+                let language = language.split('-').next().unwrap_or_default();
+                self.budget.spend(codes.len() / 8)?;
+                codes.iter().any(|code| code.eq_ignore_ascii_case(language))
+            }
+            DescriptionTest::Type(types) => self.names_component(types, description.kind)?,
+            DescriptionTest::Dialect(wanted) => {
+                let dialects = facts.map(|facts| facts.dialects).unwrap_or_default();
+                self.any_holds(dialects.split(' ').filter(|dialect| !dialect.is_empty()), |dialect| {
+                    let (id, sign) = dialect.split_at(dialect.len() - 1);
+                    self.any_holds(wanted, |wanted| {
+                        self.spend_step()?;
+                        let admitted = match sign {
+                            "+" => wanted.acceptability.preferred,
+                            _ => wanted.acceptability.acceptable,
+                        };
+                        Ok(admitted && self.names_component(&wanted.reference_sets, id)?)
+                    })
+                })?
+            }
+            DescriptionTest::Id(ids) => {
+                self.budget.spend(ids.len() / 8)?;
+                facts.is_some_and(|facts| ids.contains(&facts.id))
+            }
+            DescriptionTest::SemanticTag(tags) => self.has_tag(description, tags)?,
+        };
+        Ok(passes != filter.negated)
+    }
+
+    /// Returns whether a description is a fully specified name with one of these semantic tags.
+    fn has_tag(&self, description: &ConceptDescription<'_>, tags: &[String]) -> Result<bool, EclError> {
+        self.budget.spend(1 + tags.len() / 8)?;
+        let tag = semantic_tag(description.term).filter(|_| description.kind == SNOMED_CT_NAME);
+        Ok(tag.is_some_and(|tag| tags.iter().any(|wanted| same_folded(wanted, tag))))
+    }
+
+    /// Returns whether a historical association of a profile leads from a concept to one that passes a test.
+    pub(super) fn replaced_by_any(
+        &self,
+        profile: &HistoryProfile,
+        at: u32,
+        test: impl Fn(u32) -> Result<bool, EclError>,
+    ) -> Result<bool, EclError> {
+        // An association is a property whose name is the id of the reference set. No other property has such a name.
+        let is_id = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+        let properties = self.system.properties(at).filter(|(name, _)| is_id(name));
+        let associations = properties.filter_map(|(name, target)| Some((name, self.system.find(target)?)));
+        self.any_holds(associations, |(reference_set, target)| {
+            self.spend_step()?;
+            let is_used = match profile {
+                HistoryProfile::Listed(list) => list.contains(&reference_set),
+                HistoryProfile::All => true,
+                HistoryProfile::Of(sets) => match self.system.find(reference_set) {
+                    Some(at) => self.contains(sets, at)?,
+                    None => false,
+                },
+            };
+            Ok(is_used && test(target)?)
+        })
+    }
+}

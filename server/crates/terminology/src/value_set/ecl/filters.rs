@@ -1,0 +1,145 @@
+//! The syntax tree of filters, and the tests of texts.
+
+use std::cmp::Ordering;
+
+use super::EclExpression;
+use crate::code_system::word_index::begins_word;
+
+/// A test of a filter, and whether it must fail.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct EclFilter<T> {
+    pub(super) negated: bool,
+    pub(super) test: T,
+}
+
+/// A test on data that concepts and descriptions have in common.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum ComponentTest {
+    /// A state; `None` admits both.
+    Active(Option<bool>),
+    /// Modules by their concepts, or by id if the edition does not contain the concept.
+    Module(EclExpression),
+    /// Dates as `YYYYMMDD`, one of which the date of the component has in this order.
+    EffectiveTime(Ordering, bool, Vec<String>),
+}
+
+/// A test of `{{ C … }}`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum ConceptTest {
+    Component(ComponentTest),
+    DefinitionStatus(EclExpression),
+    /// Semantic tags, in parentheses at the end of the fully specified name.
+    SemanticTag(Vec<String>),
+}
+
+/// A test of `{{ D … }}`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum DescriptionTest {
+    Component(ComponentTest),
+    Term(Vec<SearchTerm>),
+    /// Language codes of two letters.
+    Language(Vec<String>),
+    Type(EclExpression),
+    Dialect(Vec<DialectTest>),
+    Id(Vec<u64>),
+    SemanticTag(Vec<String>),
+}
+
+/// Language reference sets, and the acceptabilities that a description must have in one of them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct DialectTest {
+    pub(super) reference_sets: EclExpression,
+    pub(super) acceptability: Acceptability,
+}
+
+/// Acceptabilities that are admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Acceptability {
+    pub(super) preferred: bool,
+    pub(super) acceptable: bool,
+}
+
+impl Acceptability {
+    pub(super) const ANY: Self = Self { preferred: true, acceptable: true };
+    pub(super) const NONE: Self = Self { preferred: false, acceptable: false };
+}
+
+/// A search for texts, without regard to case.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum SearchTerm {
+    /// Words in lower case, each of which begins a word of the text.
+    Match(Vec<String>),
+    /// Characters of the text in lower case; `None` is any number of characters.
+    Wild(Vec<Option<char>>),
+}
+
+impl SearchTerm {
+    pub(super) fn finds(&self, text: &str) -> bool {
+        match self {
+            Self::Match(words) => words.iter().all(|word| begins_word(text, word)),
+            Self::Wild(pattern) => is_like(text, pattern),
+        }
+    }
+}
+
+/// Returns whether a pattern matches a text as a whole.
+fn is_like(text: &str, pattern: &[Option<char>]) -> bool {
+    let text: Vec<char> = text.chars().flat_map(char::to_lowercase).collect();
+    let (mut at, mut next) = (0, 0);
+    // The last wildcard, and the position behind the text that it has matched so far.
+    let mut wildcard = None;
+    while at < text.len() {
+        match pattern.get(next) {
+            Some(None) => {
+                wildcard = Some((next, at));
+                next += 1;
+            }
+            Some(Some(letter)) if *letter == text[at] => (at, next) = (at + 1, next + 1),
+            _ => match wildcard {
+                Some((back, matched)) => {
+                    wildcard = Some((back, matched + 1));
+                    (at, next) = (matched + 1, back + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[next..].iter().all(Option::is_none)
+}
+
+/// Returns the semantic tag of a fully specified name.
+pub(super) fn semantic_tag(name: &str) -> Option<&str> {
+    let (_, tag) = name.strip_suffix(')')?.rsplit_once('(')?;
+    Some(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_match_whole_texts() {
+        for (pattern, text, expected) in [
+            ("cardi*opathy", "Cardiomyopathy", true),
+            ("cardi*", "Cardiomyopathy", true),
+            ("*pathy", "Cardiomyopathy", true),
+            ("*", "", true),
+            ("", "", true),
+            ("", "a", false),
+            ("a*b*c", "aXbXbXc", true),
+            ("a*b*c", "aXbXbX", false),
+            ("cardi", "Cardiomyopathy", false),
+            ("**a", "ba", true),
+        ] {
+            let pattern: Vec<_> = pattern.chars().map(|c| (c != '*').then_some(c)).collect();
+            assert_eq!(is_like(text, &pattern), expected, "{pattern:?} {text}");
+        }
+    }
+
+    #[test]
+    fn semantic_tags_end_names() {
+        assert_eq!(semantic_tag("Fern (plant)"), Some("plant"));
+        assert_eq!(semantic_tag("Fern (green) plant"), None);
+        assert_eq!(semantic_tag("Fern"), None);
+    }
+}
