@@ -16,6 +16,7 @@ pub(super) struct DelimitedTable<'s> {
     separator: char,
     buffer: Vec<u8>,
     line: u64,
+    headings: Vec<String>,
 }
 
 impl<'s> DelimitedTable<'s> {
@@ -25,7 +26,14 @@ impl<'s> DelimitedTable<'s> {
     /// Returns [`ImportError`] if the file cannot be opened.
     pub fn open(source: &'s mut ReleaseSource, name: &str, separator: char) -> Result<Self, ImportError> {
         let input = source.read(name).map_err(unreadable(name))?;
-        Ok(Self { name: name.to_owned(), input, separator, buffer: Vec::new(), line: 0 })
+        Ok(Self {
+            name: name.to_owned(),
+            input,
+            separator,
+            buffer: Vec::new(),
+            line: 0,
+            headings: Vec::new(),
+        })
     }
 
     /// Returns an error in the current line.
@@ -83,8 +91,17 @@ impl<'s> DelimitedTable<'s> {
             width if width < least => Err(self.line_error(format_args!(
                 "the first line names {width} columns instead of at least {least}; copy the file again, or check that it is the right table"
             ))),
-            width => Ok(width),
+            width => {
+                let headings: Vec<_> = (0..width).map(|at| fields.get(at).to_owned()).collect();
+                self.headings = headings;
+                Ok(width)
+            }
         }
+    }
+
+    /// Returns the names of the columns, after [`read_heading`](Self::read_heading).
+    pub fn headings(&self) -> &[String] {
+        &self.headings
     }
 
     /// Returns the fields of the next line. A line with fewer than `width` fields is truncated, and a line with more

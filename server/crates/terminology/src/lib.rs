@@ -51,6 +51,7 @@ pub use ops::service::Terminology;
 pub mod indexing {
     pub use crate::code_system::descriptions::DescriptionFacts;
     pub use crate::code_system::index_builder::{ConceptDesignation, ConceptNumber, IndexBuilder};
+    pub use crate::code_system::member_columns::MemberFacts;
     pub use crate::model::canonical::compare as compare_versions;
     pub use crate::model::known_systems::{
         LOINC, SNOMED_CT, SNOMED_CT_DEFINITION, SNOMED_CT_NAME, SNOMED_CT_SYNONYM,

@@ -9,11 +9,13 @@
 //! |---|---|
 //! | `dialects` | the language reference sets of each description |
 //! | `package` | the modules that a package contains and those on which it depends |
+//! | `reference_sets` | members of reference sets, and historical associations |
 //! | `row_precedence` | the choice of a row if several packages contain the same component |
 //! | here | from rows to the index builder |
 
 mod dialects;
 mod package;
+mod reference_sets;
 mod row_precedence;
 
 use std::collections::BTreeMap;
@@ -86,8 +88,8 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     drop(dialects);
     read_relationships(reader, &mut builder)?;
     read_concrete_values(reader, &mut builder)?;
-    read_reference_sets(reader, &mut builder)?;
-    read_historical_associations(reader, &mut builder)?;
+    reference_sets::read_members(reader, &mut builder)?;
+    reference_sets::read_historical_associations(reader, &mut builder)?;
     read_alternate_identifiers(reader, &mut builder)?;
     Ok(builder)
 }
@@ -371,33 +373,6 @@ fn read_concrete_values(
         };
         let group = parse_group(table, fields.get(6))?;
         builder.add_literal_attribute(source, group, kind, fields.get(5)).map_err(|why| table.line_error(why))
-    })
-}
-
-/// Reads reference sets of concepts. Reference sets of descriptions and for internal use have no concepts.
-fn read_reference_sets(
-    reader: &mut ReleaseReader<'_, '_>,
-    builder: &mut IndexBuilder,
-) -> Result<(), ImportError> {
-    let test = |name: &str| is_snapshot(name, "der2_") && !base_name(name).contains("_Language");
-    for_each_active_row(reader, test, 6, |table, fields| {
-        let Some(member) = builder.find_concept(fields.get(5)) else { return Ok(()) };
-        builder.add_subset_member(fields.get(4), member).map_err(|why| table.line_error(why))
-    })
-}
-
-/// Reads the associations of concepts with those that replace them, for the history supplements of ECL. Each one is a
-/// property whose name is the id of the reference set.
-fn read_historical_associations(
-    reader: &mut ReleaseReader<'_, '_>,
-    builder: &mut IndexBuilder,
-) -> Result<(), ImportError> {
-    let test = |name: &str| is_snapshot(name, "der2_cRefset_Association");
-    for_each_active_row(reader, test, 7, |table, fields| {
-        // Descriptions have associations, too.
-        let Some(concept) = builder.find_concept(fields.get(5)) else { return Ok(()) };
-        parse_identifier(table, fields.get(4))?;
-        builder.add_property(concept, fields.get(4), fields.get(6)).map_err(|why| table.line_error(why))
     })
 }
 

@@ -290,6 +290,11 @@ impl CodeTable {
         self.texts.len()
     }
 
+    /// Returns all codes by ordinal, and drops the table.
+    pub(crate) fn into_texts(self) -> TextColumn {
+        self.texts
+    }
+
     /// Returns all codes by ordinal.
     pub(crate) fn texts(&self) -> &TextColumn {
         &self.texts

@@ -11,7 +11,7 @@ use super::row_offsets::RowOffsets;
 const MAGIC: &[u8; 8] = b"TREFOIL\n";
 /// Version of the file format. It increases with every change of the columns or of their content, and an index of
 /// another format is rebuilt from its source.
-const FORMAT: u32 = 10;
+const FORMAT: u32 = 11;
 /// Byte order mark: a machine with the other byte order reads a different number.
 const ORDER: u32 = 0x0102_0304;
 /// Size of the pieces in which a column is read, in bytes, so that a corrupt length does not allocate memory for data

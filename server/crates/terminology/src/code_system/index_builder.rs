@@ -7,6 +7,7 @@ use super::code_table::CodeTable;
 use super::columns::{RowColumn, TextColumn, group};
 use super::descriptions::{DescriptionFacts, SEPARATOR};
 use super::hierarchy::ConceptHierarchy;
+use super::member_columns::{MemberBuilder, MemberFacts};
 use super::word_index::WordIndex;
 use super::{
     ABSTRACT, CodeSystem, CodeSystemIndex, DEPRECATED, DesignationColumns, INACTIVE, LITERAL, NONE,
@@ -47,6 +48,8 @@ pub struct IndexBuilder {
     attributes: Vec<[u32; 3]>,
     subset_of: Vec<u32>,
     members: Vec<ConceptNumber>,
+    /// Rows of reference sets.
+    member_rows: MemberBuilder,
     /// Buffer for the texts of several parts.
     joined: String,
     /// Role of each property, by its number among the names.
@@ -109,6 +112,7 @@ impl IndexBuilder {
             attributes: Vec::new(),
             subset_of: Vec::new(),
             members: Vec::new(),
+            member_rows: MemberBuilder::default(),
             joined: String::new(),
             roles: Vec::new(),
         };
@@ -312,6 +316,22 @@ impl IndexBuilder {
         Ok(())
     }
 
+    /// Adds a row of a reference set, with names and values of its fields. Every row of a reference set has the same
+    /// fields. Rows do not make the concept a member: see [`add_subset_member`](Self::add_subset_member).
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub fn add_member_row<'f>(
+        &mut self,
+        reference_set: &str,
+        member: ConceptNumber,
+        facts: MemberFacts<'_>,
+        fields: impl Iterator<Item = (&'f str, &'f str)> + Clone,
+    ) -> Result<(), String> {
+        let codes = &self.codes;
+        self.member_rows.add(reference_set, member, facts, fields, |code| codes.find(code))
+    }
+
     /// Adds an alternate identifier of a concept. The scheme is the code of a concept, which need not exist.
     ///
     /// # Errors
@@ -357,6 +377,8 @@ impl IndexBuilder {
         }
         let mut out = self.out;
         out.hierarchy = hierarchy;
+        // Before the texts are copied, because this frees memory.
+        out.members = std::mem::take(&mut self.member_rows).build(&ordinal)?;
 
         let fold = out.case_sensitive == Some(false);
         let mut codes = TextColumn::with_capacity(self.codes.texts().bytes(), len);

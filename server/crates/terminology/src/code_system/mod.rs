@@ -13,6 +13,7 @@ mod identifier_columns;
 pub(crate) mod index;
 pub(crate) mod index_builder;
 mod link_graph;
+pub(crate) mod member_columns;
 mod property_role;
 mod resource_reader;
 mod row_offsets;
@@ -31,6 +32,7 @@ use self::hierarchy::ConceptHierarchy;
 pub(crate) use self::identifier_columns::IdentifierColumns;
 pub use self::index::CodeSystemIndex;
 pub(crate) use self::index_builder::ConceptDesignation;
+use self::member_columns::MemberColumns;
 use self::property_role::PropertyRole;
 use self::row_offsets::RowOffsets;
 pub use self::subsumption::Subsumption;
@@ -116,6 +118,7 @@ pub(crate) struct CodeSystem {
     subset_names: CodeTable,
     /// Members of each subset, sorted.
     subsets: RowColumn<u32>,
+    members: MemberColumns,
     identifiers: IdentifierColumns,
     words: WordIndex,
 }
@@ -153,7 +156,7 @@ impl DesignationColumns {
 
 columns!(DesignationColumns: ends, texts, facts, description_ids);
 columns!(CodeSystem: codes, displays, designations, properties, flags, statuses, definitions, names, values, hierarchy, attributes,
-    subset_names, subsets, identifiers, words);
+    subset_names, subsets, members, identifiers, words);
 
 impl CodeSystem {
     /// Compiles a CodeSystem resource.
@@ -211,6 +214,7 @@ impl CodeSystem {
         for codes in [&mut system.codes, &mut system.names, &mut system.values, &mut system.subset_names] {
             codes.build_table();
         }
+        system.members.build_table();
         system.identifiers.build_tables();
         Ok(system)
     }
@@ -313,6 +317,7 @@ impl CodeSystem {
             + 8 * self.properties.items()
             + 12 * self.attributes.items()
             + 4 * self.subsets.items()
+            + self.members.memory_bytes()
             + self.identifiers.memory_bytes()
             + self.words.memory_bytes()
             + 48 * self.len()

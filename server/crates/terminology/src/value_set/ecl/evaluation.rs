@@ -50,7 +50,7 @@ impl<'a> EclEvaluator<'a> {
     }
 
     /// Returns the concept with a code or an alternate identifier.
-    fn find_concept(&self, code: &str) -> Result<u32, EclError> {
+    pub(super) fn find_concept(&self, code: &str) -> Result<u32, EclError> {
         let found = match code.split_once('#') {
             Some((alias, identifier)) => self.find_identified(alias, identifier),
             None => self.system.find(code),
@@ -87,6 +87,7 @@ impl<'a> EclEvaluator<'a> {
             EclExpression::AnyState => true,
             EclExpression::Concept(code) => self.find_concept(code)? == at,
             EclExpression::MemberOf(inner) => self.is_member(inner, at)?,
+            EclExpression::Members(query) => self.is_selected(query, at)?,
             EclExpression::Walk(walk, inner) => self.reaches(*walk, inner, at)?,
             EclExpression::And(all) => self.all_hold(all, |each| self.contains(each, at))?,
             EclExpression::Or(any) => self.any_holds(any, |each| self.contains(each, at))?,
@@ -192,6 +193,7 @@ impl<'a> EclEvaluator<'a> {
                     }
                 }
             }
+            EclExpression::Members(query) => return self.select_members(query),
             EclExpression::Walk(walk, inner) => return self.walk_from(*walk, &*self.concepts_of(inner)?),
             EclExpression::And(all) => {
                 out = ConceptSet::full(len);

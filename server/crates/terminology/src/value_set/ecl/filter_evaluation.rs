@@ -10,11 +10,11 @@ use crate::model::text_folding::same_folded;
 /// Number of bytes of a term that count as one step.
 const BYTES_PER_STEP: usize = 64;
 
-/// Data that concepts and descriptions have in common.
-struct ComponentState<'a> {
-    is_active: bool,
-    module: Option<&'a str>,
-    effective_time: Option<&'a str>,
+/// Data that concepts, descriptions and members have in common.
+pub(super) struct ComponentState<'a> {
+    pub(super) is_active: bool,
+    pub(super) module: Option<&'a str>,
+    pub(super) effective_time: Option<&'a str>,
 }
 
 impl EclEvaluator<'_> {
@@ -47,7 +47,7 @@ impl EclEvaluator<'_> {
     }
 
     /// Returns the result of a test; `None` if the component lacks the data.
-    fn component_passes(
+    pub(super) fn component_passes(
         &self,
         test: &ComponentTest,
         state: &ComponentState<'_>,
@@ -72,7 +72,7 @@ impl EclEvaluator<'_> {
 
     /// Returns whether an expression contains the concept of a module, a type or a reference set. An expression may also
     /// name it by id if the edition does not contain the concept.
-    fn names_component(&self, expression: &EclExpression, id: &str) -> Result<bool, EclError> {
+    pub(super) fn names_component(&self, expression: &EclExpression, id: &str) -> Result<bool, EclError> {
         match expression {
             EclExpression::Concept(code) if !code.contains('#') => Ok(code == id),
             EclExpression::Or(any) => self.any_holds(any, |each| self.names_component(each, id)),

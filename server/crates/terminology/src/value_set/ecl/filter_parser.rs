@@ -1,9 +1,10 @@
-//! The parser of filters: `{{ C … }}`, `{{ D … }}` and the texts in them.
+//! The parser of filters, `{{ C … }}`, `{{ D … }}` and `{{ M … }}`, and of the texts in them.
 
 use std::cmp::Ordering::Equal;
 
 use super::filters::{
-    Acceptability, ComponentTest, ConceptTest, DescriptionTest, DialectTest, EclFilter, SearchTerm,
+    Acceptability, ComponentTest, ConceptTest, DescriptionTest, DialectTest, EclFilter, FieldTest,
+    MemberQuery, MemberTest, SearchTerm, SelectedFields,
 };
 use super::parser::{Comparison, EclParser, is_alias};
 use super::{EclError, EclExpression};
@@ -79,7 +80,7 @@ impl EclParser<'_> {
             return self.parse_filter_list(&mut out.concept, Self::parse_concept_filter);
         }
         if self.take_keyword("M") || self.take_keyword("member") {
-            return Err(self.expected("filters on members are not supported; expected C, D or +HISTORY"));
+            return Err(self.expected("filters on members must follow '^' and its reference sets directly"));
         }
         // The letter of filters on descriptions may be omitted.
         let _ = self.take_keyword("D") || self.take_keyword("description");
@@ -87,6 +88,94 @@ impl EclParser<'_> {
         self.parse_filter_list(&mut filters, Self::parse_description_filter)?;
         out.descriptions.push(filters);
         Ok(())
+    }
+
+    /// Parses the operand of `^` behind this symbol: fields in square brackets, the reference sets, and filters on rows.
+    pub(super) fn parse_members(&mut self) -> Result<EclExpression, EclError> {
+        let selected = self.parse_selected_fields()?;
+        let reference_sets = self.parse_operand()?;
+        let mut filters = Vec::new();
+        loop {
+            let here = self.at;
+            if !(self.take("{{") && (self.take_keyword("M") || self.take_keyword("member"))) {
+                self.at = here;
+                break;
+            }
+            self.parse_filter_list(&mut filters, Self::parse_member_filter)?;
+        }
+        Ok(match selected {
+            SelectedFields::Members if filters.is_empty() => {
+                EclExpression::MemberOf(Box::new(reference_sets))
+            }
+            selected => EclExpression::Members(Box::new(MemberQuery { reference_sets, selected, filters })),
+        })
+    }
+
+    fn parse_selected_fields(&mut self) -> Result<SelectedFields, EclError> {
+        if !self.take("[") {
+            return Ok(SelectedFields::Members);
+        }
+        let selected = if self.take("*") {
+            SelectedFields::All
+        } else {
+            let mut names = vec![self.parse_field_name()?];
+            while self.take(",") {
+                names.push(self.parse_field_name()?);
+            }
+            SelectedFields::Named(names)
+        };
+        match self.take("]") {
+            true => Ok(selected),
+            false => Err(self.expected("expected ',' or ']'")),
+        }
+    }
+
+    fn parse_field_name(&mut self) -> Result<String, EclError> {
+        let here = self.at;
+        let name = self.take_while(|c| c.is_ascii_alphabetic());
+        if ["id", "moduleId", "effectiveTime", "active"].iter().any(|other| other.eq_ignore_ascii_case(name))
+        {
+            self.at = here;
+            return Err(self.expected("this column is not a field that can be selected or compared"));
+        }
+        match name {
+            "" => Err(self.expected("expected the name of a field")),
+            name => Ok(name.to_owned()),
+        }
+    }
+
+    fn parse_member_filter(&mut self) -> Result<EclFilter<MemberTest>, EclError> {
+        const NAMES: [&str; 3] = ["active", "moduleId", "effectiveTime"];
+        let here = self.at;
+        if NAMES.iter().any(|name| self.take_keyword(name)) {
+            self.at = here;
+            let (name, comparison) = self.parse_filter_name(&NAMES, "expected a filter on members")?;
+            let test = MemberTest::Component(self.parse_component_test(name, comparison)?);
+            return Ok(EclFilter { negated: comparison.negated, test });
+        }
+        let name = self.parse_field_name()?;
+        let Comparison { order, or_equal, negated } = self.parse_comparison()?;
+        let test = if self.take("#") {
+            FieldTest::Number(order, or_equal, self.parse_number("expected a number")?)
+        } else if order != Equal {
+            FieldTest::Time(order, or_equal, self.parse_texts()?)
+        } else if let Ok(value) = self.parse_boolean(false) {
+            FieldTest::Boolean(value)
+        } else {
+            // An alternate identifier in quotation marks takes precedence over a text of the same form.
+            let here = self.at;
+            match self.parse_set() {
+                Ok(concepts) => FieldTest::Concepts(concepts),
+                Err(fault) => {
+                    self.at = here;
+                    match self.parse_list(Self::parse_search_term) {
+                        Ok(terms) => FieldTest::Text(terms),
+                        Err(other) => return Err(fault.farther(other)),
+                    }
+                }
+            }
+        };
+        Ok(EclFilter { negated, test: MemberTest::Field(name, test) })
     }
 
     fn parse_filter_list<T>(

@@ -12,7 +12,7 @@ pub(super) struct EclFilter<T> {
     pub(super) test: T,
 }
 
-/// A test on data that concepts and descriptions have in common.
+/// A test on data that concepts, descriptions and members have in common.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ComponentTest {
     /// A state; `None` admits both.
@@ -43,6 +43,43 @@ pub(super) enum DescriptionTest {
     Dialect(Vec<DialectTest>),
     Id(Vec<u64>),
     SemanticTag(Vec<String>),
+}
+
+/// Rows of reference sets, which `^` selects: `^ [fields] sets {{ M … }}`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct MemberQuery {
+    pub(super) reference_sets: EclExpression,
+    pub(super) selected: SelectedFields,
+    /// Filters that one row must pass.
+    pub(super) filters: Vec<EclFilter<MemberTest>>,
+}
+
+/// The fields of rows whose concepts are selected.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum SelectedFields {
+    /// The members.
+    Members,
+    /// `[*]`: the members, and all fields of the reference set.
+    All,
+    Named(Vec<String>),
+}
+
+/// A test of `{{ M … }}`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum MemberTest {
+    Component(ComponentTest),
+    Field(String, FieldTest),
+}
+
+/// A test of the value of a field. A value of another type fails it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum FieldTest {
+    Concepts(EclExpression),
+    Number(Ordering, bool, f64),
+    Text(Vec<SearchTerm>),
+    /// Dates as `YYYYMMDD`, one of which the value has in this order.
+    Time(Ordering, bool, Vec<String>),
+    Boolean(bool),
 }
 
 /// Language reference sets, and the acceptabilities that a description must have in one of them.

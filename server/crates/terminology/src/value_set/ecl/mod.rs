@@ -1,7 +1,7 @@
 //! SNOMED CT's expression constraint language (ECL 2.2), as far as it concerns concepts: hierarchy operators, `^`,
-//! `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, the dot, filters on concepts and
-//! descriptions, history supplements and alternate identifiers, with symbols or with the words of the long syntax.
-//! Filters on members are rejected by name.
+//! `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, the dot, filters on concepts,
+//! descriptions and members, selected fields of reference sets, history supplements and alternate identifiers, with
+//! symbols or with the words of the long syntax.
 //!
 //! A constraint is parsed once. It is tested on one concept without building a set. If all its concepts are requested,
 //! the set of each part is computed once, whatever the number of concepts.
@@ -13,18 +13,20 @@
 //! | `filters` | the syntax tree of filters |
 //! | `evaluation` | the test of one concept, and the list of all |
 //! | `filter_evaluation` | the test of filters |
+//! | `member_evaluation` | the rows of reference sets |
 //! | here | the syntax tree of a constraint |
 
 mod evaluation;
 mod filter_evaluation;
 mod filter_parser;
 mod filters;
+mod member_evaluation;
 mod parser;
 
 use std::fmt;
 
 use self::evaluation::EclEvaluator;
-use self::filters::{ConceptTest, DescriptionTest, EclFilter};
+use self::filters::{ConceptTest, DescriptionTest, EclFilter, MemberQuery};
 use crate::code_system::CodeSystem;
 use crate::code_system::concept_set::ConceptSet;
 use crate::model::Budget;
@@ -37,6 +39,8 @@ pub(crate) enum EclError {
     Syntax { at: usize, expected: &'static str },
     /// The constraint names a concept that the code system does not have.
     UnknownConcept(String),
+    /// The constraint names a field that the reference set does not have.
+    UnknownField { reference_set: String, field: String },
     /// The budget of the request is spent.
     Exhausted(BudgetExhausted),
 }
@@ -46,7 +50,20 @@ impl fmt::Display for EclError {
         match self {
             Self::Syntax { at, expected } => write!(f, "ECL: {expected} at character {}", at + 1),
             Self::UnknownConcept(code) => write!(f, "the code system has no code '{code}'"),
+            Self::UnknownField { reference_set, field } => {
+                write!(f, "the reference set {reference_set} has no field '{field}'")
+            }
             Self::Exhausted(exhausted) => write!(f, "ECL: {exhausted}"),
+        }
+    }
+}
+
+impl EclError {
+    /// Returns of two errors of alternatives the one that occurred later in the text.
+    fn farther(self, other: Self) -> Self {
+        match (&self, &other) {
+            (Self::Syntax { at, .. }, Self::Syntax { at: end, .. }) if at > end => self,
+            _ => other,
         }
     }
 }
@@ -75,6 +92,8 @@ enum EclExpression {
     /// The code of a concept, or an alternate identifier as `ALIAS#IDENTIFIER`.
     Concept(String),
     MemberOf(Box<EclExpression>),
+    /// Members, or concepts in fields, of the rows of reference sets that pass filters.
+    Members(Box<MemberQuery>),
     Walk(HierarchyOperator, Box<EclExpression>),
     /// `!!>`: concepts of a set without an ancestor in it; `!!<`: without a descendant in it.
     Extreme {

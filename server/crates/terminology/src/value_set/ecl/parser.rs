@@ -283,7 +283,7 @@ impl<'t> EclParser<'t> {
     }
 
     /// Parses a concept, `*` or brackets, with the operators before it.
-    fn parse_operand(&mut self) -> Result<EclExpression, EclError> {
+    pub(super) fn parse_operand(&mut self) -> Result<EclExpression, EclError> {
         self.nested(|parser| {
             for (symbols, word, is_top) in [("!!>", "top", true), ("!!<", "bottom", false)] {
                 if parser.take(symbols) || parser.take_keyword(word) {
@@ -300,7 +300,7 @@ impl<'t> EclParser<'t> {
                 }
             }
             if parser.take("^") || parser.take_keyword("memberOf") {
-                return Ok(EclExpression::MemberOf(Box::new(parser.parse_operand()?)));
+                return parser.parse_members();
             }
             if parser.take("(") {
                 let inner = parser.parse_expression()?;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 
 use super::descriptions::{DescriptionFilter, description_filter};
+use super::members::{MemberQuery, member_query};
 use super::release::{CONCEPTS, KINDS, LOINC, SETS, TIMES, alternate_identifier, code};
 
 /// A hierarchy operator: its symbols, its word, its direction, and whether it takes one step or includes the concept.
@@ -28,6 +29,7 @@ pub(super) enum Expression {
     /// A concept by its alternate identifier.
     Identified(usize),
     MemberOf(Box<Expression>),
+    Members(MemberQuery),
     Walk(Walk, Box<Expression>),
     Extreme(bool, Box<Expression>),
     And(Vec<Expression>),
@@ -134,7 +136,7 @@ pub(super) fn refinement(
 }
 
 pub(super) fn expression() -> impl Strategy<Value = Expression> {
-    let leaf = prop_oneof![1 => Just(Expression::Any), 5 => (0..CONCEPTS).prop_map(Expression::Concept),
+    let leaf = prop_oneof![1 => member_query().prop_map(Expression::Members), 1 => Just(Expression::Any), 5 => (0..CONCEPTS).prop_map(Expression::Concept),
         1 => (0..CONCEPTS).prop_map(Expression::Identified)];
     leaf.prop_recursive(4, 24, 3, |inner| {
         let one = || inner.clone().prop_map(Box::new);
@@ -171,6 +173,7 @@ pub(super) fn write(expression: &Expression, long: bool) -> String {
             (_, identifier) => format!("\"My-Scheme#{identifier}\""),
         },
         Expression::MemberOf(of) => format!("{} {}", if long { "memberOf" } else { "^" }, inner(of)),
+        Expression::Members(query) => query.write(long),
         Expression::Walk((symbols, word, ..), of) => {
             format!("{} {}", if long { word } else { symbols }, inner(of))
         }

@@ -3,6 +3,7 @@
 
 mod descriptions;
 mod expression;
+mod members;
 mod naive;
 mod release;
 
@@ -16,6 +17,7 @@ use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
 
 use self::descriptions::description_filter;
 use self::expression::{Expression, expression, write};
+use self::members::member_query;
 use self::naive::Naive;
 use self::release::{CONCEPTS, Concept, code, release, terminology};
 
@@ -69,5 +71,14 @@ proptest! {
         long in any::<bool>(),
     ) {
         check(&release, &Expression::Described(Box::new(Expression::Any), filters), long)?;
+    }
+
+    #[test]
+    fn filters_on_members_select_what_a_naive_evaluator_selects(
+        release in release(),
+        query in member_query(),
+        long in any::<bool>(),
+    ) {
+        check(&release, &Expression::Members(query), long)?;
     }
 }

@@ -33,7 +33,13 @@ impl Naive<'_> {
             Expression::Concept(at) | Expression::Identified(at) => Set::from([*at]),
             Expression::MemberOf(of) => {
                 let sets = self.set(of);
-                self.all().filter(|at| self.0[*at].sets.iter().any(|set| sets.contains(set))).collect()
+                self.all()
+                    .filter(|at| self.0[*at].members.iter().any(|row| row.active && sets.contains(&row.set)))
+                    .collect()
+            }
+            Expression::Members(query) => {
+                let rows = |at: usize| self.0[at].members.iter().map(move |row| (at, row));
+                query.concepts(self.all().flat_map(rows))
             }
             Expression::Walk((_, _, up, one_step, with_self), of) => {
                 let from = self.set(of);

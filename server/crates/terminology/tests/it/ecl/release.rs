@@ -9,6 +9,7 @@ use trefoil_terminology::indexing::{
 use trefoil_terminology::{Terminology, TerminologyChange};
 
 use super::descriptions::{self, Description, description, scheme_term};
+use super::members::{self, MemberRow, member_row};
 
 pub(super) const CONCEPTS: usize = 14;
 /// Concepts that are types of attributes.
@@ -51,7 +52,7 @@ pub(super) struct Concept {
     pub(super) parents: Vec<usize>,
     /// Group, type and value.
     pub(super) attributes: Vec<(u32, usize, Literal)>,
-    pub(super) sets: Vec<usize>,
+    pub(super) members: Vec<MemberRow>,
     pub(super) defined: bool,
     pub(super) module: usize,
     pub(super) time: &'static str,
@@ -76,7 +77,7 @@ pub(super) fn concept(at: usize) -> impl Strategy<Value = Concept> {
         (prop::bool::weighted(0.8), any::<bool>()),
         prop::collection::vec(0..at.max(1), 0..3),
         attributes,
-        prop::collection::vec(SETS, 0..2),
+        prop::collection::vec(member_row(), 0..3),
         (0..2_usize, prop::sample::select(TIMES.to_vec())),
         (replaced, prop::collection::vec(description(), 0..3)),
     )
@@ -85,7 +86,7 @@ pub(super) fn concept(at: usize) -> impl Strategy<Value = Concept> {
                 (active, defined),
                 mut parents,
                 attributes,
-                sets,
+                members,
                 (module, time),
                 (replaced, mut descriptions),
             )| {
@@ -96,7 +97,17 @@ pub(super) fn concept(at: usize) -> impl Strategy<Value = Concept> {
                 parents.retain(|parent| *parent < at && active);
                 let attributes = if active { attributes } else { Vec::new() };
                 let replaced = if active { Vec::new() } else { replaced };
-                Concept { active, parents, attributes, sets, defined, module, time, replaced, descriptions }
+                Concept {
+                    active,
+                    parents,
+                    attributes,
+                    members,
+                    defined,
+                    module,
+                    time,
+                    replaced,
+                    descriptions,
+                }
             },
         )
 }
@@ -148,9 +159,7 @@ pub(super) fn terminology(release: &[Concept]) -> Terminology {
                 }
             }
         }
-        for set in &concept.sets {
-            builder.add_subset_member(&code(*set), at).unwrap();
-        }
+        members::add_to(&mut builder, at as usize, &concept.members);
         descriptions::add_to(&mut builder, at as usize, &concept.descriptions);
         let (scheme, identifier) = alternate_identifier(at as usize);
         builder.add_identifier(scheme, &identifier, at).unwrap();
