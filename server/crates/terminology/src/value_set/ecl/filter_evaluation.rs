@@ -121,7 +121,7 @@ impl EclEvaluator<'_> {
                 }
             }
             DescriptionTest::Term(terms) => self.any_holds(terms, |term| {
-                self.spend_step()?;
+                self.budget.spend(term.steps())?;
                 Ok(term.finds(description.term))
             })?,
             DescriptionTest::Language(codes) => {

@@ -86,6 +86,8 @@ impl EclParser<'_> {
         let _ = self.take_keyword("D") || self.take_keyword("description");
         let mut filters = Vec::new();
         self.parse_filter_list(&mut filters, Self::parse_description_filter)?;
+        // Texts are the slowest to compare.
+        filters.sort_by_key(|filter| matches!(filter.test, DescriptionTest::Term(_)));
         out.descriptions.push(filters);
         Ok(())
     }

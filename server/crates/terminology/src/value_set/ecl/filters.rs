@@ -111,6 +111,14 @@ pub(super) enum SearchTerm {
 }
 
 impl SearchTerm {
+    /// Returns the number of steps that one search takes.
+    pub(super) fn steps(&self) -> usize {
+        match self {
+            Self::Match(words) => words.len(),
+            Self::Wild(pattern) => 1 + pattern.len() / 16,
+        }
+    }
+
     pub(super) fn finds(&self, text: &str) -> bool {
         match self {
             Self::Match(words) => words.iter().all(|word| begins_word(text, word)),
@@ -121,17 +129,25 @@ impl SearchTerm {
 
 /// Returns whether a pattern matches a text as a whole.
 fn is_like(text: &str, pattern: &[Option<char>]) -> bool {
-    let text: Vec<char> = text.chars().flat_map(char::to_lowercase).collect();
+    if text.is_ascii() {
+        let bytes = text.as_bytes();
+        return is_like_letters(bytes.len(), |at| char::from(bytes[at].to_ascii_lowercase()), pattern);
+    }
+    let letters: Vec<char> = text.chars().flat_map(char::to_lowercase).collect();
+    is_like_letters(letters.len(), |at| letters[at], pattern)
+}
+
+fn is_like_letters(count: usize, letter_at: impl Fn(usize) -> char, pattern: &[Option<char>]) -> bool {
     let (mut at, mut next) = (0, 0);
     // The last wildcard, and the position behind the text that it has matched so far.
     let mut wildcard = None;
-    while at < text.len() {
+    while at < count {
         match pattern.get(next) {
             Some(None) => {
                 wildcard = Some((next, at));
                 next += 1;
             }
-            Some(Some(letter)) if *letter == text[at] => (at, next) = (at + 1, next + 1),
+            Some(Some(letter)) if *letter == letter_at(at) => (at, next) = (at + 1, next + 1),
             _ => match wildcard {
                 Some((back, matched)) => {
                     wildcard = Some((back, matched + 1));
@@ -167,6 +183,8 @@ mod tests {
             ("a*b*c", "aXbXbX", false),
             ("cardi", "Cardiomyopathy", false),
             ("**a", "ba", true),
+            ("grün*", "Grünkohl", true),
+            ("*ß", "WEIẞ", true),
         ] {
             let pattern: Vec<_> = pattern.chars().map(|c| (c != '*').then_some(c)).collect();
             assert_eq!(is_like(text, &pattern), expected, "{pattern:?} {text}");

@@ -155,7 +155,7 @@ impl<'a> EclEvaluator<'a> {
             FieldTest::Text(terms) => {
                 self.budget.spend(text.len() / 64)?;
                 Some(self.any_holds(terms, |term| {
-                    self.spend_step()?;
+                    self.budget.spend(term.steps())?;
                     Ok(term.finds(text))
                 })?)
             }
