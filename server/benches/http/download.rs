@@ -17,7 +17,8 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 use trefoil_fixtures::population;
 
-use crate::server::{Connection, Server, headers};
+use crate::connection::{Connection, headers, status};
+use crate::server::Server;
 use crate::{Bench, text};
 
 /// Number of Patients with 80 Observations each. An Observation has about 1 KB, so the export is one file of 94 MB.
@@ -46,20 +47,22 @@ pub fn measure(bench: &Bench, data: &Path) {
     };
     let address = &bench.trefoil.address;
     let path_of = |url: &str| url.split_once(address).map_or(url.to_owned(), |(_, path)| path.to_owned());
-    let mut connection = Connection::open(address);
+    let mut connection = bench.trefoil.connect();
     let (head, _) = ask(&mut connection, "/fhir/R4/$export?_type=Observation");
-    let status = headers(&head, "content-location").next().unwrap_or_else(|| panic!("{head}"));
+    let job = headers(&head, "content-location").next().unwrap_or_else(|| panic!("{head}"));
     let manifest: Value = loop {
-        let (head, body) = ask(&mut connection, &path_of(&status));
-        if head.starts_with("HTTP/1.1 200") {
+        let (head, body) = ask(&mut connection, &path_of(&job));
+        if status(&head) == "200" {
             break serde_json::from_str(&body).expect("a manifest is JSON");
         }
-        assert!(head.starts_with("HTTP/1.1 202"), "{head}{body}");
+        assert_eq!(status(&head), "202", "{head}{body}");
         std::thread::sleep(Duration::from_millis(50));
     };
     let url = path_of(text(&manifest["output"][0]["url"]));
     let this = std::env::current_exe().expect("the path of the running program is known");
-    let floor = Server::start(Command::new(this).arg("--file").arg(largest(data)), "listening ");
+    let floor = Server::start(Command::new(this).arg("--file").arg(largest(data)), "listening ", || {
+        bench.trefoil.connector()
+    });
     let request =
         |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n");
     let mut ratios = Vec::new();
@@ -103,7 +106,7 @@ fn download(address: &str, request: &str) -> (f64, u64) {
         }
     };
     let lines = String::from_utf8_lossy(&head[..end]).into_owned();
-    assert!(lines.starts_with("HTTP/1.1 200"), "{lines}");
+    assert_eq!(status(&lines), "200", "{lines}");
     let length: u64 = headers(&lines, "content-length")
         .next()
         .and_then(|text| text.parse().ok())

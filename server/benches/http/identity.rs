@@ -7,7 +7,7 @@ use aws_lc_rs::signature::{
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;
 
-use crate::server::{Connection, headers, post_form};
+use crate::connection::{headers, post_form};
 use crate::{Bench, Doing, REQUESTS, Work, text};
 
 pub(crate) fn work() -> Vec<Work> {
@@ -49,7 +49,7 @@ impl Bench {
     /// Returns a token request of the backend client with a new assertion.
     fn token_request(&self, key: &EcdsaKeyPair) -> String {
         let client = &self.demo["backend"][0];
-        let audience = format!("http://{}/oauth2/token", self.trefoil.address);
+        let audience = format!("{}/oauth2/token", self.trefoil.base());
         let jti = self.made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let header = serde_json::json!({ "alg": "ES384", "kid": client["jwk"]["kid"], "typ": "JWT" });
         let now = jiff::Timestamp::now().as_second();
@@ -68,7 +68,7 @@ impl Bench {
 
     /// Requests and returns an access token of the backend client.
     pub(crate) fn backend_token(&self) -> String {
-        let mut connection = Connection::open(&self.trefoil.address);
+        let mut connection = self.trefoil.connect();
         let (head, body) = connection.call(&self.token_request(&self.backend_key()));
         let answer: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{head}{body}"));
         text(&answer["access_token"]).to_owned()

@@ -1,11 +1,13 @@
 //! Benchmarks over HTTP, run by `cargo xtask bench [identity|terminology|download]`: CPU time of the server per
 //! request, compared with a reference server in the same run.
 //!
-//! The reference is a bare hyper server whose responses have 200 bytes of JSON. The reference and Trefoil
-//! (`--insecure-http --demo`, file store, default logging) run in separate processes, so that their CPU time does not
-//! include that of the load generator, which keeps 16 connections busy (`--connections=N` for another number). Only the ratios are meaningful, because the speed of a machine varies. The benchmarks do not
-//! pass or fail.
+//! The reference is a bare hyper server whose responses have 200 bytes of JSON. The reference and Trefoil (`--demo`, file
+//! store, default logging) run in separate processes, so that their CPU time does not include that of the load
+//! generator, which keeps 16 connections busy (`--connections=N` for another number). Both use the same transport:
+//! HTTP/1.1 without TLS, over TLS with `--tls`, or HTTP/2 over TLS with `--http2`. Handshakes are not measured. Only the
+//! ratios are meaningful, because the speed of a machine varies. The benchmarks do not pass or fail.
 
+mod connection;
 mod download;
 mod identity;
 mod server;
@@ -16,7 +18,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use self::server::{Connection, Server};
+use self::connection::{Connection, Connector, Transport};
+use self::server::{Server, load};
 
 /// Number of requests of one measurement, and the number of alternating slices in which they are sent.
 const REQUESTS: usize = 20_000;
@@ -26,8 +29,10 @@ const CONNECTIONS: usize = 16;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
-    if args.iter().any(|arg| arg == "--floor") {
-        return server::floor();
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let transport = args.iter().find_map(|arg| Transport::from_flag(arg)).unwrap_or(Transport::Plain);
+    if let Some(tls) = args.iter().position(|arg| arg == "--floor").and_then(|at| args.get(at + 1)) {
+        return server::floor(transport, tls.as_ref());
     }
     if let Some(path) = args.iter().position(|arg| arg == "--file").and_then(|at| args.get(at + 1)) {
         return download::floor(path.into());
@@ -37,23 +42,31 @@ fn main() {
     let rounds = args.iter().find_map(|arg| arg.strip_prefix("--rounds=")?.parse().ok()).unwrap_or(3);
     let wanted = args.iter().find(|arg| !arg.starts_with("--"));
     let this = std::env::current_exe().expect("the path of the running program is known");
-    let floor = Server::start(Command::new(this).arg("--floor"), "listening ");
     let data = tempfile::tempdir().expect("a temporary folder can be created");
     let work = [identity::work(), terminology::work()].into_iter().flatten();
     let work: Vec<Work> = work.filter(|work| work.is_wanted(wanted)).collect();
     if work.iter().any(|work| work.group == "terminology") {
         terminology::import(data.path());
     }
-    // The name `bulk` includes the downloads.
-    let downloads = wanted.is_none_or(|wanted| wanted == "bulk" || wanted == "download");
+    // The name `bulk` includes the downloads, which are measured without TLS.
+    let downloads =
+        transport == Transport::Plain && wanted.is_none_or(|wanted| wanted == "bulk" || wanted == "download");
     if downloads {
         download::import(data.path());
     }
     let mut serve = Command::new(env!("CARGO_BIN_EXE_trefoil"));
-    serve.args(["serve", "--demo", "--insecure-http", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
+    serve.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
+    if transport == Transport::Plain {
+        serve.arg("--insecure-http");
+    }
     // The server logs as users run it, to a file.
     let log = std::fs::File::create(data.path().join("server.log")).expect("the log can be created");
-    let trefoil = Arc::new(Server::start(serve.stderr(log), "ready http://"));
+    let says = format!("ready {}://", transport.scheme());
+    let connector = || Arc::new(Connector::new(transport, data.path()));
+    let trefoil = Arc::new(Server::start(serve.stderr(log), &says, connector));
+    let mut floor = Command::new(this);
+    floor.args(&args).arg("--floor").arg(data.path().join("tls"));
+    let floor = Server::start(&mut floor, "listening ", || trefoil.connector());
     let demo: Value =
         serde_json::from_slice(&std::fs::read(data.path().join("demo.json")).expect("demo.json exists"))
             .expect("demo.json is JSON");
@@ -61,6 +74,7 @@ fn main() {
     if downloads {
         download::measure(&bench, data.path());
     }
+    println!("{transport:?}, {connections} connections");
     println!(
         "{:<46} {:>12} {:>8} {:>8} {:>10} {:>14}",
         "work", "CPU µs/req", "floor", "ratio", "req/s", "goal"
@@ -76,20 +90,20 @@ fn main() {
 fn measure(work: &Work, bench: &Bench, floor: &Server, connections: usize, check_us: f64) {
     let slice = work.requests / SLICES;
     let prepared = (work.prepare)(bench, work.requests + slice);
-    let load =
-        |from| bench.trefoil.load(connections, from, slice, &|connection, at| prepared(connection, at));
-    let base = |from| {
-        floor.load(connections, from, slice, &|connection, _| {
-            floor.ask(connection, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    let (mut ours, mut theirs) = (bench.trefoil.connections(connections), floor.connections(connections));
+    let mut ours = |from| load(&mut ours, from, slice, &|connection, at| prepared(connection, at));
+    let mut base = |from| {
+        load(&mut theirs, from, slice, &|connection, _| {
+            floor.ask(connection, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         });
     };
     base(0);
-    load(0);
+    ours(0);
     let (mut floor_us, mut us, mut seconds) = (0.0, 0.0, 0.0);
     for from in (1..=SLICES).map(|turn| turn * slice) {
         floor_us += floor.cpu_us_of(|| base(from));
         let started = std::time::Instant::now();
-        us += bench.trefoil.cpu_us_of(|| load(from));
+        us += bench.trefoil.cpu_us_of(|| ours(from));
         seconds += started.elapsed().as_secs_f64();
     }
     let count = (SLICES * slice) as f64;

@@ -3,59 +3,121 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
 
-/// The reference server, which answers every request with the same 200 bytes.
-pub(crate) fn floor() {
+use crate::connection::{Connection, Connector, Transport, headers, post_form, status};
+
+/// The reference server, which answers every request with the same 200 bytes. With TLS it uses the certificate in the
+/// folder `tls`.
+pub(crate) fn floor(transport: Transport, tls: &Path) {
     let runtime = tokio::runtime::Runtime::new().expect("the runtime can start its threads");
     runtime.block_on(async {
+        let acceptor = (transport != Transport::Plain).then(|| acceptor(transport, tls));
         let listener =
             tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("the system assigns a free port");
         println!("listening {}", listener.local_addr().expect("the listener has an address"));
-        let body = Bytes::from(format!("{{\"floor\":\"{}\"}}", "x".repeat(188)));
         loop {
             let (stream, _) = listener.accept().await.expect("a connection is accepted");
             drop(stream.set_nodelay(true));
-            let body = body.clone();
+            let acceptor = acceptor.clone();
             tokio::spawn(async move {
-                let answer = hyper::service::service_fn(move |_| {
-                    let mut response = hyper::Response::new(Full::new(body.clone()));
-                    let json = hyper::header::HeaderValue::from_static("application/json");
-                    response.headers_mut().insert(hyper::header::CONTENT_TYPE, json);
-                    async { Ok::<_, Infallible>(response) }
-                });
-                drop(
-                    hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), answer)
-                        .await,
-                );
+                match acceptor {
+                    None => answer_floor(transport, stream).await,
+                    Some(acceptor) => {
+                        answer_floor(transport, acceptor.accept(stream).await.expect("TLS succeeds")).await;
+                    }
+                }
             });
         }
     });
+}
+
+fn acceptor(transport: Transport, tls: &Path) -> TlsAcceptor {
+    let chain = CertificateDer::pem_file_iter(tls.join("cert.pem")).expect("the file exists");
+    let chain = chain.collect::<Result<_, _>>().expect("the file contains certificates");
+    let key = PrivateKeyDer::from_pem_file(tls.join("key.pem")).expect("the file contains a key");
+    let mut config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .expect("the key belongs to the certificate");
+    if transport == Transport::Http2 {
+        config.alpn_protocols = vec![b"h2".to_vec()];
+    }
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// Answers the requests of a connection to the reference server.
+async fn answer_floor<S>(transport: Transport, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let body = Bytes::from(format!("{{\"floor\":\"{}\"}}", "x".repeat(188)));
+    let answer = hyper::service::service_fn(move |_| {
+        let mut response = hyper::Response::new(Full::new(body.clone()));
+        let json = hyper::header::HeaderValue::from_static("application/json");
+        response.headers_mut().insert(hyper::header::CONTENT_TYPE, json);
+        async { Ok::<_, Infallible>(response) }
+    });
+    let stream = TokioIo::new(stream);
+    if transport == Transport::Http2 {
+        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        drop(server.serve_connection(stream, answer).await);
+    } else {
+        drop(hyper::server::conn::http1::Builder::new().serve_connection(stream, answer).await);
+    }
 }
 
 /// A server in a separate process.
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
+    connector: Arc<Connector>,
 }
 
 impl Server {
-    pub(crate) fn start(command: &mut Command, says: &str) -> Self {
+    /// Starts a server, which prints a line with its address. `connector` is called when it is ready.
+    pub(crate) fn start(
+        command: &mut Command,
+        says: &str,
+        connector: impl FnOnce() -> Arc<Connector>,
+    ) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("the standard output is piped"))
             .read_line(&mut line)
             .expect("the server prints its address");
         let address = line.trim().strip_prefix(says).unwrap_or_else(|| panic!("{line:?}")).to_owned();
-        Self { child, address }
+        Self { child, address, connector: connector() }
+    }
+
+    pub(crate) fn connector(&self) -> Arc<Connector> {
+        self.connector.clone()
+    }
+
+    /// Returns the base URL.
+    pub(crate) fn base(&self) -> String {
+        format!("{}://{}", self.connector.transport.scheme(), self.address)
+    }
+
+    /// Opens a connection.
+    pub(crate) fn connect(&self) -> Connection {
+        self.connector.open(&self.address)
+    }
+
+    /// Opens connections, so that handshakes are not part of a measurement.
+    pub(crate) fn connections(&self, count: usize) -> Vec<Connection> {
+        (0..count).map(|_| self.connect()).collect()
     }
 
     /// Returns the CPU time of each thread in nanoseconds (Linux).
@@ -77,35 +139,15 @@ impl Server {
         self.threads().into_iter().map(since).sum::<f64>() / 1e3
     }
 
-    /// Sends `count` requests over `connections` connections. The first has the number `from`.
-    pub(crate) fn load(
-        &self,
-        connections: usize,
-        from: usize,
-        count: usize,
-        work: &(dyn Fn(&mut Connection, usize) + Sync),
-    ) {
-        std::thread::scope(|scope| {
-            for lane in 0..connections {
-                scope.spawn(move || {
-                    let mut connection = Connection::open(&self.address);
-                    for at in (lane..count).step_by(connections) {
-                        work(&mut connection, from + at);
-                    }
-                });
-            }
-        });
-    }
-
     /// Sends a request and checks that it succeeds.
     pub(crate) fn ask(&self, connection: &mut Connection, request: &str) {
-        let (status, body) = connection.call(request);
-        assert!(status.starts_with("HTTP/1.1 200"), "{status}{body}");
+        let (head, body) = connection.call(request);
+        assert_eq!(status(&head), "200", "{head}{body}");
     }
 
     /// Signs in as the demo user. Returns the access token from the redirect URL, and the cookies.
     pub(crate) fn sign_in(&self, demo: &Value) -> (String, String) {
-        let mut connection = Connection::open(&self.address);
+        let mut connection = self.connect();
         let mut cookies = Vec::new();
         let query = form_urlencoded::Serializer::new(String::new())
             .append_pair("response_type", "token")
@@ -160,41 +202,21 @@ impl Drop for Server {
     }
 }
 
-/// A persistent connection of a minimal HTTP/1.1 client.
-pub(crate) struct Connection(BufReader<TcpStream>);
-
-impl Connection {
-    pub(crate) fn open(address: &str) -> Self {
-        let stream = TcpStream::connect(address).expect("the server listens");
-        drop(stream.set_nodelay(true));
-        Self(BufReader::new(stream))
-    }
-
-    /// Sends a request and returns the head and body of the response.
-    pub(crate) fn call(&mut self, request: &str) -> (String, String) {
-        self.0.get_mut().write_all(request.as_bytes()).expect("the server reads");
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            assert!(self.0.read_line(&mut head).expect("the server answers") > 0, "closed after {head:?}");
+/// Sends `count` requests, distributed over the connections. The first has the number `from`.
+pub(crate) fn load(
+    connections: &mut [Connection],
+    from: usize,
+    count: usize,
+    work: &(dyn Fn(&mut Connection, usize) + Sync),
+) {
+    let lanes = connections.len();
+    std::thread::scope(|scope| {
+        for (lane, connection) in connections.iter_mut().enumerate() {
+            scope.spawn(move || {
+                for at in (lane..count).step_by(lanes) {
+                    work(connection, from + at);
+                }
+            });
         }
-        let length = headers(&head, "content-length").next().and_then(|text| text.parse().ok()).unwrap_or(0);
-        let mut body = vec![0; length];
-        self.0.read_exact(&mut body).expect("the server sends the complete body");
-        (head, String::from_utf8_lossy(&body).into_owned())
-    }
-}
-
-pub(crate) fn headers<'a>(head: &'a str, name: &'a str) -> impl Iterator<Item = String> + 'a {
-    head.lines()
-        .filter_map(|line| line.split_once(": "))
-        .filter(move |(n, _)| n.eq_ignore_ascii_case(name))
-        .map(|(_, v)| v.to_owned())
-}
-
-/// Returns the text of a POST request with a form.
-pub(crate) fn post_form(path: &str, cookies: &str, form: &str) -> String {
-    format!(
-        "POST {path} HTTP/1.1\r\nHost: x\r\nCookie: {cookies}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
-        form.len()
-    )
+    });
 }
