@@ -123,6 +123,9 @@ fn run(task: XtaskCommand) -> Result<()> {
             if args.iter().any(|arg| arg == "parquet") {
                 return check(bench_parquet().args(flags));
             }
+            if args.iter().any(|arg| arg == "log") {
+                return check(&mut bench("trefoil-server", "log"));
+            }
             let is_asked = |what: &str| args.iter().all(|arg| arg.starts_with("--") || arg == what);
             if is_asked("terminology") {
                 check(&mut bench("trefoil-terminology", "index"))?;
