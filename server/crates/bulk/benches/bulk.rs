@@ -349,6 +349,19 @@ fn increment(data: &Path) {
             }
         }
         told("export of 10 changes, CPU", format!("{:.1} ms", median(&mut cpu_ms)), "2 ms");
+
+        let mut cpu_ms = Vec::new();
+        for number in 0..20 {
+            let mut request = request(ExportLevel::System);
+            let filter = format!("Observation?date=2020-05-{:02}", 1 + number);
+            request.parameters.push(("_type".to_owned(), "Observation".to_owned()));
+            request.parameters.push(("_typeFilter".to_owned(), filter));
+            let cpu = cpu_nanoseconds();
+            let job = bulk.kick_off(request, Timestamp::now()).await.expect("the kick-off is accepted");
+            finished(&bulk, &job).await;
+            cpu_ms.push((cpu_nanoseconds() - cpu) as f64 / 1e6);
+        }
+        told("export of the Observations of a day, CPU", format!("{:.1} ms", median(&mut cpu_ms)), "");
     });
 }
 

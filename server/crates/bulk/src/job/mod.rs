@@ -30,6 +30,10 @@ pub struct Job {
     pub parameters: ExportParameters,
     /// Resource types to export, sorted.
     pub kinds: Vec<String>,
+    /// Types whose resources are read by id, from the candidates of the search index. All others are scanned. This is
+    /// decided at the kick-off, because it determines the order of the resources.
+    #[serde(default)]
+    pub(crate) indexed_types: Vec<String>,
     /// Version of the guide that determines the format of the manifest.
     #[serde(default)]
     pub guide: GuideVersion,
@@ -195,6 +199,7 @@ impl Job {
             level,
             parameters,
             kinds,
+            indexed_types: Vec::new(),
             guide,
             request_url,
             seq: seq.0,

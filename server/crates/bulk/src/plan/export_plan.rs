@@ -9,9 +9,10 @@ use tokio::sync::Mutex;
 use crate::group::{GroupError, GroupMembers, MemberCollector};
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
-use crate::plan::changes::ChangedResources;
+use crate::plan::listed_resources::ListedResources;
 use crate::plan::supporting::ReferenceSet;
 use crate::request::kick_off::{ExportLevel, ExportRole, role};
+use crate::request::parameters::ExportParameters;
 use resources::filter::TypeFilter;
 use resources::result::elements::ElementProjection;
 
@@ -74,7 +75,9 @@ pub(crate) struct ExportPlan {
     pub filters: Vec<TypeFilter>,
     pub fhir_base: String,
     /// The resources that changed after `_since`, if they are few.
-    pub changes: Option<Arc<ChangedResources>>,
+    pub changes: Option<ListedResources>,
+    /// The candidates of searches, for the types whose candidates are read ([`Job::indexed_types`]).
+    pub candidates: ListedResources,
     /// Supporting resources that have been found so far.
     pub supporting: Mutex<SupportingReferences>,
 }
@@ -120,15 +123,29 @@ impl ExportPlan {
                 }))
             }
         };
-        let read = |text: &String| TypeFilter::read(text, &reading.fhir_base, job.transaction_time);
-        let filters =
-            job.parameters.filters.iter().map(read).collect::<Result<_, _>>().map_err(GroupError::Bad)?;
+        let filters = read_filters(&job.parameters, &reading.fhir_base, job.transaction_time)?;
         let changes = match job.parameters.since {
-            Some(since) => ChangedResources::since(store, since, job.seq()).await?.map(Arc::new),
+            Some(since) => ListedResources::changed_since(store, since, job.seq()).await?,
             None => None,
         };
+        let candidates = ListedResources::candidates(store, &filters, &job.indexed_types).await?;
         let (fhir_base, supporting) = (reading.fhir_base.clone(), Mutex::default());
-        Ok(Self { patients, filters, fhir_base, changes, supporting })
+        Ok(Self { patients, filters, fhir_base, changes, candidates, supporting })
+    }
+
+    /// Chooses the types of a new job whose candidates are read from the search index ([`Job::indexed_types`]). If the
+    /// compartments of some Patients are exported, these are read instead.
+    pub async fn choose_indexed_types(
+        job: &mut Job,
+        store: &Store,
+        fhir_base: &str,
+    ) -> Result<(), GroupError> {
+        if matches!(job.level, ExportLevel::Group(_)) || job.parameters.patients.is_some() {
+            return Ok(());
+        }
+        let filters = read_filters(&job.parameters, fhir_base, job.transaction_time)?;
+        job.indexed_types = ListedResources::indexed_types(store, &filters, &job.kinds).await?;
+        Ok(())
     }
 
     /// Returns the projection to the requested elements of a type. `None` means that all elements are exported.
@@ -164,6 +181,16 @@ impl ExportPlan {
             }
         }
     }
+}
+
+/// Reads the searches of a request, which were checked at the kick-off.
+fn read_filters(
+    parameters: &ExportParameters,
+    fhir_base: &str,
+    at: Timestamp,
+) -> Result<Vec<TypeFilter>, GroupError> {
+    let read = |text: &String| TypeFilter::read(text, fhir_base, at);
+    parameters.filters.iter().map(read).collect::<Result<_, _>>().map_err(GroupError::Bad)
 }
 
 /// Returns the role of a type in a job.

@@ -1,5 +1,5 @@
 //! The selection of a job: patients, searches, elements and supporting resources.
 
-pub(crate) mod changes;
 pub(crate) mod export_plan;
+pub(crate) mod listed_resources;
 pub(crate) mod supporting;

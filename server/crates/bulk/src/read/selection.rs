@@ -1,7 +1,8 @@
 //! Selects the resources of a part of a job in an order fixed by the snapshot. Resources have the order of the store.
 //! If the compartments of some Patients are read, they are ordered by Patient first. The resources of an incremental
-//! export with few changes are ordered by id. Pages are small, so memory does
-//! not grow with the export. The cursor between two pages can be stored, so that another process resumes there.
+//! export with few changes, and those of a type whose candidates are read from the search index, are ordered by id. Pages
+//! are small, so memory does not grow with the export. The cursor between two pages can be stored, so that another process
+//! resumes there.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use crate::abort_on_drop::AbortOnDrop;
 use crate::group::GroupMembers;
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
-use crate::plan::changes::ChangedResources;
 use crate::plan::export_plan::{CollectStage, ExportPlan, PatientScope, role_in};
+use crate::plan::listed_resources::ListedResources;
 use crate::plan::supporting::TooManyReferences;
 use crate::read::read_ahead::{LineSource, ReadAhead, VersionFilter};
 use crate::request::kick_off::ExportRole;
@@ -200,7 +201,7 @@ impl<'a> Selection<'a> {
             _ => return None,
         };
         let is_plain = self.role == ExportRole::Main
-            && self.changes().is_none()
+            && self.listed().is_none()
             && !(self.deleted || self.every)
             && self.projection.is_none()
             && !self.criteria.has_filter(self.kind);
@@ -216,10 +217,9 @@ impl<'a> Selection<'a> {
         };
         let (store, kind, after) = (self.store.clone(), self.kind.to_owned(), at.after.clone());
         let (seq, deleted) = (self.job.seq(), self.deleted);
-        let changed =
-            self.changes().map(|changes| changes.after(&kind, after.as_deref(), PAGE.count).to_vec());
+        let listed = self.listed().map(|listed| listed.after(&kind, after.as_deref(), PAGE.count).to_vec());
         Some(AbortOnDrop::of(async move {
-            if let Some(ids) = changed {
+            if let Some(ids) = listed {
                 return read_ids(&store, &kind, ids, seq).await;
             }
             let scan = ScanOptions::at(seq).limit(PAGE).after(after.as_deref());
@@ -231,10 +231,16 @@ impl<'a> Selection<'a> {
         }))
     }
 
-    /// Returns the changes to read, if only they can be selected.
-    fn changes(&self) -> Option<&'a ChangedResources> {
-        let is_limited = self.role == ExportRole::Main && !self.every;
-        self.criteria.changes.as_deref().filter(|_| is_limited)
+    /// Returns the resources to read, if only they can be selected.
+    fn listed(&self) -> Option<&'a ListedResources> {
+        if self.role != ExportRole::Main || self.every {
+            return None;
+        }
+        let ExportPlan { changes, candidates, patients, .. } = self.criteria;
+        // Organized output reads each type once for each head, so it reads the few resources of the head instead.
+        let reads_whole_type = std::ptr::eq(self.patients, patients);
+        let candidates = Some(candidates).filter(|listed| reads_whole_type && listed.has(self.kind));
+        changes.as_ref().or(candidates)
     }
 
     /// Returns the members whose compartments are read one after the other.
@@ -243,7 +249,7 @@ impl<'a> Selection<'a> {
             PatientScope::Members(members)
                 if self.kind != "Provenance"
                     && self.role == ExportRole::Main
-                    && self.changes().is_none()
+                    && self.listed().is_none()
                     && members.len() < MANY =>
             {
                 Some(members)

@@ -96,8 +96,9 @@ pub async fn export(
     let KickOff { level, request_url, client_id, .. } = request;
     let (seq, time) = (snapshot.seq, snapshot.time);
     let id = String::new();
-    let job =
+    let mut job =
         Job::new(id, client_id, level, parameters, kinds, GuideVersion::V2, request_url, seq, time, lease);
+    ExportPlan::choose_indexed_types(&mut job, store, fhir_base).await.map_err(unknown)?;
     let reading = GroupReader { fhir_base: fhir_base.to_owned(), nested_groups: false };
     let criteria = ExportPlan::of(&job, store, &reading).await.map_err(unknown)?;
     let mut written = Vec::new();

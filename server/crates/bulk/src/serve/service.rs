@@ -23,7 +23,7 @@ use crate::files::file_stream::DownloadLimits;
 use crate::group::GroupError;
 use crate::group::GroupMembers;
 use crate::job::{self, Job, JobRequestError, JobState, Lease, decode, file_list};
-use crate::plan::export_plan::GroupReader;
+use crate::plan::export_plan::{ExportPlan, GroupReader};
 use crate::request::kick_off::{self, ExportLevel, KickOff, KickOffError};
 use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
 use crate::serve::address::{AddressSigning, FileAddresses};
@@ -252,7 +252,7 @@ impl Bulk {
         let kinds = kick_off::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
         let lease =
             Lease { owner: self.owner.clone(), attempt: 1, attempts_without_progress: 0, until: now + LEASE };
-        let job = Job::new(
+        let mut job = Job::new(
             random_id(&self.clock),
             request.client_id,
             request.level,
@@ -264,6 +264,7 @@ impl Bulk {
             snapshot.time,
             lease,
         );
+        ExportPlan::choose_indexed_types(&mut job, store, &self.worker.reading.fhir_base).await?;
         let value = serde_json::to_vec(&job).expect("a job has string keys only, so it serializes to JSON");
         let revisions = store.write(vec![LedgerWrite::put(job.key(), value, Expect::Absent)], now).await?;
         let id = job.id.clone();

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use trefoil_bulk::ExportLevel;
 
-use crate::support::World;
+use crate::support::{World, finish};
 
 /// A small set of resources: the Patients of each Observation (none, one or two), the targets of each Provenance, and
 /// the members of the Group.
@@ -120,6 +120,68 @@ proptest! {
             assert_eq!(count("Observation"), population.observations.len());
             assert_eq!(count("Provenance"), population.provenances.len());
             assert_eq!(count("Group"), 1);
+        });
+    }
+}
+
+/// Status and code of an Observation.
+type Finding = (bool, u8);
+
+/// `_typeFilter` and the condition that it states. Some are looked up in the search index, and some are not.
+type FilterCase = (&'static [&'static str], fn(usize, Finding) -> bool);
+
+const FILTERS: [FilterCase; 7] = [
+    (&["Observation?code=c1"], |_, (_, code)| code == 1),
+    (&["Observation?code=c1&status=final"], |_, (is_final, code)| code == 1 && is_final),
+    (&["Observation?code=c0,c2"], |_, (_, code)| code != 1),
+    (&["Observation?code=c0", "Observation?status=final"], |_, (is_final, code)| code == 0 || is_final),
+    (&["Observation?code=c0", "Observation?status:not=final"], |_, (is_final, code)| code == 0 || !is_final),
+    (&["Observation?_id=o1,o3"], |number, _| number == 1 || number == 3),
+    (&["Observation?code=c1", "Patient?active=true"], |_, (_, code)| code == 1),
+];
+
+async fn put_finding(world: &World, number: usize, (is_final, code): Finding) {
+    let status = if is_final { "final" } else { "amended" };
+    let body = json!({ "status": status, "code": { "coding": [{ "code": format!("c{code}") }] } });
+    world.put("Observation", &format!("o{number}"), body).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn a_filtered_export_contains_what_matched_at_its_kick_off(
+        findings in proptest::collection::vec((any::<bool>(), 0_u8..3), 1..12),
+        later in proptest::collection::vec((0_usize..14, proptest::option::of((any::<bool>(), 0_u8..3))), 0..12),
+        case in 0..FILTERS.len(),
+        restart in any::<bool>(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let world = World::new();
+            for (number, finding) in findings.iter().enumerate() {
+                put_finding(&world, number, *finding).await;
+            }
+            let (filters, is_met) = FILTERS[case];
+            let query: Vec<_> = filters.iter().map(|filter| ("_typeFilter", *filter)).collect();
+            let request = world.request(ExportLevel::System, &query);
+            let job = world.bulk.kick_off(request, world.now()).await.unwrap();
+            for (number, write) in later {
+                match write {
+                    Some(finding) => put_finding(&world, number, finding).await,
+                    None => drop(world.resources.delete("Observation", &format!("o{number}"), None, world.now()).await),
+                }
+            }
+            let reopened = world.reopened();
+            let bulk = if restart { &reopened } else { &world.bulk };
+            if restart {
+                bulk.resume().await.unwrap();
+            }
+            let manifest = finish(bulk, &job, world.now()).await;
+            let exported = world.read(bulk, &manifest).await.remove("Observation").unwrap_or_default();
+            let met = |(number, finding): (usize, &Finding)| is_met(number, *finding).then(|| format!("o{number}"));
+            let expected: BTreeSet<String> = findings.iter().enumerate().filter_map(met).collect();
+            assert_eq!(exported, expected, "{filters:?}");
         });
     }
 }

@@ -3,6 +3,7 @@
 use store::{IndexEntry, IndexLookup, IndexRange, IndexTerm, Store, StoreError, Versions};
 
 use super::clauses::IndexClause;
+use crate::filter::TypeFilter;
 
 /// Numbers of candidates that are collected and sorted. A search first looks for a clause with few candidates.
 const FEW: usize = 64;
@@ -100,6 +101,34 @@ impl IndexClause {
             IndexRange::Between(..) => None,
         };
         self.ranges.iter().map(term).collect()
+    }
+}
+
+impl TypeFilter {
+    /// Returns the ids of the resources that may match one of the searches at any sequence number, sorted, or `None` if
+    /// the search index does not limit each search to `limit` ids. All searches must have the same type.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn candidates(
+        searches: &[&Self],
+        store: &Store,
+        limit: usize,
+    ) -> Result<Option<Vec<String>>, StoreError> {
+        let mut all: Vec<String> = Vec::new();
+        for search in searches {
+            if let Some(ids) = search.ids() {
+                all.extend(ids.into_iter().filter(|id| fhir::is_id(id)).map(str::to_owned));
+                continue;
+            }
+            match Candidates::at_most(store, &search.index_clauses(), limit).await? {
+                Some(Candidates::Collected(ids)) => all.extend(ids),
+                _ => return Ok(None),
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        Ok(Some(all))
     }
 }
 
