@@ -86,7 +86,10 @@ impl<N: FnMut() -> String> LineReader<N> {
         self.send(ImportWork::File(name.clone()))?;
         let read = match files::open(path, self.teller(&name)) {
             Ok(FileContent::Tar(archive)) => self.package(&name, archive),
-            Ok(FileContent::Text(text)) => self.text(&name, text, is_named),
+            Ok(FileContent::Text(text)) => {
+                let size = path.metadata().map_or(0, |file| file.len());
+                self.text(&name, text, size, is_named)
+            }
             Ok(FileContent::Other) => self.nothing(&name, is_named, "neither JSON nor a package"),
             Err(error) => Err(error.into()),
         };
@@ -116,13 +119,20 @@ impl<N: FnMut() -> String> LineReader<N> {
     }
 
     /// Reads NDJSON, a resource or a Bundle. The text is NDJSON if the file name says so, or if the first line is a
-    /// complete object and more text follows.
-    fn text(&mut self, name: &str, mut source: Box<dyn BufRead>, is_named: bool) -> Result<(), ReadHalt> {
+    /// complete object and more text follows. `size` is the size of the file.
+    fn text(
+        &mut self,
+        name: &str,
+        mut source: Box<dyn BufRead>,
+        size: u64,
+        is_named: bool,
+    ) -> Result<(), ReadHalt> {
         if name.ends_with(".ndjson") || name.ends_with(".ndjson.gz") {
             return self.lines(name, &mut source);
         }
         let limit = self.options.bundle_bytes;
-        let mut first = Vec::new();
+        // The whole file is often one line. A buffer that grows would need up to three times the memory.
+        let mut first = Vec::with_capacity((limit as u64).min(size) as usize + 2);
         let mut blank_lines = 0;
         loop {
             match files::next_line(&mut source, &mut first, limit)? {
