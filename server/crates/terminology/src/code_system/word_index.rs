@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::CodeSystem;
-use super::columns::{TextColumn, columns, group};
+use super::columns::{TextColumn, columns};
 use super::concept_set::ConceptSet;
 use super::row_offsets::RowOffsets;
 use crate::model::Budget;
@@ -64,52 +64,92 @@ pub(crate) fn begins_word(text: &str, word: &str) -> bool {
     })
 }
 
+/// Returns all ordinals, sorted by their codes in lower case.
+fn sort_by_code(system: &CodeSystem) -> Vec<u32> {
+    let mut by_code: Vec<_> = (0..system.len() as u32).map(|at| (to_lower(system.code(at)), at)).collect();
+    by_code.sort_unstable();
+    by_code.into_iter().map(|(_, at)| at).collect()
+}
+
+/// Ordinals in rows: one row for each number of a word.
+struct Occurrences {
+    /// End of each row.
+    ends: Vec<usize>,
+    ordinals: Vec<u32>,
+}
+
+impl Occurrences {
+    fn row(&self, number: u32) -> &[u32] {
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
+        &self.ordinals[start..self.ends[number as usize]]
+    }
+}
+
+/// Returns the number of each word, and the ordinals of the concepts in which it occurs, ascending.
+fn occurrences(system: &CodeSystem) -> (HashMap<Box<str>, u32>, Occurrences) {
+    let mut numbers: HashMap<Box<str>, u32> = HashMap::new();
+    // The last concept of each word, the numbers of the words of all concepts, and the end of those of each concept.
+    let (mut last, mut words, mut word_ends) = (Vec::new(), Vec::new(), Vec::with_capacity(system.len()));
+    for at in 0..system.len() as u32 {
+        let mut add = |text: &str, skip: usize| {
+            for start in word_starts(text).skip(skip) {
+                let rest = &text[start..];
+                let end = rest.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(rest.len());
+                let word = to_lower(&rest[..end]);
+                let number = match numbers.get(&*word) {
+                    Some(number) => *number,
+                    None => {
+                        last.push(u32::MAX);
+                        let number = last.len() as u32 - 1;
+                        numbers.insert(word.into(), number);
+                        number
+                    }
+                };
+                if std::mem::replace(&mut last[number as usize], at) != at {
+                    words.push(number);
+                }
+            }
+        };
+        add(system.code(at), 1);
+        current_texts(system, at).for_each(|text| add(text, 0));
+        word_ends.push(words.len());
+    }
+    // Each word's count, then the start of its row, and at last the end of its row.
+    let mut ends = vec![0; numbers.len()];
+    words.iter().for_each(|number| ends[*number as usize] += 1);
+    let mut start = 0;
+    for end in &mut ends {
+        start += std::mem::replace(end, start);
+    }
+    let mut ordinals = vec![0; words.len()];
+    let mut begin = 0;
+    for (at, end) in word_ends.into_iter().enumerate() {
+        for number in &words[begin..end] {
+            let place = &mut ends[*number as usize];
+            ordinals[*place] = at as u32;
+            *place += 1;
+        }
+        begin = end;
+    }
+    (numbers, Occurrences { ends, ordinals })
+}
+
 impl WordIndex {
     /// Builds the index from the other columns of a code system.
     ///
     /// # Errors
     /// Returns a message if there is more text than an index can hold.
     pub(super) fn build(system: &CodeSystem) -> Result<Self, String> {
-        let mut numbers: HashMap<Box<str>, u32> = HashMap::new();
-        let mut last: Vec<u32> = Vec::new();
-        let (mut of, mut ordinals) = (Vec::new(), Vec::new());
-        for at in 0..system.len() as u32 {
-            let mut add = |text: &str, skip: usize| {
-                for start in word_starts(text).skip(skip) {
-                    let rest = &text[start..];
-                    let end = rest.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(rest.len());
-                    let word = to_lower(&rest[..end]);
-                    let number = match numbers.get(&*word) {
-                        Some(number) => *number,
-                        None => {
-                            last.push(u32::MAX);
-                            let number = last.len() as u32 - 1;
-                            numbers.insert(word.into(), number);
-                            number
-                        }
-                    };
-                    if std::mem::replace(&mut last[number as usize], at) != at {
-                        of.push(number);
-                        ordinals.push(at);
-                    }
-                }
-            };
-            add(system.code(at), 1);
-            current_texts(system, at).for_each(|text| add(text, 0));
-        }
-        let (rows, places) = group(numbers.len(), &of);
-        drop(of);
+        let mut out = Self { by_code: sort_by_code(system), ..Self::default() };
+        let (numbers, ordinals) = occurrences(system);
         let mut sorted: Vec<_> = numbers.into_iter().collect();
         sorted.sort_unstable();
-        let mut out = Self::default();
-        let mut begin;
         for (word, number) in sorted {
             out.words.push(&word)?;
-            begin = 0;
-            for place in &places[rows.range(number)] {
-                let at = ordinals[*place as usize];
+            let mut begin = 0;
+            for at in ordinals.row(number) {
                 let mut distance = at - begin;
-                begin = at;
+                begin = *at;
                 while distance >= 128 {
                     out.ordinals.push(distance as u8 | 128);
                     distance >>= 7;
@@ -121,10 +161,6 @@ impl WordIndex {
         out.words.shrink();
         out.ends.shrink();
         out.ordinals.shrink_to_fit();
-        let mut by_code: Vec<_> =
-            (0..system.len() as u32).map(|at| (to_lower(system.code(at)), at)).collect();
-        by_code.sort_unstable();
-        out.by_code = by_code.into_iter().map(|(_, at)| at).collect();
         Ok(out)
     }
 
