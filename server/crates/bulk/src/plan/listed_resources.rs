@@ -15,6 +15,8 @@ const PAGE: usize = 5_000;
 
 /// Maximum number of candidates of a search that are collected. With more, the type is scanned.
 const MAX_CANDIDATES: usize = 10_000;
+/// More resources than a type has.
+const MAX_RESOURCES: usize = 1 << 31;
 
 /// Ids of resources that may be exported, by type, sorted.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -57,7 +59,12 @@ impl ListedResources {
             let found = loop {
                 match TypeFilter::candidates(&searches, store, limit).await? {
                     Some(found) => break found,
-                    None => limit = limit.saturating_mul(4),
+                    None if limit > MAX_RESOURCES => {
+                        let what =
+                            format!("an export reads the candidates of {kind}, but its searches have none");
+                        return Err(StoreError::Corrupt { what });
+                    }
+                    None => limit *= 4,
                 }
             };
             ids.insert(kind.clone(), found);
