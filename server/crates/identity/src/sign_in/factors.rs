@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use store::{Expect, StoreError};
+use store::{Expect, LedgerWrite, StoreError};
 use webauthn_rs::prelude::Passkey;
 
 use crate::ledger_keys;
@@ -50,15 +50,31 @@ impl SignInService {
         loop {
             let (mut factors, expect) = self.user_factors(sub, now).await?;
             change(&mut factors)?;
-            match self
-                .ledger
-                .write(vec![records::put_record(ledger_keys::user_factors(sub), &factors, None, expect)], now)
-                .await
-            {
-                Ok(_) => return Ok(()),
-                Err(StoreError::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
+            if self.write_factors(sub, &factors, expect, Vec::new(), now).await? {
+                return Ok(());
             }
+        }
+    }
+
+    /// Writes the record, and `others` in the same transaction. Returns `false` if the record was changed since it was
+    /// read.
+    ///
+    /// Each removal of a passkey or linked account writes the record, and reads the user's other sign-in methods after
+    /// the record. Concurrent removals therefore never remove the last sign-in method.
+    pub(super) async fn write_factors(
+        &self,
+        sub: &str,
+        factors: &UserFactors,
+        expect: Expect,
+        others: Vec<LedgerWrite>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let mut writes = vec![records::put_record(ledger_keys::user_factors(sub), factors, None, expect)];
+        writes.extend(others);
+        match self.ledger.write(writes, now).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }

@@ -225,17 +225,20 @@ impl SignInService {
     /// # Errors
     /// Returns [`LinkError::OnlyWay`] if the account is the only sign-in method, or a store error.
     pub async fn unlink_account(&self, user: &User, id: &str, now: Timestamp) -> Result<bool, LinkError> {
-        let links = self.linked_accounts(&user.sub, now).await?;
-        if !links.iter().any(|link| link.id == id) {
-            return Ok(false);
+        loop {
+            let (factors, expect) = self.user_factors(&user.sub, now).await?;
+            let links = self.linked_accounts(&user.sub, now).await?;
+            if !links.iter().any(|link| link.id == id) {
+                return Ok(false);
+            }
+            if user.password.is_none() && links.len() == 1 && factors.passkeys.is_empty() {
+                return Err(LinkError::OnlyWay);
+            }
+            let unlink = unlink_writes(&user.sub, id).into();
+            if self.write_factors(&user.sub, &factors, expect, unlink, now).await? {
+                break;
+            }
         }
-        let has_another = user.password.is_some()
-            || links.len() > 1
-            || !self.user_passkeys(&user.sub, now).await?.is_empty();
-        if !has_another {
-            return Err(LinkError::OnlyWay);
-        }
-        self.ledger.write(unlink_writes(&user.sub, id).into(), now).await?;
         self.record_method(RecordAction::Delete, &user.sub, SignInMethod::LinkedAccount);
         Ok(true)
     }

@@ -231,8 +231,10 @@ impl SignInService {
     /// # Errors
     /// Returns [`PasskeyError::OnlyWay`] if the passkey is the only sign-in method, or a store error.
     pub async fn remove_passkey(&self, user: &User, id: &str, now: Timestamp) -> Result<(), PasskeyError> {
-        let has_another = user.password.is_some() || !self.linked_accounts(&user.sub, now).await?.is_empty();
-        self.change_factors(&user.sub, now, |factors| {
+        loop {
+            let (mut factors, expect) = self.user_factors(&user.sub, now).await?;
+            let has_another =
+                user.password.is_some() || !self.linked_accounts(&user.sub, now).await?.is_empty();
             let before = factors.passkeys.len();
             factors.passkeys.retain(|stored| encoding::encode_base64url(stored.key.cred_id()) != id);
             let removed = factors.passkeys.len() < before;
@@ -242,9 +244,10 @@ impl SignInService {
                 }
                 factors.after_password = false;
             }
-            Ok(())
-        })
-        .await?;
+            if self.write_factors(&user.sub, &factors, expect, Vec::new(), now).await? {
+                break;
+            }
+        }
         self.record_method(RecordAction::Delete, &user.sub, SignInMethod::Passkey);
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Tests of linked accounts at external providers.
 
+use std::sync::Barrier;
+
 use trefoil_identity::model::provider::{ExternalUser, IdentityProvider, ProviderClientAuth};
 use trefoil_identity::model::user::{StandardClaims, User};
 use trefoil_identity::sign_in::linked_account::{LinkError, LinkedUser};
@@ -176,5 +178,34 @@ async fn concurrent_first_sign_ins_create_one_user_and_a_disabled_user_stays_the
         let admitted = identity.sign_in.admit_external_user(&spaced, &ash, at(2)).await.unwrap();
         assert!(matches!(admitted, LinkedUser::Inactive), "{admitted:?}");
         assert_eq!(identity.users.all_users(at(2)).await.unwrap().len(), before + 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_removals_leave_a_user_without_a_password_one_way_to_sign_in() {
+    let world = World::new().await;
+    let accounts = ["ash", "elm"].map(|sub| external(sub, "ada@mail.example", None));
+    let runtime = tokio::runtime::Handle::current();
+    for _ in 0..1_000 {
+        for account in &accounts {
+            world.identity.sign_in.link_account(&world.user, "Clinic", account, at(0)).await.unwrap();
+        }
+        let linked = world.identity.sign_in.linked_accounts(&world.user.sub, at(0)).await.unwrap();
+        let start = Barrier::new(linked.len());
+        // Threads, because tasks rarely start at the same moment.
+        let remove = |id: &str| {
+            start.wait();
+            runtime.block_on(world.identity.sign_in.unlink_account(&world.user, id, at(0)))
+        };
+        tokio::task::block_in_place(|| {
+            std::thread::scope(|threads| {
+                let removals = linked.iter().map(|account| threads.spawn(|| remove(&account.id)));
+                for removal in removals.collect::<Vec<_>>() {
+                    assert!(matches!(removal.join().unwrap(), Ok(true) | Err(LinkError::OnlyWay)));
+                }
+            });
+        });
+        let left = world.identity.sign_in.linked_accounts(&world.user.sub, at(0)).await.unwrap();
+        assert_eq!(left.len(), 1);
     }
 }
