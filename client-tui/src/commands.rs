@@ -2,7 +2,7 @@
 
 use crate::export::ExportPhase;
 use crate::keys::{self, Action, KeyRow};
-use crate::model::{Model, Palette, SignInState};
+use crate::model::{Model, Palette, ResourceDetail, SignInState};
 
 /// Returns the commands of the visible screen that match the text of the palette. Each word of the text must occur in
 /// the description or in the name of the key.
@@ -35,6 +35,15 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
             Some("no sign-in is waiting for the browser")
         }
         Action::NewExport if model.export.form_open() => Some("the form is open"),
+        Action::ViewFiles if model.export.downloaded_files().is_empty() => {
+            Some("no file of the selected export is downloaded")
+        }
+        Action::NextReference | Action::FollowReference
+            if resource(model).is_none_or(|detail| detail.references.is_empty()) =>
+        {
+            Some("no resource with a reference is shown")
+        }
+        Action::CheckCodes if resource(model).is_none() => Some("no resource is shown"),
         Action::ResumeExport if !export.is_some_and(|row| row.can_resume()) => {
             Some("no interrupted export is selected")
         }
@@ -52,4 +61,9 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         Action::NextField | Action::PreviousField if !model.has_form() => Some("no form is open"),
         _ => None,
     }
+}
+
+/// Returns the resource that the viewer of files shows.
+fn resource(model: &Model) -> Option<&ResourceDetail> {
+    model.export.viewer.as_ref()?.detail.as_ref()
 }

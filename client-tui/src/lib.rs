@@ -24,6 +24,7 @@ pub mod keys;
 pub mod loopback;
 pub mod model;
 pub mod msg;
+pub mod ndjson;
 pub mod output;
 pub mod private_files;
 pub mod profile;
@@ -33,6 +34,7 @@ pub mod sign_in_method;
 pub mod terminal;
 pub mod update;
 pub mod view;
+pub mod viewer_files;
 
 /// Selects aws-lc-rs as the TLS implementation. Every `main` and every test calls this function before the first
 /// request.

@@ -13,7 +13,7 @@ use crate::api::{
 use crate::export::registry::RegisteredExport;
 use crate::export::{ExportEvent, ExportJob};
 use crate::journey::Step;
-use crate::model::{ClickTarget, Operation};
+use crate::model::{ClickTarget, CodeCheck, Operation, ResourceDetail, ViewedFile, ViewerPage};
 use crate::sign_in_method::SignInMethod;
 
 /// A response, or the message of its error.
@@ -75,10 +75,27 @@ pub enum Message {
         folder: PathBuf,
         result: Answered<()>,
     },
+    /// A part of the list of a file: the number of all lines, and the rows.
+    FilePage {
+        path: PathBuf,
+        filter: String,
+        result: Answered<(u64, ViewerPage)>,
+    },
+    Resource(Answered<ResourceDetail>),
+    FoundResource(Answered<FoundResource>),
+    CodesChecked(Answered<Vec<CodeCheck>>),
     ExportDeleted {
         folder: PathBuf,
         result: Answered<ExportJob>,
     },
+}
+
+/// The place of a resource in the files of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundResource {
+    /// Index of the file.
+    pub file: usize,
+    pub line: u64,
 }
 
 /// A question to the terminology server.
@@ -136,6 +153,25 @@ pub enum RuntimeEffect {
         folder: PathBuf,
         bearer: Bearer,
     },
+    /// Reads a part of the list of a file: of all lines, or of those that contain the filter.
+    ReadPage {
+        path: PathBuf,
+        filter: String,
+        first: u64,
+    },
+    /// Reads the resource at a position of the list.
+    ReadResource {
+        path: PathBuf,
+        filter: String,
+        at: u64,
+    },
+    /// Looks for the resource of a reference.
+    FindResource {
+        files: Vec<ViewedFile>,
+        reference: String,
+    },
+    /// Validates the codes of a resource.
+    CheckCodes(String, Bearer),
     /// Opens a text in the editor of the user.
     EditRequest(String),
     /// Sends a request of the user.

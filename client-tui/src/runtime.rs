@@ -28,6 +28,7 @@ use crate::sign_in_method::SignInMethod;
 use crate::terminal::{self, EventReader};
 use crate::update::update;
 use crate::view::{ClickRegion, view};
+use crate::viewer_files::{self, OpenFile};
 
 /// Opens the screens on this terminal until the user quits. The state of the terminal is restored in any case, even
 /// after a panic.
@@ -111,7 +112,8 @@ pub async fn run<B: Backend>(
 where
     B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let mut runtime = EffectRunner { services, sign_in: None, exports: HashMap::new() };
+    let mut runtime =
+        EffectRunner { services, sign_in: None, exports: HashMap::new(), files: OpenFile::default() };
     runtime.start(RuntimeEffect::ListExports);
     runtime.start(RuntimeEffect::RestoreSession);
     while !model.quit {
@@ -156,6 +158,7 @@ pub type TextEditor = Box<dyn FnMut(&str) -> Result<String, String> + Send>;
 
 /// State that effects need.
 struct EffectRunner {
+    files: OpenFile,
     services: Services,
     sign_in: Option<WaitingSignIn>,
     /// Tasks of exports by folder.
@@ -191,6 +194,16 @@ impl EffectRunner {
             RuntimeEffect::ListExports => {
                 let _ = self.services.sender.send(Message::Exports(self.services.registry.list()));
             }
+            RuntimeEffect::ReadPage { path, filter, first } => self.with_file(move |file| {
+                let result = file.page(&path, &filter, first);
+                Message::FilePage { path, filter, result }
+            }),
+            RuntimeEffect::ReadResource { path, filter, at } => {
+                self.with_file(move |file| Message::Resource(file.resource(&path, &filter, at)));
+            }
+            RuntimeEffect::FindResource { files, reference } => {
+                self.with_file(move |_| Message::FoundResource(viewer_files::find(&files, &reference)));
+            }
             RuntimeEffect::StartExport { folder, job, bearer } => self.run_export(folder, Some(job), bearer),
             RuntimeEffect::ResumeExport { folder, bearer } => self.run_export(folder, None, bearer),
             RuntimeEffect::DeleteExport { folder, bearer } => self.delete_export(folder, bearer),
@@ -213,6 +226,9 @@ impl EffectRunner {
                     let (operation, result) = ask_code(&api, question, &bearer).await;
                     Message::Code { id, operation, result: in_words(result) }
                 }
+                RuntimeEffect::CheckCodes(resource, bearer) => {
+                    Message::CodesChecked(viewer_files::check_codes(&api, &resource, &bearer).await)
+                }
                 RuntimeEffect::SendRaw(request, bearer) => {
                     let answer = api.send_raw(request, &bearer).await;
                     Message::Sent(in_words(answer.map(|answer| answer.status.as_u16())))
@@ -223,6 +239,9 @@ impl EffectRunner {
                 | RuntimeEffect::Copy(_)
                 | RuntimeEffect::CaptureMouse(_)
                 | RuntimeEffect::EditRequest(_)
+                | RuntimeEffect::ReadPage { .. }
+                | RuntimeEffect::ReadResource { .. }
+                | RuntimeEffect::FindResource { .. }
                 | RuntimeEffect::Save { .. }
                 | RuntimeEffect::ListExports
                 | RuntimeEffect::StartExport { .. }
@@ -255,6 +274,12 @@ impl EffectRunner {
         if let Some(waiting) = self.sign_in.take() {
             waiting.task.abort();
         }
+    }
+
+    /// Reads a file on a thread that may block.
+    fn with_file(&self, read: impl FnOnce(&OpenFile) -> Message + Send + 'static) {
+        let (file, sender) = (self.files.clone(), self.services.sender.clone());
+        tokio::task::spawn_blocking(move || drop(sender.send(read(&file))));
     }
 
     /// Runs an export to its end: a new one, or the one in the folder.

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use super::viewer::{ViewedFile, Viewer};
 use crate::api::KickOff;
-use crate::export::{ExportEvent, ExportJob, FileProgress};
+use crate::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use crate::form::{Form, FormField};
 
 /// State of the export screen.
@@ -20,6 +21,8 @@ pub struct ExportScreen {
     pub selected: usize,
     /// Index of the first visible file of the selected export.
     pub scroll: usize,
+    /// The viewer of the files, if it is open.
+    pub viewer: Option<Viewer>,
 }
 
 /// An export in the table. Its folder identifies it.
@@ -58,7 +61,14 @@ pub struct Waiting {
 
 impl ExportScreen {
     pub(super) fn new(fields: Vec<FormField>) -> Self {
-        Self { form: Form::new(fields), new_export: false, rows: Vec::new(), selected: 0, scroll: 0 }
+        Self {
+            form: Form::new(fields),
+            new_export: false,
+            rows: Vec::new(),
+            selected: 0,
+            scroll: 0,
+            viewer: None,
+        }
     }
 
     /// Returns whether the form is visible. It is, until there is an export.
@@ -78,6 +88,23 @@ impl ExportScreen {
     /// Returns the selected export, unless the form is visible.
     pub fn selected(&self) -> Option<&ExportRow> {
         if self.form_open() { None } else { self.rows.get(self.selected) }
+    }
+
+    /// Returns the files of the selected export that are downloaded.
+    pub fn downloaded_files(&self) -> Vec<ViewedFile> {
+        let Some(row) = self.selected() else { return Vec::new() };
+        let is_done = |at: usize| {
+            let status = row.files.get(at).map(|file| &file.status);
+            row.job.phase == ExportPhase::Complete || status == Some(&FileStatus::Done)
+        };
+        let files = row.job.files.iter().enumerate().filter(|(at, _)| is_done(*at));
+        files
+            .map(|(_, file)| ViewedFile {
+                path: row.folder.join(&file.name),
+                name: file.name.trim_end_matches(".ndjson").to_owned(),
+                kind: file.kind.clone(),
+            })
+            .collect()
     }
 
     /// Returns the export in a folder.

@@ -2,6 +2,7 @@
 
 mod codes;
 mod export;
+mod viewer;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use crate::profile::Profile;
 use crate::sign_in_method::SignInMethod;
 pub use codes::{CodesScreen, Operation, OperationState, Question, SentQuestion, TokenChoice};
 pub use export::{Activity, ExportRow, ExportScreen, Waiting};
+pub use viewer::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, Viewer, ViewerPage};
 
 /// Maximum number of recorded exchanges.
 pub const EXCHANGES_KEPT: usize = 200;
@@ -31,6 +33,8 @@ pub enum Screen {
     Export,
     Requests,
     Help,
+    /// The files of an export, which has no tab of its own.
+    Files,
 }
 
 impl Screen {
@@ -44,6 +48,7 @@ impl Screen {
             Self::Export => "Export",
             Self::Requests => "Requests",
             Self::Help => "Help",
+            Self::Files => "Files",
         }
     }
 }
@@ -316,7 +321,7 @@ impl Model {
             Screen::SignIn => matches!(self.sign_in.state, SignInState::Waiting { .. }),
             Screen::Codes => true,
             Screen::Export => self.export.form_open(),
-            Screen::Requests | Screen::Help => false,
+            Screen::Requests | Screen::Help | Screen::Files => false,
         }
     }
 
@@ -339,6 +344,7 @@ impl Model {
             }
             Screen::Codes => Some(self.codes.form()),
             Screen::Export if self.export.form_open() => Some(&mut self.export.form),
+            Screen::Files => self.export.viewer.as_mut().map(|viewer| &mut viewer.filter),
             Screen::SignIn | Screen::Export | Screen::Requests | Screen::Help => None,
         }
     }

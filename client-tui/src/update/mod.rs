@@ -5,6 +5,7 @@ mod export;
 mod palette;
 mod requests;
 mod sign_in;
+mod viewer;
 
 use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -25,8 +26,8 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
     match msg {
         Message::Key(key) => return on_key(model, key),
         Message::Paste(text) => on_paste(model, &text),
-        Message::Click(target) => on_click(model, target),
-        Message::Wheel(down) => scroll(model, down, WHEEL),
+        Message::Click(target) => return on_click(model, target),
+        Message::Wheel(down) => return scroll(model, down, WHEEL),
         Message::Resized | Message::Mouse(_) => {}
         Message::Tick(now) => on_tick(model, now),
         Message::Terminate => model.quit = true,
@@ -47,6 +48,10 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::Exports(exports) => export::on_exports(model, exports),
         Message::ExportProgress { folder, event } => export::on_progress(model, &folder, event),
         Message::ExportEnded { folder, result } => export::on_ended(model, &folder, result),
+        Message::FilePage { path, filter, result } => viewer::on_page(model, &path, &filter, result),
+        Message::Resource(result) => viewer::on_resource(model, result),
+        Message::FoundResource(result) => return viewer::on_found(model, result),
+        Message::CodesChecked(result) => viewer::on_codes(model, result),
         Message::ExportDeleted { folder, result } => export::on_deleted(model, &folder, result),
     }
     Vec::new()
@@ -67,7 +72,7 @@ fn on_paste(model: &mut Model, text: &str) {
     }
 }
 
-fn on_click(model: &mut Model, target: ClickTarget) {
+fn on_click(model: &mut Model, target: ClickTarget) -> Vec<RuntimeEffect> {
     match target {
         ClickTarget::Tab(screen) => open(model, screen),
         ClickTarget::Field(at) => {
@@ -81,9 +86,11 @@ fn on_click(model: &mut Model, target: ClickTarget) {
             Screen::Requests => {
                 model.requests.selected = at.min(model.requests.exchanges.len().saturating_sub(1))
             }
+            Screen::Files => return viewer::select(model, at),
             Screen::SignIn | Screen::Codes | Screen::Help => {}
         },
     }
+    Vec::new()
 }
 
 fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
@@ -141,10 +148,10 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::CursorRight => edit(model, |field| field.go(1)),
         Action::CursorStart => edit(model, |field| field.go(isize::MIN)),
         Action::CursorEnd => edit(model, |field| field.go(isize::MAX)),
-        Action::Up => scroll(model, false, 1),
-        Action::Down => scroll(model, true, 1),
-        Action::PageUp => scroll(model, false, PAGE),
-        Action::PageDown => scroll(model, true, PAGE),
+        Action::Up => return scroll(model, false, 1),
+        Action::Down => return scroll(model, true, 1),
+        Action::PageUp => return scroll(model, false, PAGE),
+        Action::PageDown => return scroll(model, true, PAGE),
         Action::InspectToken => return sign_in::inspect(model),
         Action::SignInOnDevice => return sign_in::start(model, SignInMethod::Device),
         Action::SignOut => return sign_in::sign_out(model, false),
@@ -157,6 +164,14 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::OpenPalette => model.palette = Some(palette::opened()),
         Action::ToggleMouse => return toggle_mouse(model),
         Action::NewExport => export::open_form(model),
+        Action::ViewFiles => return viewer::open(model),
+        Action::EditFilter => model.typing = true,
+        Action::NextFile => return viewer::step_file(model, 1),
+        Action::FirstLine => return viewer::go_to_end(model, false),
+        Action::LastLine => return viewer::go_to_end(model, true),
+        Action::NextReference => viewer::next_reference(model),
+        Action::FollowReference => return viewer::follow_reference(model),
+        Action::CheckCodes => return viewer::check_codes(model),
         Action::ResumeExport => return export::resume(model),
         Action::DeleteExport => return export::delete(model, confirmed),
         Action::CopyCurl => return requests::copy_curl(model),
@@ -216,6 +231,8 @@ fn leave(model: &mut Model) -> Vec<RuntimeEffect> {
         open(model, model.before_help);
     } else if model.screen == Screen::Requests {
         model.requests.detail = false;
+    } else if model.screen == Screen::Files {
+        viewer::close(model);
     } else if model.screen == Screen::Export {
         export::close_form(model);
     } else if model.screen == Screen::SignIn {
@@ -224,7 +241,7 @@ fn leave(model: &mut Model) -> Vec<RuntimeEffect> {
     Vec::new()
 }
 
-fn scroll(model: &mut Model, down: bool, by: usize) {
+fn scroll(model: &mut Model, down: bool, by: usize) -> Vec<RuntimeEffect> {
     let step = |at: usize, last: usize| if down { (at + by).min(last) } else { at.saturating_sub(by) };
     match model.screen {
         Screen::Requests if model.requests.detail => {
@@ -235,6 +252,7 @@ fn scroll(model: &mut Model, down: bool, by: usize) {
             model.requests.selected = step(model.requests.selected, last);
         }
         Screen::Help => model.help_scroll = step(model.help_scroll.into(), keys::TABLE.len()) as u16,
+        Screen::Files => return viewer::scroll(model, down, by as u64),
         Screen::Export if by == PAGE => {
             let last = model.export.selected().map_or(0, |row| row.files.len().saturating_sub(1));
             model.export.scroll = step(model.export.scroll, last);
@@ -252,6 +270,7 @@ fn scroll(model: &mut Model, down: bool, by: usize) {
             }
         }
     }
+    Vec::new()
 }
 
 fn send(model: &mut Model) -> Vec<RuntimeEffect> {
@@ -259,6 +278,7 @@ fn send(model: &mut Model) -> Vec<RuntimeEffect> {
         Screen::SignIn => sign_in::sign_in(model),
         Screen::Codes => codes::send(model),
         Screen::Export => export::send(model),
+        Screen::Files => viewer::enter(model),
         Screen::Requests => {
             let requests = &mut model.requests;
             requests.detail = !requests.detail && !requests.exchanges.is_empty();

@@ -13,6 +13,7 @@ mod requests;
 mod sign_in;
 pub mod theme;
 mod token;
+mod viewer;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -66,6 +67,7 @@ fn draw(model: &Model, canvas: &mut Canvas) {
         Screen::Codes => codes::draw(model, canvas, body),
         Screen::Export => export::draw(model, canvas, body),
         Screen::Requests => requests::draw(model, canvas, body),
+        Screen::Files => viewer::draw(model, canvas, body),
         Screen::Help => help::draw(model, canvas, body),
     }
     canvas.text(vec![status_line(model, canvas.theme)], notice);
@@ -83,8 +85,10 @@ fn notice_height(model: &Model, width: u16) -> u16 {
 
 /// Draws the tabs, or only the open one if the others do not fit.
 fn draw_tabs(model: &Model, canvas: &mut Canvas, area: Rect) {
+    // The files belong to the export.
+    let open = if model.screen == Screen::Files { Screen::Export } else { model.screen };
     let title = |at: usize, screen: Screen| {
-        let mark = if screen == model.screen { "›" } else { " " };
+        let mark = if screen == open { "›" } else { " " };
         format!("{mark}{} {} ", at + 1, screen.title())
     };
     let tabs: Vec<_> =
@@ -93,13 +97,13 @@ fn draw_tabs(model: &Model, canvas: &mut Canvas, area: Rect) {
     let fits = all <= usize::from(area.width);
     let mut x = area.x;
     for (screen, title) in tabs {
-        let open = screen == model.screen;
-        if !open && !fits {
+        let is_open = screen == open;
+        if !is_open && !fits {
             continue;
         }
         let place = Rect { x, width: title.width() as u16, ..area };
         x += place.width;
-        let style = if open { canvas.theme.tab() } else { Default::default() };
+        let style = if is_open { canvas.theme.tab() } else { Default::default() };
         canvas.draw(Span::styled(title, style), place);
         canvas.regions.push((place, ClickTarget::Tab(screen)));
     }

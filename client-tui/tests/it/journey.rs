@@ -14,7 +14,7 @@ use trefoil_tui::clock::ClientClock;
 use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::export::{ExportPhase, ExportRegistry};
 use trefoil_tui::form::FormField;
-use trefoil_tui::model::{Activity, Answer, Model, SignInState};
+use trefoil_tui::model::{Activity, Answer, Model, ResourceDetail, SignInState, Viewer};
 use trefoil_tui::msg::Message;
 use trefoil_tui::profile::Profile;
 use trefoil_tui::runtime;
@@ -34,7 +34,17 @@ const SCRIPT: &[Step] = &[
     (|model| expansion(model).is_some(), &[KeyCode::Char('3'), KeyCode::Enter]),
     (
         |model| model.export.rows.first().is_some_and(|row| row.activity == Activity::Completed),
-        &[KeyCode::Char('x'), KeyCode::Char('x')],
+        &[KeyCode::Char('v')],
+    ),
+    (|model| viewer(model).is_some_and(|viewer| viewer.lines == Some(7)), &[KeyCode::End, KeyCode::Enter]),
+    (|model| detail(model).is_some_and(|detail| !detail.references.is_empty()), &[KeyCode::Char('c')]),
+    (|model| detail(model).is_some_and(|detail| detail.codes.is_some()), &[KeyCode::Char('g')]),
+    (
+        |model| {
+            viewer(model)
+                .is_some_and(|viewer| viewer.files[viewer.file].kind == "Patient" && viewer.detail.is_some())
+        },
+        &[KeyCode::Esc, KeyCode::Esc, KeyCode::Char('x'), KeyCode::Char('x')],
     ),
     (
         |model| model.export.rows[0].job.phase == ExportPhase::Deleted,
@@ -57,6 +67,14 @@ fn validation(model: &Model) -> Option<&ValidationAnswer> {
         Answer::Done(found) => Some(found),
         _ => None,
     }
+}
+
+fn viewer(model: &Model) -> Option<&Viewer> {
+    model.export.viewer.as_ref()
+}
+
+fn detail(model: &Model) -> Option<&ResourceDetail> {
+    viewer(model)?.detail.as_ref()
 }
 
 fn lookup(model: &Model) -> Option<&LookupAnswer> {

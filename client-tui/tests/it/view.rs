@@ -14,8 +14,9 @@ use trefoil_tui::api::{
 use trefoil_tui::display::ColourScheme;
 use trefoil_tui::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use trefoil_tui::journey::Step;
-use trefoil_tui::model::{ClickTarget, Model, Operation, Screen};
+use trefoil_tui::model::{ClickTarget, CodeCheck, Model, Operation, ResourceDetail, Screen, ViewerPage};
 use trefoil_tui::msg::{CodeAnswer, Message};
+use trefoil_tui::ndjson::resource::Summary;
 use trefoil_tui::update::update;
 use trefoil_tui::view::view;
 
@@ -227,6 +228,43 @@ fn exported() -> Model {
     model
 }
 
+fn viewing() -> Model {
+    let mut model = exported();
+    press(&mut model, KeyCode::Char('v'));
+    let path = model.export.viewer.as_ref().unwrap().files[0].path.clone();
+    let row = |id: &str, text: &str| Summary { id: id.to_owned(), text: text.to_owned() };
+    let rows = vec![
+        row("o1", "2024-05-01  final  Body height"),
+        row("o2", "2024-05-01  final  Body weight"),
+        row("", "Error: not JSON: expected value at line 1 column 1"),
+    ];
+    let result = Ok((240, ViewerPage { first: 0, rows }));
+    update(&mut model, Message::FilePage { path, filter: String::new(), result });
+    press(&mut model, KeyCode::Down);
+    model
+}
+
+fn viewing_a_resource() -> Model {
+    let mut model = viewing();
+    press(&mut model, KeyCode::Enter);
+    let check = |code: &str, result| CodeCheck {
+        path: "Observation.status".to_owned(),
+        code: code.to_owned(),
+        value_set: "http://hl7.org/fhir/ValueSet/observation-status",
+        result,
+    };
+    let detail = ResourceDetail {
+        text: "{\n  \"resourceType\": \"Observation\",\n  \"status\": \"finl\",\n  \"value\": 1.5\n}"
+            .to_owned(),
+        references: vec!["Patient/p1".to_owned(), "Encounter/e1".to_owned()],
+        selected_reference: 1,
+        codes: Some(Ok(vec![check("finl", Ok(false)), check("final", Ok(true))])),
+        scroll: 0,
+    };
+    update(&mut model, Message::Resource(Ok(detail)));
+    model
+}
+
 fn exchange(id: u64, method: &str, path: &str, status: Result<u16, &str>) -> RecordedExchange {
     let answered = |status| RecordedResponse {
         status,
@@ -306,6 +344,8 @@ fn all() -> Vec<(&'static str, Model)> {
         ("export_running", exporting()),
         ("export_downloading", downloading()),
         ("export_complete", exported()),
+        ("files", viewing()),
+        ("resource", viewing_a_resource()),
         ("requests", requests()),
         ("request", request()),
         ("help", help()),

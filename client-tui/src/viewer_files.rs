@@ -1,0 +1,138 @@
+//! Effects of the viewer of exported files: reading, search, references, and validation of codes.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+
+use crate::api::{Api, Bearer, ValidateCode};
+use crate::model::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, ViewerPage};
+use crate::msg::{Answered, FoundResource};
+use crate::ndjson::NdjsonFile;
+use crate::ndjson::resource::{bound_codes, references, split_reference, summary};
+
+/// The file that the viewer shows. Clones share it.
+#[derive(Clone, Default)]
+pub struct OpenFile(Arc<Mutex<Option<IndexedFile>>>);
+
+/// A file with its index and the lines of the last filter.
+struct IndexedFile {
+    path: PathBuf,
+    file: NdjsonFile,
+    filter: String,
+    /// Numbers of the lines that contain the filter; unused without a filter.
+    matches: Vec<u64>,
+}
+
+impl IndexedFile {
+    fn open(path: &Path, filter: &str) -> std::io::Result<Self> {
+        let mut file = NdjsonFile::open(path)?;
+        let matches = if filter.is_empty() { Vec::new() } else { file.search(filter)? };
+        Ok(Self { path: path.to_owned(), file, filter: filter.to_owned(), matches })
+    }
+
+    /// Returns the number of lines of the list.
+    fn lines(&self) -> u64 {
+        if self.filter.is_empty() { self.file.lines() } else { self.matches.len() as u64 }
+    }
+
+    /// Returns lines of the list.
+    fn read(&mut self, first: u64, count: usize) -> std::io::Result<Vec<Vec<u8>>> {
+        if self.filter.is_empty() {
+            return self.file.read(first, count);
+        }
+        let from = (first as usize).min(self.matches.len());
+        let to = from.saturating_add(count).min(self.matches.len());
+        let mut lines = Vec::new();
+        for number in &self.matches[from..to] {
+            lines.extend(self.file.read(*number, 1)?);
+        }
+        Ok(lines)
+    }
+}
+
+impl OpenFile {
+    /// Calls a function with the file, which is opened first if another one is open.
+    fn with<T>(
+        &self,
+        path: &Path,
+        filter: &str,
+        f: impl FnOnce(&mut IndexedFile) -> std::io::Result<T>,
+    ) -> Answered<T> {
+        let failed = |error: std::io::Error| format!("failed to read {}: {error}", path.display());
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *open {
+            Some(file) if file.path == path && file.filter == filter => f(file).map_err(failed),
+            _ => f(open.insert(IndexedFile::open(path, filter).map_err(failed)?)).map_err(failed),
+        }
+    }
+
+    /// Returns the number of lines of the list and one page of it.
+    pub fn page(&self, path: &Path, filter: &str, first: u64) -> Answered<(u64, ViewerPage)> {
+        self.with(path, filter, |file| {
+            let rows = file.read(first, PAGE_LINES)?.iter().map(|line| summary(line)).collect();
+            Ok((file.lines(), ViewerPage { first, rows }))
+        })
+    }
+
+    /// Returns the resource at a position of the list.
+    pub fn resource(&self, path: &Path, filter: &str, at: u64) -> Answered<ResourceDetail> {
+        let lines = self.with(path, filter, |file| file.read(at, 1))?;
+        let line = lines.first().ok_or_else(|| "the file has no such line".to_owned())?;
+        let detail = |text: String, references: Vec<String>| ResourceDetail {
+            text,
+            references,
+            selected_reference: 0,
+            codes: None,
+            scroll: 0,
+        };
+        Ok(match serde_json::from_slice::<Value>(line) {
+            Ok(json) => detail(format!("{json:#}"), references(&json)),
+            Err(error) => {
+                detail(format!("not JSON: {error}\n\n{}", String::from_utf8_lossy(line)), Vec::new())
+            }
+        })
+    }
+}
+
+/// Looks for the resource of a reference in the files of its type.
+///
+/// # Errors
+/// Returns a message for the user if there is no such resource.
+pub fn find(files: &[ViewedFile], reference: &str) -> Answered<FoundResource> {
+    let (kind, id) = split_reference(reference)
+        .ok_or_else(|| format!("'{reference}' is not a reference to a resource"))?;
+    for (at, file) in files.iter().enumerate().filter(|(_, file)| file.kind == kind) {
+        let failed = |error: std::io::Error| format!("failed to read {}: {error}", file.path.display());
+        let mut lines = NdjsonFile::open(&file.path).map_err(failed)?;
+        if let Some(line) = lines.find_id(id).map_err(failed)? {
+            return Ok(FoundResource { file: at, line });
+        }
+    }
+    Err(format!("the export contains no {reference}"))
+}
+
+/// Validates the codes of a resource with the terminology server.
+///
+/// # Errors
+/// Returns a message for the user if the text is not a resource.
+pub async fn check_codes(api: &Api, resource: &str, bearer: &Bearer) -> Answered<Vec<CodeCheck>> {
+    let json: Value = serde_json::from_str(resource).map_err(|error| format!("not JSON: {error}"))?;
+    let mut checks = Vec::new();
+    for code in bound_codes(&json) {
+        let query = ValidateCode {
+            url: code.value_set.to_owned(),
+            system: code.system,
+            code: code.code.clone(),
+            ..ValidateCode::default()
+        };
+        let result = api.validate_code(&query, bearer).await;
+        checks.push(CodeCheck {
+            path: code.path,
+            code: code.code,
+            value_set: code.value_set,
+            result: result.map(|found| found.result).map_err(|error| error.to_string()),
+        });
+    }
+    Ok(checks)
+}
