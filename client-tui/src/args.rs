@@ -145,7 +145,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  trefoil-tui expand --demo ./demo \\\n    \
         --url https://trefoil.example/fhir/ValueSet/walking-aids --json | jq -r '.codes[].code'")]
     Expand(ExpandArgs),
-    /// Export all patients, or the patients of a Group, and download the files
+    /// Export everything, all patients, or the patients of a Group, and download the files
     #[command(
         after_help = "Example:\n  trefoil-tui export --demo ./demo --group grp-walking --out ./export --delete"
     )]
@@ -350,9 +350,12 @@ pub struct ExpandArgs {
 /// Options of `export`.
 #[derive(Debug, ClapArgs)]
 pub struct ExportArgs {
-    /// Id of a Group whose patients are exported; by default, all patients are exported
+    /// Id of a Group whose patients are exported; by default, everything is exported
     #[arg(long, value_name = "ID")]
     pub group: Option<String>,
+    /// Export all patients
+    #[arg(long, conflicts_with = "group")]
+    pub patients: bool,
     /// New folder for the downloaded files and manifest.json
     #[arg(long, value_name = "DIR", required_unless_present = "resume")]
     pub out: Option<PathBuf>,
@@ -371,6 +374,21 @@ pub struct ExportArgs {
     /// Export only resources that changed after this instant
     #[arg(long, value_name = "INSTANT")]
     pub since: Option<String>,
+    /// Export only resources that changed before this instant
+    #[arg(long, value_name = "INSTANT")]
+    pub until: Option<String>,
+    /// Search that limits a type, such as 'Observation?status=final'; can be repeated
+    #[arg(long = "type-filter", value_name = "SEARCH")]
+    pub type_filters: Vec<String>,
+    /// Elements to export, separated by commas
+    #[arg(long, value_name = "E,..")]
+    pub elements: Option<String>,
+    /// Ids of the patients to export, separated by commas
+    #[arg(long = "patient", value_name = "ID,..")]
+    pub patient_ids: Option<String>,
+    /// Associated data to include, such as LatestProvenanceResources
+    #[arg(long, value_name = "NAME,..")]
+    pub associated_data: Option<String>,
     /// Delete the export on the server after the download
     #[arg(long)]
     pub delete: bool,

@@ -126,6 +126,7 @@ async fn answer(mut stream: TcpStream, status: &str, page: String) {
     let _ = stream.shutdown().await;
 }
 
+/// Returns a page. Its script removes the code from the address bar and the history of the browser.
 fn page(title: &str, text: &str) -> String {
     let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let (title, text) = (escape(title), escape(text));
@@ -134,6 +135,7 @@ fn page(title: &str, text: &str) -> String {
          <meta name=\"viewport\" content=\"width=device-width\"><style>\
          :root{{color-scheme:light dark}}body{{font:1.1rem/1.5 system-ui,sans-serif;max-width:32rem;\
          margin:20vh auto;padding:0 1rem;text-align:center}}</style></head>\
-         <body><main><h1>{title}</h1><p>{text}</p></main></body></html>"
+         <body><main><h1>{title}</h1><p>{text}</p></main>\
+         <script>history.replaceState(null, \"\", \"/\")</script></body></html>"
     )
 }

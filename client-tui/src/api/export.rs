@@ -16,13 +16,60 @@ const LONGEST_POLL_S: i64 = 3600;
 
 /// Parameters of an export. Empty values are not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct KickOff {
-    /// Id of a Group; empty for an export of all patients.
-    pub group: String,
+    pub level: ExportLevel,
     /// Resource types, separated by commas; empty for all types.
     pub types: String,
     /// Instant; only resources that changed after it are exported.
     pub since: String,
+    /// Instant; only resources that changed before it are exported.
+    pub until: String,
+    /// Searches, separated by spaces, such as `Observation?status=final`.
+    pub type_filter: String,
+    /// Elements, separated by commas.
+    pub elements: String,
+    /// Ids of patients, separated by commas. They are sent by POST.
+    pub patients: String,
+    /// Associated data, separated by commas, such as `LatestProvenanceResources`.
+    pub associated_data: String,
+}
+
+/// Data of an export.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExportLevel {
+    /// All resources of the server.
+    #[default]
+    System,
+    /// The compartments of all patients.
+    Patients,
+    /// The compartments of the members of a Group.
+    Group(String),
+}
+
+impl ExportLevel {
+    /// Reads the text of a form: `Group/ID`, `Patient`, or nothing for the whole server.
+    ///
+    /// # Errors
+    /// Returns a message for the user.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text.trim().split_once('/') {
+            None if text.trim().is_empty() => Ok(Self::System),
+            None if text.trim() == "Patient" => Ok(Self::Patients),
+            Some(("Group", id)) if !id.is_empty() => Ok(Self::Group(id.to_owned())),
+            _ => Err(format!("level '{text}' is not Group/ID, Patient, or empty for the whole server")),
+        }
+    }
+
+    /// Returns the text of a form.
+    pub fn text(&self) -> String {
+        match self {
+            Self::System => String::new(),
+            Self::Patients => "Patient".to_owned(),
+            Self::Group(id) => format!("Group/{id}"),
+        }
+    }
 }
 
 /// Status of an export.
@@ -102,9 +149,13 @@ pub struct OutputFile {
 }
 
 impl KickOff {
-    /// Returns a short description of what is exported: `Group/g1` or `all patients`.
+    /// Returns a short description of what is exported: `Group/g1`, `all patients` or `everything`.
     pub fn scope(&self) -> String {
-        if self.group.is_empty() { "all patients".to_owned() } else { format!("Group/{}", self.group) }
+        match &self.level {
+            ExportLevel::System => "everything".to_owned(),
+            ExportLevel::Patients => "all patients".to_owned(),
+            ExportLevel::Group(id) => format!("Group/{id}"),
+        }
     }
 
     /// Checks the values before they are sent.
@@ -112,11 +163,63 @@ impl KickOff {
     /// # Errors
     /// Returns the reason why the server would reject a value.
     pub fn check(&self) -> Result<(), String> {
-        if self.since.is_empty() || self.since.parse::<Timestamp>().is_ok() {
-            return Ok(());
+        for (name, instant) in [("_since", &self.since), ("_until", &self.until)] {
+            if !instant.is_empty() && instant.parse::<Timestamp>().is_err() {
+                return Err(format!("{name} '{instant}' is not an instant like 2024-01-31T08:00:00Z"));
+            }
         }
-        Err(format!("_since '{}' is not an instant like 2024-01-31T08:00:00Z", self.since))
+        let is_type = |name: &str| {
+            name.starts_with(|c: char| c.is_ascii_uppercase())
+                && name.chars().all(|c| c.is_ascii_alphanumeric())
+        };
+        if let Some(wrong) = list(&self.types).find(|name| !is_type(name)) {
+            return Err(format!("_type '{wrong}' is not a resource type like Patient"));
+        }
+        let is_search = |search: &str| {
+            search.split_once('?').is_some_and(|(kind, query)| is_type(kind) && query.contains('='))
+        };
+        if let Some(wrong) = self.type_filter.split_whitespace().find(|search| !is_search(search)) {
+            return Err(format!("_typeFilter '{wrong}' is not a search like Observation?status=final"));
+        }
+        if !self.patients.is_empty() && self.level == ExportLevel::System {
+            return Err("patient needs the level Patient or Group/ID".to_owned());
+        }
+        Ok(())
     }
+
+    /// Returns the parameters with their values.
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        let single = [
+            ("_outputFormat", "ndjson"),
+            ("_type", &self.types),
+            ("_since", &self.since),
+            ("_until", &self.until),
+            ("_elements", &self.elements),
+            ("includeAssociatedData", &self.associated_data),
+        ];
+        let single = single.into_iter().filter(|(_, value)| !value.is_empty());
+        let filters = self.type_filter.split_whitespace().map(|search| ("_typeFilter", search));
+        single.chain(filters).map(|(name, value)| (name, value.to_owned())).collect()
+    }
+
+    /// Returns the parameters as a Parameters resource, for a kick-off by POST.
+    fn body(&self) -> serde_json::Value {
+        let parameter = |(name, value): (&str, String)| {
+            let kind = if matches!(name, "_since" | "_until") { "valueInstant" } else { "valueString" };
+            serde_json::json!({ "name": name, kind: value })
+        };
+        let patient = |id: &str| {
+            let reference = if id.contains('/') { id.to_owned() } else { format!("Patient/{id}") };
+            serde_json::json!({ "name": "patient", "valueReference": { "reference": reference } })
+        };
+        let all = self.parameters().into_iter().map(parameter).chain(list(&self.patients).map(patient));
+        serde_json::json!({ "resourceType": "Parameters", "parameter": all.collect::<Vec<_>>() })
+    }
+}
+
+/// Splits a list of values that are separated by commas.
+fn list(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|value| !value.is_empty())
 }
 
 impl Api {
@@ -126,13 +229,18 @@ impl Api {
     /// Returns an error for any status except 202. In that case, no export was started.
     pub async fn kick_off(&self, query: &KickOff, bearer: &Bearer) -> Result<String, ApiError> {
         let base = &self.profile().fhir_base;
-        let url = match query.group.as_str() {
-            "" => format!("{base}/$export"),
-            group => format!("{base}/Group/{}/$export", path_segment(group)?),
+        let url = match &query.level {
+            ExportLevel::System => format!("{base}/$export"),
+            ExportLevel::Patients => format!("{base}/Patient/$export"),
+            ExportLevel::Group(id) => format!("{base}/Group/{}/$export", path_segment(id)?),
         };
-        let all = [("_outputFormat", "ndjson"), ("_type", &query.types), ("_since", &query.since)];
-        let query: Vec<_> = all.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-        let request = self.authorize(self.http().get(&url).query(&query), bearer).await?;
+        let request = if query.patients.is_empty() {
+            self.http().get(&url).query(&query.parameters())
+        } else {
+            let body = query.body().to_string();
+            self.http().post(&url).header("content-type", "application/fhir+json").body(body)
+        };
+        let request = self.authorize(request, bearer).await?;
         let request = request.header("accept", "application/fhir+json").header("prefer", "respond-async");
         let answer = self.call(request).await?;
         if answer.status != StatusCode::ACCEPTED {
@@ -256,6 +364,47 @@ pub fn percent(progress: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_are_checked_before_they_are_sent() {
+        #[track_caller]
+        fn check(change: impl FnOnce(&mut KickOff), says: &str) {
+            let mut query = KickOff { level: ExportLevel::Patients, ..KickOff::default() };
+            change(&mut query);
+            let error = query.check().unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+        check(|query| query.since = "yesterday".to_owned(), "_since 'yesterday'");
+        check(|query| query.until = "2024".to_owned(), "_until '2024'");
+        check(|query| query.types = "Patient,observation".to_owned(), "_type 'observation'");
+        check(|query| query.type_filter = "Patient?a=b Observation".to_owned(), "_typeFilter 'Observation'");
+        check(
+            |query| {
+                query.patients = "p1".to_owned();
+                query.level = ExportLevel::System;
+            },
+            "patient needs the level",
+        );
+        assert_eq!(ExportLevel::parse("Group/a/b").unwrap().text(), "Group/a/b");
+        assert!(ExportLevel::parse("group").is_err());
+    }
+
+    #[test]
+    fn patients_are_sent_in_a_parameters_resource() {
+        let query = KickOff {
+            level: ExportLevel::Patients,
+            type_filter: "Patient?a=b Observation?c=d".to_owned(),
+            patients: "p1, Patient/p2".to_owned(),
+            ..KickOff::default()
+        };
+        let names: Vec<_> = query.parameters().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["_outputFormat", "_typeFilter", "_typeFilter"]);
+        let references: Vec<_> = query.body()["parameter"].as_array().unwrap()[3..]
+            .iter()
+            .map(|parameter| parameter["valueReference"]["reference"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(references, ["Patient/p1", "Patient/p2"]);
+    }
 
     #[track_caller]
     fn check_retry(header: Option<&str>, expected: Option<i64>) {

@@ -34,7 +34,8 @@ pub use discovery::{OpenIdConfiguration, SmartConfiguration};
 pub use error::ApiError;
 pub use exchange::{RecordedExchange, RecordedResponse};
 pub use export::{
-    ExportManifest, ExportStatus, FileRange, KickOff, ManifestLink, ManifestPage, OutputFile, percent,
+    ExportLevel, ExportManifest, ExportStatus, FileRange, KickOff, ManifestLink, ManifestPage, OutputFile,
+    percent,
 };
 pub use inspect::{SignatureStatus, TokenContent, TokenInspection, TokenKind, meaning, scope_meaning};
 pub use raw::{RawRequest, TOKEN_PLACEHOLDER};

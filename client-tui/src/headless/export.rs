@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::given;
-use crate::api::{Api, Bearer, KickOff};
+use crate::api::{Api, Bearer, ExportLevel, KickOff};
 use crate::args::{CancelArgs, ExportArgs, ExportsArgs};
 use crate::export::registry::RegisteredExport;
 use crate::export::run::output_totals;
@@ -85,9 +85,18 @@ fn new_job(api: &Api, args: &ExportArgs) -> Result<ExportJob, CommandFailure> {
         return Ok(ExportJob::started_elsewhere(base, status_url, api.now()));
     }
     let request = KickOff {
-        group: args.group.clone().unwrap_or_default(),
+        level: match &args.group {
+            Some(id) => ExportLevel::Group(id.clone()),
+            None if args.patients => ExportLevel::Patients,
+            None => ExportLevel::System,
+        },
         types: args.types.clone().unwrap_or_default(),
         since: args.since.clone().unwrap_or_default(),
+        until: args.until.clone().unwrap_or_default(),
+        type_filter: args.type_filters.join(" "),
+        elements: args.elements.clone().unwrap_or_default(),
+        patients: args.patient_ids.clone().unwrap_or_default(),
+        associated_data: args.associated_data.clone().unwrap_or_default(),
     };
     request.check().map_err(CommandFailure::Usage)?;
     Ok(ExportJob::new(base, request, api.now()))

@@ -1,13 +1,17 @@
 //! State of the export screen: the exports of this user, and the form for a new one.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
 use super::viewer::{ViewedFile, Viewer};
-use crate::api::KickOff;
+use crate::api::{ExportLevel, KickOff};
 use crate::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use crate::form::{Form, FormField};
+
+/// Number of seconds of which the throughput is kept.
+const SECONDS_MEASURED: usize = 120;
 
 /// State of the export screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +37,10 @@ pub struct ExportRow {
     pub activity: Activity,
     /// Progress of each file that this process has downloaded or is downloading.
     pub files: Vec<FileProgress>,
+    /// Bytes that arrived in each of the last seconds of the download.
+    pub throughput: VecDeque<u64>,
+    /// Bytes on disk at the last second.
+    last_bytes: u64,
 }
 
 /// Activity of this process for an export.
@@ -77,12 +85,22 @@ impl ExportScreen {
     }
 
     /// Returns the parameters in the form.
-    pub fn kick_off(&self) -> KickOff {
-        KickOff {
-            group: self.form.value("Group"),
+    ///
+    /// # Errors
+    /// Returns the reason why a value is invalid.
+    pub fn kick_off(&self) -> Result<KickOff, String> {
+        let request = KickOff {
+            level: ExportLevel::parse(&self.form.value("level"))?,
             types: self.form.value("_type"),
             since: self.form.value("_since"),
-        }
+            until: self.form.value("_until"),
+            type_filter: self.form.value("_typeFilter"),
+            elements: self.form.value("_elements"),
+            patients: self.form.value("patient"),
+            associated_data: self.form.value("associated"),
+        };
+        request.check()?;
+        Ok(request)
     }
 
     /// Returns the selected export, unless the form is visible.
@@ -120,7 +138,8 @@ impl ExportScreen {
 
 impl ExportRow {
     pub fn new(folder: PathBuf, job: ExportJob, activity: Activity) -> Self {
-        Self { files: vec![FileProgress::default(); job.files.len()], folder, job, activity }
+        let files = vec![FileProgress::default(); job.files.len()];
+        Self { folder, job, activity, files, throughput: VecDeque::new(), last_bytes: 0 }
     }
 
     pub fn is_active(&self) -> bool {
@@ -130,6 +149,18 @@ impl ExportRow {
     /// Returns whether the export is interrupted and can be continued.
     pub fn can_resume(&self) -> bool {
         !self.is_active() && self.job.can_resume()
+    }
+
+    /// Measures the throughput of a download. Called once a second.
+    pub fn measure(&mut self) {
+        let bytes = self.files.iter().map(|file| file.bytes).sum::<u64>();
+        if self.is_active() && self.job.phase == ExportPhase::Downloading {
+            self.throughput.push_back(bytes.saturating_sub(self.last_bytes));
+            if self.throughput.len() > SECONDS_MEASURED {
+                self.throughput.pop_front();
+            }
+        }
+        self.last_bytes = bytes;
     }
 
     /// Applies the progress of the task.

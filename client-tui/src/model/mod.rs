@@ -236,6 +236,10 @@ impl Model {
             None if profile.is_anonymous() => Bearer::Anonymous,
             None => Bearer::User,
         };
+        let group = match examples.group.as_str() {
+            "" => String::new(),
+            id => format!("Group/{id}"),
+        };
         Self {
             about: ServerFacts {
                 base_url: profile.base_url.clone(),
@@ -272,9 +276,18 @@ impl Model {
             },
             codes: CodesScreen::new(examples),
             export: ExportScreen::new(vec![
-                FormField::new("Group", "id of a Group; empty exports everything", &examples.group),
+                FormField::new("level", "Group/ID, Patient, or empty for the whole server", &group),
                 FormField::new("_type", "resource types, separated by commas; empty for all", ""),
-                FormField::new("_since", "an instant like 2024-01-31T08:00:00Z", ""),
+                FormField::new("_since", "changed after an instant like 2024-01-31T08:00:00Z", ""),
+                FormField::new("_until", "changed before an instant", ""),
+                FormField::new(
+                    "_typeFilter",
+                    "searches like Observation?status=final, separated by spaces",
+                    "",
+                ),
+                FormField::new("_elements", "elements, separated by commas; empty for all", ""),
+                FormField::new("patient", "ids of patients, separated by commas; empty for all", ""),
+                FormField::new("associated", "LatestProvenanceResources or RelevantProvenanceResources", ""),
                 FormField::new("folder", "folder in which each export gets a new folder", "trefoil-exports"),
             ]),
             requests: RequestLog::default(),

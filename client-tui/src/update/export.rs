@@ -51,16 +51,18 @@ pub(super) fn send(model: &mut Model) -> Vec<RuntimeEffect> {
         open_form(model);
         return Vec::new();
     }
-    let request = model.export.kick_off();
     let parent = model.export.form.value("folder");
-    let checked = request.check().and_then(|()| match parent.as_str() {
+    let request = model.export.kick_off().and_then(|request| match parent.as_str() {
         "" => Err("enter the folder for the downloaded files".to_owned()),
-        _ => Ok(()),
+        _ => Ok(request),
     });
-    if let Err(reason) = checked {
-        model.notice = Some(format!("Error: {reason}"));
-        return Vec::new();
-    }
+    let request = match request {
+        Ok(request) => request,
+        Err(reason) => {
+            model.notice = Some(format!("Error: {reason}"));
+            return Vec::new();
+        }
+    };
     let job = ExportJob::new(&model.about.fhir_base, request, model.now);
     let folder = unused_folder(model, Path::new(&parent), &job);
     let row = ExportRow::new(folder.clone(), job.clone(), Activity::Active(None));

@@ -12,7 +12,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::commands;
 use crate::keys::{self, Action};
-use crate::model::{ClickTarget, Confirmation, Model, Operation, Screen};
+use crate::model::{ClickTarget, Confirmation, ExportRow, Model, Operation, Screen};
 use crate::msg::{Message, RuntimeEffect};
 use crate::sign_in_method::SignInMethod;
 
@@ -59,6 +59,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
 
 fn on_tick(model: &mut Model, now: Timestamp) {
     model.now = now;
+    model.export.rows.iter_mut().for_each(ExportRow::measure);
 }
 
 fn on_paste(model: &mut Model, text: &str) {

@@ -14,7 +14,7 @@ use crate::model::ClickTarget;
 /// Mark before the selected or focused element.
 pub const MARK: &str = "› ";
 /// Width of the names of fields, including the mark, in columns.
-const NAME_WIDTH: u16 = 12;
+const NAME_WIDTH: u16 = 14;
 /// Minimum width for two panes beside each other.
 const TWO_PANES: u16 = 100;
 /// Minimum height for borders.

@@ -3,7 +3,7 @@
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Gauge, Paragraph};
+use ratatui::widgets::{Gauge, Paragraph, Sparkline};
 
 use super::canvas::{Canvas, MARK};
 use super::theme::Theme;
@@ -104,8 +104,14 @@ fn draw_selected(model: &Model, row: &ExportRow, canvas: &mut Canvas, area: Rect
         lines.push(complete_line(row, theme));
     }
     let height = (lines.len() as u16).min(area.height);
-    let [head, list] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
+    let graph_height = if row.throughput.is_empty() || area.height < 12 { 0 } else { 3 };
+    let [head, graph, list] =
+        Layout::vertical([Constraint::Length(height), Constraint::Length(graph_height), Constraint::Min(0)])
+            .areas(area);
     canvas.draw(Paragraph::new(lines), head);
+    if graph_height > 0 {
+        draw_throughput(row, canvas, graph);
+    }
     draw_files(row, model.export.scroll, canvas, list);
 }
 
@@ -129,6 +135,29 @@ fn draw_waiting(model: &Model, row: &ExportRow, waiting: &Waiting, canvas: &mut 
     lines.push(Line::styled(row.job.status_url.clone().unwrap_or_default(), theme.quiet()));
     lines.push(Line::styled(row.folder.display().to_string(), theme.quiet()));
     canvas.text(lines, below(area, 2));
+}
+
+/// Draws the bytes of the last seconds, the newest on the right, and the current rate.
+fn draw_throughput(row: &ExportRow, canvas: &mut Canvas, area: Rect) {
+    let theme = canvas.theme;
+    let [text, graph] = Layout::horizontal([Constraint::Length(22), Constraint::Min(0)]).areas(area);
+    let now = row.throughput.back().copied().unwrap_or(0);
+    let mean = row.throughput.iter().sum::<u64>() / row.throughput.len().max(1) as u64;
+    canvas.text(
+        vec![Line::raw(format!("{:>9} now", rate(now))), Line::raw(format!("{:>9} mean", rate(mean)))],
+        text,
+    );
+    let newest = row.throughput.iter().rev().take(usize::from(graph.width)).rev().copied();
+    canvas.draw(Sparkline::default().data(newest.collect::<Vec<_>>()).style(theme.accent()), graph);
+}
+
+/// Formats bytes per second.
+fn rate(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B/s"),
+        1_000..1_000_000 => format!("{:.1} kB/s", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB/s", bytes as f64 / 1e6),
+    }
 }
 
 fn complete_line(row: &ExportRow, theme: Theme) -> Line<'static> {

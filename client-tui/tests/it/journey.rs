@@ -110,7 +110,8 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
 
     let mut model = Model::new(&profile, DisplayOptions::default(), Timestamp::now());
     let folder = server.data.path().join("out");
-    model.export.form.fields[3] = FormField::new("folder", "", folder.to_str().unwrap());
+    let last = model.export.form.fields.len() - 1;
+    model.export.form.fields[last] = FormField::new("folder", "", folder.to_str().unwrap());
     let (sender, messages) = mpsc::unbounded_channel();
     let services = runtime::Services {
         api: runtime::api(profile, ClientClock::SYSTEM, sender.clone()).unwrap(),

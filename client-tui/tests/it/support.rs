@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use trefoil_tui::api::{Api, ExportManifest, KickOff, OutputFile, SignedInSession};
+use trefoil_tui::api::{Api, ExportLevel, ExportManifest, KickOff, OutputFile, SignedInSession};
 use trefoil_tui::clock::ClientClock;
 use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::export::ExportJob;
@@ -80,7 +80,8 @@ pub fn session() -> SignedInSession {
 
 /// Returns the record of an export of a Group, which was not started yet.
 pub fn job() -> ExportJob {
-    let request = KickOff { group: "g1".to_owned(), ..KickOff::default() };
+    let level = ExportLevel::Group("g1".to_owned());
+    let request = KickOff { level, ..KickOff::default() };
     ExportJob::new("https://t.example/fhir/R4", request, now())
 }
 

@@ -212,6 +212,12 @@ fn downloading() -> Model {
     for (index, progress) in files.into_iter().enumerate() {
         report(&mut model, ExportEvent::File { index, progress });
     }
+    update(&mut model, Message::Tick(now() + SignedDuration::from_secs(3)));
+    for (seconds, bytes) in [(4, 900_000), (5, 2_500_000), (6, 2_900_000)] {
+        let progress = FileProgress { bytes, resources: 31, status: FileStatus::Downloading };
+        report(&mut model, ExportEvent::File { index: 0, progress });
+        update(&mut model, Message::Tick(now() + SignedDuration::from_secs(seconds)));
+    }
     model
 }
 
@@ -414,14 +420,14 @@ fn the_cursor_is_after_wide_characters() {
     type_text(&mut model, "漢字e\u{301}");
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     terminal.draw(|frame| drop(view(&model, frame))).unwrap();
-    // The value begins in column 12; the characters have the widths 2, 2, 1 and 0.
-    terminal.backend_mut().assert_cursor_position((12 + 5, 5));
+    // The value begins in column 14; the characters have the widths 2, 2, 1 and 0.
+    terminal.backend_mut().assert_cursor_position((14 + 5, 5));
     for _ in 0..50 {
         type_text(&mut model, "漢");
     }
     terminal.draw(|frame| drop(view(&model, frame))).unwrap();
-    // The field has 68 columns: 33 characters of width 2 before the cursor.
-    terminal.backend_mut().assert_cursor_position((12 + 66, 5));
+    // The field has 66 columns: 32 characters of width 2 before the cursor.
+    terminal.backend_mut().assert_cursor_position((14 + 64, 5));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use trefoil_tui::api::{
-    ApiError, Bearer, ExportStatus, KickOff, RawRequest, SubsumesQuery, ValidateCode, ValidationIssue,
+    ApiError, Bearer, ExportLevel, ExportStatus, KickOff, RawRequest, SubsumesQuery, ValidateCode,
+    ValidationIssue,
 };
 use wiremock::matchers::{body_json, body_string_contains, header, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -158,8 +159,12 @@ async fn an_export_is_started_polled_and_deleted() {
         .mount(&server)
         .await;
     let api = api(&server.uri());
-    let asked =
-        KickOff { group: "g1".into(), types: "Patient".into(), since: "2024-01-01T00:00:00+01:00".into() };
+    let asked = KickOff {
+        level: ExportLevel::Group("g1".into()),
+        types: "Patient".into(),
+        since: "2024-01-01T00:00:00+01:00".into(),
+        ..KickOff::default()
+    };
     let status = api.kick_off(&asked, &given()).await.unwrap();
     assert_eq!(status, format!("{}/fhir/R4/bulk/j1", server.uri()));
     let poll = async |response| {
