@@ -25,4 +25,5 @@ mod passkeys;
 mod releases;
 mod sign_in;
 mod support;
+mod terminal_client;
 mod terminology;
