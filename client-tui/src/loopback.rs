@@ -135,7 +135,7 @@ fn page(title: &str, text: &str) -> String {
          <meta name=\"viewport\" content=\"width=device-width\"><style>\
          :root{{color-scheme:light dark}}body{{font:1.1rem/1.5 system-ui,sans-serif;max-width:32rem;\
          margin:20vh auto;padding:0 1rem;text-align:center}}</style></head>\
-         <body><main><h1>{title}</h1><p>{text}</p></main>\
+         <body><main id=\"result\"><h1>{title}</h1><p>{text}</p></main>\
          <script>history.replaceState(null, \"\", \"/\")</script></body></html>"
     )
 }

@@ -126,6 +126,9 @@ fn run(task: XtaskCommand) -> Result<()> {
             if args.iter().any(|arg| arg == "log") {
                 return check(&mut bench("trefoil-server", "log"));
             }
+            if args.iter().any(|arg| arg == "client") {
+                return check(&mut bench("trefoil-tui", "client"));
+            }
             let is_asked = |what: &str| args.iter().all(|arg| arg.starts_with("--") || arg == what);
             if is_asked("terminology") {
                 check(&mut bench("trefoil-terminology", "index"))?;

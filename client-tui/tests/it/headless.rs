@@ -26,7 +26,7 @@ fn run(server: &Server, args: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn result(output: &Output) -> Value {
+pub fn result(output: &Output) -> Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }

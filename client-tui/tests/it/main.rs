@@ -8,6 +8,9 @@ mod faulty_server;
 mod headless;
 mod journey;
 mod key;
+mod other_servers;
+#[cfg(unix)]
+mod pty;
 mod server;
 mod session;
 #[cfg(unix)]

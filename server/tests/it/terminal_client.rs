@@ -167,7 +167,7 @@ async fn browse(server: &Server, url: &str) {
     driver.run("document.querySelector('#password').form.requestSubmit()").await;
     driver.find("form[action='/consent']").await;
     driver.press("button[value=allow]").await;
-    assert_eq!(driver.text("h1").await, "You are signed in");
+    assert_eq!(driver.text("#result h1").await, "You are signed in");
     let address = driver.run("return location.href").await;
     assert!(!address.as_str().unwrap().contains("code="), "{address}");
 }

@@ -1,0 +1,61 @@
+//! The program in a pseudo-terminal of 80 columns and 24 rows. Tests and the benchmark share it.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+/// Request of the program for the device attributes, which every terminal answers.
+const DEVICE_ATTRIBUTES: &[u8] = b"\x1b[c";
+
+/// A pseudo-terminal.
+pub struct PseudoTerminal {
+    /// Side of the terminal.
+    screen: File,
+    /// Side of the program.
+    pub program: OwnedFd,
+}
+
+impl PseudoTerminal {
+    pub fn new() -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let program: OwnedFd =
+            File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap().into();
+        tcsetwinsize(&program, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        Self { screen: File::from(master), program }
+    }
+
+    /// Starts a program in the terminal.
+    pub fn spawn(&self, command: &mut Command) -> Child {
+        let side = || self.program.try_clone().unwrap();
+        command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap()
+    }
+
+    /// Reads the output of the program until it contains this text. Answers its question for the device attributes.
+    pub fn read_until(&mut self, text: &str) -> String {
+        let mut shown = Vec::new();
+        let mut buffer = [0; 4096];
+        while !String::from_utf8_lossy(&shown).contains(text) {
+            let size = match self.screen.read(&mut buffer) {
+                Ok(size) if size > 0 => size,
+                _ => break,
+            };
+            shown.extend_from_slice(&buffer[..size]);
+            if buffer[..size].windows(DEVICE_ATTRIBUTES.len()).any(|bytes| bytes == DEVICE_ATTRIBUTES) {
+                self.send("\x1b[?62c");
+            }
+        }
+        String::from_utf8_lossy(&shown).into_owned()
+    }
+
+    /// Types a text.
+    pub fn send(&mut self, text: &str) {
+        self.screen.write_all(text.as_bytes()).unwrap();
+    }
+}
