@@ -13,6 +13,7 @@
 
 mod demo;
 mod fhir_tables;
+mod pictures;
 mod soak;
 mod test;
 mod tidy;
@@ -71,6 +72,8 @@ enum XtaskCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Write pictures and a recording of the terminal client to target/pictures; needs tmux and Chromium.
+    Pictures,
     /// Run the long checks: fuzz targets with 10,000,000 runs each in the release profile, the terminology benchmark,
     /// and a server that is killed 200 times.
     Soak(soak::SoakArgs),
@@ -138,6 +141,7 @@ fn run(task: XtaskCommand) -> Result<()> {
             }
             check(bench("trefoil-server", "http").args(args))
         }
+        XtaskCommand::Pictures => pictures::run(),
         XtaskCommand::Soak(args) => soak::run(&args),
         XtaskCommand::Tidy => tidy::run(),
         XtaskCommand::Fmt => check(cargo().args(["fmt", "--all"])),

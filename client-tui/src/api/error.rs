@@ -31,6 +31,8 @@ pub enum ApiError {
         retry_after_s: Option<i64>,
         /// Whether an OperationOutcome says that the problem is transient.
         transient: bool,
+        /// Scope that would allow the request (RFC 6750 3), if the server names it.
+        missing_scope: Option<String>,
     },
     /// The connection was lost while the body of a response was read.
     #[error("the connection to {url} was lost: {reason}")]
@@ -106,6 +108,23 @@ impl ApiError {
         }
     }
 
+    /// Adds the reason why the token lacks the scope that the server requires. `requested` are the scopes that were
+    /// requested for the token, if they are known.
+    #[must_use]
+    pub(super) fn explain_scope(mut self, requested: Option<&str>) -> Self {
+        if let Self::Refused { text, missing_scope: Some(missing), .. } = &mut self {
+            let reason = match requested {
+                Some(requested) if requested.split_whitespace().any(|scope| scope == missing) => {
+                    "it was requested, but the server did not grant it to this client or user"
+                }
+                Some(_) => "it was not requested; add it to the scopes of the profile, or use --scope",
+                None => "the token does not contain it",
+            };
+            text.push_str(&format!(" (missing scope {missing}: {reason})"));
+        }
+        self
+    }
+
     pub(crate) fn interrupted(url: &str, error: &reqwest::Error, after_bytes: u64) -> Self {
         let reason = format!("{} after {after_bytes} bytes", innermost(error));
         Self::Interrupted { url: url.to_owned(), reason }
@@ -130,6 +149,7 @@ impl ApiError {
             text: response_text(&answer.body),
             retry_after_s: retry_after_s(answer),
             transient: is_transient_outcome(&answer.body),
+            missing_scope: answer.header("www-authenticate").and_then(scope_of_challenge),
         }
     }
 }
@@ -141,6 +161,12 @@ fn innermost(error: &dyn std::error::Error) -> String {
         last = source;
     }
     last.to_string()
+}
+
+/// Returns the parameter `scope` of a challenge: `Bearer error="insufficient_scope", scope="a b"`.
+fn scope_of_challenge(challenge: &str) -> Option<String> {
+    let (_, rest) = challenge.split_once("scope=\"")?;
+    rest.split('"').next().map(str::to_owned)
 }
 
 /// Returns true if an OperationOutcome has an issue of the type `transient` or one of its subtypes (FHIR R4,
@@ -182,6 +208,24 @@ mod tests {
     #[track_caller]
     fn check(body: &str, expected: &str) {
         assert_eq!(response_text(body.as_bytes()), expected);
+    }
+
+    #[test]
+    fn the_missing_scope_is_explained() {
+        assert_eq!(scope_of_challenge("Bearer error=\"x\", scope=\"a/B.r\"").as_deref(), Some("a/B.r"));
+        assert_eq!(scope_of_challenge("Bearer realm=\"x\""), None);
+        let refused = || ApiError::Refused {
+            url: "u".to_owned(),
+            status: StatusCode::FORBIDDEN,
+            text: "no".to_owned(),
+            retry_after_s: None,
+            transient: false,
+            missing_scope: Some("user/ValueSet.s".to_owned()),
+        };
+        let text = |requested: Option<&str>| refused().explain_scope(requested).to_string();
+        assert!(text(Some("openid user/ValueSet.s")).contains("did not grant"));
+        assert!(text(Some("openid")).contains("not requested"));
+        assert!(text(None).contains("missing scope user/ValueSet.s"));
     }
 
     #[test]

@@ -244,7 +244,8 @@ impl Api {
         let request = request.header("accept", "application/fhir+json").header("prefer", "respond-async");
         let answer = self.call(request).await?;
         if answer.status != StatusCode::ACCEPTED {
-            return Err(ApiError::refused(&url, &answer));
+            let requested = self.requested_scope(bearer).await;
+            return Err(ApiError::refused(&url, &answer).explain_scope(requested.as_deref()));
         }
         let missing = || ApiError::Unexpected {
             url: url.clone(),

@@ -147,6 +147,15 @@ impl Api {
         }
     }
 
+    /// Returns the scopes that were requested for a token, if they are known.
+    async fn requested_scope(&self, bearer: &Bearer) -> Option<String> {
+        match bearer {
+            Bearer::Backend => Some(self.profile().backend_scope.clone()),
+            Bearer::User => self.session().await.map(|session| session.requested_scope),
+            Bearer::Given(_) | Bearer::Anonymous => None,
+        }
+    }
+
     async fn user_tokens(&self) -> MutexGuard<'_, Option<UserTokens>> {
         self.0.user.lock().await
     }

@@ -311,7 +311,11 @@ impl Api {
         bearer: &Bearer,
     ) -> Result<Value, ApiError> {
         let request = self.authorize(request, bearer).await?;
-        self.call(request.header("accept", "application/fhir+json")).await?.json(url)
+        let answer = self.call(request.header("accept", "application/fhir+json")).await?;
+        match answer.json(url) {
+            Ok(json) => Ok(json),
+            Err(error) => Err(error.explain_scope(self.requested_scope(bearer).await.as_deref())),
+        }
     }
 }
 

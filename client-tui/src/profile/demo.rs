@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{
     BackendProfile, FormDefaults, Profile, ProfileError, base_address, read_certificates, read_file,
 };
+use crate::args::USER_SCOPE;
 use crate::key;
 
 /// Addresses of a server, which every server writes to its data folder.
@@ -86,6 +87,7 @@ pub(super) fn read(dir: &Path, backend: Option<&str>) -> Result<Profile, Profile
         fhir_base: base_address(&endpoint.fhir_base)?,
         ca: endpoint.ca.as_deref().map(read_certificates).transpose()?,
         client_id: Some(demo.native.client_id.clone()),
+        scope: format!("{USER_SCOPE} offline_access"),
         backend: Some(BackendProfile { client_id: client.client_id.clone(), key }),
         examples: demo.examples(&path),
         ..Profile::at(&endpoint.base_url)?

@@ -25,8 +25,9 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let [table, detail] = canvas.split(area, rows);
     let table = canvas.pane("Exports", true, table);
     let theme = canvas.theme;
+    let state_width = if table.width < 60 { 0 } else { 26 };
     canvas.list(model.export.rows.len(), model.export.selected, table, |at| {
-        table_row(&model.export.rows[at], at == model.export.selected, theme)
+        table_row(&model.export.rows[at], at == model.export.selected, state_width, theme)
     });
     let detail = canvas.pane("Files", false, detail);
     if let Some(row) = model.export.selected() {
@@ -53,13 +54,13 @@ fn draw_new(model: &Model, canvas: &mut Canvas, area: Rect) {
     canvas.text(lines, rest);
 }
 
-fn table_row(row: &ExportRow, selected: bool, theme: Theme) -> Line<'static> {
+fn table_row(row: &ExportRow, selected: bool, state_width: usize, theme: Theme) -> Line<'static> {
     let (state, style) = state(row, theme);
     let started = row.job.started_at.strftime("%m-%d %H:%M");
     Line::from(vec![
         Span::styled(if selected { MARK } else { "  " }, theme.accent()),
         Span::styled(format!("{started}  "), if selected { theme.accent() } else { Style::new() }),
-        Span::styled(format!("{state:<26}  "), style),
+        Span::styled(format!("{state:<state_width$}  "), style),
         Span::raw(row.job.scope()),
     ])
 }
@@ -170,7 +171,7 @@ fn complete_line(row: &ExportRow, theme: Theme) -> Line<'static> {
     let sum = |value: fn(&FileProgress) -> u64| output_files(row).map(|(_, file)| value(file)).sum::<u64>();
     let (resources, bytes) = (sum(|file| file.resources), sum(|file| file.bytes));
     Line::styled(
-        format!("Saved {resources} resources, {bytes} bytes; the counts are those of the manifest"),
+        format!("Saved {resources} resources, {bytes} bytes; the counts match the manifest"),
         theme.good(),
     )
 }

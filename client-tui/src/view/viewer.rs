@@ -53,6 +53,7 @@ fn draw_list(viewer: &Viewer, canvas: &mut Canvas, area: Rect) {
     let half = u64::from(area.height) / 2;
     let last_top = viewer.lines.unwrap_or(0).saturating_sub(u64::from(area.height));
     let top = viewer.selected.saturating_sub(half).min(last_top);
+    let id_width = viewer.page.rows.iter().map(|row| row.id.chars().count()).max().unwrap_or(0).min(36);
     for (at, place) in (top..).zip(area.rows()) {
         let Some(index) = at.checked_sub(viewer.page.first) else { continue };
         let Some(row) = viewer.page.rows.get(index as usize) else { break };
@@ -61,7 +62,7 @@ fn draw_list(viewer: &Viewer, canvas: &mut Canvas, area: Rect) {
         canvas.draw(
             Line::from(vec![
                 Span::styled(if selected { MARK } else { "  " }, theme.accent()),
-                Span::styled(format!("{:<38.38}  ", row.id), style),
+                Span::styled(format!("{:<id_width$.36}  ", row.id), style),
                 Span::raw(row.text.as_str()),
             ]),
             place,

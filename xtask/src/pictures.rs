@@ -1,0 +1,234 @@
+//! `cargo xtask pictures`: runs the terminal client in tmux against a demo server, and writes pictures of its screens (PNG,
+//! by Chromium) and a recording (asciicast, version 2) to `target/pictures`.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::json;
+
+use crate::{build, check, root, target_dir};
+
+const COLUMNS: usize = 120;
+const ROWS: usize = 36;
+/// Size of a character cell in the pictures, in pixels.
+const CELL: (usize, usize) = (9, 19);
+/// Maximum time until an expected text is on the screen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A step: the keys to press, the text to wait for, and the name of the picture.
+struct Step {
+    keys: &'static [&'static str],
+    expected: &'static str,
+    picture: Option<&'static str>,
+}
+
+const fn step(keys: &'static [&'static str], expected: &'static str, picture: Option<&'static str>) -> Step {
+    Step { keys, expected, picture }
+}
+
+const STEPS: &[Step] = &[
+    step(&[], "No user is signed in", Some("start")),
+    step(&["v"], "enter this code", Some("device")),
+    step(&["Escape"], "No user is signed in", None),
+    step(&["i"], "signature", Some("token")),
+    step(&["Escape", "2", "Enter"], "Yes:", Some("validate-code")),
+    step(&["o", "Enter"], "outcome", Some("subsumes")),
+    step(&["o", "Enter"], "Handstock", None),
+    step(&["3", "Enter"], "Saved", Some("export")),
+    step(&["v"], "line 1 of", None),
+    step(&["Enter"], "resourceType", Some("files")),
+    step(&["c"], "in ", None),
+    step(&["4"], "Request and response", Some("requests")),
+    step(&[":"], "Commands", Some("palette")),
+    step(&["Escape", "?"], "Everywhere", Some("help")),
+];
+
+/// Runs the client through its screens.
+pub fn run() -> Result<()> {
+    check(&mut build(&["trefoil", "trefoil-tui"]))?;
+    let folder = target_dir().join("pictures");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder)?;
+    let server = DemoServer::start(&folder.join("data"))?;
+    let tmux = Tmux { socket: format!("trefoil-pictures-{}", std::process::id()) };
+    let client = target_dir().join("debug/trefoil-tui");
+    let command = format!(
+        "cd '{0}' && env -u NO_COLOR LC_ALL=C.UTF-8 XDG_STATE_HOME='{0}/state' '{1}' --demo '{0}/data' --no-browser",
+        folder.display(),
+        client.display()
+    );
+    let size = [COLUMNS.to_string(), ROWS.to_string()];
+    tmux.run(&["new-session", "-d", "-x", &size[0], "-y", &size[1], &command])?;
+    let started = Instant::now();
+    let mut cast = vec![json!({ "version": 2, "width": COLUMNS, "height": ROWS }).to_string()];
+    for step in STEPS {
+        for key in step.keys {
+            tmux.run(&["send-keys", key])?;
+            // Without a pause, tmux reads Escape and the next key as one.
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let screen = tmux.wait_for(step.expected)?;
+        let frame = format!("\x1b[2J\x1b[H{}", screen.replace('\n', "\r\n"));
+        cast.push(json!([started.elapsed().as_secs_f64(), "o", frame]).to_string());
+        if let Some(name) = step.picture {
+            picture(&folder, name, &screen)?;
+        }
+    }
+    std::fs::write(folder.join("client.cast"), cast.join("\n"))?;
+    drop(server);
+    println!("wrote {}", folder.display());
+    Ok(())
+}
+
+/// A demo server that ends with this value.
+struct DemoServer(Child);
+
+impl DemoServer {
+    fn start(data: &Path) -> Result<Self> {
+        let mut command = Command::new(target_dir().join("debug/trefoil"));
+        command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"]).arg(data).current_dir(root());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let output = child.stdout.take().context("the output of the server is not piped")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        ensure!(line.starts_with("ready "), "the server did not start: {line}");
+        Ok(Self(child))
+    }
+}
+
+impl Drop for DemoServer {
+    fn drop(&mut self) {
+        // An error means that the server has already ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A tmux server of its own.
+struct Tmux {
+    socket: String,
+}
+
+impl Tmux {
+    fn run(&self, args: &[&str]) -> Result<String> {
+        let mut command = Command::new("tmux");
+        command.args(["-L", &self.socket, "-f", "/dev/null"]).args(args);
+        let output = command.output().context("tmux cannot be started; install it")?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Waits until the screen contains a text. Returns the screen with its colours as escape sequences.
+    fn wait_for(&self, text: &str) -> Result<String> {
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            if self.run(&["capture-pane", "-p"])?.contains(text) {
+                return self.run(&["capture-pane", "-p", "-e"]);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        bail!("'{text}' is not on the screen:\n{}", self.run(&["capture-pane", "-p"])?)
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        let _ = self.run(&["kill-server"]);
+    }
+}
+
+/// Writes a screen as HTML and as PNG.
+fn picture(folder: &Path, name: &str, screen: &str) -> Result<()> {
+    let page = folder.join(format!("{name}.html"));
+    std::fs::write(&page, html(screen))?;
+    let png: PathBuf = folder.join(format!("{name}.png"));
+    let size = format!("--window-size={},{}", COLUMNS * CELL.0 + 24, ROWS * CELL.1 + 24);
+    let mut chromium = Command::new("chromium");
+    chromium.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", &size]);
+    chromium.arg(format!("--screenshot={}", png.display())).arg(format!("file://{}", page.display()));
+    chromium.stdout(Stdio::null()).stderr(Stdio::null());
+    check(&mut chromium)
+}
+
+/// Converts the escape sequences for colours (ECMA-48, SGR) to HTML.
+fn html(screen: &str) -> String {
+    let mut body = String::new();
+    let mut style = CharacterStyle::default();
+    for (at, part) in screen.split("\x1b[").enumerate() {
+        let text = match (at, part.split_once('m')) {
+            (0, _) | (_, None) => part,
+            (_, Some((codes, text))) => {
+                style.apply(codes);
+                text
+            }
+        };
+        let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
+        body.push_str(&format!("<span style=\"{}\">{escaped}</span>", style.css()));
+    }
+    format!(
+        "<!doctype html><meta charset=\"utf-8\"><style>body{{margin:12px;background:#14161b;color:#e0e2ea}}\
+         pre{{margin:0;font:15px/{}px 'DejaVu Sans Mono',monospace}}</style><pre>{body}</pre>",
+        CELL.1
+    )
+}
+
+/// Style of a character.
+#[derive(Default)]
+struct CharacterStyle {
+    foreground: Option<usize>,
+    background: Option<usize>,
+    bold: bool,
+    dim: bool,
+    underlined: bool,
+    reversed: bool,
+}
+
+impl CharacterStyle {
+    fn apply(&mut self, codes: &str) {
+        let mut codes = codes.split(';').map(|code| code.parse::<usize>().unwrap_or(0));
+        while let Some(code) = codes.next() {
+            match code {
+                // An index of the palette follows as 5;N.
+                38 => self.foreground = codes.nth(1),
+                48 => self.background = codes.nth(1),
+                0 => *self = Self::default(),
+                1 => self.bold = true,
+                2 => self.dim = true,
+                4 => self.underlined = true,
+                7 => self.reversed = true,
+                30..=37 => self.foreground = Some(code - 30),
+                39 => self.foreground = None,
+                40..=47 => self.background = Some(code - 40),
+                49 => self.background = None,
+                90..=97 => self.foreground = Some(code - 82),
+                _ => {}
+            }
+        }
+    }
+
+    fn css(&self) -> String {
+        const COLOURS: [&str; 16] = [
+            "#14161b", "#ff6b6b", "#8fd18f", "#f0c674", "#7aa6da", "#c397d8", "#6fd0d6", "#e0e2ea",
+            "#4f5258", "#ff8f8f", "#b3f6c0", "#fce094", "#a6dbff", "#ffcaff", "#8cf8f7", "#ffffff",
+        ];
+        let colour =
+            |index: Option<usize>, other: &'static str| index.map_or(other, |index| COLOURS[index % 16]);
+        let mut pair = (colour(self.foreground, COLOURS[7]), colour(self.background, COLOURS[0]));
+        if self.reversed {
+            pair = (pair.1, pair.0);
+        }
+        let mut css = format!("color:{};background:{}", pair.0, pair.1);
+        for (set, rule) in [
+            (self.bold, ";font-weight:bold"),
+            (self.dim, ";opacity:.6"),
+            (self.underlined, ";text-decoration:underline"),
+        ] {
+            if set {
+                css.push_str(rule);
+            }
+        }
+        css
+    }
+}
