@@ -34,6 +34,7 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         Action::CopyAddress if !matches!(model.sign_in.state, SignInState::Waiting { .. }) => {
             Some("no sign-in is waiting for the browser")
         }
+        Action::CopyPassword if model.about.demo_user.is_none() => Some("this is not a demo server"),
         Action::NewExport if model.export.form_open() => Some("the form is open"),
         Action::ViewFiles if model.export.downloaded_files().is_empty() => {
             Some("no file of the selected export is downloaded")

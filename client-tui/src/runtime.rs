@@ -190,6 +190,14 @@ impl EffectRunner {
                 let saved = save_private(&path, &content).map(|()| format!("Saved {}.", path.display()));
                 let _ = self.services.sender.send(Message::Saved(in_words(saved)));
             }
+            RuntimeEffect::CopyDemoPassword => {
+                let password = self.services.api.profile().demo_password();
+                let copied = password.map(|password| {
+                    terminal::copy(&password);
+                    "The password of the demo user was copied.".to_owned()
+                });
+                let _ = self.services.sender.send(Message::Saved(in_words(copied)));
+            }
             RuntimeEffect::CaptureMouse(capture) => terminal::capture_mouse(capture),
             RuntimeEffect::ListExports => {
                 let _ = self.services.sender.send(Message::Exports(self.services.registry.list()));
@@ -238,6 +246,7 @@ impl EffectRunner {
                 | RuntimeEffect::Pasted(_)
                 | RuntimeEffect::Copy(_)
                 | RuntimeEffect::CaptureMouse(_)
+                | RuntimeEffect::CopyDemoPassword
                 | RuntimeEffect::EditRequest(_)
                 | RuntimeEffect::ReadPage { .. }
                 | RuntimeEffect::ReadResource { .. }

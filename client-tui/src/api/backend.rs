@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::{Api, ApiError, Bearer};
 use crate::key::SigningKey;
+use crate::profile::BackendProfile;
 
 /// Type of client assertions (RFC 7523 2.2).
 pub(super) const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -65,6 +66,24 @@ pub fn client_assertion(
         .map_err(|error| ApiError::Request(format!("the key of the client cannot sign: {error}")))
 }
 
+/// Adds to the rejection of a client what the user can check.
+fn explain_client(mut error: ApiError, backend: &BackendProfile) -> ApiError {
+    if let ApiError::Refused { text, .. } = &mut error
+        && text.starts_with("invalid_client")
+    {
+        let kid = match &backend.key.kid {
+            Some(kid) => format!("the key id '{kid}'"),
+            None => "no key id".to_owned(),
+        };
+        text.push_str(&format!(
+            "; the assertion was signed with {:?} and {kid}: check --backend-client, --backend-key, --backend-alg and \
+             --backend-kid",
+            backend.key.alg
+        ));
+    }
+    error
+}
+
 /// Returns a random identifier for a `jti`.
 ///
 /// # Errors
@@ -92,7 +111,8 @@ impl Api {
             ("client_assertion_type", ASSERTION_TYPE),
             ("client_assertion", &assertion),
         ];
-        let token: BackendToken = self.call(self.http().post(url).form(&form)).await?.json(url)?;
+        let answer = self.call(self.http().post(url).form(&form)).await?;
+        let token: BackendToken = answer.json(url).map_err(|error| explain_client(error, backend))?;
         Ok(BackendToken { asked_at, ..token })
     }
 

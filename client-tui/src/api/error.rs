@@ -131,7 +131,11 @@ impl ApiError {
     }
 
     pub(super) fn unreachable(url: &str, error: &reqwest::Error) -> Self {
-        Self::Unreachable { url: url.to_owned(), reason: innermost(error) }
+        let mut reason = innermost(error);
+        if reason.contains("certificate") {
+            reason.push_str("; if this is your server, name its certificate with --ca FILE");
+        }
+        Self::Unreachable { url: url.to_owned(), reason }
     }
 
     pub(super) fn request(error: reqwest::Error) -> Self {

@@ -111,7 +111,7 @@ impl ExportFolder {
 
     /// Removes the record, and the folder if it contains nothing else.
     pub(super) fn remove(&self) {
-        for name in [RECORD, LOCK] {
+        for name in [RECORD, LOCK, "log.ndjson"] {
             // A file that remains prevents the removal of the folder, which is not an error.
             let _ = fs::remove_file(self.path.join(name));
         }

@@ -7,6 +7,7 @@
 pub mod download;
 pub mod folder;
 pub mod job;
+mod log;
 pub mod registry;
 mod retry;
 pub mod run;

@@ -6,10 +6,12 @@ use std::path::Path;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 use super::download::download;
 use super::folder::{ExportFolder, FolderError};
 use super::job::{ExportFile, ExportJob, ExportPhase, FileList, FileProgress, FileStatus};
+use super::log::ExportLog;
 use super::registry::ExportRegistry;
 use super::retry::RetryCounter;
 use crate::api::{Api, ApiError, Bearer, ExportStatus, ManifestPage};
@@ -20,6 +22,7 @@ pub struct ExportRun<W> {
     api: Api,
     bearer: Bearer,
     folder: ExportFolder,
+    log: ExportLog,
     job: ExportJob,
     parallel: usize,
     watch: W,
@@ -76,7 +79,8 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
         let folder = ExportFolder::create(folder)?;
         folder.save(&job)?;
         registry.add(folder.path())?;
-        Ok(Self { api: api.clone(), bearer, folder, job, parallel: PARALLEL_DOWNLOADS, watch })
+        let log = open_log(&folder)?;
+        Ok(Self { api: api.clone(), bearer, folder, log, job, parallel: PARALLEL_DOWNLOADS, watch })
     }
 
     /// Prepares the continuation of the export in a folder.
@@ -91,7 +95,8 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
             ExportPhase::Deleted => return Err(ExportError::Deleted),
             _ => {}
         }
-        Ok(Self { api: api.clone(), bearer, folder, job, parallel: PARALLEL_DOWNLOADS, watch })
+        let log = open_log(&folder)?;
+        Ok(Self { api: api.clone(), bearer, folder, log, job, parallel: PARALLEL_DOWNLOADS, watch })
     }
 
     /// Sets the number of concurrent downloads.
@@ -119,15 +124,42 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
             let status_url = self.kick_off().await?;
             self.job.status_url = Some(status_url);
             self.enter(ExportPhase::Running)?;
+            self.log(
+                "kickoff",
+                json!({ "exportUrl": self.job.fhir_base, "requestParameters": self.job.request }),
+            )?;
         }
         if self.job.phase == ExportPhase::Running {
             let page = self.wait_for_manifest().await?;
+            self.log("status_complete", json!({ "transactionTime": page.manifest.transaction_time }))?;
             self.read_manifest(page).await?;
             self.enter(ExportPhase::Downloading)?;
+            let count = |list| self.job.files.iter().filter(|file| file.list == list).count();
+            self.log(
+                "manifest_complete",
+                json!({
+                    "transactionTime": self.job.transaction_time,
+                    "totalOutputFileCount": count(FileList::Output),
+                    "totalDeletedFileCount": count(FileList::Deleted),
+                    "totalErrorFileCount": count(FileList::Error),
+                }),
+            )?;
         }
         let files = self.download_files().await?;
         self.enter(ExportPhase::Complete)?;
+        let (resources, bytes) = output_totals(&self.job, &files);
+        let duration_s = self.api.now().as_second() - self.job.started_at.as_second();
+        self.log(
+            "export_complete",
+            json!({ "files": files.len(), "resources": resources, "bytes": bytes, "duration": duration_s * 1000 }),
+        )?;
         Ok((self.job, files))
+    }
+
+    /// Appends an event to the log of the export.
+    fn log(&self, event: &str, detail: Value) -> Result<(), ExportError> {
+        let written = self.log.append(self.api.now(), self.job.status_url.as_deref(), event, detail);
+        written.map_err(|error| FolderError::Write { path: self.folder.path().to_owned(), error }.into())
     }
 
     fn report_record(&self) {
@@ -173,6 +205,10 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
                     retries.reset();
                     let delay = SignedDuration::from_secs(retry_after_s);
                     let next_poll = self.api.now().saturating_add(delay).unwrap_or(Timestamp::MAX);
+                    self.log(
+                        "status_progress",
+                        json!({ "xProgress": progress, "retryAfter": retry_after_s }),
+                    )?;
                     (self.watch)(ExportEvent::Polled { progress, next_poll });
                     self.api.wait(delay.unsigned_abs()).await;
                     continue;
@@ -266,11 +302,19 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
         let path = self.folder.file(&file.name)?;
         let bearer = self.job.requires_access_token.then_some(&self.bearer);
         let report = |progress| (self.watch)(ExportEvent::File { index, progress });
+        let about = json!({ "fileUrl": file.url, "itemType": file.list, "resourceType": file.kind });
+        self.log("download_request", about)?;
         let progress = match download(&self.api, file, &path, bearer, &report).await {
-            Ok(progress) => progress,
+            Ok(progress) => {
+                let (resources, bytes) = (progress.resources, progress.bytes);
+                let about = json!({ "fileUrl": file.url, "resourceCount": resources, "fileSize": bytes });
+                self.log("download_complete", about)?;
+                progress
+            }
             // Without space or permission, the other files cannot be written either.
             Err(error @ ApiError::File { .. }) => return Err(error.into()),
             Err(error) => {
+                self.log("download_error", json!({ "fileUrl": file.url, "message": error.to_string() }))?;
                 FileProgress { status: FileStatus::Failed(error.to_string()), ..FileProgress::default() }
             }
         };
@@ -289,6 +333,11 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
         self.api.wait(delay).await;
         true
     }
+}
+
+fn open_log(folder: &ExportFolder) -> Result<ExportLog, FolderError> {
+    ExportLog::open(folder.path())
+        .map_err(|error| FolderError::Write { path: folder.path().to_owned(), error })
 }
 
 /// Returns the sizes of the output files: resources and bytes.

@@ -94,6 +94,19 @@ pub(super) fn read(dir: &Path, backend: Option<&str>) -> Result<Profile, Profile
     })
 }
 
+/// Reads the password of the demo user.
+pub(super) fn password(path: &Path) -> Result<String, ProfileError> {
+    #[derive(Deserialize)]
+    struct File {
+        user: User,
+    }
+    #[derive(Deserialize)]
+    struct User {
+        password: String,
+    }
+    read_json::<File>(path).map(|file| file.user.password)
+}
+
 impl DemoFile {
     fn examples(&self, path: &Path) -> FormDefaults {
         let mut examples = FormDefaults {

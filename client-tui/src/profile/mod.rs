@@ -292,6 +292,14 @@ impl Profile {
         Ok(self)
     }
 
+    /// Reads the password of the demo user from the file of the demo server.
+    ///
+    /// # Errors
+    /// Returns [`ProfileError`] if the file cannot be read.
+    pub fn demo_password(&self) -> Result<String, ProfileError> {
+        demo::password(Path::new(&self.examples.password_file))
+    }
+
     /// Returns whether the profile has neither a client for users nor a backend client.
     pub fn is_anonymous(&self) -> bool {
         self.client_id.is_none() && self.backend.is_none()

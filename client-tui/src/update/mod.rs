@@ -179,6 +179,7 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::Replay => return requests::replay(model),
         Action::EditRequest => return requests::edit(model),
         Action::SaveRequests => return requests::save(model),
+        Action::CopyPassword => return vec![RuntimeEffect::CopyDemoPassword],
         Action::CopyAddress => return sign_in::copy_address(model),
     }
     Vec::new()

@@ -127,8 +127,12 @@ fn qr_lines(code: &QrCode, theme: Theme) -> Vec<Line<'static>> {
 fn demo_hint(model: &Model, lines: &mut Vec<Line<'_>>) {
     if let Some((user, file)) = &model.about.demo_user {
         lines.push(Line::default());
-        lines
-            .push(Line::raw(format!("On this demo server '{user}' can sign in; the password is in {file}.")));
+        lines.push(Line::raw(format!(
+            "On this demo server '{user}' can sign in; the password is in {file}, and p copies it."
+        )));
+        lines.push(Line::raw(
+            "Your browser warns about the development certificate of the server; 'trefoil trust' adds its authority.",
+        ));
     }
 }
 

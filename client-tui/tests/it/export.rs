@@ -226,6 +226,14 @@ async fn the_manifest_is_kept_and_all_its_lists_and_pages_are_downloaded() {
     assert_eq!(read(&out, "deleted/Bundle.ndjson"), deleted);
     assert_eq!(read(&out, "error/OperationOutcome.ndjson"), outcome);
     assert_eq!(read(&out, "Patient.2.ndjson"), PATIENTS);
+    let log = read(&out, "log.ndjson");
+    let events: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let named = |name: &str| events.iter().filter(|event| event["eventId"] == name).collect::<Vec<_>>();
+    let once = ["kickoff", "status_complete", "manifest_complete", "export_complete"];
+    assert!(once.iter().all(|name| named(name).len() == 1), "{log}");
+    assert_eq!((named("download_request").len(), named("download_complete").len()), (4, 4), "{log}");
+    assert_eq!(named("export_complete")[0]["eventDetail"]["resources"], 4);
     assert!(server.requests()[2].starts_with("get /page2 "), "{:?}", server.requests());
 }
 
@@ -310,7 +318,8 @@ async fn only_the_user_may_read_the_files() {
     start(&server, &out).await.unwrap();
     let mode = |name: &str| std::fs::metadata(out.join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(""), mode("error")), (0o700, 0o700));
-    for name in ["Patient.ndjson", "error/OperationOutcome.ndjson", "manifest.json", "job.json"] {
+    for name in ["Patient.ndjson", "error/OperationOutcome.ndjson", "manifest.json", "job.json", "log.ndjson"]
+    {
         assert_eq!(mode(name), 0o600, "{name}");
     }
 }

@@ -531,3 +531,11 @@ fn references_of_a_resource_are_followed() {
     );
     assert_eq!(press(&mut model, KeyCode::Char('c')), [], "no resource is shown yet");
 }
+
+#[test]
+fn the_demo_password_is_copied_but_not_shown() {
+    let mut model = model();
+    assert_eq!(press(&mut model, KeyCode::Char('p')), [RuntimeEffect::CopyDemoPassword]);
+    model.about.demo_user = None;
+    assert_eq!(press(&mut model, KeyCode::Char('p')), []);
+}
