@@ -73,6 +73,9 @@ pub struct ProfileArgs {
     /// Key id of the backend key, if the key file does not state it
     #[arg(long, global = true, value_name = "KID")]
     pub backend_kid: Option<String>,
+    /// Disable the actions of the screens that change something on the server, such as exports
+    #[arg(long, global = true)]
+    pub read_only: bool,
     /// Print the sign-in address instead of opening a browser
     #[arg(long, global = true)]
     pub no_browser: bool,

@@ -17,6 +17,11 @@ pub fn matching(model: &Model, palette: &Palette) -> Vec<&'static KeyRow> {
 
 /// Returns the reason why an action is not possible now.
 pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
+    let changes_the_server =
+        matches!(action, Action::DeleteExport | Action::NewExport | Action::Replay | Action::EditRequest);
+    if model.about.read_only && changes_the_server {
+        return Some("the client is read-only (--read-only)");
+    }
     let signed_in = matches!(model.sign_in.state, SignInState::In(_));
     let export = model.export.selected();
     match action {

@@ -55,6 +55,7 @@ pub enum Action {
     NextOperation,
     PreviousOperation,
     OpenPalette,
+    Zoom,
     ToggleMouse,
 }
 
@@ -164,6 +165,7 @@ pub const TABLE: &[KeyRow] = {
         row(&[(NONE, KeyCode::Char('5'))], "5", "Help", Browsing, &[], None, Open(Screen::Help)),
         row(&[(NONE, KeyCode::Char(':')), (SHIFT, KeyCode::Char(':'))], ":", "search all commands", Browsing, &[], Some("commands"), OpenPalette),
         row(&[(CTRL, KeyCode::Char('p'))], "Ctrl-P", "search all commands", Always, &[], None, OpenPalette),
+        row(&[(NONE, KeyCode::Char('z'))], "z", "show only the answer or the details, or both panes", Browsing, &[], None, Zoom),
         row(&[(NONE, KeyCode::Char('m'))], "m", "use the mouse here, or leave it to the terminal", Browsing, &[], None, ToggleMouse),
         row(&[(NONE, KeyCode::F(1))], "F1", "help", Always, &[], Some("help"), Help),
         row(&[(NONE, KeyCode::Char('?')), (SHIFT, KeyCode::Char('?'))], "?", "help", Browsing, &[], None, Help),

@@ -95,6 +95,8 @@ pub struct Model {
     pub notice: Option<String>,
     /// The command palette, if it is open.
     pub palette: Option<Palette>,
+    /// Whether the second of two panes fills the screen.
+    pub zoomed: bool,
     /// Whether the mouse is read. If not, the terminal selects text with it.
     pub mouse: bool,
     /// Action that is performed if its key is pressed again.
@@ -139,6 +141,8 @@ pub struct ServerFacts {
     pub display: DisplayOptions,
     /// Time zone of the user.
     pub zone: TimeZone,
+    /// Whether actions that change something on the server are disabled.
+    pub read_only: bool,
     /// Kind of sign-in that Enter starts.
     pub sign_in_method: SignInMethod,
     /// Options of the command line that select this server and these credentials: names without `--`, and values.
@@ -250,6 +254,7 @@ impl Model {
                 demo_user,
                 display,
                 zone: TimeZone::UTC,
+                read_only: profile.read_only,
                 sign_in_method: profile.sign_in_method,
                 profile_options: profile.options.clone(),
             },
@@ -260,6 +265,7 @@ impl Model {
             quit: false,
             notice: None,
             palette: None,
+            zoomed: false,
             mouse: false,
             to_confirm: None,
             bearer,

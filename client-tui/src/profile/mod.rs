@@ -41,6 +41,8 @@ pub struct Profile {
     pub backend_scope: String,
     /// Kind of sign-in that is used without a choice of the user.
     pub sign_in_method: SignInMethod,
+    /// Whether actions that change something on the server are disabled.
+    pub read_only: bool,
     /// Whether a browser may be opened; otherwise the address is only shown.
     pub open_browser: bool,
     /// Initial values of the forms that are valid on this server.
@@ -203,6 +205,7 @@ impl Profile {
         profile.options = args.options();
         profile.sign_in_method = SignInMethod::of_environment();
         profile.open_browser = !args.no_browser;
+        profile.read_only = args.read_only;
         Ok(profile)
     }
 
@@ -225,6 +228,7 @@ impl Profile {
             backend: None,
             backend_scope: BACKEND_SCOPE.to_owned(),
             sign_in_method: SignInMethod::Browser,
+            read_only: false,
             open_browser: true,
             examples: FormDefaults::default(),
             options: Vec::new(),

@@ -51,6 +51,10 @@ pub(super) fn send(model: &mut Model) -> Vec<RuntimeEffect> {
         open_form(model);
         return Vec::new();
     }
+    if model.about.read_only {
+        model.notice = Some("Not possible: the client is read-only (--read-only).".to_owned());
+        return Vec::new();
+    }
     let parent = model.export.form.value("folder");
     let request = model.export.kick_off().and_then(|request| match parent.as_str() {
         "" => Err("enter the folder for the downloaded files".to_owned()),

@@ -163,6 +163,7 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::PreviousOperation => codes::step_operation(model, Operation::ALL.len() - 1),
         Action::CopyCommand => return codes::copy_command(model),
         Action::OpenPalette => model.palette = Some(palette::opened()),
+        Action::Zoom => model.zoomed = !model.zoomed,
         Action::ToggleMouse => return toggle_mouse(model),
         Action::NewExport => export::open_form(model),
         Action::ViewFiles => return viewer::open(model),

@@ -31,13 +31,15 @@ pub struct Canvas<'a, 'f> {
     frame: &'a mut Frame<'f>,
     /// Whether panes have borders.
     borders: bool,
+    /// Whether the second of two panes fills the screen.
+    zoomed: bool,
 }
 
 impl<'a, 'f> Canvas<'a, 'f> {
-    pub fn new(frame: &'a mut Frame<'f>, theme: Theme) -> Self {
+    pub fn new(frame: &'a mut Frame<'f>, theme: Theme, zoomed: bool) -> Self {
         let area = frame.area();
         let borders = area.width >= TWO_PANES && area.height >= BORDERS;
-        Self { theme, regions: Vec::new(), frame, borders }
+        Self { theme, regions: Vec::new(), frame, borders, zoomed }
     }
 
     pub fn area(&self) -> Rect {
@@ -61,6 +63,9 @@ impl<'a, 'f> Canvas<'a, 'f> {
     /// Divides an area into two panes: beside each other if the terminal is wide, or else one above the other. `height`
     /// is the height of the content of the upper pane.
     pub fn split(&self, area: Rect, height: u16) -> [Rect; 2] {
+        if self.zoomed {
+            return [Rect::default(), area];
+        }
         if area.width >= TWO_PANES {
             return Layout::horizontal([Constraint::Percentage(42), Constraint::Min(0)])
                 .spacing(u16::from(!self.borders) * 2)
@@ -80,7 +85,7 @@ impl<'a, 'f> Canvas<'a, 'f> {
 
     /// Draws the border and the title of a pane if there is space, and returns the area of its content.
     pub fn pane(&mut self, title: &str, focused: bool, area: Rect) -> Rect {
-        if !self.borders {
+        if !self.borders || area.is_empty() {
             return area;
         }
         let style = if focused { self.theme.accent() } else { self.theme.quiet() };

@@ -35,7 +35,7 @@ const SPACIOUS_HEIGHT: u16 = 20;
 
 /// Draws the complete model at any size of the terminal. Returns the regions that a mouse click can select.
 pub fn view(model: &Model, frame: &mut Frame) -> Vec<ClickRegion> {
-    let mut canvas = Canvas::new(frame, Theme::new(model.about.display.colours));
+    let mut canvas = Canvas::new(frame, Theme::new(model.about.display.colours), model.zoomed);
     draw(model, &mut canvas);
     if model.about.display.ascii {
         to_ascii(canvas.buffer());
@@ -128,7 +128,15 @@ fn status_line(model: &Model, theme: Theme) -> Line<'_> {
         }
         _ => "no user is signed in".to_owned(),
     };
-    Line::styled(format!("{} · {who}", model.about.base_url), theme.quiet())
+    let server = Span::styled(format!("{} · {who}", model.about.base_url), theme.quiet());
+    let mut line = Line::from(server);
+    if model.about.base_url.starts_with("http://") {
+        line.push_span(Span::styled(" · without TLS", theme.warning()));
+    }
+    if model.about.read_only {
+        line.push_span(Span::styled(" · read-only", theme.warning()));
+    }
+    line
 }
 
 /// Returns the keys of the footer, as many as fit: those whose action is possible now.

@@ -539,3 +539,20 @@ fn the_demo_password_is_copied_but_not_shown() {
     model.about.demo_user = None;
     assert_eq!(press(&mut model, KeyCode::Char('p')), []);
 }
+
+#[test]
+fn a_read_only_client_changes_nothing_on_the_server() {
+    let mut model = complete();
+    model.about.read_only = true;
+    for key in ['x', 'n'] {
+        assert_eq!(press(&mut model, KeyCode::Char(key)), []);
+        assert!(
+            model.notice.as_deref().is_some_and(|notice| notice.contains("read-only")),
+            "{:?}",
+            model.notice
+        );
+    }
+    assert_eq!(press(&mut model, KeyCode::Enter), []);
+    assert_eq!(press(&mut model, KeyCode::Enter), [], "the form is not sent");
+    assert_eq!(model.export.rows.len(), 1);
+}

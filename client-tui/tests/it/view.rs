@@ -313,6 +313,12 @@ fn request() -> Model {
     model
 }
 
+fn zoomed() -> Model {
+    let mut model = looked_up();
+    press(&mut model, KeyCode::Char('z'));
+    model
+}
+
 fn help() -> Model {
     let mut model = model();
     press(&mut model, KeyCode::Char('?'));
@@ -354,6 +360,7 @@ fn all() -> Vec<(&'static str, Model)> {
         ("resource", viewing_a_resource()),
         ("requests", requests()),
         ("request", request()),
+        ("zoomed", zoomed()),
         ("help", help()),
     ]
 }
