@@ -22,6 +22,9 @@ pub const PARALLEL_DOWNLOADS: usize = 4;
 pub struct Args {
     #[command(flatten)]
     pub profile: ProfileArgs,
+    /// Write all exchanges with the server to a file as an HTTP Archive, with masked secrets
+    #[arg(long, global = true, value_name = "FILE")]
+    pub har: Option<PathBuf>,
     /// Draw only ASCII characters
     #[arg(long)]
     pub ascii: bool,

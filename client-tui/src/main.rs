@@ -1,6 +1,8 @@
 //! The program: reads the command line, then opens the screens or runs a subcommand.
 
+use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser as _;
 use trefoil_tui::api::Api;
@@ -8,8 +10,10 @@ use trefoil_tui::args::{Args, Command, ProfileArgs};
 use trefoil_tui::clock::ClientClock;
 use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::failure::CommandFailure;
+use trefoil_tui::har;
 use trefoil_tui::headless;
 use trefoil_tui::output::Output;
+use trefoil_tui::private_files::private_file;
 use trefoil_tui::profile::Profile;
 use trefoil_tui::{runtime, terminal};
 
@@ -47,6 +51,17 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
         let display = DisplayOptions::from_environment(args.ascii, terminal::has_light_background);
         return runtime::open(profile, display, ClientClock::SYSTEM).await;
     };
-    let api = Api::new(profile, ClientClock::SYSTEM, Box::new(drop))?;
-    headless::run(&api, command).await
+    let exchanges = Arc::new(Mutex::new(Vec::new()));
+    let watched = exchanges.clone();
+    let watch = move |exchange| watched.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
+    let api = Api::new(profile, ClientClock::SYSTEM, Box::new(watch))?;
+    let result = headless::run(&api, command).await;
+    if let Some(path) = args.har {
+        let exchanges = exchanges.lock().unwrap_or_else(PoisonError::into_inner);
+        let archive = har::archive(exchanges.iter()).to_string();
+        private_file(&path, true)
+            .and_then(|mut file| file.write_all(archive.as_bytes()))
+            .map_err(CommandFailure::Output)?;
+    }
+    result
 }

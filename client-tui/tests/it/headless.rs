@@ -212,6 +212,17 @@ async fn issues_and_versions_are_part_of_the_json() {
 }
 
 #[tokio::test]
+async fn exchanges_are_written_as_an_http_archive() {
+    let server = terminology_server(ResponseTemplate::new(404)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("requests.har");
+    output(validate(&server, &["--har", path.to_str().unwrap()])).await;
+    let archive: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let entries = archive["log"]["entries"].as_array().unwrap();
+    assert_eq!((entries.len(), &entries[0]["response"]["status"]), (1, &404.into()), "{archive}");
+}
+
+#[tokio::test]
 async fn errors_are_json_with_json_output() {
     let server = terminology_server(ResponseTemplate::new(404)).await;
     let output = output(validate(&server, &["--json"])).await;
