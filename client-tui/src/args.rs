@@ -1,8 +1,12 @@
 //! The command line: options of the profile, and one subcommand for each function of the screens.
 
+mod vocabulary;
+
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+
+pub use self::vocabulary::{PathArgs, TreeArgs};
 
 /// Default scope: the identity of the user, and reading terminology.
 pub const USER_SCOPE: &str = "openid profile email user/ValueSet.rs user/CodeSystem.rs";
@@ -151,6 +155,14 @@ pub enum Command {
     #[command(after_help = "Example:\n  trefoil-tui expand --demo ./demo \\\n    \
         --url https://trefoil.example/fhir/ValueSet/walking-aids --json | jq -r '.codes[].code'")]
     Expand(ExpandArgs),
+    /// Print a concept with the concepts directly above and below it
+    #[command(after_help = "Example:\n  trefoil-tui tree --demo ./demo \\\n    \
+        --system https://trefoil.example/fhir/CodeSystem/care-aids --code cane")]
+    Tree(TreeArgs),
+    /// Print the chain of parents between two codes
+    #[command(after_help = "Example:\n  trefoil-tui path --demo ./demo \\\n    \
+        --system https://trefoil.example/fhir/CodeSystem/care-aids --code-a aid --code-b cane")]
+    Path(PathArgs),
     /// Export everything, all patients, or the patients of a Group, and download the files
     #[command(
         after_help = "Example:\n  trefoil-tui export --demo ./demo --group grp-walking --out ./export --delete"
@@ -457,6 +469,8 @@ impl Command {
             Self::Subsumes(args) => args.ask.ask.sign_in.json,
             Self::Lookup(args) => args.ask.ask.sign_in.json,
             Self::Expand(args) => args.ask.ask.sign_in.json,
+            Self::Tree(args) => args.ask.ask.sign_in.json,
+            Self::Path(args) => args.ask.ask.sign_in.json,
             Self::Export(args) => args.json,
             Self::Exports(args) => args.json,
             Self::Cancel(args) => args.json,

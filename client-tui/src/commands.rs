@@ -61,9 +61,12 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         {
             Some("there are no requests")
         }
-        Action::CopyCommand if model.codes.sent_command(&model.about).is_none() => {
-            Some("no question was sent")
+        Action::CopyCommand if model.sent_command().is_none() => Some("no question was sent"),
+        Action::OpenInTree if model.codes.concept_in_hierarchy().is_none() => {
+            Some("the form names no code of a code system")
         }
+        Action::OpenHistory if model.history.is_empty() => Some("no question was sent"),
+        Action::PreviousConcept if model.tree.history.is_empty() => Some("no concept was shown before"),
         Action::NextField | Action::PreviousField if !model.has_form() => Some("no form is open"),
         _ => None,
     }

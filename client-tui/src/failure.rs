@@ -21,6 +21,9 @@ pub enum CommandFailure {
     /// The terminal cannot show the screens.
     #[error("the terminal cannot be used: {0}")]
     Terminal(std::io::Error),
+    /// There is no folder for the history.
+    #[error("the history has no folder: {0}")]
+    History(std::io::Error),
     /// The result could not be printed.
     #[error("failed to print the result: {0}")]
     Output(std::io::Error),

@@ -62,6 +62,11 @@ impl FormField {
         self.cursor = 0;
     }
 
+    /// Replaces the text, and moves the cursor to its end.
+    pub fn set(&mut self, text: &str) {
+        *self = Self::new(self.name, self.hint, text);
+    }
+
     fn byte_at(&self, chars: usize) -> usize {
         self.text.char_indices().nth(chars).map_or(self.text.len(), |(at, _)| at)
     }
@@ -85,6 +90,15 @@ impl Form {
     /// Returns the field with the focus.
     pub fn focused(&mut self) -> &mut FormField {
         &mut self.fields[self.focus]
+    }
+
+    /// Replaces the text of a field.
+    ///
+    /// # Panics
+    /// Panics if the form has no such field.
+    pub fn set(&mut self, name: &str, text: &str) {
+        let field = self.fields.iter_mut().find(|field| field.name == name);
+        field.unwrap_or_else(|| panic!("the form has no field '{name}'")).set(text);
     }
 
     /// Moves the focus by this number of fields. The first field follows the last one.

@@ -54,6 +54,11 @@ pub enum Action {
     CopyCommand,
     NextOperation,
     PreviousOperation,
+    OpenInTree,
+    PreviousConcept,
+    NextCompletion,
+    PreviousCompletion,
+    OpenHistory,
     OpenPalette,
     Zoom,
     ToggleMouse,
@@ -91,7 +96,8 @@ pub struct KeyRow {
 const NONE: KeyModifiers = KeyModifiers::NONE;
 const CTRL: KeyModifiers = KeyModifiers::CONTROL;
 const SHIFT: KeyModifiers = KeyModifiers::SHIFT;
-const FORMS: &[Screen] = &[Screen::SignIn, Screen::Codes, Screen::Export];
+const FORMS: &[Screen] = &[Screen::SignIn, Screen::Codes, Screen::Tree, Screen::Export];
+const TERMINOLOGY: &[Screen] = &[Screen::Codes, Screen::Tree];
 
 const fn row(
     keys: &'static [(KeyModifiers, KeyCode)],
@@ -113,6 +119,7 @@ pub const TABLE: &[KeyRow] = {
     &[
         row(&[(NONE, KeyCode::Enter)], "Enter", "sign in, or send the pasted text", Always, &[Screen::SignIn], Some("sign in"), Send),
         row(&[(NONE, KeyCode::Enter)], "Enter", "send the form", Always, &[Screen::Codes], Some("send"), Send),
+        row(&[(NONE, KeyCode::Enter)], "Enter", "open the code of the form, or the selected concept", Always, &[Screen::Tree], Some("open"), Send),
         row(&[(NONE, KeyCode::Enter)], "Enter", "open the form, or start the export in it", Always, &[Screen::Export], Some("start"), Send),
         row(&[(NONE, KeyCode::Enter)], "Enter", "show or hide the resource, or apply the filter", Always, &[Screen::Files], Some("show"), Send),
         row(&[(NONE, KeyCode::Char('/'))], "/", "edit the filter", Browsing, &[Screen::Files], Some("filter"), EditFilter),
@@ -134,6 +141,8 @@ pub const TABLE: &[KeyRow] = {
         row(&[(NONE, KeyCode::Right)], "Right", "move the cursor to the right", Typing, &[], None, CursorRight),
         row(&[(NONE, KeyCode::Home)], "Home", "move the cursor to the start", Typing, &[], None, CursorStart),
         row(&[(NONE, KeyCode::End)], "End", "move the cursor to the end", Typing, &[], None, CursorEnd),
+        row(&[(NONE, KeyCode::Down), (CTRL, KeyCode::Char('n')), (CTRL, KeyCode::Char(' '))], "Down, Ctrl-N", "complete the field: next value", Typing, TERMINOLOGY, Some("complete"), NextCompletion),
+        row(&[(NONE, KeyCode::Up)], "Up", "complete the field: previous value", Typing, TERMINOLOGY, None, PreviousCompletion),
         row(&[(NONE, KeyCode::Char('i'))], "i", "inspect the next token", Browsing, &[Screen::SignIn], Some("inspect token"), InspectToken),
         row(&[(NONE, KeyCode::Char('w'))], "w", "read userinfo again", Browsing, &[Screen::SignIn], Some("userinfo"), Userinfo),
         row(&[(NONE, KeyCode::Char('o'))], "o", "sign out and revoke the token", Browsing, &[Screen::SignIn], Some("sign out"), SignOut),
@@ -141,10 +150,13 @@ pub const TABLE: &[KeyRow] = {
         row(&[(NONE, KeyCode::Char('v'))], "v", "sign in on another device with a code", Browsing, &[Screen::SignIn], Some("on a device"), SignInOnDevice),
         row(&[(NONE, KeyCode::Char('p'))], "p", "copy the password of the demo user", Browsing, &[Screen::SignIn], Some("copy password"), CopyPassword),
         row(&[(NONE, KeyCode::Char('c'))], "c", "copy the sign-in address", Browsing, &[Screen::SignIn], None, CopyAddress),
-        row(&[(NONE, KeyCode::Char('t'))], "t", "switch between the tokens of user and backend", Browsing, &[Screen::Codes], Some("switch token"), SwitchBearer),
+        row(&[(NONE, KeyCode::Char('t'))], "t", "switch between the tokens of user and backend", Browsing, TERMINOLOGY, Some("switch token"), SwitchBearer),
         row(&[(NONE, KeyCode::Char('o'))], "o", "next operation", Browsing, &[Screen::Codes], Some("operation"), NextOperation),
         row(&[(NONE, KeyCode::Char('O')), (SHIFT, KeyCode::Char('O'))], "O", "previous operation", Browsing, &[Screen::Codes], None, PreviousOperation),
-        row(&[(NONE, KeyCode::Char('y'))], "y", "copy the command that does the same", Browsing, &[Screen::Codes], Some("copy command"), CopyCommand),
+        row(&[(NONE, KeyCode::Char('y'))], "y", "copy the command that does the same", Browsing, TERMINOLOGY, Some("copy command"), CopyCommand),
+        row(&[(NONE, KeyCode::Char('g'))], "g", "go to the code in its hierarchy", Browsing, &[Screen::Codes], Some("in tree"), OpenInTree),
+        row(&[(NONE, KeyCode::Char('r'))], "r", "recall an earlier question", Browsing, TERMINOLOGY, Some("recall"), OpenHistory),
+        row(&[(NONE, KeyCode::Backspace)], "Backspace", "back to the concept before", Browsing, &[Screen::Tree], Some("back"), PreviousConcept),
         row(&[(NONE, KeyCode::Char('n'))], "n", "open the form for a new export", Browsing, &[Screen::Export], Some("new"), NewExport),
         row(&[(NONE, KeyCode::Char('r'))], "r", "resume the selected export", Browsing, &[Screen::Export], Some("resume"), ResumeExport),
         row(&[(NONE, KeyCode::Char('x'))], "x", "cancel the selected export, or delete it on the server", Browsing, &[Screen::Export], Some("cancel/delete"), DeleteExport),
@@ -160,9 +172,10 @@ pub const TABLE: &[KeyRow] = {
         row(&[(NONE, KeyCode::Left), (NONE, KeyCode::Char('h'))], "Left, h", "previous screen", Browsing, &[], None, PreviousScreen),
         row(&[(NONE, KeyCode::Char('1'))], "1", "Sign-in", Browsing, &[], None, Open(Screen::SignIn)),
         row(&[(NONE, KeyCode::Char('2'))], "2", "Codes", Browsing, &[], None, Open(Screen::Codes)),
-        row(&[(NONE, KeyCode::Char('3'))], "3", "Export", Browsing, &[], None, Open(Screen::Export)),
-        row(&[(NONE, KeyCode::Char('4'))], "4", "Requests", Browsing, &[], None, Open(Screen::Requests)),
-        row(&[(NONE, KeyCode::Char('5'))], "5", "Help", Browsing, &[], None, Open(Screen::Help)),
+        row(&[(NONE, KeyCode::Char('3'))], "3", "Tree", Browsing, &[], None, Open(Screen::Tree)),
+        row(&[(NONE, KeyCode::Char('4'))], "4", "Export", Browsing, &[], None, Open(Screen::Export)),
+        row(&[(NONE, KeyCode::Char('5'))], "5", "Requests", Browsing, &[], None, Open(Screen::Requests)),
+        row(&[(NONE, KeyCode::Char('6'))], "6", "Help", Browsing, &[], None, Open(Screen::Help)),
         row(&[(NONE, KeyCode::Char(':')), (SHIFT, KeyCode::Char(':'))], ":", "search all commands", Browsing, &[], Some("commands"), OpenPalette),
         row(&[(CTRL, KeyCode::Char('p'))], "Ctrl-P", "search all commands", Always, &[], None, OpenPalette),
         row(&[(NONE, KeyCode::Char('z'))], "z", "show only the answer or the details, or both panes", Browsing, &[], None, Zoom),

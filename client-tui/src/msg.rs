@@ -6,12 +6,13 @@ use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyEvent, MouseEvent};
 
 use crate::api::{
-    Bearer, Claims, ExpandQuery, Expansion, LookupAnswer, LookupQuery, RawRequest, RecordedExchange,
-    SignedInSession, SubsumesAnswer, SubsumesQuery, TokenInspection, TokenKind, ValidateCode,
-    ValidationAnswer,
+    Bearer, Claims, ConceptSearch, ExpandQuery, ExpandedCode, Expansion, HierarchyConcept, HierarchyPath,
+    HierarchyQuery, LookupAnswer, LookupQuery, PathQuery, RawRequest, RecordedExchange, SignedInSession,
+    SubsumesAnswer, SubsumesQuery, TokenInspection, TokenKind, ValidateCode, ValidationAnswer,
 };
 use crate::export::registry::RegisteredExport;
 use crate::export::{ExportEvent, ExportJob};
+use crate::history::PastQuestion;
 use crate::journey::Step;
 use crate::model::{ClickTarget, CodeCheck, Operation, ResourceDetail, ViewedFile, ViewerPage};
 use crate::sign_in_method::SignInMethod;
@@ -63,6 +64,10 @@ pub enum Message {
         operation: Operation,
         result: Answered<CodeAnswer>,
     },
+    /// Answer to a question of the hierarchy browser.
+    Tree(u64, TreeAnswer),
+    /// Questions that were sent before, the newest first.
+    History(Answered<Vec<PastQuestion>>),
     /// Exports of earlier runs of the program.
     Exports(Vec<RegisteredExport>),
     /// Progress of the export in a folder.
@@ -118,6 +123,25 @@ pub enum CodeAnswer {
     Expand(Expansion),
 }
 
+/// A question of the hierarchy browser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the types describe the questions")]
+pub enum TreeQuestion {
+    Concept(HierarchyQuery),
+    Path(PathQuery),
+    /// Search for a text that is being typed. It replaces an earlier search.
+    Search(ConceptSearch),
+}
+
+/// The answer to a [`TreeQuestion`].
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the types describe the answers")]
+pub enum TreeAnswer {
+    Concept(Answered<HierarchyConcept>),
+    Path(Answered<HierarchyPath>),
+    Search(Answered<Vec<ExpandedCode>>),
+}
+
 /// Effects that the runtime performs. Each one results in one or more messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the types describe the requests")]
@@ -137,6 +161,14 @@ pub enum RuntimeEffect {
     Userinfo,
     /// Sends the question with this id.
     Code(u64, CodeQuestion, Bearer),
+    /// Sends the question of the hierarchy browser with this id.
+    Tree(u64, TreeQuestion, Bearer),
+    /// Ends the search for the text that was typed.
+    CancelSearch,
+    /// Reads the questions that were sent before.
+    ReadHistory,
+    /// Stores a question with its answer.
+    AddToHistory(PastQuestion),
     /// Reads the exports of earlier runs of the program.
     ListExports,
     StartExport {

@@ -19,9 +19,10 @@ use crate::clock::ClientClock;
 use crate::display::DisplayOptions;
 use crate::export::{ExportError, ExportEvent, ExportJob, ExportRegistry, ExportRun, run as export_run};
 use crate::failure::CommandFailure;
+use crate::history::HistoryFile;
 use crate::journey;
 use crate::model::{Model, Operation};
-use crate::msg::{CodeAnswer, CodeQuestion, Message, RuntimeEffect};
+use crate::msg::{CodeAnswer, CodeQuestion, Message, RuntimeEffect, TreeAnswer, TreeQuestion};
 use crate::private_files::private_file;
 use crate::profile::Profile;
 use crate::sign_in_method::SignInMethod;
@@ -29,6 +30,9 @@ use crate::terminal::{self, EventReader};
 use crate::update::update;
 use crate::view::{ClickRegion, view};
 use crate::viewer_files::{self, OpenFile};
+
+/// Time after the last change of a text until it is searched for.
+const SEARCH_DELAY: Duration = Duration::from_millis(200);
 
 /// Opens the screens on this terminal until the user quits. The state of the terminal is restored in any case, even
 /// after a panic.
@@ -45,12 +49,13 @@ pub async fn open(
     let (sender, messages) = mpsc::unbounded_channel();
     let api = api(profile, clock, sender.clone())?;
     let registry = ExportRegistry::of_user()?;
+    let history = HistoryFile::of_user().map_err(CommandFailure::History)?;
     let ended_by = watch_signals(sender.clone())?;
     let mut terminal = terminal::open().map_err(CommandFailure::Terminal)?;
     let events = EventReader::start(sender.clone());
     let edit = Box::new(move |text: &str| events.edit(text));
     let ticking = tokio::spawn(tick(sender.clone(), clock));
-    let services = Services { api, registry, sender, edit };
+    let services = Services { api, registry, history, sender, edit };
     let ended = run(&mut terminal, model, services, messages, |_| {}).await;
     ticking.abort();
     terminal::close();
@@ -112,9 +117,15 @@ pub async fn run<B: Backend>(
 where
     B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let mut runtime =
-        EffectRunner { services, sign_in: None, exports: HashMap::new(), files: OpenFile::default() };
+    let mut runtime = EffectRunner {
+        services,
+        sign_in: None,
+        exports: HashMap::new(),
+        files: OpenFile::default(),
+        search: None,
+    };
     runtime.start(RuntimeEffect::ListExports);
+    runtime.start(RuntimeEffect::ReadHistory);
     runtime.start(RuntimeEffect::RestoreSession);
     while !model.quit {
         let mut regions = Vec::new();
@@ -148,6 +159,7 @@ where
 pub struct Services {
     pub api: Api,
     pub registry: ExportRegistry,
+    pub history: HistoryFile,
     /// Receives the results of the effects.
     pub sender: UnboundedSender<Message>,
     pub edit: TextEditor,
@@ -163,6 +175,8 @@ struct EffectRunner {
     sign_in: Option<WaitingSignIn>,
     /// Tasks of exports by folder.
     exports: HashMap<PathBuf, JoinHandle<()>>,
+    /// Task of the search for the text that is being typed.
+    search: Option<JoinHandle<()>>,
 }
 
 /// A sign-in that waits for the browser.
@@ -212,6 +226,24 @@ impl EffectRunner {
             RuntimeEffect::FindResource { files, reference } => {
                 self.with_file(move |_| Message::FoundResource(viewer_files::find(&files, &reference)));
             }
+            RuntimeEffect::Tree(id, TreeQuestion::Search(search), bearer) => {
+                self.stop_search();
+                let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
+                self.search = Some(tokio::spawn(async move {
+                    api.wait(SEARCH_DELAY).await;
+                    let found = in_words(api.search_concepts(&search, &bearer).await);
+                    let _ = sender.send(Message::Tree(id, TreeAnswer::Search(found)));
+                }));
+            }
+            RuntimeEffect::CancelSearch => self.stop_search(),
+            RuntimeEffect::ReadHistory => {
+                let _ = self.services.sender.send(Message::History(self.services.history.read()));
+            }
+            RuntimeEffect::AddToHistory(question) => {
+                if let Err(reason) = self.services.history.add(question) {
+                    let _ = self.services.sender.send(Message::Saved(Err(reason)));
+                }
+            }
             RuntimeEffect::StartExport { folder, job, bearer } => self.run_export(folder, Some(job), bearer),
             RuntimeEffect::ResumeExport { folder, bearer } => self.run_export(folder, None, bearer),
             RuntimeEffect::DeleteExport { folder, bearer } => self.delete_export(folder, bearer),
@@ -237,11 +269,23 @@ impl EffectRunner {
                 RuntimeEffect::CheckCodes(resource, bearer) => {
                     Message::CodesChecked(viewer_files::check_codes(&api, &resource, &bearer).await)
                 }
+                RuntimeEffect::Tree(id, TreeQuestion::Concept(query), bearer) => {
+                    let found = in_words(api.concept(&query, &bearer).await);
+                    Message::Tree(id, TreeAnswer::Concept(found))
+                }
+                RuntimeEffect::Tree(id, TreeQuestion::Path(query), bearer) => {
+                    let found = in_words(api.hierarchy_path(&query, &bearer).await);
+                    Message::Tree(id, TreeAnswer::Path(found))
+                }
                 RuntimeEffect::SendRaw(request, bearer) => {
                     let answer = api.send_raw(request, &bearer).await;
                     Message::Sent(in_words(answer.map(|answer| answer.status.as_u16())))
                 }
                 RuntimeEffect::SignIn(_)
+                | RuntimeEffect::Tree(_, TreeQuestion::Search(_), _)
+                | RuntimeEffect::CancelSearch
+                | RuntimeEffect::ReadHistory
+                | RuntimeEffect::AddToHistory(_)
                 | RuntimeEffect::CancelSignIn
                 | RuntimeEffect::Pasted(_)
                 | RuntimeEffect::Copy(_)
@@ -289,6 +333,12 @@ impl EffectRunner {
     fn with_file(&self, read: impl FnOnce(&OpenFile) -> Message + Send + 'static) {
         let (file, sender) = (self.files.clone(), self.services.sender.clone());
         tokio::task::spawn_blocking(move || drop(sender.send(read(&file))));
+    }
+
+    fn stop_search(&mut self) {
+        if let Some(search) = self.search.take() {
+            search.abort();
+        }
     }
 
     /// Runs an export to its end: a new one, or the one in the folder.

@@ -37,7 +37,7 @@ const STEPS: &[Step] = &[
     step(&["Escape", "2", "Enter"], "Yes:", Some("validate-code")),
     step(&["o", "Enter"], "outcome", Some("subsumes")),
     step(&["o", "Enter"], "Handstock", None),
-    step(&["3", "Enter"], "Saved", Some("export")),
+    step(&["4", "Enter"], "Saved", Some("export")),
     step(&["v"], "line 1 of", None),
     step(&["Enter"], "resourceType", Some("files")),
     step(&["c"], "in ", None),

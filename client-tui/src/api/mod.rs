@@ -8,6 +8,7 @@ mod discovery;
 mod error;
 mod exchange;
 mod export;
+mod hierarchy;
 mod inspect;
 mod raw;
 mod session;
@@ -36,6 +37,9 @@ pub use exchange::{RecordedExchange, RecordedResponse};
 pub use export::{
     ExportLevel, ExportManifest, ExportStatus, FileRange, KickOff, ManifestLink, ManifestPage, OutputFile,
     percent,
+};
+pub use hierarchy::{
+    ConceptLabel, ConceptSearch, HierarchyConcept, HierarchyPath, HierarchyQuery, PathQuery,
 };
 pub use inspect::{SignatureStatus, TokenContent, TokenInspection, TokenKind, meaning, scope_meaning};
 pub use raw::{RawRequest, TOKEN_PLACEHOLDER};

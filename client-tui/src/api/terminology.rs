@@ -1,4 +1,4 @@
-//! The two terminology operations of FHIR R4: `ValueSet/$validate-code` and `CodeSystem/$subsumes`.
+//! The terminology operations of FHIR R4: `$validate-code`, `$subsumes`, `$lookup` and `$expand`.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
@@ -287,16 +287,22 @@ impl Api {
         let parameters: Vec<_> = all.into_iter().filter(|(_, value)| !value.is_empty()).collect();
         let url = self.operation("ValueSet", "", "$expand")?;
         let answer = self.ask(self.http().get(&url).query(&parameters), &url, bearer).await?;
+        Self::read_expansion(&answer, &url)
+    }
+
+    /// Reads the expansion of a ValueSet.
+    pub(super) fn read_expansion(answer: &Value, url: &str) -> Result<Expansion, ApiError> {
         let expansion = &answer["expansion"];
         if !expansion.is_object() {
-            return Err(ApiError::Unexpected { url, reason: "the response has no expansion".to_owned() });
+            let reason = "the response has no expansion".to_owned();
+            return Err(ApiError::Unexpected { url: url.to_owned(), reason });
         }
         let mut codes = Vec::new();
         collect_codes(&expansion["contains"], &mut codes);
         Ok(Expansion { total: expansion["total"].as_u64(), codes })
     }
 
-    fn operation(&self, kind: &str, id: &str, name: &str) -> Result<String, ApiError> {
+    pub(super) fn operation(&self, kind: &str, id: &str, name: &str) -> Result<String, ApiError> {
         let base = &self.profile().fhir_base;
         if id.is_empty() {
             return Ok(format!("{base}/{kind}/{name}"));
@@ -304,7 +310,7 @@ impl Api {
         Ok(format!("{base}/{kind}/{}/{name}", path_segment(id)?))
     }
 
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         request: reqwest::RequestBuilder,
         url: &str,

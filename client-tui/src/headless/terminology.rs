@@ -9,7 +9,7 @@ use crate::output::Output;
 
 /// Returns the token for a terminology operation: the one on the command line, the one of the backend client, or the
 /// one of a user who signs in.
-async fn terminology_bearer(api: &Api, args: &TerminologyArgs) -> Result<Bearer, CommandFailure> {
+pub(super) async fn terminology_bearer(api: &Api, args: &TerminologyArgs) -> Result<Bearer, CommandFailure> {
     match &args.ask.token {
         Some(token) => given(token),
         None if args.sign_in_first => {
@@ -108,7 +108,7 @@ pub(super) async fn expand(api: &Api, args: ExpandArgs) -> Result<(), CommandFai
 
 impl TerminologyArgs {
     /// Turns a negative result into a failure if `--exit-status` is set.
-    fn verdict(&self, positive: bool) -> Result<(), CommandFailure> {
+    pub(super) fn verdict(&self, positive: bool) -> Result<(), CommandFailure> {
         if self.exit_status && !positive { Err(CommandFailure::NegativeResult) } else { Ok(()) }
     }
 }

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 
 use super::{Answer, ServerFacts};
 use crate::api::{
-    Bearer, ExpandQuery, Expansion, LookupAnswer, LookupQuery, SubsumesAnswer, SubsumesQuery, ValidateCode,
-    ValidationAnswer,
+    Bearer, ExpandQuery, Expansion, HierarchyQuery, LookupAnswer, LookupQuery, SubsumesAnswer, SubsumesQuery,
+    ValidateCode, ValidationAnswer,
 };
 use crate::form::{Form, FormField};
 use crate::profile::FormDefaults;
@@ -129,6 +129,29 @@ impl CodesScreen {
             Operation::Lookup => &mut self.lookup.form,
             Operation::Expand => &mut self.expand.form,
         }
+    }
+
+    /// Returns the code in the form of the visible operation, and, for `$subsumes`, the other code; `None` if the form
+    /// names no code of a code system.
+    pub fn concept_in_hierarchy(&self) -> Option<(HierarchyQuery, String)> {
+        let query = |form: &Form, version: String, code: &str| HierarchyQuery {
+            system: form.value("system"),
+            version,
+            code: form.value(code),
+        };
+        let (query, other) = match self.operation {
+            Operation::ValidateCode => (query(&self.validate.form, String::new(), "code"), String::new()),
+            Operation::Subsumes => {
+                let form = &self.subsumes.form;
+                (query(form, form.value("version"), "codeA"), form.value("codeB"))
+            }
+            Operation::Lookup => {
+                let form = &self.lookup.form;
+                (query(form, form.value("version"), "code"), String::new())
+            }
+            Operation::Expand => return None,
+        };
+        (!query.system.is_empty() && !query.code.is_empty()).then_some((query, other))
     }
 
     /// Returns the command that sends the last question of the visible operation.

@@ -1,7 +1,10 @@
 //! State of the screens. It contains no token, so that no screen can show one.
 
 mod codes;
+mod completion;
 mod export;
+mod recall;
+mod tree;
 mod viewer;
 
 use std::collections::VecDeque;
@@ -15,10 +18,14 @@ use crate::api::{
 };
 use crate::display::DisplayOptions;
 use crate::form::{Form, FormField};
+use crate::history::PastQuestion;
 use crate::profile::Profile;
 use crate::sign_in_method::SignInMethod;
 pub use codes::{CodesScreen, Operation, OperationState, Question, SentQuestion, TokenChoice};
+pub use completion::{Completion, CompletionItem};
 pub use export::{Activity, ExportRow, ExportScreen, Waiting};
+pub use recall::Recall;
+pub use tree::{TreeContent, TreeScreen};
 pub use viewer::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, Viewer, ViewerPage};
 
 /// Maximum number of recorded exchanges.
@@ -30,6 +37,7 @@ pub const EXCHANGES_KEPT: usize = 200;
 pub enum Screen {
     SignIn,
     Codes,
+    Tree,
     Export,
     Requests,
     Help,
@@ -38,13 +46,15 @@ pub enum Screen {
 }
 
 impl Screen {
-    pub const ALL: [Self; 5] = [Self::SignIn, Self::Codes, Self::Export, Self::Requests, Self::Help];
+    pub const ALL: [Self; 6] =
+        [Self::SignIn, Self::Codes, Self::Tree, Self::Export, Self::Requests, Self::Help];
 
     /// Returns the title of the tab.
     pub fn title(self) -> &'static str {
         match self {
             Self::SignIn => "Sign-in",
             Self::Codes => "Codes",
+            Self::Tree => "Tree",
             Self::Export => "Export",
             Self::Requests => "Requests",
             Self::Help => "Help",
@@ -106,6 +116,14 @@ pub struct Model {
     pub sign_in: SignIn,
     /// State of the screen of terminology operations.
     pub codes: CodesScreen,
+    /// State of the hierarchy browser.
+    pub tree: TreeScreen,
+    /// Values for the focused field, if they are shown.
+    pub completion: Option<Completion>,
+    /// Terminology questions that were sent before, the newest first.
+    pub history: Vec<PastQuestion>,
+    /// The list of earlier questions, if it is open.
+    pub recall: Option<Recall>,
     /// State of the export screen.
     pub export: ExportScreen,
     /// State of the Requests screen.
@@ -281,6 +299,10 @@ impl Model {
                 inspector: None,
             },
             codes: CodesScreen::new(examples),
+            tree: TreeScreen::new(examples),
+            completion: None,
+            history: Vec::new(),
+            recall: None,
             export: ExportScreen::new(vec![
                 FormField::new("level", "Group/ID, Patient, or empty for the whole server", &group),
                 FormField::new("_type", "resource types, separated by commas; empty for all", ""),
@@ -324,6 +346,14 @@ impl Model {
         }
     }
 
+    /// Returns the command that sends the last question of the visible screen.
+    pub fn sent_command(&self) -> Option<String> {
+        match self.screen {
+            Screen::Tree => self.tree.sent_command(&self.about),
+            _ => self.codes.sent_command(&self.about),
+        }
+    }
+
     pub fn is_signed_in(&self) -> bool {
         matches!(self.sign_in.state, SignInState::In(_))
     }
@@ -338,7 +368,7 @@ impl Model {
     pub fn has_form(&self) -> bool {
         match self.screen {
             Screen::SignIn => matches!(self.sign_in.state, SignInState::Waiting { .. }),
-            Screen::Codes => true,
+            Screen::Codes | Screen::Tree => true,
             Screen::Export => self.export.form_open(),
             Screen::Requests | Screen::Help | Screen::Files => false,
         }
@@ -362,6 +392,7 @@ impl Model {
                 Some(&mut self.sign_in.form)
             }
             Screen::Codes => Some(self.codes.form()),
+            Screen::Tree => Some(&mut self.tree.form),
             Screen::Export if self.export.form_open() => Some(&mut self.export.form),
             Screen::Files => self.export.viewer.as_mut().map(|viewer| &mut viewer.filter),
             Screen::SignIn | Screen::Export | Screen::Requests | Screen::Help => None,

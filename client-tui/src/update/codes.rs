@@ -52,7 +52,7 @@ pub(super) fn step_operation(model: &mut Model, by: usize) {
 }
 
 pub(super) fn copy_command(model: &mut Model) -> Vec<RuntimeEffect> {
-    let Some(command) = model.codes.sent_command(&model.about) else { return Vec::new() };
+    let Some(command) = model.sent_command() else { return Vec::new() };
     model.notice = Some("The command was copied.".to_owned());
     vec![RuntimeEffect::Copy(command)]
 }

@@ -1,10 +1,13 @@
 //! The update of the model: a message changes the model and returns effects. This module does no IO.
 
 mod codes;
+mod completion;
 mod export;
+mod history;
 mod palette;
 mod requests;
 mod sign_in;
+mod tree;
 mod viewer;
 
 use jiff::Timestamp;
@@ -25,7 +28,7 @@ const WHEEL: usize = 3;
 pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
     match msg {
         Message::Key(key) => return on_key(model, key),
-        Message::Paste(text) => on_paste(model, &text),
+        Message::Paste(text) => return on_paste(model, &text),
         Message::Click(target) => return on_click(model, target),
         Message::Wheel(down) => return scroll(model, down, WHEEL),
         Message::Resized | Message::Mouse(_) => {}
@@ -44,7 +47,16 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::Session(session) => sign_in::on_session(model, session),
         Message::SignedOut(result) => sign_in::on_signed_out(model, result),
         Message::Userinfo(result) => model.sign_in.claims = result.into(),
-        Message::Code { id, operation, result } => codes::on_answer(model, id, operation, result),
+        Message::Code { id, operation, result } => {
+            codes::on_answer(model, id, operation, result);
+            return history::add_operation(model, id, operation);
+        }
+        Message::Tree(id, result) => {
+            tree::on_answer(model, id, result);
+            return history::add_tree(model, id);
+        }
+        Message::History(Ok(questions)) => model.history = questions,
+        Message::History(Err(reason)) => model.notice = Some(format!("Error: {reason}")),
         Message::Exports(exports) => export::on_exports(model, exports),
         Message::ExportProgress { folder, event } => export::on_progress(model, &folder, event),
         Message::ExportEnded { folder, result } => export::on_ended(model, &folder, result),
@@ -62,7 +74,7 @@ fn on_tick(model: &mut Model, now: Timestamp) {
     model.export.rows.iter_mut().for_each(ExportRow::measure);
 }
 
-fn on_paste(model: &mut Model, text: &str) {
+fn on_paste(model: &mut Model, text: &str) -> Vec<RuntimeEffect> {
     // While a sign-in waits for the browser, a pasted text belongs to its only field.
     let into_sign_in = model.screen == Screen::SignIn && model.form().is_some();
     model.typing |= into_sign_in;
@@ -70,7 +82,9 @@ fn on_paste(model: &mut Model, text: &str) {
         && let Some(form) = model.form()
     {
         form.focused().insert(text);
+        return completion::on_edit(model);
     }
+    Vec::new()
 }
 
 fn on_click(model: &mut Model, target: ClickTarget) -> Vec<RuntimeEffect> {
@@ -80,6 +94,7 @@ fn on_click(model: &mut Model, target: ClickTarget) -> Vec<RuntimeEffect> {
             if let Some(form) = model.form() {
                 form.focus = at.min(form.fields.len() - 1);
                 model.typing = true;
+                model.completion = None;
             }
         }
         ClickTarget::Row(at) => match model.screen {
@@ -88,6 +103,7 @@ fn on_click(model: &mut Model, target: ClickTarget) -> Vec<RuntimeEffect> {
                 model.requests.selected = at.min(model.requests.exchanges.len().saturating_sub(1))
             }
             Screen::Files => return viewer::select(model, at),
+            Screen::Tree => tree::select(model, at),
             Screen::SignIn | Screen::Codes | Screen::Help => {}
         },
     }
@@ -104,6 +120,9 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
             None => Vec::new(),
         };
     }
+    if model.recall.is_some() {
+        return history::on_key(model, key);
+    }
     model.notice = None;
     let action = keys::action(key, model.screen, model.typing);
     let confirmed = model.to_confirm.take();
@@ -113,6 +132,7 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
             if let Some(form) = model.form() {
                 form.focused().insert(c.encode_utf8(&mut [0; 4]));
             }
+            return completion::on_edit(model);
         }
         (None, _) => {}
     }
@@ -143,8 +163,14 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::PreviousField => step_field(model, -1),
         Action::Send => return send(model),
         Action::Leave => return leave(model),
-        Action::Erase => edit(model, |field| field.backspace()),
-        Action::Clear => edit(model, |field| field.clear()),
+        Action::Erase => {
+            edit(model, |field| field.backspace());
+            return completion::on_edit(model);
+        }
+        Action::Clear => {
+            edit(model, |field| field.clear());
+            return completion::on_edit(model);
+        }
         Action::CursorLeft => edit(model, |field| field.go(-1)),
         Action::CursorRight => edit(model, |field| field.go(1)),
         Action::CursorStart => edit(model, |field| field.go(isize::MIN)),
@@ -161,6 +187,11 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::SwitchBearer => model.bearer = model.other_bearer().unwrap_or(model.bearer.clone()),
         Action::NextOperation => codes::step_operation(model, 1),
         Action::PreviousOperation => codes::step_operation(model, Operation::ALL.len() - 1),
+        Action::OpenInTree => return tree::open_from_codes(model),
+        Action::PreviousConcept => return tree::back(model),
+        Action::NextCompletion => completion::step(model, true),
+        Action::PreviousCompletion => completion::step(model, false),
+        Action::OpenHistory => history::open(model),
         Action::CopyCommand => return codes::copy_command(model),
         Action::OpenPalette => model.palette = Some(palette::opened()),
         Action::Zoom => model.zoomed = !model.zoomed,
@@ -203,6 +234,7 @@ fn open(model: &mut Model, screen: Screen) {
     }
     model.screen = screen;
     model.typing = false;
+    model.completion = None;
 }
 
 fn step_screen(model: &mut Model, by: usize) {
@@ -213,6 +245,7 @@ fn step_screen(model: &mut Model, by: usize) {
 /// Gives the focus to the field that had it last, or moves it to the next field.
 fn step_field(model: &mut Model, by: isize) {
     let typing = model.typing;
+    model.completion = None;
     if let Some(form) = model.form() {
         if typing {
             form.step(by);
@@ -228,6 +261,9 @@ fn edit(model: &mut Model, change: impl FnOnce(&mut crate::form::FormField)) {
 }
 
 fn leave(model: &mut Model) -> Vec<RuntimeEffect> {
+    if model.completion.take().is_some() {
+        return Vec::new();
+    }
     if model.typing {
         model.typing = false;
     } else if model.screen == Screen::Help {
@@ -264,6 +300,10 @@ fn scroll(model: &mut Model, down: bool, by: usize) -> Vec<RuntimeEffect> {
             let selected = step(model.export.selected, usize::MAX);
             export::select(model, selected);
         }
+        Screen::Tree => {
+            let selected = step(model.tree.selected, usize::MAX);
+            tree::select(model, selected);
+        }
         Screen::Codes => {
             model.codes.scroll = step(model.codes.scroll.into(), usize::from(u16::MAX)) as u16;
         }
@@ -277,7 +317,11 @@ fn scroll(model: &mut Model, down: bool, by: usize) -> Vec<RuntimeEffect> {
 }
 
 fn send(model: &mut Model) -> Vec<RuntimeEffect> {
+    let completed = completion::accept(model);
     match model.screen {
+        // The form may need other fields, too.
+        Screen::Codes if completed => Vec::new(),
+        Screen::Tree => tree::send(model),
         Screen::SignIn => sign_in::sign_in(model),
         Screen::Codes => codes::send(model),
         Screen::Export => export::send(model),

@@ -33,13 +33,15 @@ pub struct Canvas<'a, 'f> {
     borders: bool,
     /// Whether the second of two panes fills the screen.
     zoomed: bool,
+    /// Area of the text of the focused field.
+    focused_text: Option<Rect>,
 }
 
 impl<'a, 'f> Canvas<'a, 'f> {
     pub fn new(frame: &'a mut Frame<'f>, theme: Theme, zoomed: bool) -> Self {
         let area = frame.area();
         let borders = area.width >= TWO_PANES && area.height >= BORDERS;
-        Self { theme, regions: Vec::new(), frame, borders, zoomed }
+        Self { theme, regions: Vec::new(), frame, borders, zoomed, focused_text: None }
     }
 
     pub fn area(&self) -> Rect {
@@ -103,7 +105,7 @@ impl<'a, 'f> Canvas<'a, 'f> {
         let all = self.area();
         let (width, height) = (width.min(all.width), height.min(all.height));
         let area = Rect { x: (all.width - width) / 2, y: (all.height - height) / 3, width, height };
-        self.draw(ratatui::widgets::Clear, area);
+        self.clear(area);
         let block = Block::bordered()
             .border_type(BorderType::Rounded)
             .border_style(self.theme.accent())
@@ -126,8 +128,23 @@ impl<'a, 'f> Canvas<'a, 'f> {
         let first = (selected + 1).saturating_sub(height);
         for (at, place) in (first..count).zip(area.rows()) {
             self.draw(row(at), place);
-            self.regions.push((place, ClickTarget::Row(at)));
+            self.clickable_row(place, at);
         }
+    }
+
+    /// Registers a row of a list for clicks.
+    pub fn clickable_row(&mut self, place: Rect, at: usize) {
+        self.regions.push((place, ClickTarget::Row(at)));
+    }
+
+    /// Returns the area of the text of the focused field.
+    pub fn focused_text(&self) -> Option<Rect> {
+        self.focused_text
+    }
+
+    /// Removes what was drawn in an area.
+    pub fn clear(&mut self, area: Rect) {
+        self.draw(ratatui::widgets::Clear, area);
     }
 
     /// Draws the fields as rows and returns the remaining area. If the area is low, only some fields around the focus
@@ -166,6 +183,7 @@ impl<'a, 'f> Canvas<'a, 'f> {
         let (shown, cursor) = visible_text(field, if focused { value.width } else { u16::MAX });
         self.draw(Line::styled(shown, Modifier::UNDERLINED), value);
         if focused && value.width > 0 && value.height > 0 {
+            self.focused_text = Some(value);
             self.frame.set_cursor_position(Position::new(value.x + cursor, value.y));
         }
     }

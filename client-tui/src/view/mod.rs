@@ -5,14 +5,17 @@
 
 mod canvas;
 mod codes;
+mod completion;
 mod export;
 mod help;
 pub mod json;
 mod palette;
+mod recall;
 mod requests;
 mod sign_in;
 pub mod theme;
 mod token;
+mod tree;
 mod viewer;
 
 use ratatui::Frame;
@@ -65,6 +68,7 @@ fn draw(model: &Model, canvas: &mut Canvas) {
     match model.screen {
         Screen::SignIn => sign_in::draw(model, canvas, body),
         Screen::Codes => codes::draw(model, canvas, body),
+        Screen::Tree => tree::draw(model, canvas, body),
         Screen::Export => export::draw(model, canvas, body),
         Screen::Requests => requests::draw(model, canvas, body),
         Screen::Files => viewer::draw(model, canvas, body),
@@ -72,6 +76,12 @@ fn draw(model: &Model, canvas: &mut Canvas) {
     }
     canvas.text(vec![status_line(model, canvas.theme)], notice);
     canvas.draw(footer_line(model, area.width, canvas.theme), footer);
+    if let Some(completion) = &model.completion {
+        completion::draw(completion, canvas);
+    }
+    if let Some(recall) = &model.recall {
+        recall::draw(model, recall, canvas);
+    }
     if let Some(palette) = &model.palette {
         palette::draw(model, palette, canvas);
     }

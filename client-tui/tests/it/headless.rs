@@ -81,6 +81,17 @@ fn a_backend_client_validates_codes_and_exports() {
     let asked =
         ["validate-code", "--id", "walking-aids", "--system", system, "--code", "wheelchair", "--json"];
     assert_eq!(result(&run(&server, &asked))["result"], false);
+    let cane = ["--system", system, "--code", "folding-cane", "--json"];
+    let tree = result(&run(&server, &[&["tree"], &cane[..]].concat()));
+    assert_eq!(tree["parents"][1], json!({ "code": "travel-aid", "display": "Aid for travelling" }));
+    let chain = |a: &str, b: &str| {
+        let path =
+            result(&run(&server, &["path", "--system", system, "--code-a", a, "--code-b", b, "--json"]));
+        let codes = path["chain"].as_array().unwrap().iter().map(|concept| concept["code"].clone());
+        codes.collect::<Vec<_>>()
+    };
+    assert_eq!(chain("folding-cane", "stick"), ["stick", "cane", "folding-cane"]);
+    assert_eq!(chain("cane", "wheelchair"), [""; 0]);
     let out = server.data.path().join("out");
     let export =
         ["export", "--group", "grp-walking", "--type", "Patient,Condition", "--delete", "--json", "--out"];

@@ -14,6 +14,7 @@ use trefoil_tui::clock::ClientClock;
 use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::export::{ExportPhase, ExportRegistry};
 use trefoil_tui::form::FormField;
+use trefoil_tui::history::HistoryFile;
 use trefoil_tui::model::{Activity, Answer, Model, ResourceDetail, SignInState, Viewer};
 use trefoil_tui::msg::Message;
 use trefoil_tui::profile::Profile;
@@ -31,7 +32,7 @@ const SCRIPT: &[Step] = &[
     (|model| validation(model).is_some(), &[KeyCode::Char('o'), KeyCode::Enter]),
     (|model| subsumption(model).is_some(), &[KeyCode::Char('o'), KeyCode::Enter]),
     (|model| lookup(model).is_some(), &[KeyCode::Char('o'), KeyCode::Enter]),
-    (|model| expansion(model).is_some(), &[KeyCode::Char('3'), KeyCode::Enter]),
+    (|model| expansion(model).is_some(), &[KeyCode::Char('4'), KeyCode::Enter]),
     (
         |model| model.export.rows.first().is_some_and(|row| row.activity == Activity::Completed),
         &[KeyCode::Char('v')],
@@ -48,7 +49,7 @@ const SCRIPT: &[Step] = &[
     ),
     (
         |model| model.export.rows[0].job.phase == ExportPhase::Deleted,
-        &[KeyCode::Char('4'), KeyCode::Down, KeyCode::Char('e')],
+        &[KeyCode::Char('5'), KeyCode::Down, KeyCode::Char('e')],
     ),
     (
         |model| {
@@ -116,6 +117,7 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
     let services = runtime::Services {
         api: runtime::api(profile, ClientClock::SYSTEM, sender.clone()).unwrap(),
         registry: ExportRegistry::at(&server.data.path().join("client-exports")),
+        history: HistoryFile::at(&server.data.path().join("history.json")),
         sender: sender.clone(),
         edit: Box::new(|text| Ok(text.replace("accept: ", "x-edited: "))),
     };

@@ -6,6 +6,7 @@
 mod export;
 mod faulty_server;
 mod headless;
+mod history;
 mod journey;
 mod key;
 mod other_servers;
@@ -16,6 +17,7 @@ mod session;
 #[cfg(unix)]
 mod signals;
 mod support;
+mod tree;
 mod update;
 mod view;
 mod wire;

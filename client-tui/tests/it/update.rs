@@ -42,7 +42,7 @@ fn letters_are_keys_outside_and_text_inside_of_fields() {
 #[test]
 fn ctrl_c_quits_in_a_field_too() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('3'));
+    press(&mut model, KeyCode::Char('4'));
     press(&mut model, KeyCode::Tab);
     update(&mut model, Message::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
     assert!(model.quit);
@@ -188,7 +188,7 @@ fn enter_leaves_the_form() {
     press(&mut model, KeyCode::Char('2'));
     press(&mut model, KeyCode::Tab);
     press(&mut model, KeyCode::Enter);
-    press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Char('5'));
     assert_eq!(model.screen, Screen::Requests, "a digit selects a screen after Enter");
 }
 
@@ -216,7 +216,7 @@ fn downloading(job: &ExportJob) -> ExportJob {
 #[test]
 fn two_exports_have_separate_folders_and_progress() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('3'));
+    press(&mut model, KeyCode::Char('4'));
     let (first, first_job) = start(&mut model);
     assert_eq!(first_job, job());
     assert_eq!(first, PathBuf::from("trefoil-exports/20240501T120000Z-Group-g1"));
@@ -238,7 +238,7 @@ fn two_exports_have_separate_folders_and_progress() {
 #[test]
 fn quitting_during_an_export_needs_a_second_press() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('3'));
+    press(&mut model, KeyCode::Char('4'));
     let (folder, _) = start(&mut model);
     press(&mut model, KeyCode::Char('q'));
     assert!(!model.quit);
@@ -260,7 +260,7 @@ fn an_interrupted_export_of_an_earlier_run_is_resumed() {
     let job = ExportJob { phase: ExportPhase::Running, status_url, ..job() };
     let folder = PathBuf::from("/e/1");
     update(&mut model, Message::Exports(vec![RegisteredExport { folder: folder.clone(), job }]));
-    press(&mut model, KeyCode::Char('3'));
+    press(&mut model, KeyCode::Char('4'));
     let resume = [RuntimeEffect::ResumeExport { folder: folder.clone(), bearer: Bearer::Backend }];
     assert_eq!(press(&mut model, KeyCode::Char('r')), resume);
     assert_eq!(press(&mut model, KeyCode::Char('r')), [], "the export is active");
@@ -272,7 +272,7 @@ fn an_interrupted_export_of_an_earlier_run_is_resumed() {
 #[test]
 fn an_export_is_cancelled_on_the_second_press() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('3'));
+    press(&mut model, KeyCode::Char('4'));
     let (folder, job) = start(&mut model);
     assert_eq!(press(&mut model, KeyCode::Char('x')), []);
     press(&mut model, KeyCode::Down);
@@ -291,7 +291,7 @@ fn an_export_is_cancelled_on_the_second_press() {
 #[test]
 fn a_progress_text_is_kept_until_the_next_one() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('3'));
+    press(&mut model, KeyCode::Char('4'));
     let (folder, job) = start(&mut model);
     record(&mut model, &folder, ExportJob { phase: ExportPhase::Running, ..job });
     for progress in [Some("10%".to_owned()), None] {
@@ -305,7 +305,7 @@ fn a_progress_text_is_kept_until_the_next_one() {
 #[test]
 fn an_invalid_since_is_not_sent() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('3'));
+    press(&mut model, KeyCode::Char('4'));
     for _ in 0..3 {
         press(&mut model, KeyCode::Tab);
     }
@@ -402,7 +402,7 @@ fn a_request_is_listed_while_it_is_in_flight() {
 fn a_request_is_sent_again_or_edited() {
     let mut model = model();
     update(&mut model, Message::Exchanged(exchange(1, answered(200))));
-    press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Char('5'));
     let effects = press(&mut model, KeyCode::Char('p'));
     let [RuntimeEffect::SendRaw(request, Bearer::Backend)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(request.url.as_str(), "https://t.example/fhir/R4/metadata?a=b");
@@ -426,7 +426,7 @@ fn requests_are_saved_as_an_http_archive() {
     let mut model = model();
     update(&mut model, Message::Exchanged(exchange(1, answered(404))));
     update(&mut model, Message::Exchanged(exchange(2, None)));
-    press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Char('5'));
     let effects = press(&mut model, KeyCode::Char('s'));
     let [RuntimeEffect::Save { path, content }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(path.to_str(), Some("trefoil-requests-20240501T120000Z.har"));
@@ -458,7 +458,7 @@ fn the_inspector_shows_one_token_after_the_other() {
 /// Returns a model with a complete export of two files.
 fn complete() -> Model {
     let mut model = model();
-    press(&mut model, KeyCode::Char('3'));
+    press(&mut model, KeyCode::Char('4'));
     let (folder, job) = start(&mut model);
     let job = ExportJob { phase: ExportPhase::Complete, ..downloading(&job) };
     record(&mut model, &folder, job);

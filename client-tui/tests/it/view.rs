@@ -21,6 +21,7 @@ use trefoil_tui::update::update;
 use trefoil_tui::view::view;
 
 use crate::support::{job, manifest, model, now, press, session, type_text};
+use crate::{history, tree};
 
 fn picture(model: &Model, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -186,7 +187,7 @@ fn report(model: &mut Model, event: ExportEvent) {
 
 fn exporting() -> Model {
     let mut model = model();
-    press(&mut model, KeyCode::Char('3'));
+    press(&mut model, KeyCode::Char('4'));
     press(&mut model, KeyCode::Enter);
     let status_url = Some("https://t.example/fhir/R4/bulk/j1".to_owned());
     let running = ExportJob { phase: ExportPhase::Running, status_url, ..job() };
@@ -300,7 +301,7 @@ fn requests() -> Model {
     update(&mut model, Message::Exchanged(exchange(4, "GET", "/oauth2/userinfo", Err("connection refused"))));
     let pending = exchange(5, "GET", "/fhir/R4/metadata", Ok(200));
     update(&mut model, Message::Exchanged(RecordedExchange { outcome: None, ..pending }));
-    press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Char('5'));
     press(&mut model, KeyCode::Down);
     press(&mut model, KeyCode::Down);
     press(&mut model, KeyCode::Down);
@@ -352,6 +353,11 @@ fn all() -> Vec<(&'static str, Model)> {
         ("subsumes_stale", stale()),
         ("lookup", looked_up()),
         ("expand", expanded()),
+        ("tree", tree::shown()),
+        ("tree_search", tree::searched()),
+        ("tree_path", tree::path_shown()),
+        ("completion", history::completed()),
+        ("recall", history::recalled()),
         ("palette", with_palette()),
         ("export_running", exporting()),
         ("export_downloading", downloading()),

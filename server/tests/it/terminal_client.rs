@@ -226,7 +226,7 @@ async fn a_user_signs_in_validates_exports_restarts_and_signs_out() {
     insta::assert_snapshot!("terminal_client_validation", lines.join("\n"));
 
     // The export has 212 kB of files; its connection is cut within them.
-    terminal.press(&["3"]);
+    terminal.press(&["4"]);
     terminal.wait_for("associated").await;
     proxy.cut_after(100_000);
     terminal.press(&["Enter"]);
@@ -240,7 +240,7 @@ async fn a_user_signs_in_validates_exports_restarts_and_signs_out() {
     terminal.run(&command);
     // The session of the earlier run is continued.
     terminal.wait_for("Willow Marsh").await;
-    terminal.press(&["3"]);
+    terminal.press(&["4"]);
     terminal.wait_for("interrupted; r resumes").await;
     terminal.press(&["r"]);
     terminal.wait_for("Saved 440 resources, 212668 bytes").await;

@@ -1,0 +1,41 @@
+//! Subcommands about the hierarchy of a code system: the neighbours of a concept, and the path between two codes.
+
+use super::terminology::terminology_bearer;
+use crate::api::{Api, ConceptLabel, HierarchyQuery, PathQuery};
+use crate::args::{PathArgs, TreeArgs};
+use crate::failure::CommandFailure;
+use crate::output::Output;
+
+pub(super) async fn tree(api: &Api, args: TreeArgs) -> Result<(), CommandFailure> {
+    let bearer = terminology_bearer(api, &args.ask).await?;
+    let TreeArgs { system, version, code, ask } = args;
+    let query = HierarchyQuery { system, version: version.unwrap_or_default(), code };
+    let found = api.concept(&query, &bearer).await?;
+    Output { json: ask.ask.sign_in.json }.result(&found, || {
+        let concept = ConceptLabel { code: found.code.clone(), display: found.display.clone() };
+        let mut lines: Vec<_> = found.parents.iter().map(|parent| label(0, parent)).collect();
+        lines.push(label(usize::from(!found.parents.is_empty()), &concept));
+        let depth = 1 + usize::from(!found.parents.is_empty());
+        lines.extend(found.children.iter().map(|child| label(depth, child)));
+        lines.join("\n")
+    })
+}
+
+pub(super) async fn path(api: &Api, args: PathArgs) -> Result<(), CommandFailure> {
+    let bearer = terminology_bearer(api, &args.ask).await?;
+    let PathArgs { system, version, code_a, code_b, ask } = args;
+    let query = PathQuery { system, version: version.unwrap_or_default(), code_a, code_b };
+    let found = api.hierarchy_path(&query, &bearer).await?;
+    Output { json: ask.ask.sign_in.json }.result(&found, || {
+        let mut lines = vec![found.sentence()];
+        lines.extend(found.chain.iter().enumerate().map(|(depth, concept)| label(depth, concept)));
+        lines.join("\n")
+    })?;
+    ask.verdict(!found.chain.is_empty())
+}
+
+/// Returns a concept as a line, indented by its depth.
+fn label(depth: usize, concept: &ConceptLabel) -> String {
+    let display = concept.display.as_deref().unwrap_or_default();
+    format!("{:indent$}{}  {display}", "", concept.code, indent = 2 * depth).trim_end().to_owned()
+}

@@ -1,0 +1,44 @@
+//! The completion of the focused field: values that the user may mean.
+
+/// Maximum number of visible values.
+pub const COMPLETIONS_SHOWN: usize = 20;
+
+/// The open list of values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// Values in the order of display; there is at least one.
+    pub items: Vec<CompletionItem>,
+    /// Index of the selected value; `None` until the user selects one.
+    pub selected: Option<usize>,
+}
+
+/// A value for a field.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompletionItem {
+    pub value: String,
+    /// Explanation, such as the display of a code.
+    pub note: String,
+}
+
+impl Completion {
+    /// Returns the list, or `None` if it is empty.
+    pub fn of(mut items: Vec<CompletionItem>) -> Option<Self> {
+        items.truncate(COMPLETIONS_SHOWN);
+        (!items.is_empty()).then_some(Self { items, selected: None })
+    }
+
+    /// Selects the next or the previous value. Before the first one, no value is selected.
+    pub fn step(&mut self, down: bool) {
+        self.selected = match (self.selected, down) {
+            (None, true) => Some(0),
+            (Some(at), true) => Some((at + 1).min(self.items.len() - 1)),
+            (None | Some(0), false) => None,
+            (Some(at), false) => Some(at - 1),
+        };
+    }
+
+    /// Returns the selected value.
+    pub fn chosen(&self) -> Option<&str> {
+        self.selected.and_then(|at| self.items.get(at)).map(|item| item.value.as_str())
+    }
+}

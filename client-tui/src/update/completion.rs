@@ -1,0 +1,91 @@
+//! Updates of the completion of the focused field. The values are those of earlier questions; in the code field of the
+//! hierarchy browser, also those that the server finds.
+
+use super::tree;
+use crate::fuzzy;
+use crate::history::{PastQuestion, last_segment};
+use crate::model::{Completion, CompletionItem, Model, Screen};
+use crate::msg::RuntimeEffect;
+
+/// Updates the list after the text of the focused field has changed.
+pub(super) fn on_edit(model: &mut Model) -> Vec<RuntimeEffect> {
+    if model.screen == Screen::Tree && model.tree.form.focused().name == "code" {
+        return tree::search(model);
+    }
+    if model.completion.is_some() {
+        model.completion = known_values(model).and_then(|(text, items)| of_text(&text, items));
+    }
+    Vec::new()
+}
+
+/// Selects the next or the previous value, or opens the list.
+pub(super) fn step(model: &mut Model, down: bool) {
+    if model.completion.is_none() && down {
+        let Some((text, items)) = known_values(model) else { return };
+        // A complete value is the start for another choice.
+        let is_complete = items.iter().any(|item| item.value == text);
+        model.completion = of_text(if is_complete { "" } else { &text }, items);
+        if model.completion.is_none() {
+            model.notice = Some("No earlier question has a matching value.".to_owned());
+        }
+    }
+    if let Some(completion) = &mut model.completion {
+        completion.step(down);
+    }
+}
+
+/// Moves the selected value into the field. Returns false if no value is selected.
+pub(super) fn accept(model: &mut Model) -> bool {
+    let Some(completion) = model.completion.take() else { return false };
+    let (Some(value), Some(form)) = (completion.chosen(), model.form()) else { return false };
+    form.focused().set(value);
+    true
+}
+
+fn of_text(text: &str, items: Vec<CompletionItem>) -> Option<Completion> {
+    Completion::of(fuzzy::matching(text, items, |item| format!("{} {}", item.value, item.note)))
+}
+
+/// Returns the text of the focused field and the values of earlier questions for it, the last ones first. Values for a
+/// code are those of the code system in the form.
+fn known_values(model: &mut Model) -> Option<(String, Vec<CompletionItem>)> {
+    let form = model.form()?;
+    let system = form.fields.iter().find(|field| field.name == "system");
+    let system = system.map(|field| field.text().trim().to_owned()).unwrap_or_default();
+    let (name, text) = (form.focused().name, form.focused().text().trim().to_owned());
+    let mut items: Vec<CompletionItem> = Vec::new();
+    let mut add = |value: &str, note: &str| {
+        if !value.is_empty() && !items.iter().any(|known| known.value == value) {
+            items.push(CompletionItem { value: value.to_owned(), note: note.to_owned() });
+        }
+    };
+    for question in &model.history {
+        match name {
+            "code" | "codeA" | "codeB" | "path to" => {
+                let is_same = system.is_empty() || question.option("system") == system;
+                for option in ["code", "code-a", "code-b"].into_iter().filter(|_| is_same) {
+                    add(question.option(option), code_note(question));
+                }
+            }
+            _ => add(question.option(&option_of("", name)), ""),
+        }
+    }
+    Some((text, items))
+}
+
+/// Returns the explanation of a code: its display, or else its code system.
+fn code_note(question: &PastQuestion) -> &str {
+    match question.operation.as_str() {
+        "lookup" | "tree" if !question.answer.starts_with("Error") => &question.answer,
+        _ => last_segment(question.option("system")),
+    }
+}
+
+/// Returns the option of a subcommand to which a field of its form belongs.
+pub(super) fn option_of(subcommand: &str, field: &str) -> String {
+    match (subcommand, field) {
+        ("path", "code") | (_, "codeA") => "code-a".to_owned(),
+        (_, "path to" | "codeB") => "code-b".to_owned(),
+        (_, name) => name.to_owned(),
+    }
+}

@@ -1,0 +1,160 @@
+//! Updates of the history: answers are added, and earlier questions are restored.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::{completion, types_a_character};
+use crate::api::{
+    Expansion, HierarchyConcept, HierarchyPath, LookupAnswer, SubsumesAnswer, ValidationAnswer,
+};
+use crate::history::{self, PastQuestion};
+use crate::model::{
+    Answer, Model, Operation, OperationState, Question, Recall, Screen, SentQuestion, TreeContent,
+};
+use crate::msg::RuntimeEffect;
+
+/// An answer that can be described in a few words.
+trait ShortAnswer {
+    fn in_short(&self) -> String;
+}
+
+impl ShortAnswer for ValidationAnswer {
+    fn in_short(&self) -> String {
+        match &self.message {
+            Some(message) => format!("{}: {message}", self.result),
+            None => self.result.to_string(),
+        }
+    }
+}
+
+impl ShortAnswer for SubsumesAnswer {
+    fn in_short(&self) -> String {
+        self.outcome.clone()
+    }
+}
+
+impl ShortAnswer for LookupAnswer {
+    fn in_short(&self) -> String {
+        self.display.clone().unwrap_or_default()
+    }
+}
+
+impl ShortAnswer for Expansion {
+    fn in_short(&self) -> String {
+        match self.total {
+            Some(total) => format!("{} of {total} codes", self.codes.len()),
+            None => format!("{} codes", self.codes.len()),
+        }
+    }
+}
+
+impl ShortAnswer for HierarchyConcept {
+    fn in_short(&self) -> String {
+        self.display.clone().unwrap_or_default()
+    }
+}
+
+impl ShortAnswer for HierarchyPath {
+    fn in_short(&self) -> String {
+        self.sentence()
+    }
+}
+
+/// Adds the last question of an operation after its answer was received.
+pub(super) fn add_operation(model: &mut Model, id: u64, operation: Operation) -> Vec<RuntimeEffect> {
+    fn last<Q: Question, A: ShortAnswer>(state: &OperationState<Q, A>, id: u64) -> Option<PastQuestion> {
+        state.sent.as_ref().filter(|sent| sent.id == id).and_then(past)
+    }
+    let codes = &model.codes;
+    let question = match operation {
+        Operation::ValidateCode => last(&codes.validate, id),
+        Operation::Subsumes => last(&codes.subsumes, id),
+        Operation::Lookup => last(&codes.lookup, id),
+        Operation::Expand => last(&codes.expand, id),
+    };
+    add(model, question)
+}
+
+/// Adds the last question of the hierarchy browser after its answer was received.
+pub(super) fn add_tree(model: &mut Model, id: u64) -> Vec<RuntimeEffect> {
+    let question = match &model.tree.shown {
+        TreeContent::Concept(sent) if sent.id == id => past(sent),
+        TreeContent::Path(sent) if sent.id == id => past(sent),
+        _ => None,
+    };
+    add(model, question)
+}
+
+fn past<Q: Question, A: ShortAnswer>(sent: &SentQuestion<Q, A>) -> Option<PastQuestion> {
+    let answer = match &sent.answer {
+        Answer::Done(found) => found.in_short(),
+        Answer::Failed(reason) => format!("Error: {reason}"),
+        Answer::Waiting | Answer::None => return None,
+    };
+    let options = sent.question.options();
+    Some(PastQuestion::new(sent.sent_at, &sent.token.server, Q::COMMAND, &options, &answer))
+}
+
+fn add(model: &mut Model, question: Option<PastQuestion>) -> Vec<RuntimeEffect> {
+    let Some(question) = question else { return Vec::new() };
+    history::add(&mut model.history, question.clone());
+    vec![RuntimeEffect::AddToHistory(question)]
+}
+
+/// Processes a key of the open list.
+pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
+    let Some(recall) = &model.recall else { return Vec::new() };
+    let found = recall.matching(model);
+    let (chosen, last) = (found.get(recall.selected).copied().cloned(), found.len().saturating_sub(1));
+    let Some(recall) = &mut model.recall else { return Vec::new() };
+    match key.code {
+        KeyCode::Enter => {
+            model.recall = None;
+            if let Some(question) = chosen {
+                restore(model, &question);
+            }
+        }
+        KeyCode::Esc => model.recall = None,
+        KeyCode::Char('c') if key.modifiers == KeyModifiers::CONTROL => model.recall = None,
+        KeyCode::Up => recall.selected = recall.selected.saturating_sub(1),
+        KeyCode::Down => recall.selected = (recall.selected + 1).min(last),
+        KeyCode::Left => recall.field.go(-1),
+        KeyCode::Right => recall.field.go(1),
+        KeyCode::Backspace => {
+            recall.field.backspace();
+            recall.selected = 0;
+        }
+        KeyCode::Char(c) if types_a_character(key) => {
+            recall.field.insert(c.encode_utf8(&mut [0; 4]));
+            recall.selected = 0;
+        }
+        _ => {}
+    }
+    Vec::new()
+}
+
+/// Opens the list.
+pub(super) fn open(model: &mut Model) {
+    model.recall = Some(Recall::opened());
+}
+
+/// Opens the form of a question with its values.
+fn restore(model: &mut Model, question: &PastQuestion) {
+    model.typing = false;
+    let operation = Operation::ALL.into_iter().find(|operation| operation.name() == question.operation);
+    let form = match operation {
+        Some(operation) => {
+            model.screen = Screen::Codes;
+            model.codes.operation = operation;
+            model.codes.scroll = 0;
+            model.codes.form()
+        }
+        None => {
+            model.screen = Screen::Tree;
+            &mut model.tree.form
+        }
+    };
+    for field in &mut form.fields {
+        let name = completion::option_of(&question.operation, field.name);
+        field.set(question.option(&name));
+    }
+}

@@ -1,0 +1,153 @@
+//! The hierarchy browser: the form, and a concept between the concepts above and below it, or a path.
+
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::canvas::{Canvas, MARK};
+use super::theme::Theme;
+use super::{clock, error_line};
+use crate::api::{ConceptLabel, HierarchyConcept, HierarchyPath};
+use crate::model::{Answer, Model, Question, SentQuestion, TreeContent};
+
+/// A row of the drawing.
+enum TreeRow<'a> {
+    /// A concept that can be opened.
+    Concept { branch: String, concept: &'a ConceptLabel },
+    /// Text.
+    Text(Line<'a>),
+}
+
+pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
+    let tree = &model.tree;
+    let fields = tree.form.fields.len() as u16;
+    let [left, right] = canvas.split(area, fields.min((area.height / 2).max(1)));
+    let left = canvas.pane("Code system", model.typing, left);
+    let theme = canvas.theme;
+    if canvas.is_wide() {
+        let rest = canvas.form(&tree.form, model.typing, left);
+        canvas.text(vec![head(model, theme)], rest);
+    } else {
+        canvas.form_rows(&tree.form, model.typing, left);
+    }
+    let right = canvas.pane("Hierarchy", !model.typing, right);
+    let (rows, facts) = match &tree.shown {
+        TreeContent::Nothing => {
+            let prompt = "Press Enter to show this code with the concepts above and below it.";
+            (vec![TreeRow::Text(Line::raw(prompt))], Vec::new())
+        }
+        TreeContent::Concept(sent) => (answer_rows(sent, theme, concept_rows), question(model, sent, theme)),
+        TreeContent::Path(sent) => (answer_rows(sent, theme, path_rows), question(model, sent, theme)),
+    };
+    let height = (facts.len() as u16).min(right.height / 3);
+    let [list, facts_area] = Layout::vertical([Constraint::Min(0), Constraint::Length(height)]).areas(right);
+    draw_rows(&rows, tree.selected, canvas, list);
+    canvas.text(facts, facts_area);
+}
+
+fn head(model: &Model, theme: Theme) -> Line<'static> {
+    let text = format!("GET CodeSystem/$lookup as {}", model.token_choice().name);
+    Line::styled(text, theme.quiet())
+}
+
+/// Draws the rows around the selected concept.
+fn draw_rows(rows: &[TreeRow<'_>], selected: usize, canvas: &mut Canvas, area: Rect) {
+    let theme = canvas.theme;
+    // Texts have no number; they are not selected.
+    let mut count = 0;
+    let numbered: Vec<_> = rows
+        .iter()
+        .map(|row| match row {
+            TreeRow::Concept { .. } => {
+                count += 1;
+                (Some(count - 1), row)
+            }
+            TreeRow::Text(_) => (None, row),
+        })
+        .collect();
+    let at = numbered.iter().position(|(number, _)| *number == Some(selected)).unwrap_or(0);
+    let height = usize::from(area.height);
+    let first = (at + 2).min(rows.len()).saturating_sub(height);
+    for ((number, row), place) in numbered.into_iter().skip(first).zip(area.rows()) {
+        match row {
+            TreeRow::Text(line) => canvas.draw(line, place),
+            TreeRow::Concept { branch, concept } => {
+                let is_selected = number == Some(selected);
+                canvas.draw(concept_line(branch, concept, is_selected, theme), place);
+                canvas.clickable_row(place, number.unwrap_or(0));
+            }
+        }
+    }
+}
+
+fn concept_line<'a>(branch: &'a str, concept: &'a ConceptLabel, selected: bool, theme: Theme) -> Line<'a> {
+    let style = if selected { theme.accent() } else { Style::new() };
+    Line::from(vec![
+        Span::styled(if selected { MARK } else { "  " }, theme.accent()),
+        Span::styled(branch, theme.quiet()),
+        Span::styled(concept.code.as_str(), theme.accent()),
+        Span::styled(format!("  {}", concept.display.as_deref().unwrap_or_default()), style),
+    ])
+}
+
+fn answer_rows<'a, Q, A>(
+    sent: &'a SentQuestion<Q, A>,
+    theme: Theme,
+    rows: impl FnOnce(&'a A, Theme) -> Vec<TreeRow<'a>>,
+) -> Vec<TreeRow<'a>> {
+    match &sent.answer {
+        Answer::Done(found) => rows(found, theme),
+        Answer::Failed(reason) => vec![TreeRow::Text(error_line(reason, theme))],
+        Answer::Waiting | Answer::None => vec![TreeRow::Text(Line::raw("Waiting for the response …"))],
+    }
+}
+
+fn concept_rows(found: &HierarchyConcept, theme: Theme) -> Vec<TreeRow<'_>> {
+    let mut rows: Vec<_> =
+        found.parents.iter().map(|concept| TreeRow::Concept { branch: String::new(), concept }).collect();
+    if found.parents.is_empty() {
+        rows.push(TreeRow::Text(Line::styled("  (no concept above)", theme.quiet())));
+    }
+    rows.push(TreeRow::Text(Line::from(vec![
+        Span::styled("  └─ ", theme.quiet()),
+        Span::styled(found.code.as_str(), theme.good()),
+        Span::styled(format!("  {}", found.display.as_deref().unwrap_or_default()), theme.good()),
+    ])));
+    let last = found.children.len().saturating_sub(1);
+    rows.extend(found.children.iter().enumerate().map(|(at, concept)| {
+        let branch = if at == last { "   └─ " } else { "   ├─ " };
+        TreeRow::Concept { branch: branch.to_owned(), concept }
+    }));
+    if found.children.is_empty() {
+        rows.push(TreeRow::Text(Line::styled("     (no concept below)", theme.quiet())));
+    }
+    if let Some(definition) = &found.definition {
+        rows.push(TreeRow::Text(Line::default()));
+        rows.push(TreeRow::Text(Line::raw(format!("  {definition}"))));
+    }
+    rows
+}
+
+fn path_rows(found: &HierarchyPath, theme: Theme) -> Vec<TreeRow<'_>> {
+    let style = if found.chain.is_empty() { theme.warning() } else { theme.good() };
+    let mut rows = vec![TreeRow::Text(Line::styled(found.sentence(), style))];
+    rows.extend(found.chain.iter().enumerate().map(|(depth, concept)| {
+        let branch = match depth {
+            0 => String::new(),
+            _ => format!("{}└─ ", "   ".repeat(depth - 1)),
+        };
+        TreeRow::Concept { branch, concept }
+    }));
+    rows
+}
+
+/// Returns the question, its token and server, and the command that does the same.
+fn question<Q: Question, A>(model: &Model, sent: &SentQuestion<Q, A>, theme: Theme) -> Vec<Line<'static>> {
+    let command = model.about.command(Q::COMMAND, &sent.question.options());
+    [
+        format!("{} UTC  asked {} as {}", clock(sent.sent_at), sent.token.server, sent.token.name),
+        format!("$ {command}"),
+    ]
+    .map(|text| Line::styled(text, theme.quiet()))
+    .into()
+}
