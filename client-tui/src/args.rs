@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-pub use self::vocabulary::{PathArgs, TreeArgs};
+pub use self::vocabulary::{PARALLEL_REQUESTS, PathArgs, TreeArgs, ValidateBatchArgs};
 
 /// Default scope: the identity of the user, and reading terminology.
 pub const USER_SCOPE: &str = "openid profile email user/ValueSet.rs user/CodeSystem.rs";
@@ -143,6 +143,13 @@ pub enum Command {
         --url https://trefoil.example/fhir/ValueSet/walking-aids \\\n    \
         --system https://trefoil.example/fhir/CodeSystem/care-aids --code cane")]
     ValidateCode(ValidateCodeArgs),
+    /// Check a file of codes, and print the results in its order
+    #[command(
+        after_help = "Example:\n  printf 'code,display\\ncane,Cane\\nx,\\n' | trefoil-tui validate-batch --demo ./demo - \\\n    \
+        --url https://trefoil.example/fhir/ValueSet/walking-aids \\\n    \
+        --system https://trefoil.example/fhir/CodeSystem/care-aids"
+    )]
+    ValidateBatch(ValidateBatchArgs),
     /// Check whether one code subsumes another
     #[command(after_help = "Example:\n  trefoil-tui subsumes --demo ./demo \\\n    \
         --system https://trefoil.example/fhir/CodeSystem/care-aids --code-a walking-aid --code-b cane")]
@@ -466,6 +473,7 @@ impl Command {
             Self::SignOut(args) => args.json,
             Self::Userinfo(args) => args.sign_in.json,
             Self::ValidateCode(args) => args.ask.ask.sign_in.json,
+            Self::ValidateBatch(args) => args.ask.ask.sign_in.json,
             Self::Subsumes(args) => args.ask.ask.sign_in.json,
             Self::Lookup(args) => args.ask.ask.sign_in.json,
             Self::Expand(args) => args.ask.ask.sign_in.json,

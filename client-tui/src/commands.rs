@@ -65,6 +65,12 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         Action::OpenInTree if model.codes.concept_in_hierarchy().is_none() => {
             Some("the form names no code of a code system")
         }
+        Action::OpenBatch if model.batch.open => Some("the batch is open"),
+        Action::ShowFailures if !model.batch.open => Some("no batch is open"),
+        Action::StopBatch if !model.batch.is_running() => Some("no batch is running"),
+        Action::NextOperation | Action::PreviousOperation | Action::OpenInTree if model.batch.open => {
+            Some("the batch is open; Esc closes it")
+        }
         Action::OpenHistory if model.history.is_empty() => Some("no question was sent"),
         Action::PreviousConcept if model.tree.history.is_empty() => Some("no concept was shown before"),
         Action::NextField | Action::PreviousField if !model.has_form() => Some("no form is open"),

@@ -36,6 +36,9 @@ pub enum CommandFailure {
     /// A value on the command line is invalid.
     #[error("{0}")]
     Usage(String),
+    /// Some rows of a batch have no answer. They were printed.
+    #[error("{failed} of {total} rows have no answer")]
+    Batch { failed: u64, total: u64 },
     /// The answer is negative and `--exit-status` is set. The answer was printed.
     #[error("the result is negative")]
     NegativeResult,

@@ -8,6 +8,7 @@
 
 pub mod api;
 pub mod args;
+pub mod batch;
 pub mod browser;
 pub mod clock;
 pub mod commands;

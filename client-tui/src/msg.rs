@@ -10,6 +10,7 @@ use crate::api::{
     HierarchyQuery, LookupAnswer, LookupQuery, PathQuery, RawRequest, RecordedExchange, SignedInSession,
     SubsumesAnswer, SubsumesQuery, TokenInspection, TokenKind, ValidateCode, ValidationAnswer,
 };
+use crate::batch::{BatchDefaults, BatchResult};
 use crate::export::registry::RegisteredExport;
 use crate::export::{ExportEvent, ExportJob};
 use crate::history::PastQuestion;
@@ -66,6 +67,8 @@ pub enum Message {
     },
     /// Answer to a question of the hierarchy browser.
     Tree(u64, TreeAnswer),
+    /// Progress of the batch with this id.
+    Batch(u64, BatchEvent),
     /// Questions that were sent before, the newest first.
     History(Answered<Vec<PastQuestion>>),
     /// Exports of earlier runs of the program.
@@ -142,6 +145,17 @@ pub enum TreeAnswer {
     Search(Answered<Vec<ExpandedCode>>),
 }
 
+/// Progress of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BatchEvent {
+    /// The file was read; it has this number of rows.
+    Started(u64),
+    /// A row was validated.
+    Row(BatchResult),
+    /// All rows were validated, or the file cannot be read.
+    Ended(Answered<()>),
+}
+
 /// Effects that the runtime performs. Each one results in one or more messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the types describe the requests")]
@@ -165,6 +179,14 @@ pub enum RuntimeEffect {
     Tree(u64, TreeQuestion, Bearer),
     /// Ends the search for the text that was typed.
     CancelSearch,
+    /// Validates the codes of a file. It replaces an earlier batch.
+    StartBatch {
+        id: u64,
+        path: PathBuf,
+        defaults: BatchDefaults,
+        bearer: Bearer,
+    },
+    StopBatch,
     /// Reads the questions that were sent before.
     ReadHistory,
     /// Stores a question with its answer.

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::StreamExt as _;
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
@@ -14,6 +16,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, MissedTickBehavior};
 
 use crate::api::{Api, ApiError, Bearer};
+use crate::args::PARALLEL_REQUESTS;
+use crate::batch::{self, BatchDefaults};
 use crate::browser;
 use crate::clock::ClientClock;
 use crate::display::DisplayOptions;
@@ -22,7 +26,7 @@ use crate::failure::CommandFailure;
 use crate::history::HistoryFile;
 use crate::journey;
 use crate::model::{Model, Operation};
-use crate::msg::{CodeAnswer, CodeQuestion, Message, RuntimeEffect, TreeAnswer, TreeQuestion};
+use crate::msg::{BatchEvent, CodeAnswer, CodeQuestion, Message, RuntimeEffect, TreeAnswer, TreeQuestion};
 use crate::private_files::private_file;
 use crate::profile::Profile;
 use crate::sign_in_method::SignInMethod;
@@ -123,6 +127,7 @@ where
         exports: HashMap::new(),
         files: OpenFile::default(),
         search: None,
+        batch: None,
     };
     runtime.start(RuntimeEffect::ListExports);
     runtime.start(RuntimeEffect::ReadHistory);
@@ -177,6 +182,8 @@ struct EffectRunner {
     exports: HashMap<PathBuf, JoinHandle<()>>,
     /// Task of the search for the text that is being typed.
     search: Option<JoinHandle<()>>,
+    /// Task of the batch.
+    batch: Option<JoinHandle<()>>,
 }
 
 /// A sign-in that waits for the browser.
@@ -236,6 +243,10 @@ impl EffectRunner {
                 }));
             }
             RuntimeEffect::CancelSearch => self.stop_search(),
+            RuntimeEffect::StartBatch { id, path, defaults, bearer } => {
+                self.start_batch(id, path, defaults, bearer);
+            }
+            RuntimeEffect::StopBatch => self.stop_batch(),
             RuntimeEffect::ReadHistory => {
                 let _ = self.services.sender.send(Message::History(self.services.history.read()));
             }
@@ -284,6 +295,8 @@ impl EffectRunner {
                 RuntimeEffect::SignIn(_)
                 | RuntimeEffect::Tree(_, TreeQuestion::Search(_), _)
                 | RuntimeEffect::CancelSearch
+                | RuntimeEffect::StartBatch { .. }
+                | RuntimeEffect::StopBatch
                 | RuntimeEffect::ReadHistory
                 | RuntimeEffect::AddToHistory(_)
                 | RuntimeEffect::CancelSignIn
@@ -333,6 +346,38 @@ impl EffectRunner {
     fn with_file(&self, read: impl FnOnce(&OpenFile) -> Message + Send + 'static) {
         let (file, sender) = (self.files.clone(), self.services.sender.clone());
         tokio::task::spawn_blocking(move || drop(sender.send(read(&file))));
+    }
+
+    fn start_batch(&mut self, id: u64, path: PathBuf, defaults: BatchDefaults, bearer: Bearer) {
+        self.stop_batch();
+        let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
+        self.batch = Some(tokio::spawn(async move {
+            let send = |event| drop(sender.send(Message::Batch(id, event)));
+            let read = tokio::task::spawn_blocking(move || {
+                let text = batch::read_text(&path).map_err(|error| error.to_string());
+                text.and_then(|text| batch::read(&text, &defaults).map_err(|error| error.to_string()))
+                    .map_err(|reason| format!("{}: {reason}", path.display()))
+            });
+            // An error means that the program is ending.
+            let Ok(rows) = read.await else { return };
+            match rows {
+                Ok(rows) => {
+                    send(BatchEvent::Started(rows.len() as u64));
+                    let mut results = pin!(batch::run(&api, rows, &bearer, PARALLEL_REQUESTS));
+                    while let Some(result) = results.next().await {
+                        send(BatchEvent::Row(result));
+                    }
+                    send(BatchEvent::Ended(Ok(())));
+                }
+                Err(reason) => send(BatchEvent::Ended(Err(reason))),
+            }
+        }));
+    }
+
+    fn stop_batch(&mut self) {
+        if let Some(batch) = self.batch.take() {
+            batch.abort();
+        }
     }
 
     fn stop_search(&mut self) {

@@ -9,7 +9,7 @@ pub mod folder;
 pub mod job;
 mod log;
 pub mod registry;
-mod retry;
+pub(crate) mod retry;
 pub mod run;
 
 pub use folder::{ExportFolder, FolderError};

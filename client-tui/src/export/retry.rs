@@ -11,7 +11,7 @@ const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Counts the consecutive failures of one request.
 #[derive(Debug, Default)]
-pub(super) struct RetryCounter {
+pub(crate) struct RetryCounter {
     failures: u32,
     /// Whether a rejected token was replaced since the last progress.
     token_replaced: bool,
@@ -20,7 +20,7 @@ pub(super) struct RetryCounter {
 impl RetryCounter {
     /// Returns the delay before the next attempt, or `None` if the failure is final. A rejected token of the backend
     /// client is replaced once without a delay.
-    pub(super) async fn next_delay(
+    pub(crate) async fn next_delay(
         &mut self,
         error: &ApiError,
         api: &Api,
@@ -44,7 +44,7 @@ impl RetryCounter {
     }
 
     /// Forgets the failures after progress.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Results are printed to stdout and everything else to stderr, so that a script can process the results.
 
+mod batch;
 mod export;
 mod hierarchy;
 mod identity;
@@ -26,6 +27,7 @@ pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
         Command::SignOut(args) => identity::sign_out(api, &args).await,
         Command::Userinfo(args) => identity::userinfo(api, &args).await,
         Command::ValidateCode(args) => terminology::validate_code(api, args).await,
+        Command::ValidateBatch(args) => batch::validate_batch(api, args).await,
         Command::Subsumes(args) => terminology::subsumes(api, args).await,
         Command::Lookup(args) => terminology::lookup(api, args).await,
         Command::Expand(args) => terminology::expand(api, args).await,

@@ -1,5 +1,6 @@
 //! State of the screens. It contains no token, so that no screen can show one.
 
+mod batch;
 mod codes;
 mod completion;
 mod export;
@@ -21,6 +22,7 @@ use crate::form::{Form, FormField};
 use crate::history::PastQuestion;
 use crate::profile::Profile;
 use crate::sign_in_method::SignInMethod;
+pub use batch::{BatchState, BatchView};
 pub use codes::{CodesScreen, Operation, OperationState, Question, SentQuestion, TokenChoice};
 pub use completion::{Completion, CompletionItem};
 pub use export::{Activity, ExportRow, ExportScreen, Waiting};
@@ -116,6 +118,8 @@ pub struct Model {
     pub sign_in: SignIn,
     /// State of the screen of terminology operations.
     pub codes: CodesScreen,
+    /// State of the batch view of that screen.
+    pub batch: BatchView,
     /// State of the hierarchy browser.
     pub tree: TreeScreen,
     /// Values for the focused field, if they are shown.
@@ -299,6 +303,7 @@ impl Model {
                 inspector: None,
             },
             codes: CodesScreen::new(examples),
+            batch: BatchView::new(examples),
             tree: TreeScreen::new(examples),
             completion: None,
             history: Vec::new(),
@@ -350,6 +355,7 @@ impl Model {
     pub fn sent_command(&self) -> Option<String> {
         match self.screen {
             Screen::Tree => self.tree.sent_command(&self.about),
+            Screen::Codes if self.batch.open => self.batch.sent_command(&self.about),
             _ => self.codes.sent_command(&self.about),
         }
     }
@@ -391,6 +397,7 @@ impl Model {
             Screen::SignIn if matches!(self.sign_in.state, SignInState::Waiting { .. }) => {
                 Some(&mut self.sign_in.form)
             }
+            Screen::Codes if self.batch.open => Some(&mut self.batch.form),
             Screen::Codes => Some(self.codes.form()),
             Screen::Tree => Some(&mut self.tree.form),
             Screen::Export if self.export.form_open() => Some(&mut self.export.form),

@@ -144,6 +144,7 @@ fn restore(model: &mut Model, question: &PastQuestion) {
     let form = match operation {
         Some(operation) => {
             model.screen = Screen::Codes;
+            model.batch.open = false;
             model.codes.operation = operation;
             model.codes.scroll = 0;
             model.codes.form()

@@ -1,5 +1,6 @@
 //! The update of the model: a message changes the model and returns effects. This module does no IO.
 
+mod batch;
 mod codes;
 mod completion;
 mod export;
@@ -55,6 +56,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
             tree::on_answer(model, id, result);
             return history::add_tree(model, id);
         }
+        Message::Batch(id, event) => batch::on_event(model, id, event),
         Message::History(Ok(questions)) => model.history = questions,
         Message::History(Err(reason)) => model.notice = Some(format!("Error: {reason}")),
         Message::Exports(exports) => export::on_exports(model, exports),
@@ -104,6 +106,7 @@ fn on_click(model: &mut Model, target: ClickTarget) -> Vec<RuntimeEffect> {
             }
             Screen::Files => return viewer::select(model, at),
             Screen::Tree => tree::select(model, at),
+            Screen::Codes if model.batch.open => batch::select(model, at),
             Screen::SignIn | Screen::Codes | Screen::Help => {}
         },
     }
@@ -191,6 +194,9 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::PreviousConcept => return tree::back(model),
         Action::NextCompletion => completion::step(model, true),
         Action::PreviousCompletion => completion::step(model, false),
+        Action::OpenBatch => batch::open(model),
+        Action::StopBatch => return batch::stop(model),
+        Action::ShowFailures => batch::filter(model),
         Action::OpenHistory => history::open(model),
         Action::CopyCommand => return codes::copy_command(model),
         Action::OpenPalette => model.palette = Some(palette::opened()),
@@ -272,6 +278,8 @@ fn leave(model: &mut Model) -> Vec<RuntimeEffect> {
         model.requests.detail = false;
     } else if model.screen == Screen::Files {
         viewer::close(model);
+    } else if model.screen == Screen::Codes {
+        batch::close(model);
     } else if model.screen == Screen::Export {
         export::close_form(model);
     } else if model.screen == Screen::SignIn {
@@ -304,6 +312,10 @@ fn scroll(model: &mut Model, down: bool, by: usize) -> Vec<RuntimeEffect> {
             let selected = step(model.tree.selected, usize::MAX);
             tree::select(model, selected);
         }
+        Screen::Codes if model.batch.open => {
+            let selected = step(model.batch.selected, usize::MAX);
+            batch::select(model, selected);
+        }
         Screen::Codes => {
             model.codes.scroll = step(model.codes.scroll.into(), usize::from(u16::MAX)) as u16;
         }
@@ -321,6 +333,7 @@ fn send(model: &mut Model) -> Vec<RuntimeEffect> {
     match model.screen {
         // The form may need other fields, too.
         Screen::Codes if completed => Vec::new(),
+        Screen::Codes if model.batch.open => batch::send(model),
         Screen::Tree => tree::send(model),
         Screen::SignIn => sign_in::sign_in(model),
         Screen::Codes => codes::send(model),

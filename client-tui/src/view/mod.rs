@@ -3,6 +3,7 @@
 //! Everything that colours express is also shown as text: a mark precedes the focused field, and errors begin with
 //! "Error:".
 
+mod batch;
 mod canvas;
 mod codes;
 mod completion;
@@ -67,6 +68,7 @@ fn draw(model: &Model, canvas: &mut Canvas) {
     draw_tabs(model, canvas, tabs);
     match model.screen {
         Screen::SignIn => sign_in::draw(model, canvas, body),
+        Screen::Codes if model.batch.open => batch::draw(model, canvas, body),
         Screen::Codes => codes::draw(model, canvas, body),
         Screen::Tree => tree::draw(model, canvas, body),
         Screen::Export => export::draw(model, canvas, body),

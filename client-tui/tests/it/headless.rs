@@ -9,7 +9,7 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::server::{Server, browse};
 
-fn program() -> Command {
+pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trefoil-tui"));
     command.stdin(Stdio::null());
     // Tokens and profiles of these tests are kept apart from those of the user.
@@ -169,7 +169,7 @@ fn validate(server: &MockServer, more: &[&str]) -> Command {
 }
 
 /// Waits for a program on a thread that may block, so that the mock server can respond.
-async fn output(mut command: Command) -> Output {
+pub async fn output(mut command: Command) -> Output {
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests, too")]
 
+mod batch;
 mod export;
 mod faulty_server;
 mod headless;

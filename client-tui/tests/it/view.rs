@@ -21,7 +21,7 @@ use trefoil_tui::update::update;
 use trefoil_tui::view::view;
 
 use crate::support::{job, manifest, model, now, press, session, type_text};
-use crate::{history, tree};
+use crate::{batch, history, tree};
 
 fn picture(model: &Model, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -356,6 +356,8 @@ fn all() -> Vec<(&'static str, Model)> {
         ("tree", tree::shown()),
         ("tree_search", tree::searched()),
         ("tree_path", tree::path_shown()),
+        ("batch", batch::validated()),
+        ("batch_failures", batch::only_failures()),
         ("completion", history::completed()),
         ("recall", history::recalled()),
         ("palette", with_palette()),
