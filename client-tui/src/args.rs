@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-pub use self::vocabulary::{PARALLEL_REQUESTS, PathArgs, TreeArgs, ValidateBatchArgs};
+pub use self::vocabulary::{
+    CompareArgs, ComparedQuestion, PARALLEL_REQUESTS, PathArgs, TreeArgs, ValidateBatchArgs,
+};
 
 /// Default scope: the identity of the user, and reading terminology.
 pub const USER_SCOPE: &str = "openid profile email user/ValueSet.rs user/CodeSystem.rs";
@@ -170,6 +172,12 @@ pub enum Command {
     #[command(after_help = "Example:\n  trefoil-tui path --demo ./demo \\\n    \
         --system https://trefoil.example/fhir/CodeSystem/care-aids --code-a aid --code-b cane")]
     Path(PathArgs),
+    /// Send a question to two servers and compare their answers
+    #[command(
+        after_help = "Example:\n  trefoil-tui compare --demo ./demo --other-url https://tx.fhir.org/r4 lookup \\\n    \
+        --system http://hl7.org/fhir/administrative-gender --code male"
+    )]
+    Compare(CompareArgs),
     /// Export everything, all patients, or the patients of a Group, and download the files
     #[command(
         after_help = "Example:\n  trefoil-tui export --demo ./demo --group grp-walking --out ./export --delete"
@@ -479,6 +487,7 @@ impl Command {
             Self::Expand(args) => args.ask.ask.sign_in.json,
             Self::Tree(args) => args.ask.ask.sign_in.json,
             Self::Path(args) => args.ask.ask.sign_in.json,
+            Self::Compare(args) => args.question.options().ask.sign_in.json,
             Self::Export(args) => args.json,
             Self::Exports(args) => args.json,
             Self::Cancel(args) => args.json,

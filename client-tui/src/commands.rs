@@ -68,7 +68,9 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         Action::OpenBatch if model.batch.open => Some("the batch is open"),
         Action::ShowFailures if !model.batch.open => Some("no batch is open"),
         Action::StopBatch if !model.batch.is_running() => Some("no batch is running"),
-        Action::NextOperation | Action::PreviousOperation | Action::OpenInTree if model.batch.open => {
+        Action::NextOperation | Action::PreviousOperation | Action::OpenInTree | Action::CompareServers
+            if model.batch.open =>
+        {
             Some("the batch is open; Esc closes it")
         }
         Action::OpenHistory if model.history.is_empty() => Some("no question was sent"),

@@ -16,6 +16,7 @@ use crate::export::{ExportEvent, ExportJob};
 use crate::history::PastQuestion;
 use crate::journey::Step;
 use crate::model::{ClickTarget, CodeCheck, Operation, ResourceDetail, ViewedFile, ViewerPage};
+use crate::other_server::OtherServer;
 use crate::sign_in_method::SignInMethod;
 
 /// A response, or the message of its error.
@@ -61,6 +62,12 @@ pub enum Message {
     Userinfo(Answered<Claims>),
     /// Answer to a question.
     Code {
+        id: u64,
+        operation: Operation,
+        result: Answered<CodeAnswer>,
+    },
+    /// Answer of the other server to a question.
+    OtherCode {
         id: u64,
         operation: Operation,
         result: Answered<CodeAnswer>,
@@ -114,6 +121,17 @@ pub enum CodeQuestion {
     Subsumes(SubsumesQuery),
     Lookup(LookupQuery),
     Expand(ExpandQuery),
+}
+
+impl CodeQuestion {
+    pub fn operation(&self) -> Operation {
+        match self {
+            Self::ValidateCode(_) => Operation::ValidateCode,
+            Self::Subsumes(_) => Operation::Subsumes,
+            Self::Lookup(_) => Operation::Lookup,
+            Self::Expand(_) => Operation::Expand,
+        }
+    }
 }
 
 /// The answer to a [`CodeQuestion`].
@@ -175,6 +193,8 @@ pub enum RuntimeEffect {
     Userinfo,
     /// Sends the question with this id.
     Code(u64, CodeQuestion, Bearer),
+    /// Sends the question with this id to the other server, too.
+    OtherCode(u64, CodeQuestion, OtherServer),
     /// Sends the question of the hierarchy browser with this id.
     Tree(u64, TreeQuestion, Bearer),
     /// Ends the search for the text that was typed.

@@ -27,6 +27,7 @@ use crate::history::HistoryFile;
 use crate::journey;
 use crate::model::{Model, Operation};
 use crate::msg::{BatchEvent, CodeAnswer, CodeQuestion, Message, RuntimeEffect, TreeAnswer, TreeQuestion};
+use crate::other_server::OtherServer;
 use crate::private_files::private_file;
 use crate::profile::Profile;
 use crate::sign_in_method::SignInMethod;
@@ -128,6 +129,7 @@ where
         files: OpenFile::default(),
         search: None,
         batch: None,
+        other: Arc::default(),
     };
     runtime.start(RuntimeEffect::ListExports);
     runtime.start(RuntimeEffect::ReadHistory);
@@ -184,7 +186,11 @@ struct EffectRunner {
     search: Option<JoinHandle<()>>,
     /// Task of the batch.
     batch: Option<JoinHandle<()>>,
+    other: OtherConnection,
 }
+
+/// Client and token of the other server of comparisons.
+type OtherConnection = Arc<tokio::sync::Mutex<Option<(OtherServer, Api, Bearer)>>>;
 
 /// A sign-in that waits for the browser.
 struct WaitingSignIn {
@@ -265,6 +271,7 @@ impl EffectRunner {
     /// Starts an effect that sends one request to the server.
     fn ask(&self, effect: RuntimeEffect) {
         let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
+        let connections = self.other.clone();
         tokio::spawn(async move {
             let message = match effect {
                 RuntimeEffect::SignOut { browser } => {
@@ -279,6 +286,16 @@ impl EffectRunner {
                 }
                 RuntimeEffect::CheckCodes(resource, bearer) => {
                     Message::CodesChecked(viewer_files::check_codes(&api, &resource, &bearer).await)
+                }
+                RuntimeEffect::OtherCode(id, question, server) => {
+                    let operation = question.operation();
+                    let result = match connected(&connections, &api, server).await {
+                        Ok((other, bearer)) => in_words(ask_code(&other, question, &bearer).await.1),
+                        Err(error) => Err(error.to_string()),
+                    };
+                    let _ = sender.send(Message::OtherCode { id, operation, result });
+                    // The session is that of another server.
+                    return;
                 }
                 RuntimeEffect::Tree(id, TreeQuestion::Concept(query), bearer) => {
                     let found = in_words(api.concept(&query, &bearer).await);
@@ -456,6 +473,23 @@ async fn ask_code(
             (Operation::Expand, api.expand(&query, bearer).await.map(CodeAnswer::Expand))
         }
     }
+}
+
+/// Returns client and token of the other server, which are kept for the next question.
+async fn connected(
+    connection: &OtherConnection,
+    api: &Api,
+    server: OtherServer,
+) -> Result<(Api, Bearer), CommandFailure> {
+    let mut connection = connection.lock().await;
+    if let Some((known, other, bearer)) = &*connection
+        && *known == server
+    {
+        return Ok((other.clone(), bearer.clone()));
+    }
+    let (other, bearer) = server.connect(api).await?;
+    *connection = Some((server, other.clone(), bearer.clone()));
+    Ok((other, bearer))
 }
 
 fn in_words<T, E: std::error::Error>(result: Result<T, E>) -> Result<T, String> {

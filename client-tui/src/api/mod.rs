@@ -76,9 +76,9 @@ struct ApiInner {
     profile: Profile,
     http: reqwest::Client,
     clock: ClientClock,
-    watcher: ExchangeWatcher,
-    /// Number of exchanges so far.
-    exchanges: AtomicU64,
+    watcher: Arc<ExchangeWatcher>,
+    /// Number of exchanges so far, with all servers.
+    exchanges: Arc<AtomicU64>,
     openid: OnceCell<OpenIdConfiguration>,
     smart: OnceCell<SmartConfiguration>,
     backend: Mutex<Option<BackendToken>>,
@@ -101,6 +101,23 @@ impl Api {
     /// # Errors
     /// Returns [`ApiError`] if the certificates of the profile cannot be used.
     pub fn new(profile: Profile, clock: ClientClock, watcher: ExchangeWatcher) -> Result<Self, ApiError> {
+        Self::build(profile, clock, Arc::new(watcher), Arc::default())
+    }
+
+    /// Creates a client for the server of another profile, which reports to the same watcher.
+    ///
+    /// # Errors
+    /// Returns [`ApiError`] if the certificates of the profile cannot be used.
+    pub fn with_profile(&self, profile: Profile) -> Result<Self, ApiError> {
+        Self::build(profile, self.0.clock, self.0.watcher.clone(), self.0.exchanges.clone())
+    }
+
+    fn build(
+        profile: Profile,
+        clock: ClientClock,
+        watcher: Arc<ExchangeWatcher>,
+        exchanges: Arc<AtomicU64>,
+    ) -> Result<Self, ApiError> {
         // Redirects are not followed, because a token would be sent to an endpoint that the server did not publish.
         let mut http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
@@ -117,7 +134,7 @@ impl Api {
             http: http.build().map_err(ApiError::certificates)?,
             clock,
             watcher,
-            exchanges: AtomicU64::new(0),
+            exchanges,
             openid: OnceCell::new(),
             smart: OnceCell::new(),
             backend: Mutex::new(None),

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
 use clap::builder::RangedU64ValueParser;
+use clap::{Args as ClapArgs, Subcommand};
 
-use super::TerminologyArgs;
+use super::{ExpandArgs, LookupArgs, SubsumesArgs, TerminologyArgs, ValidateCodeArgs};
 
 /// Default number of concurrent requests of a batch.
 pub const PARALLEL_REQUESTS: usize = 4;
@@ -74,4 +74,43 @@ pub struct ValidateBatchArgs {
     /// Options for the token and the output.
     #[command(flatten)]
     pub ask: TerminologyArgs,
+}
+
+/// Options of `compare`.
+#[derive(Debug, ClapArgs)]
+pub struct CompareArgs {
+    /// Profile of the other server
+    #[arg(long, value_name = "NAME", required_unless_present = "other_url", conflicts_with = "other_url")]
+    pub other_profile: Option<String>,
+    /// FHIR base address of another server, which gets no token
+    #[arg(long, value_name = "URL")]
+    pub other_url: Option<String>,
+    /// Question to both servers.
+    #[command(subcommand)]
+    pub question: ComparedQuestion,
+}
+
+/// Questions that `compare` can send.
+#[derive(Debug, Subcommand)]
+pub enum ComparedQuestion {
+    /// Check whether a code is in a value set
+    ValidateCode(ValidateCodeArgs),
+    /// Check whether one code subsumes another
+    Subsumes(SubsumesArgs),
+    /// Print display, designations and properties of a code
+    Lookup(LookupArgs),
+    /// List the codes of a value set
+    Expand(ExpandArgs),
+}
+
+impl ComparedQuestion {
+    /// Returns the options for the token and the output.
+    pub fn options(&self) -> &TerminologyArgs {
+        match self {
+            Self::ValidateCode(args) => &args.ask,
+            Self::Subsumes(args) => &args.ask,
+            Self::Lookup(args) => &args.ask,
+            Self::Expand(args) => &args.ask,
+        }
+    }
 }

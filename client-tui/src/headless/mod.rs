@@ -3,6 +3,7 @@
 //! Results are printed to stdout and everything else to stderr, so that a script can process the results.
 
 mod batch;
+mod compare;
 mod export;
 mod hierarchy;
 mod identity;
@@ -32,6 +33,7 @@ pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
         Command::Lookup(args) => terminology::lookup(api, args).await,
         Command::Expand(args) => terminology::expand(api, args).await,
         Command::Tree(args) => hierarchy::tree(api, args).await,
+        Command::Compare(args) => compare::compare(api, args).await,
         Command::Path(args) => hierarchy::path(api, args).await,
         Command::Export(args) => export::export(api, args).await,
         Command::Exports(args) => exports(&args),

@@ -22,15 +22,46 @@ pub(super) async fn terminology_bearer(api: &Api, args: &TerminologyArgs) -> Res
     }
 }
 
+pub(super) fn validate_code_query(args: &ValidateCodeArgs) -> ValidateCode {
+    ValidateCode {
+        url: args.url.clone().unwrap_or_default(),
+        id: args.id.clone().unwrap_or_default(),
+        system: args.system.clone(),
+        code: args.code.clone(),
+        display: args.display.clone().unwrap_or_default(),
+    }
+}
+
+pub(super) fn subsumes_query(args: &SubsumesArgs) -> SubsumesQuery {
+    SubsumesQuery {
+        system: args.system.clone().unwrap_or_default(),
+        id: args.id.clone().unwrap_or_default(),
+        version: args.version.clone().unwrap_or_default(),
+        code_a: args.code_a.clone(),
+        code_b: args.code_b.clone(),
+    }
+}
+
+pub(super) fn lookup_query(args: &LookupArgs) -> LookupQuery {
+    LookupQuery {
+        system: args.system.clone(),
+        version: args.version.clone().unwrap_or_default(),
+        code: args.code.clone(),
+        properties: args.properties.clone(),
+    }
+}
+
+pub(super) fn expand_query(args: &ExpandArgs) -> ExpandQuery {
+    ExpandQuery {
+        url: args.url.clone(),
+        filter: args.filter.clone().unwrap_or_default(),
+        offset: args.offset.map(|offset| offset.to_string()).unwrap_or_default(),
+    }
+}
+
 pub(super) async fn validate_code(api: &Api, args: ValidateCodeArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
-    let query = ValidateCode {
-        url: args.url.unwrap_or_default(),
-        id: args.id.unwrap_or_default(),
-        system: args.system,
-        code: args.code,
-        display: args.display.unwrap_or_default(),
-    };
+    let query = validate_code_query(&args);
     let found = api.validate_code(&query, &bearer).await?;
     Output { json: args.ask.ask.sign_in.json }.result(&found, || {
         let mut text = found.result.to_string();
@@ -47,13 +78,7 @@ pub(super) async fn validate_code(api: &Api, args: ValidateCodeArgs) -> Result<(
 
 pub(super) async fn subsumes(api: &Api, args: SubsumesArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
-    let query = SubsumesQuery {
-        system: args.system.unwrap_or_default(),
-        id: args.id.unwrap_or_default(),
-        version: args.version.unwrap_or_default(),
-        code_a: args.code_a,
-        code_b: args.code_b,
-    };
+    let query = subsumes_query(&args);
     let found = api.subsumes(&query, &bearer).await?;
     Output { json: args.ask.ask.sign_in.json }
         .result(&found, || format!("{}\n{}", found.outcome, found.sentence(&query.code_a, &query.code_b)))?;
@@ -62,12 +87,7 @@ pub(super) async fn subsumes(api: &Api, args: SubsumesArgs) -> Result<(), Comman
 
 pub(super) async fn lookup(api: &Api, args: LookupArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
-    let query = LookupQuery {
-        system: args.system,
-        version: args.version.unwrap_or_default(),
-        code: args.code,
-        properties: args.properties,
-    };
+    let query = lookup_query(&args);
     let found = api.lookup(&query, &bearer).await?;
     Output { json: args.ask.ask.sign_in.json }.result(&found, || {
         let mut text = found.display.clone().unwrap_or_default();
@@ -91,11 +111,7 @@ pub(super) async fn lookup(api: &Api, args: LookupArgs) -> Result<(), CommandFai
 
 pub(super) async fn expand(api: &Api, args: ExpandArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
-    let query = ExpandQuery {
-        url: args.url,
-        filter: args.filter.unwrap_or_default(),
-        offset: args.offset.map(|offset| offset.to_string()).unwrap_or_default(),
-    };
+    let query = expand_query(&args);
     let found = api.expand(&query, &bearer).await?;
     Output { json: args.ask.ask.sign_in.json }.result(&found, || {
         let line = |code: &ExpandedCode| {

@@ -8,6 +8,7 @@ use crate::api::{
     ValidateCode, ValidationAnswer,
 };
 use crate::form::{Form, FormField};
+use crate::other_server::OtherServer;
 use crate::profile::FormDefaults;
 
 /// Terminology operations, in the order of display.
@@ -45,6 +46,10 @@ pub struct CodesScreen {
     pub expand: OperationState<ExpandQuery, Expansion>,
     /// Number of lines by which the answer is scrolled.
     pub scroll: u16,
+    /// Another server to which each question is sent, too: the name of a profile, or the base address of FHIR.
+    pub other_server: FormField,
+    /// Whether the field of the other server is open.
+    pub naming_other: bool,
 }
 
 /// A form of a terminology operation, and the last question that was sent.
@@ -52,8 +57,18 @@ pub struct CodesScreen {
 pub struct OperationState<Q, A> {
     pub form: Form,
     pub sent: Option<SentQuestion<Q, A>>,
+    /// The answer of the other server to the same question, if both were asked.
+    pub other: Option<OtherAnswer<A>>,
     /// Number of questions sent so far, from which each question gets its id.
     count: u64,
+}
+
+/// The answer of the other server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherAnswer<A> {
+    /// Name of the server as the user entered it.
+    pub server: String,
+    pub answer: Answer<A>,
 }
 
 /// A question, the circumstances under which it was sent, and its answer.
@@ -118,6 +133,8 @@ impl CodesScreen {
                 FormField::new("offset", "number of codes to skip; optional", ""),
             ]),
             scroll: 0,
+            other_server: FormField::new("server", "a profile, or https://", ""),
+            naming_other: false,
         }
     }
 
@@ -167,12 +184,14 @@ impl CodesScreen {
 
 impl<Q: Question, A> OperationState<Q, A> {
     fn new(fields: Vec<FormField>) -> Self {
-        Self { form: Form::new(fields), sent: None, count: 0 }
+        Self { form: Form::new(fields), sent: None, other: None, count: 0 }
     }
 
-    /// Registers the question of the form as sent, and returns its id.
-    pub fn send(&mut self, token: TokenChoice, now: Timestamp) -> (u64, Q) {
+    /// Registers the question of the form as sent, also to the other server if it has a name, and returns its id.
+    pub fn send(&mut self, token: TokenChoice, other: &str, now: Timestamp) -> (u64, Q) {
         self.count += 1;
+        self.other =
+            (!other.is_empty()).then(|| OtherAnswer { server: other.to_owned(), answer: Answer::Waiting });
         let question = Q::from_form(&self.form);
         let sent = SentQuestion {
             id: self.count,
@@ -192,6 +211,13 @@ impl<Q: Question, A> OperationState<Q, A> {
         }
     }
 
+    /// Stores an answer of the other server. The answer to an earlier question is dropped.
+    pub fn receive_other(&mut self, id: u64, answer: Answer<A>) {
+        if let Some(other) = self.other.as_mut().filter(|_| self.count == id) {
+            other.answer = answer;
+        }
+    }
+
     /// Returns whether the form or the token differs from the last question.
     pub fn is_stale(&self, token: &TokenChoice) -> bool {
         self.sent
@@ -199,8 +225,17 @@ impl<Q: Question, A> OperationState<Q, A> {
             .is_some_and(|sent| sent.token != *token || sent.question != Q::from_form(&self.form))
     }
 
-    fn sent_command(&self, about: &ServerFacts) -> Option<String> {
-        self.sent.as_ref().map(|sent| about.command(Q::COMMAND, &sent.question.options()))
+    /// Returns the command that sends the last question.
+    pub fn sent_command(&self, about: &ServerFacts) -> Option<String> {
+        let sent = self.sent.as_ref()?;
+        let subcommand = match self.other.as_ref().map(|other| OtherServer::parse(&other.server)) {
+            None => Q::COMMAND.to_owned(),
+            Some(OtherServer::Profile(name)) => {
+                format!("compare --other-profile {} {}", quote(&name), Q::COMMAND)
+            }
+            Some(OtherServer::Url(url)) => format!("compare --other-url {} {}", quote(&url), Q::COMMAND),
+        };
+        Some(about.command(&subcommand, &sent.question.options()))
     }
 }
 

@@ -23,7 +23,7 @@ use crate::history::PastQuestion;
 use crate::profile::Profile;
 use crate::sign_in_method::SignInMethod;
 pub use batch::{BatchState, BatchView};
-pub use codes::{CodesScreen, Operation, OperationState, Question, SentQuestion, TokenChoice};
+pub use codes::{CodesScreen, Operation, OperationState, OtherAnswer, Question, SentQuestion, TokenChoice};
 pub use completion::{Completion, CompletionItem};
 pub use export::{Activity, ExportRow, ExportScreen, Waiting};
 pub use recall::Recall;
@@ -77,6 +77,13 @@ pub enum Answer<T> {
     Done(T),
     /// The request failed; the value is the message.
     Failed(String),
+}
+
+impl<T> Answer<T> {
+    /// Returns whether there is neither an answer nor a failure.
+    pub fn is_pending(&self) -> bool {
+        matches!(self, Self::None | Self::Waiting)
+    }
 }
 
 impl<T> From<Result<T, String>> for Answer<T> {

@@ -2,33 +2,39 @@
 
 use crate::model::{Answer, CodesScreen, Model, Operation};
 use crate::msg::{Answered, CodeAnswer, CodeQuestion, RuntimeEffect};
+use crate::other_server::OtherServer;
 
 /// Sends the form of the visible operation.
 pub(super) fn send(model: &mut Model) -> Vec<RuntimeEffect> {
     let (token, now) = (model.token_choice(), model.now);
     let bearer = token.bearer.clone();
-    let CodesScreen { operation, validate, subsumes, lookup, expand, scroll } = &mut model.codes;
+    let other = model.codes.other_server.text().trim().to_owned();
+    let CodesScreen { operation, validate, subsumes, lookup, expand, scroll, .. } = &mut model.codes;
     *scroll = 0;
     let (id, question) = match operation {
         Operation::ValidateCode => {
-            let (id, question) = validate.send(token, now);
+            let (id, question) = validate.send(token, &other, now);
             (id, CodeQuestion::ValidateCode(question))
         }
         Operation::Subsumes => {
-            let (id, question) = subsumes.send(token, now);
+            let (id, question) = subsumes.send(token, &other, now);
             (id, CodeQuestion::Subsumes(question))
         }
         Operation::Lookup => {
-            let (id, question) = lookup.send(token, now);
+            let (id, question) = lookup.send(token, &other, now);
             (id, CodeQuestion::Lookup(question))
         }
         Operation::Expand => {
-            let (id, question) = expand.send(token, now);
+            let (id, question) = expand.send(token, &other, now);
             (id, CodeQuestion::Expand(question))
         }
     };
     model.typing = false;
-    vec![RuntimeEffect::Code(id, question, bearer)]
+    let mut effects = vec![RuntimeEffect::Code(id, question.clone(), bearer)];
+    if !other.is_empty() {
+        effects.push(RuntimeEffect::OtherCode(id, question, OtherServer::parse(&other)));
+    }
+    effects
 }
 
 pub(super) fn on_answer(model: &mut Model, id: u64, operation: Operation, result: Answered<CodeAnswer>) {
@@ -42,6 +48,26 @@ pub(super) fn on_answer(model: &mut Model, id: u64, operation: Operation, result
         (Operation::Subsumes, Err(reason)) => codes.subsumes.receive(id, Answer::Failed(reason)),
         (Operation::Lookup, Err(reason)) => codes.lookup.receive(id, Answer::Failed(reason)),
         (Operation::Expand, Err(reason)) => codes.expand.receive(id, Answer::Failed(reason)),
+    }
+}
+
+/// Stores an answer of the other server.
+pub(super) fn on_other_answer(
+    model: &mut Model,
+    id: u64,
+    operation: Operation,
+    result: Answered<CodeAnswer>,
+) {
+    let codes = &mut model.codes;
+    match (operation, result) {
+        (_, Ok(CodeAnswer::ValidateCode(found))) => codes.validate.receive_other(id, Answer::Done(found)),
+        (_, Ok(CodeAnswer::Subsumes(found))) => codes.subsumes.receive_other(id, Answer::Done(found)),
+        (_, Ok(CodeAnswer::Lookup(found))) => codes.lookup.receive_other(id, Answer::Done(found)),
+        (_, Ok(CodeAnswer::Expand(found))) => codes.expand.receive_other(id, Answer::Done(found)),
+        (Operation::ValidateCode, Err(reason)) => codes.validate.receive_other(id, Answer::Failed(reason)),
+        (Operation::Subsumes, Err(reason)) => codes.subsumes.receive_other(id, Answer::Failed(reason)),
+        (Operation::Lookup, Err(reason)) => codes.lookup.receive_other(id, Answer::Failed(reason)),
+        (Operation::Expand, Err(reason)) => codes.expand.receive_other(id, Answer::Failed(reason)),
     }
 }
 

@@ -5,6 +5,7 @@ mod codes;
 mod completion;
 mod export;
 mod history;
+mod other_server;
 mod palette;
 mod requests;
 mod sign_in;
@@ -52,6 +53,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
             codes::on_answer(model, id, operation, result);
             return history::add_operation(model, id, operation);
         }
+        Message::OtherCode { id, operation, result } => codes::on_other_answer(model, id, operation, result),
         Message::Tree(id, result) => {
             tree::on_answer(model, id, result);
             return history::add_tree(model, id);
@@ -122,6 +124,9 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
             Some(action) => act(model, action, None),
             None => Vec::new(),
         };
+    }
+    if model.codes.naming_other {
+        return other_server::on_key(model, key);
     }
     if model.recall.is_some() {
         return history::on_key(model, key);
@@ -194,6 +199,7 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::PreviousConcept => return tree::back(model),
         Action::NextCompletion => completion::step(model, true),
         Action::PreviousCompletion => completion::step(model, false),
+        Action::CompareServers => other_server::open(model),
         Action::OpenBatch => batch::open(model),
         Action::StopBatch => return batch::stop(model),
         Action::ShowFailures => batch::filter(model),

@@ -4,6 +4,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use super::canvas::Canvas;
+use super::compared::{self, Comparison};
 use super::theme::Theme;
 use super::{clock, error_line};
 use crate::api::{
@@ -60,6 +61,18 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
         lines.extend([head, Line::default()]);
     }
     let right = canvas.pane("Answer", !model.typing, right);
+    if let (Some(sent), Some(other)) = (&state.sent, &state.other) {
+        let here = (sent.token.server.as_str(), answer_lines(&sent.question, &sent.answer, theme));
+        let there = (other.server.as_str(), answer_lines(&sent.question, &other.answer, theme));
+        let comparison = Comparison {
+            answers: [here, there],
+            is_complete: !sent.answer.is_pending() && !other.answer.is_pending(),
+            is_stale: state.is_stale(&token),
+            command: state.sent_command(&model.about).unwrap_or_default(),
+        };
+        compared::draw(comparison, model.codes.scroll, canvas, right);
+        return;
+    }
     match &state.sent {
         None => lines.push(Line::raw(Q::PROMPT)),
         Some(sent) => {
@@ -69,11 +82,7 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
                     theme.warning(),
                 ));
             }
-            match &sent.answer {
-                Answer::Done(found) => lines.extend(sent.question.answer(found, theme)),
-                Answer::Failed(reason) => lines.push(error_line(reason, theme)),
-                Answer::Waiting | Answer::None => lines.push(Line::raw("Waiting for the response …")),
-            }
+            lines.extend(answer_lines(&sent.question, &sent.answer, theme));
             lines.push(Line::default());
             let asked = format!("{} UTC  {}", clock(sent.sent_at), sent.question.describe());
             lines.push(Line::styled(asked, theme.quiet()));
@@ -81,11 +90,33 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
                 format!("asked {} as {}", sent.token.server, sent.token.name),
                 theme.quiet(),
             ));
-            let command = model.about.command(Q::COMMAND, &sent.question.options());
+            let command = state.sent_command(&model.about).unwrap_or_default();
             lines.push(Line::styled(format!("$ {command}"), theme.quiet()));
         }
     }
     canvas.scrolled_text(lines, model.codes.scroll, right);
+}
+
+fn answer_lines<'a, Q: ShownQuestion<A>, A>(
+    question: &Q,
+    answer: &'a Answer<A>,
+    theme: Theme,
+) -> Vec<Line<'a>> {
+    match answer {
+        Answer::Done(found) => question.answer(found, theme),
+        Answer::Failed(reason) => vec![error_line(reason, theme)],
+        Answer::Waiting | Answer::None => vec![Line::raw("Waiting for the response …")],
+    }
+}
+
+/// Draws the field of the other server over the screen.
+pub(super) fn draw_other_server(model: &Model, canvas: &mut Canvas) {
+    let area = canvas.popup("Compare with another server", 76, 7);
+    let [field, _, text] =
+        Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    canvas.field(&model.codes.other_server, true, field);
+    let hint = "Name of a profile, or the base address of a FHIR server that needs no token. Empty: only this server.";
+    canvas.text(vec![Line::styled(hint, canvas.theme.quiet())], text);
 }
 
 /// A question that the screen can show with its answer.

@@ -6,6 +6,7 @@
 mod batch;
 mod canvas;
 mod codes;
+mod compared;
 mod completion;
 mod export;
 mod help;
@@ -80,6 +81,9 @@ fn draw(model: &Model, canvas: &mut Canvas) {
     canvas.draw(footer_line(model, area.width, canvas.theme), footer);
     if let Some(completion) = &model.completion {
         completion::draw(completion, canvas);
+    }
+    if model.codes.naming_other {
+        codes::draw_other_server(model, canvas);
     }
     if let Some(recall) = &model.recall {
         recall::draw(model, recall, canvas);

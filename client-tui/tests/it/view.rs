@@ -21,7 +21,7 @@ use trefoil_tui::update::update;
 use trefoil_tui::view::view;
 
 use crate::support::{job, manifest, model, now, press, session, type_text};
-use crate::{batch, history, tree};
+use crate::{batch, compare, history, tree};
 
 fn picture(model: &Model, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -358,6 +358,8 @@ fn all() -> Vec<(&'static str, Model)> {
         ("tree_path", tree::path_shown()),
         ("batch", batch::validated()),
         ("batch_failures", batch::only_failures()),
+        ("compare", compare::compared()),
+        ("compare_server", compare::naming()),
         ("completion", history::completed()),
         ("recall", history::recalled()),
         ("palette", with_palette()),
