@@ -135,8 +135,15 @@ fn is_secret(name: &str) -> bool {
     SECRET.contains(&name) || name.eq_ignore_ascii_case("x-amz-signature") || name == "sig"
 }
 
+/// Returns whether a parameter of a query is secret. The `code` of a FHIR operation is not an authorization code.
+fn is_secret_parameter(url: &Url, name: &str) -> bool {
+    let is_operation =
+        url.path_segments().and_then(|mut path| path.next_back()).is_some_and(|last| last.starts_with('$'));
+    is_secret(name) && !(is_operation && name == "code")
+}
+
 fn mask_url(url: &Url) -> String {
-    if !url.query_pairs().any(|(name, _)| is_secret(&name)) {
+    if !url.query_pairs().any(|(name, _)| is_secret_parameter(url, &name)) {
         return url.to_string();
     }
     let mut shown = url.clone();
@@ -214,6 +221,10 @@ mod tests {
 
     #[test]
     fn fhir_codes_are_not_masked() {
+        let lookup = "https://t.example/fhir/R4/CodeSystem/$lookup?system=s&code=cane";
+        assert_eq!(mask_url(&lookup.parse().unwrap()), lookup);
+        let redirect = mask_url(&"https://t.example/callback?code=c".parse().unwrap());
+        assert_eq!(redirect, "https://t.example/callback?code=•••");
         let body = br#"{"resourceType":"Coding","code":"cane"}"#;
         assert!(show_body(body, false).contains("cane"));
     }
