@@ -37,11 +37,12 @@ const STEPS: &[Step] = &[
     step(&["Escape", "2", "Enter"], "Yes:", Some("validate-code")),
     step(&["o", "Enter"], "outcome", Some("subsumes")),
     step(&["o", "Enter"], "Handstock", None),
+    step(&["g"], "folding-cane", Some("tree")),
     step(&["4", "Enter"], "Saved", Some("export")),
     step(&["v"], "line 1 of", None),
     step(&["Enter"], "resourceType", Some("files")),
     step(&["c"], "in ", None),
-    step(&["4"], "Request and response", Some("requests")),
+    step(&["5"], "Request and response", Some("requests")),
     step(&[":"], "Commands", Some("palette")),
     step(&["Escape", "?"], "Everywhere", Some("help")),
 ];

@@ -1,15 +1,15 @@
-//! Updates of the completion of the focused field. The values are those of earlier questions; in the code field of the
-//! hierarchy browser, also those that the server finds.
+//! Updates of the completion of the focused field. The values are those of earlier questions; in the fields for codes of
+//! the hierarchy browser, also those that the server finds.
 
 use super::tree;
 use crate::fuzzy;
 use crate::history::{PastQuestion, last_segment};
-use crate::model::{Completion, CompletionItem, Model, Screen};
+use crate::model::{Completion, CompletionItem, Model};
 use crate::msg::RuntimeEffect;
 
 /// Updates the list after the text of the focused field has changed.
 pub(super) fn on_edit(model: &mut Model) -> Vec<RuntimeEffect> {
-    if model.screen == Screen::Tree && model.tree.form.focused().name == "code" {
+    if tree::is_code_focused(model) {
         return tree::search(model);
     }
     if model.completion.is_some() {

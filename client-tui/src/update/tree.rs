@@ -58,11 +58,18 @@ pub(super) fn open_from_codes(model: &mut Model) -> Vec<RuntimeEffect> {
     open_path(model)
 }
 
-/// Searches for the text of the code field after a change.
+/// Returns whether a field for a code has the focus.
+pub(super) fn is_code_focused(model: &mut Model) -> bool {
+    let is_code = matches!(model.tree.form.focused().name, "code" | "path to");
+    model.screen == Screen::Tree && model.typing && is_code
+}
+
+/// Searches for the text of the focused field after a change.
 pub(super) fn search(model: &mut Model) -> Vec<RuntimeEffect> {
     // The answer to an earlier search does not belong to the new text.
     let id = model.tree.next_id();
-    let HierarchyQuery { system, version, code: text } = model.tree.concept_query();
+    let HierarchyQuery { system, version, .. } = model.tree.concept_query();
+    let text = model.tree.form.focused().text().trim().to_owned();
     model.completion = None;
     if text.is_empty() || system.is_empty() {
         return vec![RuntimeEffect::CancelSearch];
@@ -81,8 +88,7 @@ pub(super) fn on_answer(model: &mut Model, id: u64, result: TreeAnswer) {
 
 /// Shows the concepts that a search found, if their text is still being typed.
 fn on_found(model: &mut Model, id: u64, found: Answered<Vec<ExpandedCode>>) {
-    let is_typing = model.screen == Screen::Tree && model.typing && model.tree.form.focused().name == "code";
-    if !is_typing || !model.tree.is_last(id) {
+    if !is_code_focused(model) || !model.tree.is_last(id) {
         return;
     }
     match found {

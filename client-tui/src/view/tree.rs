@@ -39,7 +39,8 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
         TreeContent::Concept(sent) => (answer_rows(sent, theme, concept_rows), question(model, sent, theme)),
         TreeContent::Path(sent) => (answer_rows(sent, theme, path_rows), question(model, sent, theme)),
     };
-    let height = (facts.len() as u16).min(right.height / 3);
+    // Both lines are wrapped.
+    let height = (2 * facts.len() as u16).min(right.height / 3);
     let [list, facts_area] = Layout::vertical([Constraint::Min(0), Constraint::Length(height)]).areas(right);
     draw_rows(&rows, tree.selected, canvas, list);
     canvas.text(facts, facts_area);

@@ -168,6 +168,24 @@ fn the_path_is_asked_for_in_its_field_and_its_concepts_are_opened() {
     assert_eq!(press(&mut model, KeyCode::Char('y')), [RuntimeEffect::Copy(command)]);
 }
 
+#[test]
+fn the_other_code_of_a_path_is_searched_for_by_text_too() {
+    let mut model = shown();
+    press(&mut model, KeyCode::Tab);
+    press(&mut model, KeyCode::BackTab);
+    let effects = press(&mut model, KeyCode::Char('a'));
+    let [RuntimeEffect::Tree(id, TreeQuestion::Search(search), _)] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert_eq!(search.text, "a");
+    let aid = ExpandedCode { code: "aid".to_owned(), ..ExpandedCode::default() };
+    update(&mut model, Message::Tree(*id, TreeAnswer::Search(Ok(vec![aid]))));
+    press(&mut model, KeyCode::Down);
+    let effects = press(&mut model, KeyCode::Enter);
+    let [RuntimeEffect::Tree(_, TreeQuestion::Path(asked), _)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!((asked.code_a.as_str(), asked.code_b.as_str()), ("cane", "aid"));
+}
+
 fn neighbour(kind: &str, code: &str) -> Value {
     json!({ "name": "property", "part": [
         { "name": "code", "valueCode": kind },
