@@ -172,9 +172,10 @@ impl Problem {
         no_such(record).into()
     }
 
-    /// Returns the error of a FHIR endpoint for a token without the necessary scope.
-    pub fn insufficient_scope(text: &str) -> Self {
-        insufficient_scope(text).into()
+    /// Returns the error of a FHIR endpoint for a token without the necessary scope, and a scope that would suffice, if
+    /// there is one.
+    pub fn insufficient_scope(text: &str, scope: Option<&str>) -> Self {
+        insufficient_scope(text, scope).into()
     }
 
     /// Returns the response in the dialect of the route.
@@ -297,9 +298,14 @@ fn no_such(record: &str) -> Response {
 }
 
 /// Returns the response of a FHIR endpoint to a token without the necessary scope.
-fn insufficient_scope(text: &str) -> Response {
+fn insufficient_scope(text: &str, scope: Option<&str>) -> Response {
     let response = fhir_error(StatusCode::FORBIDDEN, IssueCode::Forbidden, text);
-    reply::with(response, header::WWW_AUTHENTICATE, &bearer_challenge("insufficient_scope", text))
+    let mut challenge = bearer_challenge("insufficient_scope", text);
+    if let Some(scope) = scope {
+        // A scope contains neither `"` nor `\`.
+        challenge.push_str(&format!(", scope=\"{scope}\""));
+    }
+    reply::with(response, header::WWW_AUTHENTICATE, &challenge)
 }
 
 fn store_status(error: &StoreError) -> (StatusCode, IssueCode, &'static str) {

@@ -10,6 +10,7 @@ use resources::filter::TypeFilter;
 use resources::referenced::is_read_by_reference;
 use resources::{CompartmentView, Restriction, ViewPart};
 
+use super::missing_scope::{NeededAccess, missing_scope};
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
 
@@ -174,11 +175,7 @@ pub async fn require_some(
     if has_access(context, &access, kind, permissions) {
         return Ok(access);
     }
-    Err(insufficient_scope(kind))
-}
-
-fn insufficient_scope(kind: &str) -> Problem {
-    Problem::insufficient_scope(&format!("the token has no scope that allows this on {kind}"))
+    Err(missing_scope(context, &access, kind, permissions, NeededAccess::Some).await)
 }
 
 /// Checks that the token grants `permissions` on all resources of a type.
@@ -191,12 +188,12 @@ pub async fn require_all(
     permissions: ScopePermissions,
 ) -> Result<Arc<TokenAccess>, Problem> {
     let access = authenticate(context).await?;
-    check_all(context, &access, kind, permissions)?;
+    check_all(context, &access, kind, permissions).await?;
     Ok(access)
 }
 
 /// Checks that an authenticated token grants `permissions` on all resources of a type.
-pub fn check_all(
+pub async fn check_all(
     context: &RequestContext,
     access: &TokenAccess,
     kind: &str,
@@ -204,6 +201,6 @@ pub fn check_all(
 ) -> Result<(), Problem> {
     match resource_access(context, access, kind, permissions) {
         ResourceAccess::All => Ok(()),
-        _ => Err(insufficient_scope(kind)),
+        _ => Err(missing_scope(context, access, kind, permissions, NeededAccess::All).await),
     }
 }

@@ -42,7 +42,7 @@ pub async fn execute_bundle(context: &RequestContext, body: &mut RequestBody) ->
     // The proof of a DPoP-bound token is spent, so the token that was authenticated above is checked.
     if let Some(token) = token.as_deref().filter(|_| !is_open) {
         for kind in types {
-            access::check_all(context, token, kind, ScopePermissions::GET)?;
+            access::check_all(context, token, kind, ScopePermissions::GET).await?;
         }
     }
     let kind = if plan.is_transaction { "transaction-response" } else { "batch-response" };
@@ -136,8 +136,9 @@ async fn check_all_of_type(
     match access::restriction(context, token, kind, permission).await? {
         Restriction::None => Ok(()),
         _ => {
-            let text = format!("the token does not allow this on all {kind} resources");
-            Err(Problem::insufficient_scope(&text))
+            access::check_all(context, token, kind, permission).await?;
+            let text = format!("the client may access only {kind} resources of the members of its Groups");
+            Err(Problem::insufficient_scope(&text, None))
         }
     }
 }

@@ -123,13 +123,14 @@ async fn requested_file(context: &RequestContext, job: &str, name: &str) -> Resu
         let signature = AddressSignature { expires: params.get("expires").unwrap_or_default(), signature };
         return Ok(context.app.bulk.signed_file(job, name, &signature, context.now).await?);
     }
-    let (client_id, types) = export::job_owner(context).await?;
+    let (access, types) = export::job_owner(context).await?;
+    let client_id = &access.token.client_id;
     audit::set_actor(AuditActor::Client(client_id.clone()));
-    let file = context.app.bulk.file(job, name, &client_id, context.now).await?;
+    let file = context.app.bulk.file(job, name, client_id, context.now).await?;
     // A token with fewer scopes than that of the kick-off opens fewer files.
     match file.kinds().iter().find(|kind| !types.has(kind)) {
         None => Ok(file),
-        Some(kind) => Err(Problem::insufficient_scope(&format!("the token has no scope to read {kind}"))),
+        Some(kind) => Err(export::missing_export_scope(context, &access, kind).await),
     }
 }
 

@@ -1,10 +1,14 @@
 //! Bulk Data export: kick-off, status, delete (Bulk Data Access 2.0.0 and 3.0.0).
 
-use bulk::{ExportLevel, JobStatus, KickOff, KickOffMethod, TypeAccess};
+use std::sync::Arc;
+
+use bulk::{ExportLevel, JobStatus, KickOff, KickOffError, KickOffMethod, TypeAccess};
 use fhir::IssueCode;
 use http::{StatusCode, header};
+use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 
+use super::missing_scope::{NeededAccess, missing_scope};
 use super::{access, check_accept};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::{self, Problem};
@@ -86,15 +90,13 @@ async fn kick_off(
     let access = access::authenticate(context).await?;
     let types = readable_types(context, &access);
     if types.is_empty() {
-        return Err(Problem::insufficient_scope(
-            "an export requires system/ read scopes, which a client gets by client_credentials",
-        ));
+        return Err(missing_export_scope(context, &access, "*").await);
     }
     check_accept(context, &NDJSON)?;
     let client = context.app.identity.clients.active_client(&access.token.client_id, context.now).await?;
     let groups = client.and_then(|client| client.groups);
     if groups.is_some() && !matches!(level, ExportLevel::Group(_)) {
-        return Err(Problem::insufficient_scope("this client may export only its Groups"));
+        return Err(Problem::insufficient_scope("this client may export only its Groups", None));
     }
     let (by, parameters) = kick_off_parameters(context, body).await?;
     let query = if context.query.is_empty() { String::new() } else { format!("?{}", context.query) };
@@ -109,7 +111,12 @@ async fn kick_off(
         lenient: is_lenient(context),
     };
     let (request_url, parameters) = (request.request_url.clone(), request.parameters.clone());
-    let job = context.app.bulk.kick_off(request, context.now).await?;
+    let job = match context.app.bulk.kick_off(request, context.now).await {
+        Err(KickOffError::Forbidden { kind }) => {
+            return Err(missing_export_scope(context, &access, &kind).await);
+        }
+        started => started?,
+    };
     context.app.audit.add(&AuditEntry::Export {
         client_id: access.token.client_id.clone(),
         job: job.to_string(),
@@ -129,29 +136,34 @@ fn information(text: &str) -> Response {
     problem::outcome_response(StatusCode::ACCEPTED, &fhir::OperationOutcome::from(issue))
 }
 
-/// Returns the client of a request on a job, and the types that its token allows to read.
+/// Returns the 403 problem for a token that may not read a type, or any type.
+pub async fn missing_export_scope(context: &RequestContext, access: &TokenAccess, kind: &str) -> Problem {
+    missing_scope(context, access, kind, ScopePermissions::READ, NeededAccess::Export).await
+}
+
+/// Returns the access of a request on a job, and the types that its token allows to read.
 ///
 /// # Errors
 /// Returns a 401 problem without a valid token, and a 403 problem without any `system/` scope.
-pub async fn job_owner(context: &RequestContext) -> Result<(String, TypeAccess), Problem> {
+pub async fn job_owner(context: &RequestContext) -> Result<(Arc<TokenAccess>, TypeAccess), Problem> {
     let access = access::authenticate(context).await?;
     let types = readable_types(context, &access);
     if types.is_empty() {
-        return Err(Problem::insufficient_scope("exports need system/ read scopes"));
+        return Err(missing_export_scope(context, &access, "*").await);
     }
-    Ok((access.token.client_id.clone(), types))
+    Ok((access, types))
 }
 
 /// GET {fhir_base}/bulk/{job}: the status, with the first page of the manifest. `?page=` selects another page, whose
 /// URL is a link in the page before it.
 pub async fn export_status(context: &RequestContext, job: String) -> Result<Response, Problem> {
-    let (client_id, types) = job_owner(context).await?;
+    let (access, types) = job_owner(context).await?;
     check_accept(context, &NDJSON)?;
     let Ok(page) = context.params().get("page").unwrap_or("1").parse() else {
         let text = "'page' must be a number; use the link in the previous page";
         return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text));
     };
-    let status = context.app.bulk.status(&job, page, &client_id, &types, context.now).await;
+    let status = context.app.bulk.status(&job, page, &access.token.client_id, &types, context.now).await;
     if let (Some(log), Ok(status)) = (&context.app.export_log, &status) {
         log.record_status(&job, page, status).await;
     }
@@ -171,8 +183,7 @@ pub async fn export_status(context: &RequestContext, job: String) -> Result<Resp
             reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string())
         }
         JobStatus::Forbidden { kind } => {
-            let text = format!("the export contains {kind}, for which the token has no read scope");
-            return Err(Problem::insufficient_scope(&text));
+            return Err(missing_export_scope(context, &access, &kind).await);
         }
         JobStatus::Complete { manifest, expires } => {
             let response = reply::body(StatusCode::OK, "application/json", manifest);
@@ -192,7 +203,7 @@ pub async fn export_status(context: &RequestContext, job: String) -> Result<Resp
 
 /// DELETE {fhir_base}/bulk/{job}
 pub async fn delete_export(context: &RequestContext, job: String) -> Result<Response, Problem> {
-    let (client_id, _) = job_owner(context).await?;
-    context.app.bulk.delete(&job, &client_id, context.now).await?;
+    let (access, _) = job_owner(context).await?;
+    context.app.bulk.delete(&job, &access.token.client_id, context.now).await?;
     Ok(information("the export and its files are deleted"))
 }

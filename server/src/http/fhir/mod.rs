@@ -5,6 +5,7 @@ pub mod bundle;
 pub mod download;
 pub mod export;
 pub mod metadata;
+mod missing_scope;
 mod recording;
 pub mod resource;
 pub mod search;

@@ -11,6 +11,7 @@ use serde_json::json;
 use store::{PageLimit, Seq};
 
 use super::access::permitted_view;
+use super::missing_scope::{NeededAccess, missing_scope};
 use super::resource::check_addressed;
 use super::search_result::{SearchResultOptions, is_result_parameter};
 use super::{access, check_accept, recording};
@@ -89,9 +90,8 @@ pub async fn parse_condition(
     if access::resource_access(context, access, kind, ScopePermissions::SEARCH)
         == identity::tokens::access_token::ResourceAccess::Nothing
     {
-        return Err(Problem::insufficient_scope(&format!(
-            "a conditional request needs a scope to search {kind}"
-        )));
+        let permissions = ScopePermissions::SEARCH;
+        return Err(missing_scope(context, access, kind, permissions, NeededAccess::Some).await);
     }
     let page = SearchPage::read(query)?;
     if let Some((name, _)) = page.rest.iter().find(|(name, _)| is_result_parameter(name)) {

@@ -122,7 +122,7 @@ pub(super) fn kick_off_error(error: &KickOffError) -> Response {
         KickOffError::UnknownPatients { .. } => (StatusCode::BAD_REQUEST, IssueCode::NotFound),
         KickOffError::BadGroup(_) => (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::Processing),
         KickOffError::UnknownGroup { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
-        KickOffError::Forbidden { .. } => return insufficient_scope(&error.to_string()),
+        KickOffError::Forbidden { .. } => return insufficient_scope(&error.to_string(), None),
         KickOffError::TooManyExports { retry_after_s, .. } => {
             let response = fhir_error(StatusCode::TOO_MANY_REQUESTS, IssueCode::Throttled, error.to_string());
             return reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string());

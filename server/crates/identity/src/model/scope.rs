@@ -208,6 +208,17 @@ impl ScopePermissions {
     }
 }
 
+/// Writes the v2 notation.
+impl fmt::Display for ScopePermissions {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        "cruds"
+            .chars()
+            .enumerate()
+            .filter(|(at, _)| self.0 & (0b1_0000 >> at) != 0)
+            .try_for_each(|(_, c)| write!(f, "{c}"))
+    }
+}
+
 /// A SMART scope such as `system/*.rs` or `user/ValueSet.read`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SmartScope<'a> {
@@ -270,6 +281,24 @@ impl<'a> SmartScope<'a> {
     }
 }
 
+impl fmt::Display for ScopeContext {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Self::Patient => "patient",
+            Self::User => "user",
+            Self::System => "system",
+        })
+    }
+}
+
+/// Writes the v2 notation.
+impl fmt::Display for SmartScope<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}/{}.{}", self.context, self.kind, self.permissions)?;
+        self.query.map_or(Ok(()), |query| write!(f, "?{query}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,6 +350,18 @@ mod tests {
         check("system/*.rs", "system/*.rs?_tag=a", false);
         check("system/*.cruds", "system/Observation.cruds?category=a", false);
         check("system/*.rs", "system/Observation.rs?", false);
+    }
+
+    #[test]
+    fn smart_scopes_are_written_in_the_v2_notation() {
+        for (scope, written) in [
+            ("system/*.read", "system/*.rs"),
+            ("user/ValueSet.write", "user/ValueSet.cud"),
+            ("patient/Observation.*", "patient/Observation.cruds"),
+            ("patient/Observation.s?category=laboratory", "patient/Observation.s?category=laboratory"),
+        ] {
+            assert_eq!(SmartScope::parse(scope).unwrap().to_string(), written);
+        }
     }
 
     #[test]
