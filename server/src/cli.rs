@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 
 use crate::administration::arguments::AdminSubcommand;
 use crate::config::{ENVIRONMENT, ServeFlags};
+use crate::trust::{self, TrustArgs};
 use crate::{administration, serve};
 
 /// Sign-in, terminology and bulk export for health apps, in one server.
@@ -25,6 +26,13 @@ pub enum ServerCommand {
     /// Run the server.
     #[command(after_help = serve_after_help())]
     Serve(ServeFlags),
+    /// Add the development CA to the certificate stores of this machine, or remove it.
+    ///
+    /// Changes the stores of the system, of Chromium and of Firefox, after it has shown the commands and asked.
+    #[command(
+        after_help = "Examples:\n  trefoil trust --data ./demo\n  trefoil trust --data ./demo --remove"
+    )]
+    Trust(TrustArgs),
     /// The administration of a data folder.
     #[command(flatten)]
     Administration(AdminSubcommand),
@@ -46,6 +54,7 @@ pub fn run_program(cli: CommandLine) -> ExitCode {
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("the runtime starts");
     let code = match cli.command {
         ServerCommand::Serve(flags) => runtime.block_on(serve::run_server(&flags)),
+        ServerCommand::Trust(args) => trust::run_trust(&args),
         ServerCommand::Administration(arguments) => runtime.block_on(administration::run_command(arguments)),
     };
     // A blocking read of standard input must not delay the end of the process.

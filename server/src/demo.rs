@@ -2,7 +2,9 @@
 //! `--demo`.
 //!
 //! Passwords, secrets and keys are generated for each folder and stored only in `DIR/demo.json`, which only its owner
-//! can read.
+//! can read. [`guide`] is what a person reads first.
+
+pub mod guide;
 
 use anyhow::{Context as _, Result};
 use aws_lc_rs::encoding::AsBigEndian as _;

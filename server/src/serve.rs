@@ -1,5 +1,6 @@
 //! `trefoil serve`: starts the server, and stops it on a signal.
 
+use std::io::IsTerminal as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -96,9 +97,15 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
     let sweeper = tokio::spawn(sweep_periodically(app.clone()));
     let endpoint = data.join("endpoint.json");
     let ca = tls.as_ref().and_then(|tls| tls.ca.as_ref()).map(std::path::absolute).transpose()?;
-    write_endpoint(&endpoint, &app, ca.as_deref())?;
+    let guide = is_demo.then(|| demo::guide::write_guide(&app, ca.as_deref())).transpose()?;
+    write_endpoint(&endpoint, &app, ca.as_deref(), guide.as_ref().map(|(_, path)| path.as_path()))?;
     let mut signals = StopSignals::new(hang_up)?;
     println!("ready {base_url}");
+    // A program that reads standard output reads the file of the guide.
+    let is_person = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
+    if let Some((text, _)) = guide.filter(|_| is_person) {
+        eprintln!("\n{text}\nStop the server with Ctrl-C.");
+    }
     signals.wait_for_stop(&app).await;
     tracing::info!("stopping");
     drop(std::fs::remove_file(&endpoint));
@@ -123,14 +130,17 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
 }
 
 /// Writes `DIR/endpoint.json`, from which tools find this server. The file is replaced atomically.
-fn write_endpoint(path: &Path, app: &App, ca: Option<&Path>) -> Result<()> {
-    let endpoint = serde_json::json!({
+fn write_endpoint(path: &Path, app: &App, ca: Option<&Path>, guide: Option<&Path>) -> Result<()> {
+    let mut endpoint = serde_json::json!({
         "base_url": app.base_url,
         "fhir_base": app.fhir_base,
         "ca": ca,
         "pid": std::process::id(),
         "version": env!("CARGO_PKG_VERSION"),
     });
+    if let Some(guide) = guide {
+        endpoint["guide"] = guide.display().to_string().into();
+    }
     let part = path.with_extension("json.part");
     std::fs::write(&part, serde_json::to_vec_pretty(&endpoint)?)?;
     std::fs::set_permissions(&part, std::fs::Permissions::from_mode(0o600))?;

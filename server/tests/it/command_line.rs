@@ -1,10 +1,10 @@
 //! Tests of the command line: exit codes, messages, and administration of a stopped and a running server.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
-use crate::support::{Server, TREFOIL};
+use crate::support::{Server, TREFOIL, have};
 
 #[track_caller]
 fn check(output: &std::process::Output, code: i32, says: &str) {
@@ -184,4 +184,37 @@ fn an_operator_export_is_the_same_for_a_stopped_and_a_running_server() {
         1,
         "--type: 'Pony' is not a resource type",
     );
+}
+
+#[test]
+fn a_demo_stores_its_guide_and_prints_it_on_a_terminal_only() {
+    let mut server = Server::in_fresh_folder();
+    server.start();
+    let path = server.data().join("guide.txt");
+    let guide = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(server.json("endpoint.json")["guide"], path.to_str().unwrap());
+    let password = server.demo_json()["user"]["password"].as_str().unwrap().to_owned();
+    for text in [&server.base(), &password, "trefoil trust --data", "Commands to paste"] {
+        assert!(guide.contains(text), "{guide:?} does not contain {text:?}");
+    }
+    server.stop();
+    if !have("script", "the guide on a terminal") {
+        return;
+    }
+    let serve = format!("{TREFOIL} serve --demo --listen 127.0.0.1:0 --data {}", server.data().display());
+    let mut child = Command::new("script")
+        .args(["-qefc", &serve, "/dev/null"])
+        .env("TREFOIL_LOG", "warn")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let shown: Vec<String> = lines.take_while(|line| !line.contains("Stop the server")).collect();
+    let pid = server.json("endpoint.json")["pid"].to_string();
+    assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    child.wait().unwrap();
+    assert!(shown[0].starts_with("ready "), "{shown:?}");
+    assert!(shown.iter().any(|line| line.contains(&password)), "{shown:?}");
 }

@@ -27,3 +27,4 @@ mod sign_in;
 mod support;
 mod terminal_client;
 mod terminology;
+mod trust;

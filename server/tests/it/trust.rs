@@ -1,0 +1,152 @@
+//! Tests of `trefoil trust` with a temporary folder for certificates and a temporary home folder.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+use trefoil_server::trust::{TrustArgs, TrustHost, change_trust};
+
+use crate::support::{Server, installed};
+
+/// A machine in a folder, on which `update-ca-certificates` only writes down its arguments.
+struct Machine {
+    folder: TempDir,
+    host: TrustHost,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let bin = folder.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        write_program(
+            &bin.join("update-ca-certificates"),
+            &format!("echo \"update $*\" >> {}/calls", folder.path().display()),
+        );
+        let host = TrustHost {
+            home: folder.path().join("home"),
+            debian_folder: folder.path().join("ca-certificates"),
+            programs: std::env::join_paths([bin, "/usr/bin".into(), "/bin".into()]).unwrap(),
+            is_macos: false,
+            is_root: true,
+        };
+        std::fs::create_dir(&host.home).unwrap();
+        Self { folder, host }
+    }
+
+    /// Runs the command and returns whether it succeeded, and its output.
+    fn run(&self, args: &TrustArgs, answer: bool) -> (bool, String) {
+        let mut out = Vec::new();
+        let done = change_trust(args, &self.host, &mut out, || Ok(answer));
+        let mut text = String::from_utf8(out).unwrap();
+        if let Err(error) = &done {
+            text.push_str(&format!("error: {error:#}"));
+        }
+        (done.is_ok(), text)
+    }
+
+    fn calls(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("calls")).unwrap_or_default()
+    }
+
+    /// Returns the files in the folder of local certificates.
+    fn certificates(&self) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(&self.host.debian_folder) else { return Vec::new() };
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+fn write_program(path: &Path, script: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Returns a data folder with a development CA.
+fn data_folder() -> Server {
+    let mut server = Server::demo();
+    server.stop();
+    server
+}
+
+fn args(server: &Server) -> TrustArgs {
+    TrustArgs { data: server.data().to_owned(), remove: false, print: false, yes: true }
+}
+
+#[test]
+fn the_system_store_is_changed_only_after_a_confirmation() {
+    let (server, machine) = (data_folder(), Machine::new());
+    let asked = TrustArgs { yes: false, ..args(&server) };
+    let printed = machine.run(&TrustArgs { print: true, ..asked.clone() }, true);
+    assert!(printed.0 && printed.1.contains("add to the system:\n  install -D -m 644 "), "{}", printed.1);
+    let denied = machine.run(&asked, false);
+    assert!(denied.0 && denied.1.contains("nothing was changed"), "{}", denied.1);
+    assert_eq!((machine.certificates().len(), machine.calls()), (0, String::new()));
+
+    let added = machine.run(&asked, true);
+    assert!(added.0 && added.1.contains("added to the system\n"), "{}", added.1);
+    assert!(
+        added.1.contains("left out: Chromium and Firefox: no certificate database exists yet"),
+        "{}",
+        added.1
+    );
+    let files = machine.certificates();
+    assert!(files[0].starts_with("trefoil-development-ca-") && files[0].ends_with(".crt"), "{files:?}");
+    let removed = machine.run(&TrustArgs { remove: true, ..args(&server) }, false);
+    assert!(removed.0 && removed.1.contains("removed from the system\n"), "{}", removed.1);
+    assert_eq!((machine.certificates().len(), machine.calls().as_str()), (0, "update \nupdate --fresh\n"));
+    let again = machine.run(&TrustArgs { remove: true, ..args(&server) }, false);
+    assert!(again.0 && again.1.contains("nothing to remove"), "{}", again.1);
+}
+
+#[test]
+fn a_failed_command_and_a_missing_tool_are_reported() {
+    let (server, mut machine) = (data_folder(), Machine::new());
+    write_program(&machine.folder.path().join("bin/update-ca-certificates"), "echo 'disk full' >&2; exit 1");
+    let failed = machine.run(&args(&server), true);
+    assert!(!failed.0 && failed.1.contains("not changed: the system: disk full"), "{}", failed.1);
+    let database = machine.host.home.join(".pki/nssdb");
+    std::fs::create_dir_all(&database).unwrap();
+    std::fs::write(database.join("cert9.db"), "").unwrap();
+    // Without any tool.
+    machine.host.programs = machine.folder.path().join("none").into();
+    machine.host.is_root = false;
+    let left = machine.run(&args(&server), true);
+    assert!(!left.0 && left.1.contains("no store can be changed"), "{}", left.1);
+    assert!(left.1.contains("libnss3-tools"), "{}", left.1);
+    let missing = TrustArgs { data: machine.folder.path().join("nothing"), ..args(&server) };
+    assert!(machine.run(&missing, true).1.contains("start the server on this folder once"));
+}
+
+#[test]
+fn the_databases_of_browsers_contain_the_ca_until_it_is_removed() {
+    if !installed("the certificate databases of browsers", Path::new("/usr/bin/certutil")) {
+        return;
+    }
+    let (server, machine) = (data_folder(), Machine::new());
+    let databases =
+        [".pki/nssdb", ".mozilla/firefox/x1.default"].map(|folder| machine.host.home.join(folder));
+    for database in &databases {
+        std::fs::create_dir_all(database).unwrap();
+        let made =
+            Command::new("certutil").args(["-N", "--empty-password", "-d"]).arg(database).status().unwrap();
+        assert!(made.success());
+    }
+    let listed = |database: &Path| {
+        let output = Command::new("certutil").args(["-L", "-d"]).arg(database).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let added = machine.run(&args(&server), true);
+    assert!(added.0, "{}", added.1);
+    for database in &databases {
+        let lines = listed(database);
+        let line =
+            lines.lines().find(|line| line.contains("Trefoil development CA")).expect("the CA is listed");
+        assert!(line.trim_end().ends_with("C,,"), "{line}");
+    }
+    let removed = machine.run(&TrustArgs { remove: true, ..args(&server) }, true);
+    assert!(removed.0, "{}", removed.1);
+    for database in &databases {
+        assert!(!listed(database).contains("Trefoil"), "{}", listed(database));
+    }
+}
