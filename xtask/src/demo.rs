@@ -1,13 +1,13 @@
-//! `cargo xtask demo`: starts the server with the demo project, prints a guide, and opens the terminal client.
+//! `cargo xtask demo`: starts the server with the demo project, prints the guide that the server writes, and opens the
+//! terminal client.
 
 use std::io::{BufRead as _, BufReader, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-use serde_json::Value;
 
-use crate::{build, check, root, target_dir};
+use crate::{build_with_progress, check, root, target_dir};
 
 #[derive(clap::Args)]
 pub struct DemoArgs {
@@ -24,8 +24,8 @@ pub struct DemoArgs {
 
 /// Runs until the user quits the terminal client, or until the server stops.
 pub fn run(args: &DemoArgs) -> Result<()> {
-    eprintln!("building (the first time takes some minutes) …");
-    check(&mut build(&["trefoil", "trefoil-tui"]))?;
+    eprintln!("building the server and the terminal client (the first time takes some minutes) …");
+    let programs = build_programs()?;
     let data = args.data.clone().unwrap_or_else(|| target_dir().join("demo"));
     std::fs::create_dir_all(&data)?;
     let with_tui = !args.no_tui && std::io::stdout().is_terminal();
@@ -35,7 +35,7 @@ pub fn run(args: &DemoArgs) -> Result<()> {
     } else {
         Stdio::inherit()
     };
-    let mut server = Command::new(target_dir().join("debug/trefoil"))
+    let mut server = Command::new(programs.join("trefoil"))
         .args(["serve", "--demo", "--listen", &args.listen, "--data"])
         .arg(&data)
         .current_dir(root())
@@ -49,17 +49,37 @@ pub fn run(args: &DemoArgs) -> Result<()> {
         drop(server.kill());
         return Err(error);
     }
-    print_guide(&data)?;
+    let guide = data.join("guide.txt");
+    println!("\n{}", std::fs::read_to_string(&guide).context("failed to read the guide")?);
     if with_tui {
-        let mut client = Command::new(target_dir().join("debug/trefoil-tui"));
+        println!("The terminal client opens when you press Enter. The guide stays in {}.", guide.display());
+        std::io::stdin().lock().read_line(&mut String::new())?;
+        let mut client = Command::new(programs.join("trefoil-tui"));
         let left = check(client.arg("--demo").arg(&data));
+        eprintln!(
+            "The demo server stops with the client. To run it without the client: cargo xtask demo --no-tui\n\
+             Its data stay in {}.",
+            data.display()
+        );
         stop(&mut server)?;
         return left;
     }
-    println!("\nStop it with Ctrl-C.");
     // Ctrl-C is also sent to the server, which then stops.
     server.wait()?;
     Ok(())
+}
+
+/// Builds the programs and returns their folder. In a checkout in which no server is built yet, the profile `quick` is
+/// used, which needs the least time; otherwise the profile of the tests, whose crates are built already.
+fn build_programs() -> Result<PathBuf> {
+    let mut command = build_with_progress(&["trefoil", "trefoil-tui"]);
+    let debug = target_dir().join("debug");
+    if debug.join("trefoil").exists() {
+        check(&mut command)?;
+        return Ok(debug);
+    }
+    check(command.args(["--profile", "quick"]))?;
+    Ok(target_dir().join("quick"))
 }
 
 fn wait_until_ready(server: &mut Child) -> Result<()> {
@@ -74,55 +94,5 @@ fn wait_until_ready(server: &mut Child) -> Result<()> {
 fn stop(server: &mut Child) -> Result<()> {
     check(Command::new("kill").arg(server.id().to_string()))?;
     server.wait()?;
-    Ok(())
-}
-
-fn read(path: PathBuf) -> Result<Value> {
-    let text =
-        std::fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
-    Ok(serde_json::from_str(&text)?)
-}
-
-/// Prints addresses, users and commands to paste.
-fn print_guide(data: &std::path::Path) -> Result<()> {
-    let endpoint = read(data.join("endpoint.json"))?;
-    let demo = read(data.join("demo.json"))?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (base, fhir, ca) = (text(&endpoint["base_url"]), text(&endpoint["fhir_base"]), text(&endpoint["ca"]));
-    println!("\nTrefoil demo\n\n  base URL    {base}\n  FHIR base   {fhir}\n  trust       {ca}");
-    println!(
-        "  secrets     {}\n\nUsers who can sign in at {base}/sign-in\n",
-        data.join("demo.json").display()
-    );
-    for user in demo["users"].as_array().into_iter().flatten() {
-        let (name, password) = (text(&user["username"]), text(&user["password"]));
-        println!("  {name:<10} {password}   {}", text(&user["claims"]["name"]));
-    }
-    let member = &demo["members"][0];
-    let subsumption = &demo["subsumptions"][0];
-    println!("\nCommands to paste\n");
-    println!("  export CURL_CA_BUNDLE={ca}");
-    println!("  curl -s {fhir}/metadata | head -c 300; echo");
-    println!(
-        "  TOKEN=$({} token --demo {})",
-        target_dir().join("debug/trefoil-tui").display(),
-        data.display()
-    );
-    println!(
-        "  curl -sG -H \"Authorization: Bearer $TOKEN\" '{fhir}/ValueSet/$validate-code' -d url={} -d system={} -d code={}; echo",
-        text(&member["value_set"]),
-        text(&member["system"]),
-        text(&member["code"]),
-    );
-    println!(
-        "  curl -sG -H \"Authorization: Bearer $TOKEN\" '{fhir}/CodeSystem/$subsumes' -d system={} -d codeA={} -d codeB={}; echo",
-        text(&subsumption["system"]),
-        text(&subsumption["codeA"]),
-        text(&subsumption["codeB"]),
-    );
-    println!(
-        "  curl -si -H \"Authorization: Bearer $TOKEN\" '{fhir}/Group/{}/$export?_outputFormat=ndjson' | grep -i ^content-location",
-        text(&demo["groups"][0]),
-    );
     Ok(())
 }

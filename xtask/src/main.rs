@@ -174,8 +174,15 @@ fn lint() -> Command {
 /// Returns the command that builds programs with the features of the whole workspace, so that Cargo does not rebuild
 /// crates that another command has built.
 fn build(programs: &[&str]) -> Command {
+    let mut command = build_with_progress(programs);
+    command.arg("--quiet");
+    command
+}
+
+/// Returns the same command with the progress that Cargo shows.
+fn build_with_progress(programs: &[&str]) -> Command {
     let mut command = cargo();
-    command.args(["build", "--quiet", "--workspace"]);
+    command.args(["build", "--workspace"]);
     command.args(programs.iter().flat_map(|program| ["--bin", program]));
     command
 }
