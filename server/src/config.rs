@@ -11,6 +11,7 @@
 //! | `documented` | the declaration of a table; in tests, `document` generates `server/docs/configuration.md` from it |
 //! | [`declared`] | `[[client]]` and `[[scope]]` |
 //! | [`provider`] | `[[provider]]` |
+//! | [`brand`] | `[pages]` |
 //! | [`bulk`] | `[bulk]` |
 //! | [`audit`] | `[audit]` |
 //! | [`network`] | connections, trusted proxies, private hosts |
@@ -19,6 +20,7 @@
 //! | here | [`Config`]: the checked result of flags, file and defaults |
 
 pub mod audit;
+pub mod brand;
 pub mod bulk;
 pub mod declared;
 #[cfg(test)]
@@ -202,9 +204,9 @@ impl Config {
                 let span = scope.span();
                 scope.into_inner().check(&at, &span)
             })
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
         let clients: Vec<_> =
-            file.client.into_iter().map(|client| client.check(&at)).collect::<Result<_, _>>()?;
+            file.client.into_iter().map(|client| client.check(&at, &scopes)).collect::<Result<_, _>>()?;
         let mut ids = BTreeSet::new();
         if let Some(twice) = clients.iter().find(|declared| !ids.insert(declared.client.client_id.clone())) {
             return Err(ConfigError::Value {
@@ -224,6 +226,8 @@ impl Config {
                 .map(|section| check_provider(section, &at))
                 .collect::<Result<_, _>>()?,
             scopes,
+            demo_scopes: if flags.demo { declared::demo_scopes().collect() } else { Vec::new() },
+            brand: file.pages.check(&at)?,
             anonymous_terminology: file.terminology.anonymous,
             preferred_versions: at.preferred_versions(&file.terminology)?,
             trusted_proxies: TrustedProxies {
@@ -411,11 +415,26 @@ mod tests {
     #[test]
     fn errors_in_other_tables_contain_line_and_key() {
         check_refused(
-            "[[scope]]\nname = \"openid\"\n",
+            "[[scope]]\nname = \"openid\"\ndescription = \"x\"\n",
             "line 2: name: the scope 'openid' is reserved by the server",
         );
-        check_refused("[[scope]]\nname = \"a b\"\n", "one word");
+        check_refused("[[scope]]\nname = \"a b\"\ndescription = \"x\"\n", "one word");
         check_refused("\n[[scope]]\ndescription = \"x\"\n", "line 2: name: this member is required");
+        check_refused("\n[[scope]]\nname = \"notes\"\n", "line 2: description: this member is required");
+        check_refused(
+            "[[scope]]\nname = \"notes\"\ndescription = \" \"\n",
+            "line 3: description: users must",
+        );
+        check_refused(
+            "[[client]]\nclient_id = \"web\"\nredirect_uris = [\"https://app.example/cb\"]\nscope = \"openid notes\"\n",
+            "line 4: scope: the scope 'notes' has no description for users",
+        );
+        check_refused("[pages]\nname = \"\"\n", "line 2: name: a name must have");
+        check_refused("[pages]\ncolor = \"red\"\n", "line 2: color: 'red' is not a colour such as #1d6b41");
+        check_refused("[pages]\ncolor = \"#ffcc00\"\n", "'#ffcc00' has a contrast of 1.3 to a background");
+        check_refused("[pages]\ndark_color = \"#222222\"\n", "line 2: dark_color");
+        check_refused("[pages]\nlogo = \"leaf.bmp\"\n", "is not a file of type .svg, .png or .webp");
+        check_refused("[pages]\nlogo = \"no-such.svg\"\n", "line 2: logo: failed to read");
         check_refused(
             "[[provider]]\nname = \"P\"\npreset = \"google\"\n",
             "line 1: client_id: this member is required",

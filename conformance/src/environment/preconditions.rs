@@ -75,6 +75,7 @@ pub struct SharedStates {
     /// A server with imported releases. It is separate, because some rows require their code systems to be unknown.
     releases: OnceCell<Arc<(OwnServer, TestTarget)>>,
     /// A server that implements version 3.0.0 of the Bulk Data guide and exports members of nested Groups.
+    branded_pages: OnceCell<Arc<(OwnServer, TestTarget)>>,
     guide_3: OnceCell<Arc<(OwnServer, TestTarget)>>,
     /// A server that returns signed URLs for its export files.
     signed_addresses: OnceCell<Arc<(OwnServer, TestTarget)>>,
@@ -170,6 +171,11 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
             let loaded = shared.releases.get_or_try_init(|| releases(world)).await?.clone();
             scene.vars = loaded.1.vars();
             scene.own = Some(loaded);
+        }
+        "branded-pages" => {
+            let made = shared.branded_pages.get_or_try_init(|| branded_pages(world)).await?.clone();
+            scene.vars = made.1.vars();
+            scene.own = Some(made);
         }
         "guide-3" => {
             let config = "[bulk]\nguide = \"3.0.0\"\nnested_groups = true\nfile_size = 8192\n";
@@ -524,6 +530,22 @@ async fn configured(
     let server = OwnServer::start(config).await.map_err(not_started)?;
     let target = server.target().await.map_err(not_started)?;
     Ok(Arc::new((server, target)))
+}
+
+/// Starts a server with a name, a logo and colours of its own.
+async fn branded_pages(world: &TestEnvironment) -> Result<Arc<(OwnServer, TestTarget)>, SetupError> {
+    world.local()?;
+    let folder = tempfile::tempdir().map_err(|error| not_started(error.into()))?;
+    let logo = folder.path().join("leaf.svg");
+    let image =
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><circle cx="4" cy="4" r="4"/></svg>"#;
+    std::fs::write(&logo, image).map_err(|error| not_started(error.into()))?;
+    let settings = format!(
+        "[pages]\nname = \"Garden Health\"\nlogo = \"{}\"\ncolor = \"#20409A\"\ndark_color = \"#9db8ff\"\n",
+        logo.display()
+    );
+    // The server reads the logo at its start.
+    configured(world, &settings).await
 }
 
 /// Makes this server the target of the case, with `$system_token` and `$narrow_token`.

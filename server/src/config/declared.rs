@@ -75,7 +75,11 @@ impl ClientSection {
     }
 
     /// Checks the section and returns the client.
-    pub fn check(mut self, file: &ConfigSource<'_>) -> Result<DeclaredClient, ConfigError> {
+    pub fn check(
+        mut self,
+        file: &ConfigSource<'_>,
+        scopes: &[CustomScope],
+    ) -> Result<DeclaredClient, ConfigError> {
         let section = self.0.span();
         let client_id = self.take_member::<String>(file, "client_id")?;
         let client_id =
@@ -116,6 +120,13 @@ impl ClientSection {
             });
             file.value_error(position.unwrap_or_else(|| client_id.span()), error.member, &error.reason)
         })?;
+        let is_described = |scope: &str| is_built_in(scope) || scopes.iter().any(|known| known.name == scope);
+        if let Some(unknown) = client.scopes.iter().find(|scope| !is_described(scope)) {
+            let span = self.position(file, "scope", 0).unwrap_or_else(|| client_id.span());
+            let why =
+                format!("the scope '{unknown}' has no description for users; add a [[scope]] with this name");
+            return Err(file.value_error(span, "scope", why));
+        }
         if client.needs_secret() && client.secret_digests.is_empty() {
             let why = "a client with a secret needs client_secret_file or client_secret_env";
             return Err(file.value_error(client_id.span(), "client_id", why));
@@ -143,13 +154,41 @@ fn error_text(error: &toml::de::Error) -> String {
     with_nearest(format!("{text}, `{}`", FILE_MEMBERS.join("`, `")))
 }
 
+/// Returns `true` if the server defines the scope, and its description.
+fn is_built_in(scope: &str) -> bool {
+    RESERVED_SCOPES.contains(&scope)
+        || SmartScope::parse(scope).is_some()
+        || [
+            "offline_access",
+            "online_access",
+            "launch",
+            "launch/encounter",
+            "launch/patient",
+            "fhirUser",
+            ADMIN_SCOPE,
+            LAUNCH_SCOPE,
+        ]
+        .contains(&scope)
+}
+
+/// Returns the scopes of the demo project.
+pub(super) fn demo_scopes() -> impl Iterator<Item = CustomScope> {
+    [
+        ("garden.notes", "read your garden notes"),
+        ("garden.plans", "read your garden plans"),
+        ("address", "see your postal address"),
+    ]
+    .into_iter()
+    .map(|(name, description)| CustomScope { name: name.to_owned(), description: description.to_owned() })
+}
+
 settings_table! {
     /// A scope of your applications.
     pub struct ScopeSection {
         /// Name of the scope, without spaces.
         name: Required<Spanned<String>> = Required::MISSING,
-        /// Description on the consent page. Without this setting, the page shows the name.
-        description: Option<String> = None,
+        /// Description on the consent page, as a continuation of "The application asks to:".
+        description: Required<Spanned<String>> = Required::MISSING,
     }
 }
 
@@ -158,29 +197,18 @@ impl ScopeSection {
     pub fn check(self, file: &ConfigSource<'_>, table: &Range<usize>) -> Result<CustomScope, ConfigError> {
         let name = self.name.get(file, table, "name")?;
         let (span, name) = (name.span(), name.into_inner());
+        let description = self.description.get(file, table, "description")?;
         let is_one = Scopes::parse(&name).is_ok_and(|scopes| scopes.iter().count() == 1);
-        let taken = RESERVED_SCOPES.contains(&name.as_str())
-            || SmartScope::parse(&name).is_some()
-            || [
-                "offline_access",
-                "online_access",
-                "launch",
-                "launch/encounter",
-                "launch/patient",
-                "fhirUser",
-                ADMIN_SCOPE,
-                LAUNCH_SCOPE,
-            ]
-            .contains(&name.as_str());
-        match (is_one, taken) {
+        if description.as_ref().trim().is_empty() {
+            let why = "users must be able to read what they allow; write for example: read your notes";
+            return Err(file.value_error(description.span(), "description", why));
+        }
+        match (is_one, is_built_in(&name)) {
             (false, _) => Err(file.value_error(span, "name", "a scope must be one word without spaces")),
             (true, true) => {
                 Err(file.value_error(span, "name", format!("the scope '{name}' is reserved by the server")))
             }
-            (true, false) => {
-                let description = self.description.unwrap_or_else(|| name.clone());
-                Ok(CustomScope { name, description })
-            }
+            (true, false) => Ok(CustomScope { name, description: description.into_inner() }),
         }
     }
 }

@@ -10,6 +10,7 @@ use identity::sign_in::throttle::ThrottleLimits;
 use toml::Spanned;
 
 use super::audit::AuditConfig;
+use super::brand::PagesSection;
 use super::bulk::BulkSection;
 use super::declared::{ClientSection, ScopeSection};
 use super::documented::{implicit, settings_table};
@@ -29,6 +30,8 @@ settings_table! {
         client: Vec<ClientSection> = Vec::new(),
         /// Scopes.
         scope: Vec<Spanned<ScopeSection>> = Vec::new(),
+        /// The pages for people.
+        pages: PagesSection = PagesSection::default(),
         /// External providers.
         provider: Vec<Spanned<ProviderSection>> = Vec::new(),
         /// Terminology.

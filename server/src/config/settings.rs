@@ -13,14 +13,19 @@ use terminology::PreferredVersions;
 use crate::config::ConfiguredProvider;
 use crate::config::PrivateHosts;
 use crate::config::TrustedProxies;
+use crate::config::brand::Brand;
 
 /// The settings that can change while the server runs.
 #[derive(Debug, Default)]
 pub struct Settings {
     /// External providers.
     pub providers: Vec<ConfiguredProvider>,
+    /// Name, logo and colours of the pages.
+    pub brand: Brand,
     /// Scopes declared in the configuration.
     pub scopes: Vec<CustomScope>,
+    /// Scopes of the demo project, on a demo server.
+    pub demo_scopes: Vec<CustomScope>,
     /// `true` if terminology requests are answered without a token.
     pub anonymous_terminology: bool,
     /// Versions of code systems and value sets that are used if a request names none.
@@ -51,9 +56,13 @@ pub struct CustomScope {
 }
 
 impl Settings {
-    /// Returns the description of a custom scope, if the scope is declared.
+    /// Returns the description of a custom scope, if the scope is declared or belongs to the demo.
     pub fn describe(&self, scope: &str) -> Option<&str> {
-        self.scopes.iter().find(|known| known.name == scope).map(|known| known.description.as_str())
+        self.scopes
+            .iter()
+            .chain(&self.demo_scopes)
+            .find(|known| known.name == scope)
+            .map(|known| known.description.as_str())
     }
 }
 

@@ -22,6 +22,7 @@ use warp::filters::BoxedFilter;
 
 use super::extract::{self, FromPath, PathParameters, RequestBody, RequestContext};
 use super::listen::PeerAddress;
+use super::pages::frame::PageRequest;
 use super::peer::caller_address;
 use super::problem::{Dialect, Problem};
 use super::reply::{self, Response};
@@ -179,6 +180,8 @@ static PAGES: &[Route] = routes! {
     POST   "account/links" => pages::account::links::begin_link(body);
     POST   "account/links/remove" => pages::account::links::remove_link(body);
     GET    "style.css" => pages::style_sheet();
+    GET    "page.js" => pages::page_script();
+    GET    "logo" => pages::logo();
     GET    "form-post.js" => pages::form_post::form_post_script();
     GET    "passkey.js" => pages::passkey::passkey_script();
     GET    "health/live" => pages::health::is_live();
@@ -356,7 +359,7 @@ async fn answer(context: RequestContext, body: RequestBody) -> Response {
     let origin = context.header(header::ORIGIN).map(str::to_owned);
     let caller = AuditCaller::of_request(context.client_address, context.request_id.clone());
     let (Answer { mut response, cors, dialect }, recorded) =
-        app.audit.on_behalf(caller, dispatch(context, body)).await;
+        app.audit.on_behalf(caller, dispatch_with_language(context, body)).await;
     if let Err(error) = recorded {
         response = dialect.plain_error(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
     }
@@ -385,6 +388,17 @@ struct Answer {
     response: Response,
     cors: CorsPolicy,
     dialect: Dialect,
+}
+
+/// Handles a request. Only the answers below `/oauth2` and of pages depend on the language.
+async fn dispatch_with_language(context: RequestContext, body: RequestBody) -> Answer {
+    match dialect(&context.path) {
+        Dialect::Page | Dialect::OAuth => {
+            let request = PageRequest::new(&context);
+            pages::frame::with_request(request, dispatch(context, body)).await
+        }
+        Dialect::Fhir | Dialect::Admin => dispatch(context, body).await,
+    }
 }
 
 async fn dispatch(context: RequestContext, body: RequestBody) -> Answer {

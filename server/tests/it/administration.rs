@@ -51,7 +51,7 @@ async fn the_configuration_is_reloaded_without_a_restart() {
     };
     assert_eq!(put().await, 201);
 
-    let more = "[[scope]]\nname = \"notes\"\n[[client]]\nclient_id = \"batch\"\nscope = \"system/*.rs\"\n\
+    let more = "[[scope]]\nname = \"notes\"\ndescription = \"read\"\n[[client]]\nclient_id = \"batch\"\nscope = \"system/*.rs\"\n\
                 jwks_uri = \"https://keys.example/jwks\"\n[limits]\nbody_limit_bytes = 20\nconnections = 9\n";
     std::fs::write(&file, more).unwrap();
     let reloaded = server.trefoil(&["reload"]);

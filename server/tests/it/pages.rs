@@ -1,7 +1,7 @@
 //! Tests every page in a real browser for accessibility (the criteria of WCAG 2.2 AA that a program can check).
 //!
 //! `TREFOIL_PICTURES=DIR` saves screenshots of each page with the sizes of a phone and a desktop, in light and dark
-//! mode.
+//! mode. `TREFOIL_AXE=FILE` names `axe.min.js` of axe-core, whose rules are then checked, too.
 
 use std::path::PathBuf;
 
@@ -32,13 +32,20 @@ const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 
 return [window.reachable.indexOf(document.activeElement), seen, document.activeElement.outerHTML.slice(0, 90)];
 "#;
 
+/// Runs axe-core and returns the violations as sentences.
+const AXE: &str = r#"
+return axe.run().then((result) => result.violations.map((found) => found.id + ": " + found.nodes[0].html));
+"#;
+
 const TAB: char = '\u{e004}';
 
 /// Checks the current page.
 async fn look(driver: &Driver, name: &str) {
     let pictures = std::env::var_os("TREFOIL_PICTURES").map(PathBuf::from);
+    let axe = std::env::var_os("TREFOIL_AXE").map(|file| std::fs::read_to_string(file).unwrap());
     for (scheme, width, height) in [
         ("light", 320, 640),
+        ("light", 360, 780),
         ("light", 390, 844),
         ("light", 1280, 800),
         ("dark", 390, 844),
@@ -48,6 +55,10 @@ async fn look(driver: &Driver, name: &str) {
         driver.resize(width, height).await;
         let wrong = driver.run(CHECKS).await;
         assert_eq!(wrong, Value::Array(Vec::new()), "{name}, {scheme}, {width} wide");
+        if let Some(axe) = &axe {
+            let found = driver.run(&format!("{axe}\n{AXE}")).await;
+            assert_eq!(found, Value::Array(Vec::new()), "{name}, {scheme}, {width} wide, axe-core");
+        }
         if let Some(folder) = &pictures {
             let file = folder.join(format!("{name}-{scheme}-{width}.png"));
             std::fs::write(file, driver.picture().await).unwrap();
@@ -88,6 +99,8 @@ async fn every_page_is_accessible() {
     look(&driver, "home").await;
     go("/nothing-here").await;
     look(&driver, "not-found").await;
+    driver.run("document.querySelector('summary').click()").await;
+    look(&driver, "not-found-details").await;
     go("/sign-out").await;
     look(&driver, "signed-out").await;
     go("/recovery").await;

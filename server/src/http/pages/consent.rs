@@ -7,6 +7,7 @@ use identity::model::scope::Scopes;
 use identity::model::user::User;
 use maud::html;
 
+use super::texts::{fill, phrase, t};
 use super::{cookie, csrf, page, resume, scopes as words};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::oauth::authorize;
@@ -43,6 +44,11 @@ fn resume_request(context: &RequestContext, continuation: &str) -> Response {
     ))
 }
 
+/// Returns the path of the sign-in page for another user, from which the browser returns to this request.
+fn switch_account(continuation: &str) -> String {
+    super::sign_in::SignInDestination { back: continuation.to_owned(), link: None }.at("/sign-in")
+}
+
 /// Shows the question.
 pub async fn show_question(context: &RequestContext) -> Result<Response, Problem> {
     let continuation = context.params().get("continue").unwrap_or_default().to_owned();
@@ -52,23 +58,34 @@ pub async fn show_question(context: &RequestContext) -> Result<Response, Problem
     let name = user.claims.name.as_deref().unwrap_or(&user.username);
     let client = &request.client.name;
     let content = html! {
-        p { strong { (client) } " asks to:" }
+        p { (phrase("{} asks to:", &[html! { strong { (client) } }])) }
         (words::list(context, &scopes))
-        @if let Some(patient) = &patient { p { "Patient: " strong { (patient) } } }
-        @if request.needs_interaction() {
-            p { "This application runs on your own device. Allow it only if you have just opened it there." }
+        @if let Some(patient) = &patient { p { (phrase("Patient: {}", &[html! { strong { (patient) } }])) } }
+        @match request.reply.to.host() {
+            Some(host) => p { (phrase("The answer goes to {}.", &[html! { strong { (host) } }])) },
+            None => p { (t("The answer goes to a program on your own device.")) },
         }
-        p.quiet { "You are signed in as " (name) ". You can withdraw this at any time on your account page." }
+        @if request.needs_interaction() {
+            p { (t("This application runs on your own device. Allow it only if you have just opened it there.")) }
+        }
+        p.quiet {
+            (phrase("You are signed in as {}.", &[html! { strong { (name) } }])) br;
+            a href=(switch_account(&continuation)) { (t("Not you? Switch account")) }
+        }
+        p.quiet {
+            @let account = html! { a href="/account" { (t("your account page")) } };
+            (phrase("You can withdraw this at any time on {}.", &[account]))
+        }
         form method="post" action="/consent" {
             (csrf::hidden_field(&browser))
             input type="hidden" name="continue" value=(continuation);
             // Only the scopes that were shown are granted.
             input type="hidden" name="scope" value=(scopes);
-            button type="submit" name="answer" value="allow" { "Allow" }
-            button.second type="submit" name="answer" value="deny" { "Do not allow" }
+            button type="submit" name="answer" value="allow" { (t("Allow")) }
+            button.second type="submit" name="answer" value="deny" { (t("Do not allow")) }
         }
     };
-    let title = format!("Allow {client}?");
+    let title = fill("Allow {}?", &[client]);
     let response = reply::html(StatusCode::OK, page(&title, &content));
     Ok(reply::no_store(cookie::set(response, set_cookie)))
 }

@@ -11,6 +11,7 @@ use identity::sign_in::throttle::AttemptResult;
 use maud::html;
 
 use super::sign_in::{self, SignInDestination};
+use super::texts::{phrase, t};
 use super::{cookie, csrf, page, resume, scopes};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
@@ -80,17 +81,17 @@ fn code_form(context: &RequestContext, status: StatusCode, code: &str, notice: O
     let (browser, set_cookie) = cookie::browser(context);
     let described = if notice.is_some() { "notice hint" } else { "hint" };
     let content = html! {
-        @if let Some(notice) = notice { p #notice .error role="alert" { (notice) } }
+        @if let Some(notice) = notice { p #notice .error role="alert" { (t(notice)) } }
         form method="post" action="/device" {
             (csrf::hidden_field(&browser))
-            label for="user_code" { "Code" }
+            label for="user_code" { (t("Code")) }
             input #user_code .code name="user_code" autocomplete="off" autocapitalize="characters" spellcheck="false"
                 maxlength="20" required value=(code) autofocus aria-describedby=(described);
-            p #hint .quiet { "Eight letters, such as BCDF-GHJK, that your device shows." }
-            button type="submit" { "Continue" }
+            p #hint .quiet { (t("Eight letters, such as BCDF-GHJK, that your device shows.")) }
+            button type="submit" { (t("Continue")) }
         }
     };
-    let response = reply::html(status, page("Connect a device", &content));
+    let response = reply::html(status, page(t("Connect a device"), &content));
     reply::no_store(cookie::set(response, set_cookie))
 }
 
@@ -98,28 +99,28 @@ fn question_page(context: &RequestContext, question: &DeviceQuestion, user: &Use
     let (browser, set_cookie) = cookie::browser(context);
     let name = user.claims.name.as_deref().unwrap_or(&user.username);
     let content = html! {
-        p { "Does your device show this code?" }
+        p { (t("Does your device show this code?")) }
         p.code { (question.user_code) }
         @if question.scopes.is_empty() {
-            p.error role="alert" { "You cannot grant any of the access that this device requests." }
+            p.error role="alert" { (t("You cannot grant any of the access that this device requests.")) }
         } @else {
-            p { strong { (question.client.name) } " asks to act for you, " strong { (name) } ", and to:" }
+            @let names = [html! { strong { (question.client.name) } }, html! { strong { (name) } }];
+            p { (phrase("{} asks to act for you, {}, and to:", &names)) }
             (scopes::list(context, &question.scopes))
         }
-        p.quiet { "Say yes only if you started this yourself, on a device that is in front of you. "
-            "Anyone who sent you a code or a link would get access to your account." }
+        p.quiet { (t("Say yes only if you started this yourself, on a device that is in front of you. Anyone who sent you a code or a link would get access to your account.")) }
         form method="post" action="/device" {
             (csrf::hidden_field(&browser))
             input type="hidden" name="user_code" value=(question.user_code);
             div.choice {
                 @if !question.scopes.is_empty() {
-                    button type="submit" name="answer" value="allow" { "Yes, connect it" }
+                    button type="submit" name="answer" value="allow" { (t("Yes, connect it")) }
                 }
-                button.second type="submit" name="answer" value="deny" { "No" }
+                button.second type="submit" name="answer" value="deny" { (t("No")) }
             }
         }
     };
-    let response = reply::html(StatusCode::OK, page("Connect a device", &content));
+    let response = reply::html(StatusCode::OK, page(t("Connect a device"), &content));
     reply::no_store(cookie::set(response, set_cookie))
 }
 
@@ -135,9 +136,9 @@ async fn record_answer(
         return Ok(code_form(context, StatusCode::BAD_REQUEST, code, Some(UNKNOWN)));
     }
     let (title, text) = if allow {
-        ("Device connected", "Return to your device. It continues automatically in a few seconds.")
+        (t("Device connected"), t("Return to your device. It continues automatically in a few seconds."))
     } else {
-        ("Access denied", "Access for the device was denied. You can close this page.")
+        (t("Access denied"), t("Access for the device was denied. You can close this page."))
     };
     Ok(reply::no_store(reply::html(StatusCode::OK, page(title, &html! { p { (text) } }))))
 }

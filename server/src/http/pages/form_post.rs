@@ -4,7 +4,8 @@
 use http::{StatusCode, header};
 use maud::html;
 
-use super::frame;
+use super::frame::frame;
+use super::texts::t;
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
@@ -14,12 +15,12 @@ pub fn show_form(to: &str, fields: &[(String, String)]) -> Response {
     let content = html! {
         form #answer method="post" action=(to) {
             @for (name, value) in fields { input type="hidden" name=(name) value=(value); }
-            button type="submit" { "Continue" }
+            button type="submit" { (t("Continue")) }
         }
     };
     reply::no_store(reply::html(
         StatusCode::OK,
-        frame("Back to the application", &content, Some("/form-post.js")),
+        frame(t("Back to the application"), &content, Some("/form-post.js")),
     ))
 }
 

@@ -1,38 +1,95 @@
-//! GET {base}/: describes the server, with links and an example.
+//! GET {base}/: describes the server, with links, an example, the signed-in user and, for a demo, its users.
 
 use http::StatusCode;
-use maud::html;
+use maud::{Markup, html};
 
 use super::page;
+use super::texts::{phrase, t};
+use crate::demo::guide::GUIDE_FILE;
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// Shows the page.
 pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
-    let (base, fhir) = (&context.app.base_url, &context.app.fhir_base);
+    let fhir = &context.app.fhir_base;
+    let signed_in = super::signed_in(context).await?;
     let links = [
-        ("Sign in", format!("{base}/sign-in"), "your account and its sessions"),
-        (
-            "OpenID Connect",
-            format!("{base}/.well-known/openid-configuration"),
-            "endpoints and what they can do",
-        ),
-        ("Keys", format!("{base}/.well-known/jwks.json"), "to check our tokens"),
-        ("SMART", format!("{fhir}/.well-known/smart-configuration"), "the same for health apps"),
-        ("FHIR", format!("{fhir}/metadata"), "resources and operations"),
-        ("Health", format!("{base}/health/ready"), "for load balancers"),
+        (t("Your account"), "/account", t("your sign-in methods, sessions and applications")),
+        (t("Device"), "/device", t("connect a device that shows a code")),
+        ("OpenID Connect", "/.well-known/openid-configuration", t("endpoints and what they can do")),
+        (t("Keys"), "/.well-known/jwks.json", t("to check our tokens")),
+        ("SMART", "/fhir/R4/.well-known/smart-configuration", t("the same for health apps")),
+        ("FHIR", "/fhir/R4/metadata", t("resources and operations")),
+        (t("Health"), "/health/ready", t("for load balancers")),
     ];
     let content = html! {
-        p { "A small server for health apps: OpenID Connect sign-in, FHIR R4 terminology, and Bulk FHIR export." }
+        p { (t("A small server for health apps: OpenID Connect sign-in, FHIR R4 terminology, and Bulk FHIR export.")) }
+        p {
+            @match &signed_in {
+                Some((_, user)) => {
+                    @let name = user.claims.name.as_deref().unwrap_or(&user.username);
+                    (phrase("You are signed in as {}.", &[html! { strong { (name) } }]))
+                }
+                None => { (t("You are not signed in.")) " " a href="/sign-in" { (t("Sign in")) } }
+            }
+        }
         table {
             @for (name, address, text) in &links {
                 tr { th scope="row" { (name) } td { a href=(address) { code { (address) } } div.quiet { (text) } } }
             }
         }
-        h2 { "Try it" }
-        pre { code { "curl " @if context.app.is_loopback && context.app.is_https { "--insecure " } (fhir) "/metadata" } }
+        h2 { (t("Try it")) }
+        (command("example", &format!("curl {}{fhir}/metadata", ca_option(context))))
+        @if let Some(ca) = development_ca(context) {
+            p { (t("A browser warns about the certificate until the development CA of this server is trusted:")) }
+            (command("trust", &format!("trefoil trust --data {}", ca)))
+        }
+        (demo_users(context).await?)
         p.quiet { "Trefoil " (env!("CARGO_PKG_VERSION")) }
     };
-    Ok(reply::no_store(reply::html(StatusCode::OK, page("A server with three leaves", &content))))
+    Ok(reply::no_store(reply::html(StatusCode::OK, page(t("A server with three leaves"), &content))))
+}
+
+/// Returns a command with a button that copies it.
+fn command(id: &str, text: &str) -> Markup {
+    html! {
+        div.command {
+            pre { code #(id) { (text) } }
+            button.second type="button" hidden data-copies=(id) data-done=(t("Copied")) { (t("Copy")) }
+        }
+    }
+}
+
+/// Returns the data folder of a server on this machine that has a development CA. Other servers do not show their folders.
+fn development_ca(context: &RequestContext) -> Option<String> {
+    let app = &context.app;
+    let is_used = app.is_loopback && app.is_https && app.data.join("tls/ca.pem").is_file();
+    let data = std::path::absolute(&app.data).ok().filter(|_| is_used)?;
+    Some(data.display().to_string())
+}
+
+fn ca_option(context: &RequestContext) -> String {
+    development_ca(context).map(|data| format!("--cacert {data}/tls/ca.pem ")).unwrap_or_default()
+}
+
+/// Returns the users of the demo. Their passwords are only in files that their owner can read.
+async fn demo_users(context: &RequestContext) -> Result<Markup, Problem> {
+    let app = &context.app;
+    if !app.flags.demo {
+        return Ok(html! {});
+    }
+    let mut users = app.identity.users.all_users(context.now).await?;
+    users.sort_by(|a, b| a.username.cmp(&b.username));
+    let guide = app.data.join(GUIDE_FILE);
+    let guide = std::path::absolute(&guide).unwrap_or(guide);
+    Ok(html! {
+        h2 { (t("Demo users")) }
+        ul {
+            @for user in users.iter().filter(|user| user.demo) {
+                li { code { (user.username) } @if let Some(name) = &user.claims.name { " (" (name) ")" } }
+            }
+        }
+        p { (phrase("Their passwords are in {}.", &[html! { code { (guide.display()) } }])) }
+    })
 }

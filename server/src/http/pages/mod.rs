@@ -10,6 +10,8 @@
 //! | [`device`] | the question whether a device gets access |
 //! | [`resume`] | the destination after a sign-in |
 //! | [`scopes`] | descriptions of scopes |
+//! | [`frame`] | what surrounds the content of a page: name, logo, language |
+//! | [`texts`] | the texts in all languages |
 //! | [`cookie`], [`csrf`] | cookies, and forms bound to a browser |
 //! | [`health`] | liveness and readiness |
 
@@ -19,6 +21,7 @@ pub mod cookie;
 pub mod csrf;
 pub mod device;
 pub mod form_post;
+pub mod frame;
 pub mod health;
 pub mod home;
 pub mod passkey;
@@ -28,13 +31,16 @@ pub mod resume;
 mod scopes;
 pub mod sign_in;
 pub mod sign_out;
+pub mod texts;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use identity::model::user::User;
 use identity::sign_in::session::Session;
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 use store::StoreError;
 
+use self::frame::frame;
+use self::texts::t;
 use super::extract::RequestContext;
 use super::problem::Problem;
 use super::reply::{self, Response};
@@ -50,30 +56,6 @@ fn page(title: &str, content: &Markup) -> Markup {
 /// Returns a page with the script for passkeys.
 fn page_with_script(title: &str, content: &Markup) -> Markup {
     frame(title, content, Some("/passkey.js"))
-}
-
-fn frame(title: &str, content: &Markup, script: Option<&str>) -> Markup {
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) " · Trefoil" }
-                link rel="icon" href="data:,";
-                link rel="stylesheet" href="/style.css";
-                @if let Some(script) = script { script src=(script) defer {} }
-            }
-            body {
-                header { a.brand href="/" { span.mark aria-hidden="true" { "☘" } "Trefoil" } }
-                main {
-                    h1 { (title) }
-                    (content)
-                }
-            }
-        }
-    }
 }
 
 /// Returns the session and the user of this browser.
@@ -94,17 +76,31 @@ fn address(context: &RequestContext) -> String {
 
 /// Returns an error page.
 pub fn error(status: StatusCode, text: &str) -> Response {
+    detailed_error(status, text, &[])
+}
+
+/// Returns an error page with details for the developers of the application.
+pub fn detailed_error(status: StatusCode, text: &str, details: &[(&str, &str)]) -> Response {
     let title = match status.as_u16() {
-        404 => "Not found",
-        405 => "Not supported",
-        500.. => "Something went wrong",
-        _ => "This request cannot be answered",
+        404 => t("Not found"),
+        405 => t("Not supported"),
+        500.. => t("Something went wrong"),
+        _ => t("This request cannot be answered"),
     };
-    let mut letters = text.chars();
+    let mut letters = t(text).chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
     let content = html! {
         p.error role="alert" { (first) (letters.as_str()) }
-        p.quiet { "Status " (status.as_u16()) }
+        details {
+            summary { (t("Details for developers")) }
+            dl {
+                dt { (t("Status")) } dd { (status.as_u16()) }
+                @for (name, value) in details {
+                    dt { (t(name)) } dd { @if value.is_empty() { (t("not sent")) } @else { code { (value) } } }
+                }
+                dt { (t("Request")) } dd { code { (frame::request_id()) } }
+            }
+        }
     };
     reply::no_store(reply::html(status, page(title, &content)))
 }
@@ -129,8 +125,26 @@ pub fn with_page_headers(mut response: Response) -> Response {
     response
 }
 
-/// GET {base}/style.css
-pub async fn style_sheet(_: &RequestContext) -> Result<Response, Problem> {
-    let response = reply::body(StatusCode::OK, "text/css;charset=utf-8", include_str!("style.css"));
+/// GET {base}/style.css, with the configured colours.
+pub async fn style_sheet(context: &RequestContext) -> Result<Response, Problem> {
+    let text = format!("{}{}", include_str!("style.css"), context.app.settings().brand.colors);
+    let response = reply::body(StatusCode::OK, "text/css;charset=utf-8", text);
     Ok(reply::with(response, header::CACHE_CONTROL, "public, max-age=3600"))
+}
+
+/// GET {base}/page.js
+pub async fn page_script(_: &RequestContext) -> Result<Response, Problem> {
+    let response = reply::body(StatusCode::OK, "text/javascript;charset=utf-8", include_str!("page.js"));
+    Ok(reply::with(response, header::CACHE_CONTROL, "public, max-age=3600"))
+}
+
+/// GET {base}/logo
+pub async fn logo(context: &RequestContext) -> Result<Response, Problem> {
+    match &context.app.settings().brand.logo {
+        Some(logo) => {
+            let response = reply::body(StatusCode::OK, logo.media_type, logo.bytes.clone());
+            Ok(reply::with(response, header::CACHE_CONTROL, "public, max-age=3600"))
+        }
+        None => Err(Problem::page(StatusCode::NOT_FOUND, "no logo is configured")),
+    }
 }

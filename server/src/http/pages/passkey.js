@@ -55,13 +55,13 @@
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       if (waiting) waiting.abort();
-      status.textContent = "Waiting for your passkey…";
+      status.textContent = status.dataset.waiting;
       try {
         await ask(form, {});
       } catch (error) {
         status.textContent = error.name === "InvalidStateError"
-          ? "This device has a passkey for this account already."
-          : "No passkey was used. You can try again.";
+          ? status.dataset.known
+          : status.dataset.unused;
       }
     });
   }

@@ -9,6 +9,7 @@ use identity::sign_in::pending_quota::PendingKind;
 use maud::{Markup, html};
 
 use super::sign_in::{self, SignInDestination};
+use super::texts::t;
 use super::{cookie, csrf, page_with_script};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
@@ -25,9 +26,18 @@ pub fn sign_in_form(browser: &str, onward: &SignInDestination) -> Markup {
             (onward.fields())
             input type="hidden" name="ceremony" value="";
             input type="hidden" name="credential" value="";
-            button.second type="submit" { "Sign in with a passkey" }
-            p.quiet role="status" {}
+            button.second type="submit" { (t("Sign in with a passkey")) }
+            (ceremony_status())
         }
+    }
+}
+
+/// Returns the element in which the script reports the state of a ceremony, with its texts.
+pub fn ceremony_status() -> Markup {
+    html! {
+        p.quiet role="status" data-waiting=(t("Waiting for your passkey…"))
+            data-known=(t("This device has a passkey for this account already."))
+            data-unused=(t("No passkey was used. You can try again.")) {}
     }
 }
 
@@ -87,19 +97,19 @@ pub async fn ask_after_password(
     let ceremony =
         context.app.identity.sign_in.begin_passkey_sign_in(Some(user), &browser, context.now).await?;
     let content = html! {
-        p { "Your password is correct. This account also requires a passkey." }
+        p { (t("Your password is correct. This account also requires a passkey.")) }
         form hidden method="post" action="/passkey" data-passkey="get" data-begun=(ceremony.options) {
             (csrf::hidden_field(&browser))
             (onward.fields())
             input type="hidden" name="ceremony" value=(ceremony.ceremony);
             input type="hidden" name="credential" value="";
-            button type="submit" { "Use a passkey" }
-            p.quiet role="status" {}
+            button type="submit" { (t("Use a passkey")) }
+            (ceremony_status())
         }
-        noscript { p { "Passkeys require JavaScript. A recovery code does not." } }
-        p { a href=(onward.at("/recovery")) { "Use a recovery code" } }
+        noscript { p { (t("Passkeys require JavaScript. A recovery code does not.")) } }
+        p { a href=(onward.at("/recovery")) { (t("Use a recovery code")) } }
     };
-    let response = reply::html(StatusCode::OK, page_with_script("Use your passkey", &content));
+    let response = reply::html(StatusCode::OK, page_with_script(t("Use your passkey"), &content));
     Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
 

@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use store::{PageLimit, ScanOptions, StoreError, Versions as _};
 
+use super::texts::{fill, phrase, t};
 use super::{cookie, csrf, page, resume};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::oauth::authorize;
@@ -116,7 +117,7 @@ pub async fn show_patients(context: &RequestContext) -> Result<Response, Problem
     let (rows, next) = find_patients(context, &user, wanted, params.get("after").map(str::to_owned)).await?;
     let (browser, set_cookie) = cookie::browser(context);
     let content = render_list(&request.client.name, continuation, wanted, &rows, next.as_deref(), &browser);
-    let response = reply::html(StatusCode::OK, page("Choose a patient", &content));
+    let response = reply::html(StatusCode::OK, page(t("Choose a patient"), &content));
     Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
 
@@ -129,33 +130,33 @@ fn render_list(
     browser: &str,
 ) -> Markup {
     html! {
-        p { strong { (client) } " works with one patient. Choose whose records it opens." }
+        p { (phrase("{} works with one patient. Choose whose records it opens.", &[html! { strong { (client) } }])) }
         form method="get" action="/patient" {
             input type="hidden" name="continue" value=(continuation);
-            label for="name" { "Name or id" }
+            label for="name" { (t("Name or id")) }
             input #name name="name" type="search" autocomplete="off" maxlength="100" value=(wanted);
-            button.second type="submit" { "Search" }
+            button.second type="submit" { (t("Search")) }
         }
         form method="post" action="/patient" {
             (csrf::hidden_field(browser))
             input type="hidden" name="continue" value=(continuation);
-            @if rows.is_empty() { p role="status" { "No patient with this name was found." } }
+            @if rows.is_empty() { p role="status" { (t("No patient with this name was found.")) } }
             ul.choices {
                 @for row in rows {
                     li {
                         button.second type="submit" name="patient" value=(row.id) {
                             (row.name)
-                            span.quiet { @if !row.birth_date.is_empty() { "born " (row.birth_date) " · " } (row.id) }
+                            span.quiet { @if !row.birth_date.is_empty() { (fill("born {}", &[&row.birth_date])) " · " } (row.id) }
                         }
                     }
                 }
             }
-            button.second type="submit" name="answer" value="deny" { "Cancel" }
+            button.second type="submit" name="answer" value="deny" { (t("Cancel")) }
         }
         @if let Some(next) = next {
             @let query = form_urlencoded::Serializer::new(String::new())
                 .append_pair("continue", continuation).append_pair("name", wanted).append_pair("after", next).finish();
-            p { a href=(format!("/patient?{query}")) { "More patients" } }
+            p { a href=(format!("/patient?{query}")) { (t("More patients")) } }
         }
     }
 }

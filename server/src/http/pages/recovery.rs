@@ -7,6 +7,7 @@ use identity::sign_in::throttle::AttemptResult;
 use maud::{Markup, html};
 
 use super::sign_in::{self, SignInDestination};
+use super::texts::t;
 use super::{cookie, csrf, page};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
@@ -17,22 +18,22 @@ const WRONG: &str = "The user name or the code is wrong, or the code was used be
 fn render_form(browser: &str, onward: &SignInDestination, username: &str, notice: Option<&str>) -> Markup {
     let (described, invalid) = (notice.map(|_| "notice"), notice.map(|_| "true"));
     page(
-        "Use a recovery code",
+        t("Use a recovery code"),
         &html! {
-            @if let Some(notice) = notice { p #notice .error role="alert" { (notice) } }
-            p { "You can use each recovery code only once." }
+            @if let Some(notice) = notice { p #notice .error role="alert" { (t(notice)) } }
+            p { (t("You can use each recovery code only once.")) }
             form method="post" action="/recovery" {
                 (csrf::hidden_field(browser))
                 (onward.fields())
-                label for="username" { "User name" }
+                label for="username" { (t("User name")) }
                 input #username name="username" autocomplete="username" autocapitalize="none" spellcheck="false"
                     maxlength="100" required value=(username) aria-describedby=[described] aria-invalid=[invalid];
-                label for="code" { "Recovery code" }
+                label for="code" { (t("Recovery code")) }
                 input #code name="code" autocomplete="off" autocapitalize="none" spellcheck="false" maxlength="40"
                     required aria-describedby=[described] aria-invalid=[invalid];
-                button type="submit" { "Sign in" }
+                button type="submit" { (t("Sign in")) }
             }
-            p { a href=(onward.at("/sign-in")) { "Back to sign-in" } }
+            p { a href=(onward.at("/sign-in")) { (t("Back to sign-in")) } }
         },
     )
 }

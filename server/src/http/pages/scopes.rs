@@ -3,6 +3,7 @@
 use identity::model::scope::{ScopeContext, ScopePermissions, Scopes, SmartScope};
 use maud::{Markup, html};
 
+use super::texts::{phrase, t};
 use crate::http::extract::RequestContext;
 
 /// Returns a list of the requested scopes. The texts of custom scopes are those of `[[scope]]` in `trefoil.toml`.
@@ -12,10 +13,10 @@ pub fn list(context: &RequestContext, scopes: &Scopes) -> Markup {
         ul.scopes {
             @for scope in scopes.iter() {
                 li {
-                    @if let Some(words) = words(scope) { (words) }
+                    @if let Some(words) = words(scope) { (t(words)) }
                     @else if let Some(smart) = SmartScope::parse(scope) { (smart_words(&smart)) }
                     @else if let Some(own) = settings.describe(scope) { (own) }
-                    @else { "use " code { (scope) } }
+                    @else { (phrase("use {}", &[html! { code { (scope) } }])) }
                 }
             }
         }
@@ -44,24 +45,26 @@ fn smart_words(scope: &SmartScope) -> Markup {
     let changes = [ScopePermissions::CREATE, ScopePermissions::UPDATE, ScopePermissions::DELETE]
         .into_iter()
         .any(|permission| scope.permissions.contains_all(permission));
-    let verb = match (scope.permissions.contains_all(ScopePermissions::GET), changes) {
-        (true, true) => "read and change",
-        (false, true) => "change",
-        _ => "read",
+    let records = match scope.kind {
+        "*" => html! { (t("all health records")) },
+        kind => phrase("{} records", &[html! { strong { (kind) } }]),
     };
-    let records = match scope.context {
-        ScopeContext::Patient => " of the patient",
-        ScopeContext::User => " that you may see",
+    let whose = match scope.context {
+        ScopeContext::Patient => t(" of the patient"),
+        ScopeContext::User => t(" that you may see"),
         ScopeContext::System => "",
     };
-    html! {
-        (verb) " "
-        @if scope.kind == "*" { "all health records" } @else { strong { (scope.kind) } " records" }
-        (records)
+    let records = html! {
+        (records) (whose)
         @if let Some(query) = scope.query {
             @for (at, (name, value)) in form_urlencoded::parse(query.as_bytes()).enumerate() {
-                (if at == 0 { ", only those with " } else { " and " }) (name) " " strong { (value) }
+                (if at == 0 { t(", only those with ") } else { t(" and ") }) (name) " " strong { (value) }
             }
         }
+    };
+    match (scope.permissions.contains_all(ScopePermissions::GET), changes) {
+        (true, true) => phrase("read and change {}", &[records]),
+        (false, true) => phrase("change {}", &[records]),
+        _ => phrase("read {}", &[records]),
     }
 }

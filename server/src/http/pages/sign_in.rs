@@ -17,6 +17,7 @@ use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use store::StoreError;
 
+use super::texts::{fill, phrase, t};
 use super::{cookie, csrf, page_with_script, passkey, resume};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
@@ -85,33 +86,45 @@ async fn render_form(
     let providers = settings.providers.iter().filter(|_| waiting.is_none());
     let (described, invalid) = (notice.map(|_| "notice"), notice.map(|_| "true"));
     page_with_script(
-        "Sign in",
+        t("Sign in"),
         &html! {
-            @if let Some(notice) = notice { p #notice .error role="alert" { (notice) } }
-            @if let Some(client) = &client { p.quiet { "to continue to " strong { (client.name) } } }
+            @if let Some(notice) = notice { p #notice .error role="alert" { (t(notice)) } }
+            @if let Some(client) = &client { p.quiet { (phrase("to continue to {}", &[html! { strong { (client.name) } }])) } }
             @if let Some((provider, account)) = &waiting {
-                p { "Your " strong { (provider) } " account " strong { (account) } " is not linked to an account here yet. "
-                    "To link it, sign in once with your account here." }
-                p { a href=(SignInDestination { back: onward.back.clone(), link: None }.at("/sign-in")) { "Do not link it" } }
+                p {
+                    (phrase(
+                        "Your {} account {} is not linked to an account here yet. To link it, sign in once with your account here.",
+                        &[html! { strong { (provider) } }, html! { strong { (account) } }],
+                    ))
+                }
+                p { a href=(SignInDestination { back: onward.back.clone(), link: None }.at("/sign-in")) { (t("Do not link it")) } }
             }
             form method="post" action="/sign-in" {
                 (csrf::hidden_field(browser))
                 (onward.fields())
-                label for="username" { "User name" }
+                label for="username" { (t("User name")) }
                 input #username name="username" autocomplete="username webauthn" autocapitalize="none" spellcheck="false"
                     maxlength="100" required value=(username) autofocus[username.is_empty()]
                     aria-describedby=[described] aria-invalid=[invalid];
-                label for="password" { "Password" }
+                label for="password" { (t("Password")) }
                 input #password name="password" type="password" autocomplete="current-password" maxlength="128"
                     required autofocus[!username.is_empty()] aria-describedby=[described] aria-invalid=[invalid];
-                button type="submit" { "Sign in" }
+                label.check hidden data-shows="password" {
+                    input type="checkbox" autocomplete="off";
+                    (t("Show password"))
+                }
+                button type="submit" { (t("Sign in")) }
             }
             @if app.identity.sign_in.supports_passkeys() { (passkey::sign_in_form(browser, onward)) }
-            p { a href=(onward.at("/recovery")) { "Use a recovery code" } }
+            details {
+                summary { (t("No password at hand?")) }
+                p { (t("If you have a passkey, choose it instead of the password. Otherwise the administrator of this server can set a new password for you.")) }
+                p { a href=(onward.at("/recovery")) { (t("Use a recovery code")) } }
+            }
             @for provider in providers {
                 @let name = &provider.provider.name;
                 @let path = format!("/sign-in/with/{}", utf8_percent_encode(name, NON_ALPHANUMERIC));
-                p { a.button.second href=(onward.at(&path)) { "Sign in with " (name) } }
+                p { a.button.second href=(onward.at(&path)) { (fill("Sign in with {}", &[name])) } }
             }
         },
     )
@@ -223,8 +236,8 @@ pub async fn check_password(
 pub fn lockout_response(wait: SignedDuration) -> (String, impl FnOnce(Response) -> Response) {
     let seconds = wait.as_secs() + 1;
     let text = match seconds {
-        ..60 => format!("Too many attempts. Try again in {seconds} s."),
-        _ => format!("Too many attempts. Try again in {} min.", (seconds + 59) / 60),
+        ..60 => fill("Too many attempts. Try again in {} s.", &[&seconds]),
+        _ => fill("Too many attempts. Try again in {} min.", &[&((seconds + 59) / 60)]),
     };
     (text, move |response| reply::with(response, header::RETRY_AFTER, &seconds.to_string()))
 }

@@ -8,6 +8,7 @@ use identity::params::Params;
 use maud::html;
 use store::StoreError;
 
+use super::texts::t;
 use super::{cookie, csrf, page};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
@@ -44,10 +45,10 @@ async fn request(context: &RequestContext, params: &Params) -> Result<Response, 
     }
     let (browser, set_cookie) = cookie::browser(context);
     let content = html! {
-        p { "Do you want to sign out of this browser?" }
-        form method="post" action="/sign-out" { (csrf::hidden_field(&browser)) button type="submit" { "Sign out" } }
+        p { (t("Do you want to sign out of this browser?")) }
+        form method="post" action="/sign-out" { (csrf::hidden_field(&browser)) button type="submit" { (t("Sign out")) } }
     };
-    let response = reply::html(StatusCode::OK, page("Sign out", &content));
+    let response = reply::html(StatusCode::OK, page(t("Sign out"), &content));
     Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
 
@@ -79,7 +80,7 @@ async fn end(context: &RequestContext, back: Option<&str>) -> Result<Response, S
         Some(to) => reply::redirect(StatusCode::SEE_OTHER, to),
         None => reply::html(
             StatusCode::OK,
-            page("You are signed out", &html! { p { "You can close this page." } }),
+            page(t("You are signed out"), &html! { p { (t("You can close this page.")) } }),
         ),
     };
     Ok(reply::no_store(cookie::set(response, Some(cookie::clear_session(&context.app)))))

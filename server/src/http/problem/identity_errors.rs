@@ -219,10 +219,28 @@ pub(super) fn push_request_error(error: &PushRequestError) -> Response {
 
 /// Returns the page for an authorization request whose error must not be sent to the client.
 pub(super) fn page_error(error: &PageError) -> Response {
-    match error {
-        PageError::Client | PageError::RedirectUri | PageError::PushedRequest => {
-            pages::error(StatusCode::BAD_REQUEST, &error.to_string())
-        }
-        PageError::Store(error) => store_error(Dialect::Page, error),
-    }
+    let details = match error {
+        PageError::Client { client_id } => vec![("Client", printable(client_id.as_deref()))],
+        PageError::RedirectUri { client_id, sent } => vec![
+            ("Client", printable(Some(client_id.as_str()))),
+            ("Rejected address", printable(sent.as_deref())),
+        ],
+        PageError::PushedRequest => Vec::new(),
+        PageError::Store(error) => return store_error(Dialect::Page, error),
+    };
+    let value =
+        |name: &str| details.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+    tracing::info!(
+        client_id = value("Client"),
+        redirect_uri = value("Rejected address"),
+        request_id = pages::frame::request_id(),
+        "authorization request rejected: {error}"
+    );
+    let details: Vec<_> = details.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    pages::detailed_error(StatusCode::BAD_REQUEST, &error.to_string(), &details)
+}
+
+/// Shortens a value of the request, and removes control characters.
+fn printable(sent: Option<&str>) -> String {
+    sent.unwrap_or_default().chars().filter(|c| !c.is_control()).take(300).collect()
 }

@@ -135,7 +135,7 @@ impl AuthorizationService {
         match self.check_request_params(&query, Some(pushed), None, now).await {
             Ok(_) => {}
             Err(AuthorizationError::Show(PageError::Store(error))) => return Err(error.into()),
-            Err(AuthorizationError::Show(PageError::RedirectUri)) => {
+            Err(AuthorizationError::Show(PageError::RedirectUri { .. })) => {
                 return Err(invalid("redirect_uri is missing or not registered for the client"));
             }
             Err(AuthorizationError::Show(_)) => {

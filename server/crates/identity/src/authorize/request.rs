@@ -179,10 +179,18 @@ impl AuthorizationReply {
 pub enum PageError {
     /// `client_id` is missing, unknown or repeated.
     #[error("The application that sent you here is not registered with this server.")]
-    Client,
+    Client {
+        /// The first `client_id` of the request.
+        client_id: Option<String>,
+    },
     /// `redirect_uri` is missing, not registered or repeated.
     #[error("The application requested a redirect to an address that is not registered for it.")]
-    RedirectUri,
+    RedirectUri {
+        /// The client.
+        client_id: String,
+        /// The first `redirect_uri` of the request.
+        sent: Option<String>,
+    },
     /// The pushed request is unknown, expired, already granted, or was pushed by another client.
     #[error(
         "The request from the application has expired or was already used. Go back to the application and try again."
@@ -222,7 +230,11 @@ impl AuthorizationService {
         match params.get("request_uri").and_then(pushed_request::request_reference) {
             Some(id) => {
                 let client_id = params.get("client_id").filter(|_| !params.is_ambiguous("client_id"));
-                let client_id = client_id.ok_or(AuthorizationError::Show(PageError::Client))?;
+                let client_id = client_id.ok_or_else(|| {
+                    AuthorizationError::Show(PageError::Client {
+                        client_id: params.get("client_id").map(str::to_owned),
+                    })
+                })?;
                 let found =
                     self.load_pushed_request(id, client_id, now).await.map_err(AuthorizationError::Show)?;
                 self.check_request_params(&found.query, Some(found.pushed), None, now).await
@@ -270,17 +282,22 @@ impl AuthorizationService {
         params: &Params,
         now: Timestamp,
     ) -> Result<(Client, RegisteredRedirectUri), PageError> {
+        let unknown = || PageError::Client { client_id: params.get("client_id").map(str::to_owned) };
         if params.is_ambiguous("client_id") {
-            return Err(PageError::Client);
+            return Err(unknown());
         }
-        let client_id = params.get("client_id").ok_or(PageError::Client)?;
-        let client = self.clients.active_client(client_id, now).await?.ok_or(PageError::Client)?;
+        let client_id = params.get("client_id").ok_or_else(unknown)?;
+        let client = self.clients.active_client(client_id, now).await?.ok_or_else(unknown)?;
+        let rejected = || PageError::RedirectUri {
+            client_id: client_id.to_owned(),
+            sent: params.get("redirect_uri").map(str::to_owned),
+        };
         if params.is_ambiguous("redirect_uri") {
-            return Err(PageError::RedirectUri);
+            return Err(rejected());
         }
-        let sent = params.get("redirect_uri").ok_or(PageError::RedirectUri)?;
+        let sent = params.get("redirect_uri").ok_or_else(rejected)?;
         let to = redirect_uri::match_redirect_uri(&client.redirect_uris, sent, client.native)
-            .ok_or(PageError::RedirectUri)?;
+            .ok_or_else(rejected)?;
         Ok((client, to))
     }
 

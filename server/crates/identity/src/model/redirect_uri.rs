@@ -64,6 +64,15 @@ impl RegisteredRedirectUri {
         Ok(Self(given()))
     }
 
+    /// Returns the host, or `None` if the address is on the device of the user: a loopback address, or the private scheme
+    /// of an installed application.
+    pub fn host(&self) -> Option<String> {
+        let url =
+            url::Url::parse(self.as_str()).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+        let host = url.host_str().filter(|host| !matches!(*host, "localhost" | "127.0.0.1" | "[::1]"))?;
+        Some(host.to_owned())
+    }
+
     /// Returns the URI as it was registered.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -7,6 +7,7 @@ use store::StoreError;
 use super::{AccountVisit, date_time, read_form, redirect_done, show_error};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::scopes;
+use crate::http::pages::texts::{fill, phrase, t};
 use crate::http::problem::Problem;
 use crate::http::reply::Response;
 
@@ -25,18 +26,18 @@ pub(super) async fn section(
         return Ok(None);
     }
     Ok(Some(html! {
-        h2 { "Applications" }
-        p.quiet { "Applications with your permission. Withdrawing it signs you out of the application." }
+        h2 { (t("Applications")) }
+        p.quiet { (t("Applications with your permission. Withdrawing it signs you out of the application.")) }
         ul.rows {
             @for (name, consent) in &apps {
                 li {
                     div {
                         strong { (name) }
-                        div.quiet { "allowed " (date_time(consent.at)) " to" }
+                        div.quiet { (phrase("allowed {} to", &[date_time(consent.at)])) }
                         (scopes::list(context, &consent.scopes))
                     }
-                    (visit.button("/account/apps/remove", &[("client_id", &consent.client_id)], "Withdraw",
-                        Some(&format!("Withdraw the permission of {name}"))))
+                    (visit.button("/account/apps/remove", &[("client_id", &consent.client_id)], t("Withdraw"),
+                        Some(&fill("Withdraw the permission of {}", &[name]))))
                 }
             }
         }
@@ -49,7 +50,7 @@ pub async fn withdraw_consent(context: &RequestContext, body: &mut RequestBody) 
     let client_id = sent.get("client_id").unwrap_or_default();
     let consents = &context.app.identity.consents;
     if consents.user_consent(&visit.user.sub, client_id, context.now).await?.is_none() {
-        let text = "This permission was already withdrawn.";
+        let text = t("This permission was already withdrawn.");
         return show_error(context, &visit, StatusCode::NOT_FOUND, text).await;
     }
     consents.withdraw_consent(&visit.user.sub, client_id, context.now).await?;

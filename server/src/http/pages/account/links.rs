@@ -10,6 +10,7 @@ use super::{AccountVisit, date_time, read_fresh_form, redirect_done, show_error}
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::oauth::federation::{self, RedirectError};
 use crate::http::pages::passkey;
+use crate::http::pages::texts::{fill, phrase, t};
 use crate::http::problem::Problem;
 use crate::http::reply::Response;
 
@@ -25,18 +26,18 @@ pub(super) async fn section(
         return Ok(None);
     }
     Ok(Some(html! {
-        h2 { "Linked accounts" }
-        p.quiet { "You can sign in here with an account at another provider." }
+        h2 { (t("Linked accounts")) }
+        p.quiet { (t("You can sign in here with an account at another provider.")) }
         @if !links.is_empty() {
             ul.rows {
                 @for link in &links {
                     li {
                         div {
                             strong { (link.provider) } " " (link.label)
-                            div.quiet { "linked " (date_time(link.since)) }
+                            div.quiet { (phrase("linked {}", &[date_time(link.since)])) }
                         }
-                        (visit.button("/account/links/remove", &[("id", &link.id)], "Unlink",
-                            Some(&format!("Unlink {} {}", link.provider, link.label))))
+                        (visit.button("/account/links/remove", &[("id", &link.id)], t("Unlink"),
+                            Some(&fill("Unlink {} {}", &[&link.provider, &link.label]))))
                     }
                 }
             }
@@ -44,7 +45,7 @@ pub(super) async fn section(
         div.choice {
             @for provider in providers {
                 @let name = &provider.provider.name;
-                (visit.button("/account/links", &[("provider", name)], &format!("Link {name}"), None))
+                (visit.button("/account/links", &[("provider", name)], &fill("Link {}", &[name]), None))
             }
         }
     }))
@@ -56,7 +57,8 @@ pub async fn begin_link(context: &RequestContext, body: &mut RequestBody) -> Res
     let wanted = sent.get("provider").unwrap_or_default();
     let settings = context.app.settings();
     let Some(provider) = settings.providers.iter().find(|known| known.provider.name == wanted) else {
-        return show_error(context, &visit, StatusCode::BAD_REQUEST, "This provider does not exist.").await;
+        return show_error(context, &visit, StatusCode::BAD_REQUEST, t("This provider does not exist."))
+            .await;
     };
     let start = ProviderSignInStart {
         link_to: Some(&visit.session.sid),
@@ -67,7 +69,7 @@ pub async fn begin_link(context: &RequestContext, body: &mut RequestBody) -> Res
         Ok(response) => Ok(response),
         Err(RedirectError::Store(error)) => Err(error.into()),
         Err(RedirectError::Discovery) => {
-            let text = "The provider cannot be reached. Please try again later.";
+            let text = t("The provider cannot be reached. Please try again later.");
             show_error(context, &visit, StatusCode::BAD_GATEWAY, text).await
         }
     }
@@ -80,7 +82,7 @@ pub async fn remove_link(context: &RequestContext, body: &mut RequestBody) -> Re
     match context.app.identity.sign_in.unlink_account(&visit.user, id, context.now).await {
         Ok(true) => Ok(redirect_done(context, "unlinked")),
         Ok(false) => {
-            show_error(context, &visit, StatusCode::NOT_FOUND, "This link was removed already.").await
+            show_error(context, &visit, StatusCode::NOT_FOUND, t("This link was removed already.")).await
         }
         Err(LinkError::Store(error)) => Err(error.into()),
         Err(error @ (LinkError::OnlyWay | LinkError::Taken)) => {

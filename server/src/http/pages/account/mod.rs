@@ -26,6 +26,7 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use store::StoreError;
 
+use super::texts::{phrase, t};
 use super::{cookie, csrf, page_with_script};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
@@ -73,14 +74,14 @@ pub async fn show_account(context: &RequestContext) -> Result<Response, Problem>
 /// Returns the confirmation that the page shows after a change.
 fn confirmation(key: &str) -> Option<&'static str> {
     Some(match key {
-        "ended" => "The session has ended, and with it the apps that were signed in from it.",
-        "passkey" => "The passkey was added. You can sign in with it from now on.",
-        "removed" => "The passkey was removed and no longer signs you in.",
-        "password" => "The password was changed. All other sessions and apps are signed out.",
-        "linked" => "The account was linked. You can sign in with it from now on.",
-        "withdrawn" => "Permission withdrawn. The application is signed out and must ask again.",
-        "unlinked" => "The link was removed.",
-        "saved" => "Saved.",
+        "ended" => t("The session has ended, and with it the apps that were signed in from it."),
+        "passkey" => t("The passkey was added. You can sign in with it from now on."),
+        "removed" => t("The passkey was removed and no longer signs you in."),
+        "password" => t("The password was changed. All other sessions and apps are signed out."),
+        "linked" => t("The account was linked. You can sign in with it from now on."),
+        "withdrawn" => t("Permission withdrawn. The application is signed out and must ask again."),
+        "unlinked" => t("The link was removed."),
+        "saved" => t("Saved."),
         _ => return None,
     })
 }
@@ -106,17 +107,17 @@ async fn render_account(
     let content = html! {
         @match notice {
             Some(AccountNotice::Done(text)) => p.done role="status" { (text) },
-            Some(AccountNotice::Wrong(text, _)) => p #notice .error role="alert" { (text) },
+            Some(AccountNotice::Wrong(text, _)) => p #notice .error role="alert" { (t(text)) },
             None => {},
         }
-        p { "Signed in as " strong { (name) } " (" (visit.user.username) ")." }
+        p { (phrase("Signed in as {} ({}).", &[html! { strong { (name) } }, html! { (visit.user.username) }])) }
         form method="post" action="/sign-out" {
             (csrf::hidden_field(&visit.browser))
-            button type="submit" { "Sign out of this browser" }
+            button type="submit" { (t("Sign out of this browser")) }
         }
         @for section in sections { section { (section) } }
     };
-    Ok(reply::no_store(reply::html(status, page_with_script("Your account", &content))))
+    Ok(reply::no_store(reply::html(status, page_with_script(t("Your account"), &content))))
 }
 
 /// Returns the sections of the page, in order. `wrong` is the field that an error is about.
@@ -172,12 +173,11 @@ fn check_fresh(context: &RequestContext, visit: &AccountVisit) -> Result<(), Pro
         .append_pair("login_hint", &visit.user.username)
         .finish();
     let content = html! {
-        p { "Sign in again for this change: it adds a way to sign in to your account, and your "
-            "sign-in is more than 15 minutes old." }
-        p { a.button href=(format!("/sign-in?{hint}")) { "Sign in again" } }
-        p { a href="/account" { "Back to your account" } }
+        p { (t("Sign in again for this change: it adds a way to sign in to your account, and your sign-in is more than 15 minutes old.")) }
+        p { a.button href=(format!("/sign-in?{hint}")) { (t("Sign in again")) } }
+        p { a href="/account" { (t("Back to your account")) } }
     };
-    let page = super::page("Sign in again", &content);
+    let page = super::page(t("Sign in again"), &content);
     Err(reply::no_store(reply::html(StatusCode::FORBIDDEN, page)).into())
 }
 

@@ -7,6 +7,7 @@ use store::StoreError;
 
 use super::{AccountVisit, date_time, read_fresh_form, redirect_done, show_error};
 use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::pages::texts::{fill, phrase, t};
 use crate::http::pages::{csrf, page, passkey};
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
@@ -16,15 +17,15 @@ pub(super) async fn section(context: &RequestContext, visit: &AccountVisit) -> R
     let identity = &context.app.identity;
     if !identity.sign_in.supports_passkeys() {
         return Ok(html! {
-            h2 { "Passkeys" }
-            p.quiet { "Passkeys require a server with a host name; this one is used by its IP address." }
+            h2 { (t("Passkeys")) }
+            p.quiet { (t("Passkeys require a server with a host name; this one is used by its IP address.")) }
         });
     }
     let passkeys = identity.sign_in.user_passkeys(&visit.user.sub, context.now).await?;
     let is_required = identity.sign_in.requires_passkey(&visit.user.sub, context.now).await?;
     Ok(html! {
-        h2 { "Passkeys" }
-        p.quiet { "A passkey lets you sign in with your fingerprint, face or PIN. It cannot be phished." }
+        h2 { (t("Passkeys")) }
+        p.quiet { (t("A passkey lets you sign in with your fingerprint, face or PIN. It cannot be phished.")) }
         @if !passkeys.is_empty() {
             ul.rows {
                 @for passkey in &passkeys {
@@ -32,15 +33,15 @@ pub(super) async fn section(context: &RequestContext, visit: &AccountVisit) -> R
                         div {
                             strong { (passkey.name) }
                             div.quiet {
-                                "added " (date_time(passkey.since)) br;
+                                (phrase("added {}", &[date_time(passkey.since)])) br;
                                 @match passkey.last_used {
-                                    Some(at) => { "last used " (date_time(at)) }
-                                    None => "not used yet",
+                                    Some(at) => { (phrase("last used {}", &[date_time(at)])) }
+                                    None => { (t("not used yet")) }
                                 }
                             }
                         }
-                        (visit.button("/account/passkeys/remove", &[("id", &passkey.id)], "Remove",
-                            Some(&format!("Remove the passkey {}", passkey.name))))
+                        (visit.button("/account/passkeys/remove", &[("id", &passkey.id)], t("Remove"),
+                            Some(&fill("Remove the passkey {}", &[&passkey.name]))))
                     }
                 }
             }
@@ -49,20 +50,20 @@ pub(super) async fn section(context: &RequestContext, visit: &AccountVisit) -> R
             (csrf::hidden_field(&visit.browser))
             input type="hidden" name="ceremony" value="";
             input type="hidden" name="credential" value="";
-            label for="passkey-name" { "Name of a new passkey" }
+            label for="passkey-name" { (t("Name of a new passkey")) }
             input #passkey-name name="name" autocomplete="off" maxlength=(MAX_NAME_LENGTH) aria-describedby="passkey-hint";
-            p #passkey-hint .quiet { "For example, the name of the device that it is on." }
-            button.second type="submit" { "Add a passkey" }
-            p.quiet role="status" {}
+            p #passkey-hint .quiet { (t("For example, the name of the device that it is on.")) }
+            button.second type="submit" { (t("Add a passkey")) }
+            (passkey::ceremony_status())
         }
-        noscript { p.quiet { "Adding a passkey requires JavaScript." } }
+        noscript { p.quiet { (t("Adding a passkey requires JavaScript.")) } }
         @if visit.user.password.is_some() && !passkeys.is_empty() {
             @if is_required {
-                p { "Signing in with your password also requires a passkey." }
-                (visit.button("/account/passkeys/ask", &[("ask", "no")], "Do not require a passkey after the password", None))
+                p { (t("Signing in with your password also requires a passkey.")) }
+                (visit.button("/account/passkeys/ask", &[("ask", "no")], t("Do not require a passkey after the password"), None))
             } @else {
-                p { "You can sign in with your password alone." }
-                (visit.button("/account/passkeys/ask", &[("ask", "yes")], "Require a passkey after the password", None))
+                p { (t("You can sign in with your password alone.")) }
+                (visit.button("/account/passkeys/ask", &[("ask", "yes")], t("Require a passkey after the password"), None))
             }
         }
     })
@@ -75,15 +76,15 @@ pub(super) async fn recovery_section(
 ) -> Result<Markup, StoreError> {
     let left = context.app.identity.sign_in.count_recovery_codes(&visit.user.sub, context.now).await?;
     Ok(html! {
-        h2 { "Recovery codes" }
+        h2 { (t("Recovery codes")) }
         p {
             @match left {
-                0 => "You have no recovery codes. Each one signs you in once if you lose all other ways to sign in.",
-                1 => "You have one recovery code left.",
-                left => { "You have " (left) " recovery codes left." }
+                0 => { (t("You have no recovery codes. Each one signs you in once if you lose all other ways to sign in.")) }
+                1 => { (t("You have one recovery code left.")) }
+                left => { (fill("You have {} recovery codes left.", &[&left])) }
             }
         }
-        (visit.button("/account/recovery-codes", &[], "Generate new recovery codes", None))
+        (visit.button("/account/recovery-codes", &[], t("Generate new recovery codes"), None))
     })
 }
 
@@ -140,12 +141,12 @@ pub async fn replace_recovery_codes(
         Err(error) => return ceremony_result(context, &visit, Err(error), "").await,
     };
     let content = html! {
-        p { "Write these down or print them, and keep them away from this device. Each signs you in once. "
-            strong { "They are not shown again" } ", and older ones have stopped working." }
+        p { (t("Write these down or print them, and keep them away from this device. Each signs you in once.")) " "
+            strong { (t("They are not shown again, and older ones have stopped working.")) } }
         ol.codes { @for code in &codes { li { code { (code) } } } }
-        p { a.button href="/account" { "I have saved them" } }
+        p { a.button href="/account" { (t("I have saved them")) } }
     };
-    Ok(reply::no_store(reply::html(StatusCode::OK, page("Your recovery codes", &content))))
+    Ok(reply::no_store(reply::html(StatusCode::OK, page(t("Your recovery codes"), &content))))
 }
 
 async fn ceremony_result(
@@ -163,7 +164,7 @@ async fn ceremony_result(
                 context,
                 visit,
                 StatusCode::BAD_REQUEST,
-                "This passkey was not accepted. Please try again.",
+                t("This passkey was not accepted. Please try again."),
             )
             .await
         }

@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use super::{AccountNotice, AccountVisit, read_form, redirect_done, render_account, show_error};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::sign_in::PasswordResult;
+use crate::http::pages::texts::{fill, t};
 use crate::http::pages::{address, cookie, csrf, passkey, sign_in};
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
@@ -21,26 +22,25 @@ pub(super) fn section(visit: &AccountVisit, min_length: usize, wrong: Option<&st
     let described = |field: &str| (wrong == Some(field)).then_some("notice");
     let of_new = if wrong == Some("new") { "notice password-hint" } else { "password-hint" };
     html! {
-        h2 { "Password" }
+        h2 { (t("Password")) }
         form method="post" action="/account/password" {
             (csrf::hidden_field(&visit.browser))
             // Password managers store the user name with the new password.
             input type="text" name="username" value=(visit.user.username) autocomplete="username" hidden;
             @if has_one {
-                label for="current" { "Current password" }
+                label for="current" { (t("Current password")) }
                 input #current name="current" type="password" autocomplete="current-password" maxlength=(MAX_PASSWORD_BYTES) required
                     aria-describedby=[described("current")] aria-invalid=[described("current").map(|_| "true")];
             }
-            label for="new" { "New password" }
+            label for="new" { (t("New password")) }
             input #new name="new" type="password" autocomplete="new-password" minlength=(min_length) maxlength=(MAX_PASSWORD_BYTES)
                 required aria-describedby=(of_new) aria-invalid=[described("new").map(|_| "true")];
-            p #password-hint .quiet { "At least " (min_length) " characters; several unrelated words are a good choice. "
-                "All other sessions and apps are signed out by the change." }
+            p #password-hint .quiet { (fill("At least {} characters; several unrelated words are a good choice. All other sessions and apps are signed out by the change.", &[&min_length])) }
             label.check {
                 input type="checkbox" name="remove" value="methods" autocomplete="off";
-                "Also remove my passkeys, recovery codes and linked accounts. Choose this if someone else may have used your account."
+                (t("Also remove my passkeys, recovery codes and linked accounts. Choose this if someone else may have used your account."))
             }
-            button.second type="submit" { @if has_one { "Change the password" } @else { "Set a password" } }
+            button.second type="submit" { @if has_one { (t("Change the password")) } @else { (t("Set a password")) } }
         }
     }
 }
@@ -62,7 +62,7 @@ pub async fn change_password(context: &RequestContext, body: &mut RequestBody) -
     match result {
         PasswordResult::Right => {}
         PasswordResult::Wrong => {
-            let notice = AccountNotice::Wrong("The current password is wrong.", Some("current"));
+            let notice = AccountNotice::Wrong(t("The current password is wrong."), Some("current"));
             return render_account(context, &visit, StatusCode::UNAUTHORIZED, Some(notice)).await;
         }
         PasswordResult::Locked(wait) => {
@@ -75,7 +75,7 @@ pub async fn change_password(context: &RequestContext, body: &mut RequestBody) -
 }
 
 async fn busy_page(context: &RequestContext, visit: &AccountVisit) -> Result<Response, Problem> {
-    let text = "Too many people are signing in at this moment. Please try again.";
+    let text = t("Too many people are signing in at this moment. Please try again.");
     let response = show_error(context, visit, StatusCode::SERVICE_UNAVAILABLE, text).await?;
     Ok(reply::with(response, header::RETRY_AFTER, "5"))
 }
@@ -117,7 +117,7 @@ async fn set_password(
     };
     let now = app.clock.now();
     let sub = &visit.user.sub;
-    let changed_elsewhere = "The password was changed elsewhere.";
+    let changed_elsewhere = t("The password was changed elsewhere.");
     // The revision ensures that the checked password is replaced, and not one set meanwhile.
     let revision = match app.identity.users.versioned_user(sub, now).await? {
         Some(entry) if entry.user.password == visit.user.password => entry.revision,

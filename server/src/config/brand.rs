@@ -1,0 +1,149 @@
+//! `[pages]`: the name, the logo and the colours of the pages for people.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use toml::Spanned;
+
+use super::documented::settings_table;
+use super::{ConfigError, ConfigSource};
+
+/// Maximum size of a logo, in bytes.
+const MAX_LOGO_BYTES: u64 = 256 * 1024;
+/// Minimum contrast between a colour and the background (WCAG 2.2, 1.4.3).
+const MIN_CONTRAST: f64 = 4.5;
+/// Backgrounds of the light and the dark style sheet, on which texts have the colour.
+const LIGHT_BACKGROUNDS: [&str; 3] = ["#ffffff", "#f1f5f1", "#e4f1e9"];
+const DARK_BACKGROUNDS: [&str; 3] = ["#18211c", "#101713", "#1d3327"];
+
+settings_table! {
+    /// The pages for people: sign-in, consent, account and others.
+    pub struct PagesSection {
+        /// Name of the service, which every page shows.
+        name: Spanned<String> = super::documented::implicit("Trefoil".to_owned()),
+        /// File with a logo, as SVG, PNG or WebP, of at most 256 KiB.
+        logo: Option<Spanned<PathBuf>> = None,
+        /// Colour of links and buttons as `#rrggbb`, with a contrast of at least 4.5 to light backgrounds.
+        color: Option<Spanned<String>> = None,
+        /// The same colour for dark mode, with a contrast of at least 4.5 to dark backgrounds.
+        dark_color: Option<Spanned<String>> = None,
+    }
+}
+
+/// The checked appearance of the pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Brand {
+    /// Name of the service.
+    pub name: String,
+    /// The logo.
+    pub logo: Option<Logo>,
+    /// CSS that replaces the colours of the style sheet.
+    pub colors: String,
+}
+
+/// An image and its media type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logo {
+    /// Media type.
+    pub media_type: &'static str,
+    /// Content of the file.
+    pub bytes: Bytes,
+}
+
+impl Default for Brand {
+    fn default() -> Self {
+        Self { name: "Trefoil".to_owned(), logo: None, colors: String::new() }
+    }
+}
+
+impl PagesSection {
+    /// Checks the section and reads the logo.
+    pub fn check(self, file: &ConfigSource<'_>) -> Result<Brand, ConfigError> {
+        let (span, name) = (self.name.span(), self.name.into_inner());
+        if name.trim().is_empty() || name.chars().count() > 60 || name.chars().any(char::is_control) {
+            return Err(file.value_error(span, "name", "a name must have 1 to 60 printable characters"));
+        }
+        let logo = self.logo.as_ref().map(|path| read_logo(file, path)).transpose()?;
+        let mut colors = String::new();
+        if let Some(color) = &self.color {
+            let value = check_color(file, "color", color, &LIGHT_BACKGROUNDS)?;
+            colors.push_str(&format!(":root {{ --leaf: {value}; }}\n"));
+        }
+        if let Some(color) = &self.dark_color {
+            let value = check_color(file, "dark_color", color, &DARK_BACKGROUNDS)?;
+            colors.push_str(&format!(
+                "@media (prefers-color-scheme: dark) {{ :root {{ --leaf: {value}; }} }}\n"
+            ));
+        } else if self.color.is_some() {
+            // Without this rule, the light colour would also be used in dark mode.
+            colors.push_str("@media (prefers-color-scheme: dark) { :root { --leaf: #7fd1a1; } }\n");
+        }
+        Ok(Brand { name, logo, colors })
+    }
+}
+
+fn read_logo(file: &ConfigSource<'_>, path: &Spanned<PathBuf>) -> Result<Logo, ConfigError> {
+    let wrong = |why: String| file.value_error(path.span(), "logo", why);
+    let resolved = file.resolve_path(path.as_ref());
+    let media_type = match resolved.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => "image/svg+xml",
+        Some("png") => "image/png",
+        Some("webp") => "image/webp",
+        _ => {
+            return Err(wrong(format!("'{}' is not a file of type .svg, .png or .webp", resolved.display())));
+        }
+    };
+    let failed = |error: std::io::Error| wrong(format!("failed to read {}: {error}", resolved.display()));
+    let size = std::fs::metadata(&resolved).map_err(failed)?.len();
+    if size > MAX_LOGO_BYTES {
+        return Err(wrong(format!("the file has {size} bytes; the maximum is {MAX_LOGO_BYTES}")));
+    }
+    Ok(Logo { media_type, bytes: std::fs::read(&resolved).map_err(failed)?.into() })
+}
+
+fn check_color(
+    file: &ConfigSource<'_>,
+    key: &'static str,
+    color: &Spanned<String>,
+    backgrounds: &[&str],
+) -> Result<String, ConfigError> {
+    let value = color.as_ref().to_ascii_lowercase();
+    let wrong = |why: String| file.value_error(color.span(), key, why);
+    let own = luminance(&value).ok_or_else(|| wrong(format!("'{value}' is not a colour such as #1d6b41")))?;
+    let contrast = |background: &&str| {
+        let other = luminance(background).unwrap_or_default();
+        (own.max(other) + 0.05) / (own.min(other) + 0.05)
+    };
+    let least = backgrounds.iter().map(contrast).fold(f64::INFINITY, f64::min);
+    if least < MIN_CONTRAST {
+        return Err(wrong(format!(
+            "'{value}' has a contrast of {least:.1} to a background; it must be at least {MIN_CONTRAST}"
+        )));
+    }
+    Ok(value)
+}
+
+/// Returns the relative luminance of a colour `#rrggbb` (WCAG 2.2).
+fn luminance(color: &str) -> Option<f64> {
+    let digits = color.strip_prefix('#').filter(|digits| digits.len() == 6 && digits.is_ascii())?;
+    let part = |at: usize| {
+        let value = f64::from(u8::from_str_radix(&digits[at..at + 2], 16).ok()?) / 255.0;
+        Some(if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) })
+    };
+    Some(0.2126 * part(0)? + 0.7152 * part(2)? + 0.0722 * part(4)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn luminance_is_that_of_wcag() {
+        assert_eq!(luminance("#000000"), Some(0.0));
+        assert_eq!(luminance("#ffffff"), Some(1.0));
+        assert!((luminance("#767676").unwrap() - 0.1812).abs() < 0.001);
+        for text in ["", "#fff", "ffffff", "#gggggg", "#ääa"] {
+            assert_eq!(luminance(text), None, "{text}");
+        }
+    }
+}
