@@ -166,6 +166,19 @@ mod tests {
     }
 
     #[test]
+    fn only_addresses_outside_of_the_device_have_a_host() {
+        for (uri, host) in [
+            ("https://app.example:8443/cb", Some("app.example")),
+            ("http://localhost:8765/callback", None),
+            ("https://localhost/callback", None),
+            ("http://127.0.0.1/callback", None),
+        ] {
+            let uri = RegisteredRedirectUri::parse(uri, true).unwrap();
+            assert_eq!(uri.host().as_deref(), host, "{uri:?}");
+        }
+    }
+
+    #[test]
     fn registration_requires_https_or_loopback() {
         for good in [
             "https://app.example/cb",
