@@ -53,7 +53,13 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
     };
     let exchanges = Arc::new(Mutex::new(Vec::new()));
     let watched = exchanges.clone();
-    let watch = move |exchange| watched.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
+    // A batch has up to 100,000 exchanges, so they are kept only if they are written.
+    let is_recorded = args.har.is_some();
+    let watch = move |exchange| {
+        if is_recorded {
+            watched.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
+        }
+    };
     let api = Api::new(profile, ClientClock::SYSTEM, Box::new(watch))?;
     let result = headless::run(&api, command).await;
     if let Some(path) = args.har {
