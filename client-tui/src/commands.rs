@@ -56,7 +56,11 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         Action::DeleteExport if export.is_none_or(|row| row.job.phase == ExportPhase::Deleted) => {
             Some("no export is selected that could be deleted on the server")
         }
-        Action::CopyCurl | Action::Replay | Action::EditRequest | Action::SaveRequests
+        Action::SelectBody
+        | Action::CopyCurl
+        | Action::Replay
+        | Action::EditRequest
+        | Action::SaveRequests
             if model.requests.exchanges.is_empty() =>
         {
             Some("there are no requests")

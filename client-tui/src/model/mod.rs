@@ -245,7 +245,7 @@ pub enum SignInState {
 }
 
 /// State of the Requests screen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLog {
     /// Recorded exchanges, the newest first.
     pub exchanges: VecDeque<RecordedExchange>,
@@ -255,6 +255,8 @@ pub struct RequestLog {
     pub detail: bool,
     /// Number of lines by which the details are scrolled.
     pub scroll: u16,
+    /// Field for a JSONPath, which selects a part of the body of the response.
+    pub filter: Form,
 }
 
 impl Model {
@@ -330,7 +332,13 @@ impl Model {
                 FormField::new("associated", "LatestProvenanceResources or RelevantProvenanceResources", ""),
                 FormField::new("folder", "folder in which each export gets a new folder", "trefoil-exports"),
             ]),
-            requests: RequestLog::default(),
+            requests: RequestLog {
+                exchanges: VecDeque::new(),
+                selected: 0,
+                detail: false,
+                scroll: 0,
+                filter: Form::new(vec![FormField::new("JSONPath", "like $.issue[*].details.text", "")]),
+            },
             help_scroll: 0,
         }
     }
@@ -409,7 +417,8 @@ impl Model {
             Screen::Tree => Some(&mut self.tree.form),
             Screen::Export if self.export.form_open() => Some(&mut self.export.form),
             Screen::Files => self.export.viewer.as_mut().map(|viewer| &mut viewer.filter),
-            Screen::SignIn | Screen::Export | Screen::Requests | Screen::Help => None,
+            Screen::Requests => Some(&mut self.requests.filter),
+            Screen::SignIn | Screen::Export | Screen::Help => None,
         }
     }
 }

@@ -211,6 +211,11 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::NewExport => export::open_form(model),
         Action::ViewFiles => return viewer::open(model),
         Action::EditFilter => model.typing = true,
+        Action::SelectBody => {
+            model.requests.detail = true;
+            model.requests.scroll = 0;
+            model.typing = true;
+        }
         Action::NextFile => return viewer::step_file(model, 1),
         Action::FirstLine => return viewer::go_to_end(model, false),
         Action::LastLine => return viewer::go_to_end(model, true),
@@ -345,6 +350,10 @@ fn send(model: &mut Model) -> Vec<RuntimeEffect> {
         Screen::Codes => codes::send(model),
         Screen::Export => export::send(model),
         Screen::Files => viewer::enter(model),
+        Screen::Requests if model.typing => {
+            model.typing = false;
+            Vec::new()
+        }
         Screen::Requests => {
             let requests = &mut model.requests;
             requests.detail = !requests.detail && !requests.exchanges.is_empty();

@@ -11,6 +11,7 @@ mod completion;
 mod export;
 mod help;
 pub mod json;
+mod json_path;
 mod palette;
 mod recall;
 mod requests;

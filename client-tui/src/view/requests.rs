@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::canvas::{Canvas, MARK};
 use super::json::json_line;
 use super::theme::Theme;
-use super::{clock, error_line};
+use super::{clock, error_line, json_path};
 use crate::api::RecordedExchange;
 use crate::model::{Model, RequestLog};
 
@@ -23,9 +23,9 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
         let list = canvas.pane("Requests", !requests.detail, list);
         draw_list(requests, canvas, list);
         let detail = canvas.pane("Request and response", requests.detail, detail);
-        draw_detail(requests, canvas, detail);
+        draw_detail(model, canvas, detail);
     } else if requests.detail {
-        draw_detail(requests, canvas, area);
+        draw_detail(model, canvas, area);
     } else {
         draw_list(requests, canvas, area);
     }
@@ -40,11 +40,24 @@ fn draw_list(requests: &RequestLog, canvas: &mut Canvas, area: Rect) {
     });
 }
 
-fn draw_detail(requests: &RequestLog, canvas: &mut Canvas, area: Rect) {
-    if let Some(exchange) = requests.exchanges.get(requests.selected) {
-        let lines = detail(exchange, canvas.theme);
-        canvas.scrolled_text(lines, requests.scroll, area);
+fn draw_detail(model: &Model, canvas: &mut Canvas, area: Rect) {
+    let requests = &model.requests;
+    let Some(exchange) = requests.exchanges.get(requests.selected) else { return };
+    let path = requests.filter.value("JSONPath");
+    let mut text = area;
+    if model.typing || !path.is_empty() {
+        text = canvas.form(&requests.filter, model.typing, area);
     }
+    let selected = match &exchange.outcome {
+        Some(Ok(answered)) if !path.is_empty() => Some(json_path::select(&answered.body, &path)),
+        _ => None,
+    };
+    let lines = match &selected {
+        None => detail(exchange, canvas.theme),
+        Some(Ok(found)) => found.lines().map(|line| json_line(line, canvas.theme)).collect(),
+        Some(Err(reason)) => vec![error_line(reason, canvas.theme)],
+    };
+    canvas.scrolled_text(lines, requests.scroll, text);
 }
 
 fn row(exchange: &RecordedExchange, marked: bool, theme: Theme) -> Line<'_> {

@@ -422,6 +422,20 @@ fn a_request_is_sent_again_or_edited() {
 }
 
 #[test]
+fn a_path_is_typed_and_left_with_enter() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('5'));
+    assert_eq!(press(&mut model, KeyCode::Char('/')), []);
+    assert!(!model.typing, "there are no requests");
+    update(&mut model, Message::Exchanged(exchange(1, answered(200))));
+    press(&mut model, KeyCode::Char('/'));
+    type_text(&mut model, "$.q");
+    press(&mut model, KeyCode::Enter);
+    assert!(!model.typing && model.requests.detail);
+    assert_eq!(model.requests.filter.value("JSONPath"), "$.q");
+}
+
+#[test]
 fn requests_are_saved_as_an_http_archive() {
     let mut model = model();
     update(&mut model, Message::Exchanged(exchange(1, answered(404))));

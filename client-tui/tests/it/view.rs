@@ -320,6 +320,13 @@ fn zoomed() -> Model {
     model
 }
 
+fn selected_by_path() -> Model {
+    let mut model = requests();
+    press(&mut model, KeyCode::Char('/'));
+    type_text(&mut model, "$.access_token");
+    model
+}
+
 fn help() -> Model {
     let mut model = model();
     press(&mut model, KeyCode::Char('?'));
@@ -370,6 +377,7 @@ fn all() -> Vec<(&'static str, Model)> {
         ("resource", viewing_a_resource()),
         ("requests", requests()),
         ("request", request()),
+        ("request_path", selected_by_path()),
         ("zoomed", zoomed()),
         ("help", help()),
     ]
