@@ -209,16 +209,6 @@ pub struct SetupArgs {
     /// Print the profile as JSON
     #[arg(long)]
     pub json: bool,
-    #[arg(skip)]
-    pub ca: Option<PathBuf>,
-    #[arg(skip)]
-    pub fhir_base: Option<String>,
-    #[arg(skip)]
-    pub client_id: Option<String>,
-    #[arg(skip)]
-    pub backend_client: Option<String>,
-    #[arg(skip)]
-    pub backend_key: Option<PathBuf>,
 }
 
 /// Options of `doctor`.

@@ -39,6 +39,9 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         Action::CopyAddress if !matches!(model.sign_in.state, SignInState::Waiting { .. }) => {
             Some("no sign-in is waiting for the browser")
         }
+        Action::InspectToken if model.inspectable_tokens().is_empty() => {
+            Some("no user is signed in, and there is no backend client")
+        }
         Action::CopyPassword if model.about.demo_user.is_none() => Some("this is not a demo server"),
         Action::NewExport if model.export.form_open() => Some("the form is open"),
         Action::ViewFiles if model.export.downloaded_files().is_empty() => {
@@ -50,6 +53,11 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
             Some("no resource with a reference is shown")
         }
         Action::CheckCodes if resource(model).is_none() => Some("no resource is shown"),
+        Action::ResumeExport | Action::DeleteExport
+            if export.is_some_and(|row| row.job.fhir_base != model.about.fhir_base) =>
+        {
+            Some("the export belongs to another server; open its profile")
+        }
         Action::ResumeExport if !export.is_some_and(|row| row.can_resume()) => {
             Some("no interrupted export is selected")
         }

@@ -17,12 +17,21 @@ use trefoil_tui::private_files::private_file;
 use trefoil_tui::profile::Profile;
 use trefoil_tui::{runtime, terminal};
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     trefoil_tui::install_crypto();
     let args = Args::parse();
     let output = Output { json: args.command.as_ref().is_some_and(Command::json) };
-    match run(args).await {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            output.failure(&CommandFailure::Terminal(error));
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = runtime.block_on(run(args));
+    // A file that is still being read does not delay the end.
+    runtime.shutdown_background();
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if failure.needs_message() {

@@ -58,7 +58,8 @@ pub enum Message {
     Inspected(TokenKind, Answered<TokenInspection>),
     /// Current session of the user.
     Session(Option<SignedInSession>),
-    SignedOut(Answered<()>),
+    /// The sign-out ended; the value is the notice for the user.
+    SignedOut(Answered<String>),
     Userinfo(Answered<Claims>),
     /// Answer to a question.
     Code {
@@ -98,7 +99,11 @@ pub enum Message {
     },
     Resource(Answered<ResourceDetail>),
     FoundResource(Answered<FoundResource>),
-    CodesChecked(Answered<Vec<CodeCheck>>),
+    /// Results for the resource with this text.
+    CodesChecked {
+        resource: String,
+        result: Answered<Vec<CodeCheck>>,
+    },
     ExportDeleted {
         folder: PathBuf,
         result: Answered<ExportJob>,

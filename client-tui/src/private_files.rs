@@ -36,15 +36,17 @@ pub fn private_file(path: &Path, truncate: bool) -> io::Result<File> {
     options.open(path)
 }
 
-/// Replaces the content of a file that only the user may read. A crash leaves the old or the new content.
+/// Replaces the content of a file that only the user may read. A crash leaves the old or the new content, and concurrent
+/// processes do not mix theirs.
 ///
 /// # Errors
 /// Returns the error of the operating system.
 pub fn replace_private_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let mut file = private_file(part.as_ref(), true)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The temporary file has the mode 0600.
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&part, path)
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
 }

@@ -149,6 +149,9 @@ where
                 if let RuntimeEffect::EditRequest(text) = effect {
                     let edited = (runtime.services.edit)(&text);
                     terminal.clear().map_err(io::Error::other)?;
+                    if model.mouse {
+                        terminal::capture_mouse(true);
+                    }
                     let _ = runtime.services.sender.send(Message::Edited(edited));
                 } else {
                     runtime.start(effect);
@@ -274,9 +277,7 @@ impl EffectRunner {
         let connections = self.other.clone();
         tokio::spawn(async move {
             let message = match effect {
-                RuntimeEffect::SignOut { browser } => {
-                    Message::SignedOut(in_words(sign_out(&api, browser).await))
-                }
+                RuntimeEffect::SignOut { browser } => Message::SignedOut(sign_out(&api, browser).await),
                 RuntimeEffect::Inspect(kind) => Message::Inspected(kind, in_words(api.inspect(kind).await)),
                 RuntimeEffect::RestoreSession => Message::Restored(api.restore_session().await),
                 RuntimeEffect::Userinfo => Message::Userinfo(in_words(api.userinfo(&Bearer::User).await)),
@@ -285,7 +286,8 @@ impl EffectRunner {
                     Message::Code { id, operation, result: in_words(result) }
                 }
                 RuntimeEffect::CheckCodes(resource, bearer) => {
-                    Message::CodesChecked(viewer_files::check_codes(&api, &resource, &bearer).await)
+                    let result = viewer_files::check_codes(&api, &resource, &bearer).await;
+                    Message::CodesChecked { resource, result }
                 }
                 RuntimeEffect::OtherCode(id, question, server) => {
                     let operation = question.operation();
@@ -442,14 +444,21 @@ impl EffectRunner {
 }
 
 /// Revokes the tokens of the user, and ends the session of the browser if that is asked for.
-async fn sign_out(api: &Api, in_browser: bool) -> Result<(), ApiError> {
-    let end_session = api.sign_out().await?;
-    match end_session.filter(|_| in_browser) {
-        Some(url) => browser::open(&url).map_err(ApiError::SignIn),
+async fn sign_out(api: &Api, in_browser: bool) -> Result<String, String> {
+    let signed_out = api
+        .sign_out()
+        .await
+        .map_err(|error| format!("the token was removed here, but it may not be revoked: {error}"))?;
+    let notice = signed_out.sentence().to_owned();
+    match signed_out.end_session.filter(|_| in_browser) {
+        Some(url) => match browser::open(&url) {
+            Ok(()) => Ok(notice),
+            Err(reason) => Err(format!("{notice} The session of the browser was not ended: {reason}")),
+        },
         None if in_browser => {
-            Err(ApiError::SignIn("the server has no address that ends the session of the browser".to_owned()))
+            Err(format!("{notice} The server has no address that ends the session of the browser."))
         }
-        None => Ok(()),
+        None => Ok(notice),
     }
 }
 

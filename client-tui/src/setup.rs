@@ -5,7 +5,7 @@ use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::api::{Api, ApiError};
@@ -29,22 +29,20 @@ pub struct StoredProfile {
     pub actions: Vec<String>,
 }
 
-/// Sets up a profile and stores it.
+/// Sets up a profile and stores it. `given` are the options of the command line that are settings of a profile.
 ///
 /// # Errors
 /// Returns the failure of a request, of a command, or of a file.
-pub async fn run(args: &SetupArgs, mut file: ProfileFile) -> Result<StoredProfile, CommandFailure> {
-    let mut settings = ProfileSettings {
-        ca: args.ca.clone(),
-        client_id: args.client_id.clone(),
-        backend_client: args.backend_client.clone(),
-        backend_key: args.backend_key.clone(),
-        ..ProfileSettings::default()
-    };
+pub async fn run(
+    args: &SetupArgs,
+    given: ProfileSettings,
+    mut file: ProfileFile,
+) -> Result<StoredProfile, CommandFailure> {
+    let mut settings = given.with_absolute_paths();
     let mut actions = Vec::new();
     match (&args.data, &args.url) {
         (Some(data), _) => from_data_folder(data, &file, &mut settings, &mut actions)?,
-        (None, Some(url)) => from_address(url, args, &mut settings, &mut actions).await?,
+        (None, Some(url)) => from_address(url, &mut settings, &mut actions).await?,
         (None, None) => return Err(CommandFailure::Usage("URL or --data DIR is required".to_owned())),
     }
     let name = args.name.clone().unwrap_or_else(|| profile_name(&settings));
@@ -129,29 +127,29 @@ fn run_trefoil(data: &Path, words: &[&str]) -> Result<(), CommandFailure> {
 /// registration (RFC 7591).
 async fn from_address(
     url: &str,
-    args: &SetupArgs,
     settings: &mut ProfileSettings,
     actions: &mut Vec<String>,
 ) -> Result<(), CommandFailure> {
-    let probe = api_at(url, args.ca.as_deref())?;
+    let probe = api_at(url, settings.ca.as_deref())?;
     let base = probe.profile().base_url.clone();
-    let smart = get_json(&probe, &format!("{base}/.well-known/smart-configuration")).await;
+    let smart = get_json(&probe, &format!("{base}/.well-known/smart-configuration")).await?;
     let is_fhir = match &smart {
         Some(_) => true,
         None => get_json(&probe, &format!("{base}/metadata"))
-            .await
+            .await?
             .is_some_and(|metadata| metadata["resourceType"] == "CapabilityStatement"),
     };
     let issuer = smart.as_ref().and_then(|smart| smart["issuer"].as_str()).map(str::to_owned);
     settings.base_url = Some(if is_fhir { issuer.unwrap_or_else(|| origin(&base)) } else { base.clone() });
-    settings.fhir_base = if is_fhir { Some(base.clone()) } else { args.fhir_base.clone() };
+    settings.fhir_base = if is_fhir { Some(base.clone()) } else { settings.fhir_base.take() };
     let base_url = settings.base_url.clone().unwrap_or(base);
     actions.push(format!("found the issuer {base_url}"));
-    let api = api_at(&base_url, args.ca.as_deref())?;
+    let api = api_at(&base_url, settings.ca.as_deref())?;
     match api.openid().await {
         Err(error) => {
             let anonymous = settings.client_id.is_none() && settings.backend_client.is_none();
-            if !anonymous {
+            let is_absent = matches!(error, ApiError::Refused { status: StatusCode::NOT_FOUND, .. });
+            if !anonymous || !is_fhir || !is_absent {
                 return Err(error.into());
             }
             actions.push(format!("the server has no sign-in ({error}); requests are sent without a token"));
@@ -182,9 +180,10 @@ fn api_at(url: &str, ca: Option<&Path>) -> Result<Api, CommandFailure> {
     Ok(Api::new(profile, ClientClock::SYSTEM, Box::new(drop))?)
 }
 
-async fn get_json(api: &Api, url: &str) -> Option<Value> {
-    let answer = api.fetch(Method::GET, url, HeaderMap::new()).await.ok()?;
-    answer.json(url).ok()
+/// Returns a document, or `None` if the server has none.
+async fn get_json(api: &Api, url: &str) -> Result<Option<Value>, ApiError> {
+    let answer = api.fetch(Method::GET, url, HeaderMap::new()).await?;
+    Ok(answer.json(url).ok())
 }
 
 /// Registers a public native client (RFC 7591) and returns its id.

@@ -133,7 +133,7 @@ impl EventReader {
 }
 
 fn leave_screen() -> Result<(), String> {
-    execute!(io::stdout(), DisableBracketedPaste, LeaveAlternateScreen)
+    execute!(io::stdout(), DisableBracketedPaste, DisableMouseCapture, LeaveAlternateScreen)
         .and_then(|()| disable_raw_mode())
         .map_err(|error| format!("the terminal cannot be left: {error}"))
 }

@@ -9,6 +9,7 @@ use crate::api::{Api, Bearer, ValidateCode};
 use crate::model::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, ViewerPage};
 use crate::msg::{Answered, FoundResource};
 use crate::ndjson::NdjsonFile;
+use crate::ndjson::file::MAX_LINE;
 use crate::ndjson::resource::{bound_codes, references, split_reference, summary};
 
 /// The file that the viewer shows. Clones share it.
@@ -79,6 +80,9 @@ impl OpenFile {
     pub fn resource(&self, path: &Path, filter: &str, at: u64) -> Answered<ResourceDetail> {
         let lines = self.with(path, filter, |file| file.read(at, 1))?;
         let line = lines.first().ok_or_else(|| "the file has no such line".to_owned())?;
+        if line.len() >= MAX_LINE {
+            return Err(format!("the line is longer than {} MiB and is not shown", MAX_LINE >> 20));
+        }
         let detail = |text: String, references: Vec<String>| ResourceDetail {
             text,
             references,

@@ -117,10 +117,14 @@ impl Api {
     }
 
     /// Discards the token of the backend client if the server rejected it (401). Returns true if a new token can be
-    /// requested.
+    /// requested, also if another request has discarded the token already.
     pub async fn discard_rejected_token(&self, error: &ApiError, bearer: Option<&Bearer>) -> bool {
         let rejected = matches!(error, ApiError::Refused { status: StatusCode::UNAUTHORIZED, .. });
-        rejected && bearer == Some(&Bearer::Backend) && self.0.backend.lock().await.take().is_some()
+        if !rejected || bearer != Some(&Bearer::Backend) {
+            return false;
+        }
+        self.0.backend.lock().await.take();
+        true
     }
 
     /// Returns a token of the backend client for reading. It is renewed shortly before it expires.

@@ -90,7 +90,8 @@ impl Api {
                 async move { api.wait(duration).await }
             }
         };
-        let answer = request.request_async(&self.oauth2_sender(), wait, None).await;
+        let sender = self.oauth2_sender_with_assertions(&openid.token_endpoint);
+        let answer = request.request_async(&sender, wait, None).await;
         let answer = answer.map_err(|error| token_error(&openid.token_endpoint, error))?;
         self.store_session(answer, &pending.scope, None, self.now()).await
     }

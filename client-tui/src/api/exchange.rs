@@ -15,7 +15,9 @@ pub const MASK: &str = "•••";
 const BODY_KEPT: usize = 16 * 1024;
 
 /// Form fields, query parameters and JSON members whose values are secret.
-const SECRET: [&str; 11] = [
+const SECRET: [&str; 13] = [
+    "device_code",
+    "registration_access_token",
     "access_token",
     "refresh_token",
     "id_token",
@@ -44,6 +46,8 @@ pub struct RecordedExchange {
     pub request_headers: Vec<(String, String)>,
     /// Body of the request, if it has one.
     pub request_body: Option<String>,
+    /// Whether the recorded body is shorter than the one that was sent.
+    pub truncated: bool,
     /// The response, or the reason why there is none; `None` until the response was read.
     pub outcome: Option<Result<RecordedResponse, String>>,
     /// Time from sending the request to the end of reading the response, in milliseconds.
@@ -64,7 +68,8 @@ impl RecordedExchange {
     /// Starts the record of a request.
     pub(super) fn of(request: &Request, id: u64, at: Timestamp) -> Self {
         let form = is_form(request.headers());
-        let body = request.body().and_then(|body| body.as_bytes()).map(|body| show_body(body, form));
+        let sent = request.body().and_then(|body| body.as_bytes()).unwrap_or_default();
+        let body = Some(show_request_body(sent, form));
         Self {
             id,
             at,
@@ -72,6 +77,7 @@ impl RecordedExchange {
             url: mask_url(request.url()),
             request_headers: show_headers(request.headers()),
             request_body: body.filter(|body| !body.is_empty()),
+            truncated: sent.len() > BODY_KEPT,
             outcome: None,
             took_ms: 0,
         }
@@ -132,7 +138,8 @@ fn show_headers(headers: &HeaderMap) -> Vec<(String, String)> {
 }
 
 fn is_secret(name: &str) -> bool {
-    SECRET.contains(&name) || name.eq_ignore_ascii_case("x-amz-signature") || name == "sig"
+    let signed = ["x-amz-signature", "x-goog-signature"];
+    SECRET.contains(&name) || signed.iter().any(|known| name.eq_ignore_ascii_case(known)) || name == "sig"
 }
 
 /// Returns whether a parameter of a query is secret. The `code` of a FHIR operation is not an authorization code.
@@ -161,6 +168,13 @@ fn mask_form(form: &str) -> String {
     form.split('&').map(|text| field(text).unwrap_or_else(|| text.to_owned())).collect::<Vec<_>>().join("&")
 }
 
+/// Returns the body of a request as it was sent, unless it contains a secret.
+fn show_request_body(body: &[u8], form: bool) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(BODY_KEPT)]);
+    let shown = show_body(body, form);
+    if shown.contains(MASK) { shown } else { text.into_owned() }
+}
+
 fn show_body(body: &[u8], form: bool) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(BODY_KEPT)]);
     if form {
@@ -176,17 +190,26 @@ fn show_body(body: &[u8], form: bool) -> String {
     }
 }
 
-/// Masks top-level members that contain tokens. A FHIR resource may have a `code` member too, but always has
-/// `resourceType`.
+/// Masks members that contain tokens, and the signatures of addresses. A FHIR resource may have a `code` member too, but
+/// always has `resourceType`.
 fn mask_json(json: &mut Value) {
-    let Some(object) = json.as_object_mut() else { return };
-    if object.contains_key("resourceType") {
-        return;
-    }
-    for (name, value) in object {
-        if is_secret(name) && value.is_string() {
-            *value = MASK.into();
+    match json {
+        Value::Object(object) if !object.contains_key("resourceType") => {
+            for (name, value) in object {
+                if is_secret(name) && value.is_string() {
+                    *value = MASK.into();
+                } else {
+                    mask_json(value);
+                }
+            }
         }
+        Value::Array(items) => items.iter_mut().for_each(mask_json),
+        Value::String(text) if text.starts_with("http") && text.contains('?') => {
+            if let Ok(url) = Url::parse(text) {
+                *text = mask_url(&url);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -217,6 +240,23 @@ mod tests {
         let body = br#"{"access_token":"eyJ.a.b","scope":"openid"}"#;
         let answered = RecordedResponse::read(StatusCode::OK, &HeaderMap::new(), body);
         assert!(!answered.body.contains("eyJ") && answered.body.contains("openid"), "{}", answered.body);
+    }
+
+    #[test]
+    fn codes_of_devices_and_signed_addresses_are_masked() {
+        let body =
+            br#"{"device_code":"d1","output":[{"url":"https://s3.example/a?X-Amz-Signature=abc&x=1"}]}"#;
+        let shown = show_body(body, false);
+        assert!(!shown.contains("d1") && !shown.contains("abc") && shown.contains("x=1"), "{shown}");
+    }
+
+    #[test]
+    fn a_request_body_is_recorded_as_it_was_sent() {
+        let request = client().post("https://t.example").body("{\"value\":1.50}");
+        let shown = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
+        assert_eq!(shown.request_body.as_deref(), Some("{\"value\":1.50}"));
+        let request = client().post("https://t.example").body("x".repeat(BODY_KEPT + 1));
+        assert!(RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH).truncated);
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub use hierarchy::{
 };
 pub use inspect::{SignatureStatus, TokenContent, TokenInspection, TokenKind, meaning, scope_meaning};
 pub use raw::{RawRequest, TOKEN_PLACEHOLDER};
-pub use session::{SignedInSession, UserTokens};
+pub use session::{SignedInSession, SignedOut, UserTokens};
 pub use sign_in::{BadRedirect, PendingSignIn, TokenAnswer};
 pub use terminology::{
     ConceptProperty, Designation, EXPANSION_PAGE, ExpandQuery, ExpandedCode, Expansion, LookupAnswer,
@@ -147,11 +147,21 @@ impl Api {
         &self.0.profile
     }
 
-    /// Adds the token to a request.
+    /// Adds the token to a request to this address, which must use HTTPS or be on this machine.
     ///
     /// # Errors
-    /// Returns [`ApiError::NotSignedIn`], or the error of the request for a token.
-    async fn authorize(&self, request: RequestBuilder, bearer: &Bearer) -> Result<RequestBuilder, ApiError> {
+    /// Returns [`ApiError::NotSignedIn`], the error of the request for a token, or [`ApiError::Unexpected`] for an unsafe
+    /// address.
+    async fn authorize(
+        &self,
+        request: RequestBuilder,
+        url: &str,
+        bearer: &Bearer,
+    ) -> Result<RequestBuilder, ApiError> {
+        if *bearer == Bearer::Anonymous {
+            return Ok(request);
+        }
+        check_safe(url)?;
         Ok(match self.token(bearer).await? {
             Some(token) => request.bearer_auth(token),
             None => request,

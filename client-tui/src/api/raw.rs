@@ -12,6 +12,9 @@ use super::{Answer, Api, ApiError, Bearer};
 /// Placeholder for the access token in an `authorization` header.
 pub const TOKEN_PLACEHOLDER: &str = "$TOKEN";
 
+/// Reason why a recorded request cannot be sent again.
+const MASKED: &str = "the request contains masked secrets and cannot be sent again";
+
 /// A request that the user edited or repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawRequest {
@@ -39,13 +42,16 @@ impl RawRequest {
         let mut headers = HeaderMap::new();
         for line in lines.by_ref().take_while(|line| !line.trim().is_empty()) {
             let invalid = || format!("'{line}' is not a header");
+            if line.contains(MASK) {
+                return Err(MASKED.to_owned());
+            }
             let (name, value) = line.split_once(':').ok_or_else(invalid)?;
             let name: HeaderName = name.trim().parse().map_err(|_| invalid())?;
             headers.append(name, HeaderValue::from_str(value.trim()).map_err(|_| invalid())?);
         }
         let body = lines.collect::<Vec<_>>().join("\n");
         if [first, &body].iter().any(|text| text.contains(MASK)) {
-            return Err("the request contains masked secrets and cannot be sent again".to_owned());
+            return Err(MASKED.to_owned());
         }
         Ok(Self { method, url, headers, body })
     }
@@ -53,11 +59,19 @@ impl RawRequest {
 
 impl RecordedExchange {
     /// Returns the request in the text format.
-    pub fn request_text(&self) -> String {
+    ///
+    /// # Errors
+    /// Returns the reason why the recorded request is not the one that was sent.
+    pub fn request_text(&self) -> Result<String, String> {
+        if self.truncated {
+            return Err("the body of the request is longer than what is recorded".to_owned());
+        }
         let mut text = format!("{} {}\n", self.method, self.url);
         for (name, value) in &self.request_headers {
             match name.as_str() {
-                "authorization" => text.push_str(&format!("authorization: Bearer {TOKEN_PLACEHOLDER}\n")),
+                "authorization" if value.starts_with("Bearer ") => {
+                    text.push_str(&format!("authorization: Bearer {TOKEN_PLACEHOLDER}\n"))
+                }
                 // The client computes the length.
                 "content-length" => {}
                 _ => text.push_str(&format!("{name}: {value}\n")),
@@ -66,7 +80,7 @@ impl RecordedExchange {
         if let Some(body) = &self.request_body {
             text.push_str(&format!("\n{body}\n"));
         }
-        text
+        Ok(text)
     }
 }
 
@@ -83,8 +97,8 @@ impl Api {
         if headers.get("authorization").is_some_and(names_token) {
             self.check_own_server(&url)?;
             headers.remove("authorization");
-            let request = self.http().request(method, url).headers(headers).body(body);
-            return self.call(self.authorize(request, bearer).await?).await;
+            let request = self.http().request(method, url.clone()).headers(headers).body(body);
+            return self.call(self.authorize(request, url.as_str(), bearer).await?).await;
         }
         self.call(self.http().request(method, url).headers(headers).body(body)).await
     }

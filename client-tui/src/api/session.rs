@@ -2,6 +2,7 @@
 //!
 //! Tokens are stored in a file that only the user may read, so that a later run of the program continues the session.
 
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use url::Url;
 
 use super::sign_in::{TokenAnswer, check_id_token, token_error};
 use super::{Api, ApiError};
-use crate::private_files::{create_private_folder, replace_private_file};
+use crate::private_files::{create_private_folder, private_file, replace_private_file};
 use crate::profile::ClientCredential;
 
 /// Time before the expiry of an access token at which it is renewed.
@@ -44,6 +45,27 @@ pub struct SignedInSession {
     pub renewable: bool,
 }
 
+/// Result of a sign-out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedOut {
+    /// Whether the server revoked the tokens; it may have no revocation endpoint.
+    pub revoked: bool,
+    /// Address that ends the session of the browser (OpenID Connect RP-Initiated Logout), if the server has one.
+    pub end_session: Option<String>,
+}
+
+impl SignedOut {
+    /// Returns a sentence for the user.
+    pub fn sentence(&self) -> &'static str {
+        match self.revoked {
+            true => "Signed out; the token is revoked.",
+            false => {
+                "Signed out here; the server offers no revocation, so the token is valid until it expires."
+            }
+        }
+    }
+}
+
 impl SignedInSession {
     /// Returns the requested scopes that were not granted.
     pub fn refused_scopes(&self) -> Vec<&str> {
@@ -61,6 +83,23 @@ impl SignedInSession {
 fn expiry(answer: &TokenAnswer, asked_at: Timestamp) -> Timestamp {
     let life = SignedDuration::try_from(answer.expires_in().unwrap_or(DEFAULT_LIFE)).unwrap_or_default();
     asked_at.saturating_add(life).unwrap_or(asked_at)
+}
+
+/// Locks the token file against other processes until the returned file is dropped.
+async fn lock_tokens(path: &Path) -> Result<File, ApiError> {
+    let path = path.with_extension("lock");
+    let at = path.clone();
+    let lock = move || {
+        if let Some(folder) = path.parent() {
+            create_private_folder(folder)?;
+        }
+        let file = private_file(&path, false)?;
+        file.lock()?;
+        Ok(file)
+    };
+    // Waiting for the lock blocks.
+    let locked = tokio::task::spawn_blocking(lock).await.map_err(std::io::Error::other);
+    locked.and_then(|locked| locked).map_err(|error| file_error(&at, &error))
 }
 
 /// Reads the tokens of an earlier run of the program, if the file contains valid ones.
@@ -142,13 +181,37 @@ impl Api {
     /// # Errors
     /// Returns [`ApiError::NotSignedIn`], or the error of the renewal.
     pub(super) async fn user_token(&self) -> Result<String, ApiError> {
-        // Held during the renewal, so that concurrent requests renew the token once: with rotating refresh tokens, a
-        // second renewal would end the session.
-        let _renewing = self.renewal().lock().await;
         let tokens = self.user_tokens().await.clone().ok_or(ApiError::NotSignedIn)?;
+        if !self.is_due(&tokens) {
+            return Ok(tokens.answer.access_token().secret().clone());
+        }
+        // The task continues if the caller is cancelled: a refresh token that rotates must not be lost.
+        let api = self.clone();
+        let renewal = tokio::spawn(async move { api.renew_when_due().await });
+        renewal.await.map_err(|error| ApiError::SignIn(error.to_string()))?
+    }
+
+    /// Returns whether the access token must be renewed, and can be.
+    fn is_due(&self, tokens: &UserTokens) -> bool {
         let due =
             tokens.session.expires_at.saturating_sub(RENEW_AHEAD).unwrap_or(Timestamp::MIN) <= self.now();
-        let refresh_token = tokens.answer.refresh_token().filter(|_| due);
+        due && tokens.answer.refresh_token().is_some()
+    }
+
+    /// Renews the access token if no other task or process has renewed it in the meantime: with rotating refresh tokens,
+    /// a second use of one ends the session.
+    async fn renew_when_due(&self) -> Result<String, ApiError> {
+        let _renewing = self.renewal().lock().await;
+        let _file = match &self.profile().token_file {
+            Some(path) => Some(lock_tokens(path).await?),
+            None => None,
+        };
+        let mut tokens = self.user_tokens().await.clone().ok_or(ApiError::NotSignedIn)?;
+        if let Some(stored) = self.profile().token_file.as_deref().and_then(read_tokens) {
+            *self.user_tokens().await = Some(stored.clone());
+            tokens = stored;
+        }
+        let refresh_token = tokens.answer.refresh_token().filter(|_| self.is_due(&tokens));
         let Some(refresh_token) = refresh_token else {
             return Ok(tokens.answer.access_token().secret().clone());
         };
@@ -184,12 +247,11 @@ impl Api {
         self.store_session(answer, &tokens.session.requested_scope, None, asked_at).await
     }
 
-    /// Revokes the tokens and deletes them here, even if the server cannot be reached. Returns the address that ends the
-    /// session of the browser (OpenID Connect RP-Initiated Logout), if the server has one.
+    /// Revokes the tokens and deletes them here, even if the server cannot be reached.
     ///
     /// # Errors
     /// Returns the error of the request.
-    pub async fn sign_out(&self) -> Result<Option<String>, ApiError> {
+    pub async fn sign_out(&self) -> Result<SignedOut, ApiError> {
         let Some(tokens) = self.user_tokens().await.take() else { return Err(ApiError::NotSignedIn) };
         if let Some(path) = &self.profile().token_file
             && let Err(error) = std::fs::remove_file(path)
@@ -205,7 +267,9 @@ impl Api {
             }
             Some(url.to_string())
         });
-        let Some(url) = &openid.revocation_endpoint else { return Ok(end_session) };
+        let Some(url) = &openid.revocation_endpoint else {
+            return Ok(SignedOut { revoked: false, end_session });
+        };
         super::discovery::check_safe(url)?;
         let refresh = tokens.answer.refresh_token().map(|token| ("refresh_token", token.secret()));
         for (hint, token) in
@@ -228,6 +292,6 @@ impl Api {
                 return Err(ApiError::refused(url, &answer));
             }
         }
-        Ok(end_session)
+        Ok(SignedOut { revoked: true, end_session })
     }
 }

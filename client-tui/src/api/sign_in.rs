@@ -248,6 +248,29 @@ impl Api {
         }
     }
 
+    /// Returns a function with which the `oauth2` crate sends several requests. Each gets a client assertion of its own,
+    /// because a server accepts an assertion once.
+    pub(super) fn oauth2_sender_with_assertions(
+        &self,
+        audience: &str,
+    ) -> impl Fn(HttpRequest) -> OAuthCall + use<> {
+        let (api, audience) = (self.clone(), audience.to_owned());
+        move |mut request| {
+            let (api, audience) = (api.clone(), audience.clone());
+            Box::pin(async move {
+                let fresh = api.client_authentication(&audience)?;
+                if !fresh.is_empty() {
+                    let old = form_urlencoded::parse(request.body()).into_owned();
+                    let other = old.filter(|(name, _)| !name.starts_with("client_assertion"));
+                    let mut form = form_urlencoded::Serializer::new(String::new());
+                    form.extend_pairs(other).extend_pairs(fresh);
+                    *request.body_mut() = form.finish().into_bytes();
+                }
+                api.for_oauth2(request).await
+            })
+        }
+    }
+
     /// Sends a request of the `oauth2` crate with the HTTP client of this program.
     async fn for_oauth2(&self, request: HttpRequest) -> Result<HttpResponse, ApiError> {
         let (parts, body) = request.into_parts();

@@ -316,7 +316,7 @@ impl Api {
         url: &str,
         bearer: &Bearer,
     ) -> Result<Value, ApiError> {
-        let request = self.authorize(request, bearer).await?;
+        let request = self.authorize(request, url, bearer).await?;
         let answer = self.call(request.header("accept", "application/fhir+json")).await?;
         match answer.json(url) {
             Ok(json) => Ok(json),

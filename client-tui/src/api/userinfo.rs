@@ -14,6 +14,6 @@ impl Api {
     /// Returns the error of the request, or [`ApiError::NotSignedIn`].
     pub async fn userinfo(&self, bearer: &Bearer) -> Result<Claims, ApiError> {
         let url = &self.openid().await?.userinfo_endpoint;
-        self.call(self.authorize(self.http().get(url), bearer).await?).await?.json(url)
+        self.call(self.authorize(self.http().get(url), url, bearer).await?).await?.json(url)
     }
 }

@@ -35,10 +35,12 @@ pub(super) async fn download(
     }
     let mut part = PartialFile::open(path).map_err(|error| not_written(path, &error))?;
     let mut retries = RetryCounter::default();
+    // A server without ranges sends the file from its beginning again, which is progress only beyond the longest part.
+    let mut longest = part.bytes;
     loop {
-        let before = part.bytes;
         let Err(error) = attempt(api, file, &mut part, bearer, report).await else { break };
-        if part.bytes > before {
+        if part.bytes > longest {
+            longest = part.bytes;
             retries.reset();
         }
         let Some(delay) = retries.next_delay(&error, api, bearer).await else { return Err(error) };

@@ -55,6 +55,9 @@ pub enum ExportError {
     /// Some files could not be downloaded.
     #[error("{failed} of {files} files could not be downloaded; the first error is: {first}")]
     Files { failed: usize, files: usize, first: String },
+    /// The export belongs to another server, to which the token of this profile must not be sent.
+    #[error("the export belongs to the server {0}; select its profile with --profile, --demo or --base-url")]
+    OtherServer(String),
     /// The export was cancelled or deleted before.
     #[error("the export was deleted on the server; start a new one")]
     Deleted,
@@ -89,6 +92,7 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
     /// Returns [`ExportError::Folder`] if there is no record of an export in the folder.
     pub fn resume(api: &Api, bearer: Bearer, folder: &Path, watch: W) -> Result<Self, ExportError> {
         let (folder, mut job) = ExportFolder::open(folder)?;
+        check_server(api, &job)?;
         match job.phase {
             // A failure of the server is reported again if it persists.
             ExportPhase::Failed(_) => job.phase = ExportPhase::Running,
@@ -335,6 +339,14 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
     }
 }
 
+/// Checks that an export belongs to the server of the profile.
+fn check_server(api: &Api, job: &ExportJob) -> Result<(), ExportError> {
+    if job.fhir_base == api.profile().fhir_base {
+        return Ok(());
+    }
+    Err(ExportError::OtherServer(job.fhir_base.clone()))
+}
+
 fn open_log(folder: &ExportFolder) -> Result<ExportLog, FolderError> {
     ExportLog::open(folder.path())
         .map_err(|error| FolderError::Write { path: folder.path().to_owned(), error })
@@ -352,6 +364,7 @@ pub fn output_totals(job: &ExportJob, files: &[FileProgress]) -> (u64, u64) {
 /// Returns [`ExportError`] if another process works on the export, or if the server rejects the request.
 pub async fn delete(api: &Api, bearer: &Bearer, folder: &Path) -> Result<ExportJob, ExportError> {
     let (folder, mut job) = ExportFolder::open(folder)?;
+    check_server(api, &job)?;
     if let Some(status_url) = &job.status_url {
         api.delete_export(status_url, bearer).await?;
     }

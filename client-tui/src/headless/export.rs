@@ -1,5 +1,7 @@
 //! Subcommands of exports.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::given;
@@ -12,6 +14,7 @@ use crate::export::{
     run as export_run,
 };
 use crate::failure::CommandFailure;
+use crate::model::quote;
 use crate::output::Output;
 
 pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
@@ -33,7 +36,7 @@ pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFai
         Ok(complete) => complete,
         Err(error) => {
             if ExportFolder::read(&folder).is_ok_and(|job| job.can_resume()) {
-                let command = format!("trefoil-tui export --resume {}", folder.display());
+                let command = resume_command(api, &folder);
                 output.progress("resumable", json!({ "command": command }), || {
                     format!("Resume with: {command}")
                 });
@@ -64,6 +67,13 @@ pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFai
     output.result(&summary, || {
         format!("{resources} resources in {} files, {bytes} bytes, in {}", files.len(), folder.display())
     })
+}
+
+/// Returns the command that resumes an export with the same profile.
+fn resume_command(api: &Api, folder: &Path) -> String {
+    let options = api.profile().options.iter();
+    let profile: String = options.map(|(name, value)| format!(" --{name} {}", quote(value))).collect();
+    format!("trefoil-tui export --resume {}{profile}", quote(&folder.to_string_lossy()))
 }
 
 /// Returns the token for an export: the one on the command line, that of the backend client, that of the signed-in user,

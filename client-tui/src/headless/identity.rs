@@ -81,15 +81,16 @@ pub(super) async fn sign_out(api: &Api, args: &SignOutArgs) -> Result<(), Comman
     if api.restore_session().await.is_none() {
         return Err(ApiError::NotSignedIn.into());
     }
-    let end_session = api.sign_out().await?;
+    let signed_out = api.sign_out().await?;
     let output = Output { json: args.json };
     if args.browser {
-        let url = end_session.ok_or_else(|| {
+        let url = signed_out.end_session.clone().ok_or_else(|| {
             ApiError::SignIn("the server has no address that ends the session of the browser".to_owned())
         })?;
         browser::open(&url).map_err(ApiError::SignIn)?;
     }
-    output.result(&json!({ "signedOut": true }), || "signed out; the tokens are revoked".to_owned())
+    let details = json!({ "signedOut": true, "revoked": signed_out.revoked });
+    output.result(&details, || signed_out.sentence().to_owned())
 }
 
 pub(super) async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), CommandFailure> {

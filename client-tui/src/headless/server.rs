@@ -10,7 +10,7 @@ use crate::args::{Args, CompletionsArgs, DoctorArgs, ManArgs, ProfileArgs, Setup
 use crate::doctor::{self, Finding, FindingStatus};
 use crate::failure::CommandFailure;
 use crate::output::Output;
-use crate::profile::file::ProfileFile;
+use crate::profile::file::{ProfileFile, ProfileSettings};
 use crate::setup;
 
 /// Stores a profile.
@@ -18,15 +18,8 @@ use crate::setup;
 /// # Errors
 /// Returns [`CommandFailure`] if the server does not answer, or if the profile cannot be stored.
 pub async fn setup(profile: &ProfileArgs, args: SetupArgs) -> Result<(), CommandFailure> {
-    let args = SetupArgs {
-        ca: profile.ca.clone(),
-        fhir_base: profile.fhir_base.clone(),
-        client_id: profile.client_id.clone(),
-        backend_client: profile.backend_client.clone(),
-        backend_key: profile.backend_key.clone(),
-        ..args
-    };
-    let stored = setup::run(&args, ProfileFile::of_user()?).await?;
+    let given = ProfileSettings::from(profile);
+    let stored = setup::run(&args, given, ProfileFile::of_user()?).await?;
     let details = json!({ "name": stored.name, "profile": stored.settings, "actions": stored.actions });
     Output { json: args.json }.result(&details, || {
         let mut text = stored.actions.join("\n");

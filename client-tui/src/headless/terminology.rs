@@ -1,8 +1,12 @@
 //! Subcommands of terminology operations.
 
+use serde_json::json;
+
 use super::given;
 use super::identity::{user_bearer, user_signs_in};
-use crate::api::{Api, Bearer, ExpandQuery, ExpandedCode, LookupQuery, SubsumesQuery, ValidateCode};
+use crate::api::{
+    Api, Bearer, EXPANSION_PAGE, ExpandQuery, ExpandedCode, LookupQuery, SubsumesQuery, ValidateCode,
+};
 use crate::args::{ExpandArgs, LookupArgs, SubsumesArgs, TerminologyArgs, ValidateCodeArgs};
 use crate::failure::CommandFailure;
 use crate::output::Output;
@@ -113,7 +117,14 @@ pub(super) async fn expand(api: &Api, args: ExpandArgs) -> Result<(), CommandFai
     let bearer = terminology_bearer(api, &args.ask).await?;
     let query = expand_query(&args);
     let found = api.expand(&query, &bearer).await?;
-    Output { json: args.ask.ask.sign_in.json }.result(&found, || {
+    let output = Output { json: args.ask.ask.sign_in.json };
+    let shown = args.offset.unwrap_or(0) + found.codes.len() as u64;
+    if found.total.is_some_and(|total| total > shown) || found.codes.len() as u64 >= EXPANSION_PAGE {
+        output.progress("more", json!({ "offset": shown, "total": found.total }), || {
+            format!("there are more codes; --offset {shown} prints the next page")
+        });
+    }
+    output.result(&found, || {
         let line = |code: &ExpandedCode| {
             let system = code.system.as_deref().unwrap_or_default();
             format!("{}\t{}\t{system}", code.code, code.display.as_deref().unwrap_or_default())

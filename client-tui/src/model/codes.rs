@@ -253,7 +253,7 @@ impl ServerFacts {
 }
 
 /// Quotes a word for a shell, if that is necessary.
-pub(super) fn quote(word: &str) -> String {
+pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }

@@ -23,7 +23,9 @@ use crate::history::PastQuestion;
 use crate::profile::Profile;
 use crate::sign_in_method::SignInMethod;
 pub use batch::{BatchState, BatchView};
-pub use codes::{CodesScreen, Operation, OperationState, OtherAnswer, Question, SentQuestion, TokenChoice};
+pub use codes::{
+    CodesScreen, Operation, OperationState, OtherAnswer, Question, SentQuestion, TokenChoice, quote,
+};
 pub use completion::{Completion, CompletionItem};
 pub use export::{Activity, ExportRow, ExportScreen, Waiting};
 pub use recall::Recall;

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::bindings::{Binding, bindings};
+use super::file::MAX_LINE;
 
 /// Returns the id of a resource.
 pub fn id(line: &[u8]) -> Option<String> {
@@ -25,6 +26,9 @@ pub struct Summary {
 
 /// Returns the summary of a line.
 pub fn summary(line: &[u8]) -> Summary {
+    if line.len() >= MAX_LINE {
+        return Summary { id: String::new(), text: format!("longer than {} MiB", MAX_LINE >> 20) };
+    }
     let json: Value = match serde_json::from_slice(line) {
         Ok(json) => json,
         Err(error) => return Summary { id: String::new(), text: format!("Error: not JSON: {error}") },

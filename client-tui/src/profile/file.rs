@@ -76,6 +76,17 @@ impl From<&ProfileArgs> for ProfileSettings {
 }
 
 impl ProfileSettings {
+    /// Returns the settings with paths that are valid in every folder.
+    #[must_use]
+    pub fn with_absolute_paths(mut self) -> Self {
+        let paths = [&mut self.ca, &mut self.client_secret_file, &mut self.client_key, &mut self.backend_key];
+        for path in paths.into_iter().flatten() {
+            // A path that cannot be resolved stays as it is, and is reported when it is read.
+            *path = std::path::absolute(&*path).unwrap_or_else(|_| path.clone());
+        }
+        self
+    }
+
     /// Returns these settings, and those of `other` where these have none.
     #[must_use]
     pub fn or(self, other: Self) -> Self {

@@ -67,7 +67,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::FilePage { path, filter, result } => viewer::on_page(model, &path, &filter, result),
         Message::Resource(result) => viewer::on_resource(model, result),
         Message::FoundResource(result) => return viewer::on_found(model, result),
-        Message::CodesChecked(result) => viewer::on_codes(model, result),
+        Message::CodesChecked { resource, result } => viewer::on_codes(model, &resource, result),
         Message::ExportDeleted { folder, result } => export::on_deleted(model, &folder, result),
     }
     Vec::new()

@@ -34,14 +34,20 @@ pub(super) fn copy_curl(model: &mut Model) -> Vec<RuntimeEffect> {
 /// Sends the selected request again, with the current token.
 pub(super) fn replay(model: &mut Model) -> Vec<RuntimeEffect> {
     let Some(exchange) = selected(model) else { return Vec::new() };
-    let parsed = RawRequest::parse(&exchange.request_text());
+    let parsed = exchange.request_text().and_then(|text| RawRequest::parse(&text));
     send(model, parsed)
 }
 
 /// Opens the selected request in the editor of the user.
 pub(super) fn edit(model: &mut Model) -> Vec<RuntimeEffect> {
     let Some(exchange) = selected(model) else { return Vec::new() };
-    vec![RuntimeEffect::EditRequest(exchange.request_text())]
+    match exchange.request_text() {
+        Ok(text) => vec![RuntimeEffect::EditRequest(text)],
+        Err(reason) => {
+            model.notice = Some(format!("Error: {reason}"));
+            Vec::new()
+        }
+    }
 }
 
 /// Sends the edited request.

@@ -30,11 +30,8 @@ pub(super) fn on_signed_in(model: &mut Model, result: Answered<SignedInSession>)
     }
 }
 
-pub(super) fn on_signed_out(model: &mut Model, result: Answered<()>) {
-    model.notice = Some(match result {
-        Ok(()) => "Signed out; the token is revoked.".to_owned(),
-        Err(reason) => format!("Error: the token was removed here, but not revoked: {reason}"),
-    });
+pub(super) fn on_signed_out(model: &mut Model, result: Answered<String>) {
+    model.notice = Some(result.unwrap_or_else(|reason| format!("Error: {reason}")));
 }
 
 /// Starts a sign-in, or sends the pasted text of one that is waiting.

@@ -180,9 +180,11 @@ pub(super) fn check_codes(model: &mut Model) -> Vec<RuntimeEffect> {
     vec![RuntimeEffect::CheckCodes(detail.text.clone(), bearer)]
 }
 
-pub(super) fn on_codes(model: &mut Model, result: Answered<Vec<CodeCheck>>) {
+pub(super) fn on_codes(model: &mut Model, resource: &str, result: Answered<Vec<CodeCheck>>) {
     model.notice = None;
-    if let Some(detail) = model.export.viewer.as_mut().and_then(|viewer| viewer.detail.as_mut()) {
+    let detail = model.export.viewer.as_mut().and_then(|viewer| viewer.detail.as_mut());
+    // Another resource may be shown by now.
+    if let Some(detail) = detail.filter(|detail| detail.text == resource) {
         detail.codes = Some(result);
     }
 }

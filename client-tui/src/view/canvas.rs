@@ -59,6 +59,8 @@ impl<'a, 'f> Canvas<'a, 'f> {
 
     /// Draws lines with word wrap, from the line at `scroll` on.
     pub fn scrolled_text(&mut self, lines: Vec<Line<'_>>, scroll: u16, area: Rect) {
+        // The last line remains visible.
+        let scroll = scroll.min((lines.len() as u16).saturating_sub(1));
         self.draw(Paragraph::new(lines).wrap(Wrap { trim: false }).scroll((scroll, 0)), area);
     }
 

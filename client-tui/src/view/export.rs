@@ -170,10 +170,9 @@ fn complete_line(row: &ExportRow, theme: Theme) -> Line<'static> {
     }
     let sum = |value: fn(&FileProgress) -> u64| output_files(row).map(|(_, file)| value(file)).sum::<u64>();
     let (resources, bytes) = (sum(|file| file.resources), sum(|file| file.bytes));
-    Line::styled(
-        format!("Saved {resources} resources, {bytes} bytes; the counts match the manifest"),
-        theme.good(),
-    )
+    let counted = row.job.files.iter().all(|file| file.list != FileList::Output || file.count.is_some());
+    let checked = if counted { "; the counts match the manifest" } else { "" };
+    Line::styled(format!("Saved {resources} resources, {bytes} bytes{checked}"), theme.good())
 }
 
 fn output_files(row: &ExportRow) -> impl Iterator<Item = (&ExportFile, &FileProgress)> {

@@ -138,6 +138,17 @@ async fn a_server_that_ignores_ranges_sends_the_file_again() {
 }
 
 #[tokio::test]
+async fn a_download_that_never_gets_further_ends() {
+    let cuts = (0..60).map(|n| cut(200, "", PATIENTS, 20 + n % 2 * 10));
+    let server =
+        FaultyServer::start(&[accepted(), complete("")].into_iter().chain(cuts).collect::<Vec<_>>()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let error = start(&server, &folder.path().join("e1")).await.unwrap_err();
+    assert!(matches!(error, ExportError::Files { failed: 1, .. }), "{error}");
+    assert!(server.requests().len() < 20, "{}", server.requests().len());
+}
+
+#[tokio::test]
 async fn a_range_at_another_place_is_not_appended() {
     let wrong = format!("content-range: bytes 10-{}/{}\r\n", PATIENTS.len() - 1, PATIENTS.len());
     let server = FaultyServer::start(&[
@@ -170,6 +181,9 @@ async fn an_export_is_resumed_by_a_later_process() {
     let mut job = ExportFolder::read(&out).unwrap();
     assert_eq!(job.phase, ExportPhase::Downloading);
     job.status_url = Some(format!("{}/status", second.base_url));
+    // The token of a profile is sent only to its own server.
+    assert!(matches!(resume(&second, &out).await, Err(ExportError::OtherServer(_))));
+    job.fhir_base = format!("{}/fhir/R4", second.base_url);
     std::fs::write(out.join("job.json"), serde_json::to_vec(&job).unwrap()).unwrap();
     let (job, files) = resume(&second, &out).await.unwrap();
     assert_eq!((job.phase, &files[0].status), (ExportPhase::Complete, &FileStatus::Done));

@@ -151,7 +151,14 @@ async fn a_user_signs_in_and_userinfo_accepts_the_token() {
     writeln!(asking.stdin.take().unwrap(), "{token}").unwrap();
     let claims = result(&asking.wait_with_output().unwrap());
     assert_eq!(claims["preferred_username"].as_str(), Some(username.as_str()));
-    check_code(&run(&server, &["export", "--out", "/nowhere", "--token", token]), 1, "403");
+    check_code(
+        &run(
+            &server,
+            &["export", "--out", server.data.path().join("refused").to_str().unwrap(), "--token", token],
+        ),
+        1,
+        "403",
+    );
 }
 
 /// Returns a mock of a terminology server that returns this response to `$validate-code`.

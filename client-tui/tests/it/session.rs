@@ -174,7 +174,9 @@ async fn a_later_process_continues_the_session() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("\"r2\""));
     let refused = ResponseTemplate::new(200);
     Mock::given(path("/revoke")).respond_with(refused).expect(2).mount(&server).await;
-    let end_session = later.sign_out().await.unwrap().unwrap();
+    let signed_out = later.sign_out().await.unwrap();
+    assert!(signed_out.revoked);
+    let end_session = signed_out.end_session.unwrap();
     assert!(end_session.starts_with(&format!("{}/logout?id_token_hint=", server.uri())), "{end_session}");
     assert!(!file.exists());
     assert!(matches!(later.userinfo(&Bearer::User).await, Err(ApiError::NotSignedIn)));
@@ -201,6 +203,8 @@ async fn confidential_clients_authenticate() {
     basic.finish_device_sign_in(&pending).await.unwrap();
     let key = profile(&server.uri()).backend.unwrap().key;
     let signed = with(ClientCredential::Key(key));
+    let pending = ResponseTemplate::new(400).set_body_json(json!({ "error": "authorization_pending" }));
+    answer_token(&server, "client_assertion=ey", pending, 2).await;
     answer_token(
         &server,
         "client_assertion=ey",
@@ -210,6 +214,14 @@ async fn confidential_clients_authenticate() {
     .await;
     let pending = signed.begin_device_sign_in("openid").await.unwrap();
     signed.finish_device_sign_in(&pending).await.unwrap();
+    // A server accepts an assertion only once.
+    let requests = server.received_requests().await.unwrap();
+    let bodies = requests.iter().map(|request| String::from_utf8_lossy(&request.body).into_owned());
+    let assertions: Vec<_> = bodies
+        .filter_map(|body| Some(body.split("client_assertion=").nth(1)?.split('&').next()?.to_owned()))
+        .collect();
+    let different: std::collections::BTreeSet<_> = assertions.iter().collect();
+    assert_eq!((assertions.len(), different.len()), (4, 4), "one for the code, three for the polls");
 }
 
 #[tokio::test]
@@ -225,4 +237,26 @@ async fn an_anonymous_request_has_no_token() {
     api.validate_code(&ValidateCode::default(), &Bearer::Anonymous).await.unwrap();
     let sent = server.received_requests().await.unwrap();
     assert!(!sent[0].headers.contains_key("authorization"));
+}
+
+/// Two runs of the program share a token file; the refresh token may be used only once.
+#[tokio::test]
+async fn two_processes_renew_the_token_once() {
+    let server = server().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.json");
+    let first = api(&server, Some(file.clone()));
+    sign_in(&server, &first, tokens(&server, "a1", "r1", 10)).await;
+    let second = api(&server, Some(file));
+    second.restore_session().await.unwrap();
+    let response = ResponseTemplate::new(200).set_body_json(tokens(&server, "a2", "r2", 3600));
+    answer_token(&server, "refresh_token=r1", response, 1).await;
+    Mock::given(path("/userinfo"))
+        .and(header("authorization", "Bearer a2"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({ "sub": "s1" })))
+        .expect(2)
+        .mount(&server)
+        .await;
+    assert!(first.userinfo(&Bearer::User).await.is_ok());
+    assert!(second.userinfo(&Bearer::User).await.is_ok());
 }

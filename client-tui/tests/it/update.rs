@@ -377,6 +377,7 @@ fn exchange(id: u64, outcome: Option<Result<RecordedResponse, String>>) -> Recor
             ("authorization".to_owned(), "Bearer •••".to_owned()),
         ],
         request_body: None,
+        truncated: false,
         outcome,
         took_ms: 3,
     }
@@ -569,4 +570,29 @@ fn a_read_only_client_changes_nothing_on_the_server() {
     assert_eq!(press(&mut model, KeyCode::Enter), []);
     assert_eq!(press(&mut model, KeyCode::Enter), [], "the form is not sent");
     assert_eq!(model.export.rows.len(), 1);
+}
+
+#[test]
+fn without_a_token_there_is_nothing_to_inspect() {
+    let mut model = model();
+    model.about.backend_id = None;
+    assert_eq!(press(&mut model, KeyCode::Char('i')), []);
+    assert!(model.sign_in.inspector.is_none() && model.notice.is_some());
+}
+
+#[test]
+fn an_export_of_another_server_is_not_resumed() {
+    let mut model = model();
+    let status_url = Some("https://other.example/j1".to_owned());
+    let job = ExportJob {
+        phase: ExportPhase::Running,
+        status_url,
+        ..ExportJob::new("https://other.example/fhir", job().request, now())
+    };
+    update(&mut model, Message::Exports(vec![RegisteredExport { folder: "/e/1".into(), job }]));
+    press(&mut model, KeyCode::Char('4'));
+    for key in ['r', 'x'] {
+        assert_eq!(press(&mut model, KeyCode::Char(key)), []);
+        assert!(model.notice.as_deref().is_some_and(|notice| notice.contains("another server")));
+    }
 }

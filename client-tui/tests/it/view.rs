@@ -285,6 +285,7 @@ fn exchange(id: u64, method: &str, path: &str, status: Result<u16, &str>) -> Rec
         url: format!("https://t.example{path}"),
         request_headers: vec![("authorization".to_owned(), "Bearer •••".to_owned())],
         request_body: (method == "POST").then(|| "code=•••".to_owned()),
+        truncated: false,
         outcome: Some(status.map(answered).map_err(str::to_owned)),
         took_ms: 12,
     }
