@@ -1,9 +1,10 @@
-//! The 403 response to a token without the necessary scope (RFC 6750 section 3.1). It names a scope that would allow the
-//! request, why the token does not have it, and the scopes that the token has.
+//! The 403 response to a token without the necessary scope (RFC 6750 section 3.1). It states the scopes
+//! that the token has and, if a scope would allow the request, this scope and why the token does not have it.
 
 use identity::model::client::Client;
 use identity::model::scope::{ScopeContext, ScopePermissions, Scopes, SmartScope};
 use identity::tokens::access_token::TokenAccess;
+use resources::referenced::is_read_by_reference;
 
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
@@ -30,26 +31,62 @@ pub async fn missing_scope(
     permissions: ScopePermissions,
     needed: NeededAccess,
 ) -> Problem {
-    let of_scope = match (&access.user, needed) {
-        (None, _) | (_, NeededAccess::Export) => ScopeContext::System,
-        (Some(_), NeededAccess::Some) if access.token.patient.is_some() => ScopeContext::Patient,
-        (Some(_), _) => ScopeContext::User,
-    };
-    let scope = SmartScope { context: of_scope, kind, permissions, query: None }.to_string();
+    let of_scope = scope_context(access, kind, permissions, needed);
+    let scope = SmartScope { context: of_scope, kind, permissions, query: None };
+    let name = scope.to_string();
     let client = match context.app.identity.clients.active_client(&access.token.client_id, context.now).await
     {
         Ok(client) => client,
         Err(error) => return error.into(),
     };
-    let why = explain(access, client.as_ref(), &scope, of_scope);
-    let text = format!(
-        "the request needs a scope such as {scope}: {why}; the token has {}",
-        list_scopes(&access.scopes)
-    );
-    Problem::insufficient_scope(&text, Some(&scope))
+    let has = list_scopes(&access.scopes);
+    if access.scopes.covers(&name) && !access.token.is_for_audience(&context.app.fhir_base) {
+        let text = format!("the token is not for the audience {}; it has {has}", context.app.fhir_base);
+        return Problem::insufficient_scope(&text, None);
+    }
+    if access.scopes.covers(&name) || !user_permits(access, &scope, needed) {
+        let text = format!(
+            "the user may not access all these resources (allowed_scopes of the user); the token has {has}"
+        );
+        return Problem::insufficient_scope(&text, None);
+    }
+    let why = explain(access, client.as_ref(), &name, of_scope);
+    let text = format!("the request needs a scope such as {name}: {why}; the token has {has}");
+    // A user cannot get a system/ scope by a new authorization request.
+    let is_available = access.user.is_none() || of_scope != ScopeContext::System;
+    Problem::insufficient_scope(&text, is_available.then_some(&*name))
 }
 
-/// Returns why the token does not have a scope, or why the scope does not suffice.
+/// Returns the context of the scope that the request needs.
+fn scope_context(
+    access: &TokenAccess,
+    kind: &str,
+    permissions: ScopePermissions,
+    needed: NeededAccess,
+) -> ScopeContext {
+    let is_of_patients = kind == "Patient"
+        || !fhir::patient_compartment::paths(kind).is_empty()
+        || (ScopePermissions::READ.contains_all(permissions) && is_read_by_reference(kind));
+    match (&access.user, needed) {
+        (None, _) | (_, NeededAccess::Export) => ScopeContext::System,
+        (Some(_), NeededAccess::Some) if access.token.patient.is_some() && is_of_patients => {
+            ScopeContext::Patient
+        }
+        (Some(_), _) => ScopeContext::User,
+    }
+}
+
+/// Returns whether the scope would suffice with the `allowed_scopes` of the user.
+fn user_permits(access: &TokenAccess, scope: &SmartScope, needed: NeededAccess) -> bool {
+    match (&access.user, needed) {
+        (Some(user), NeededAccess::All) => {
+            user.allowed_scopes.allow_access(ScopeContext::User, scope.kind, scope.permissions)
+        }
+        _ => true,
+    }
+}
+
+/// Returns why the token does not have a scope.
 fn explain(
     access: &TokenAccess,
     client: Option<&Client>,
@@ -60,9 +97,6 @@ fn explain(
     match &access.user {
         Some(_) if of_scope == ScopeContext::System => {
             "only tokens that a client gets by client_credentials have system/ scopes"
-        }
-        Some(_) if access.scopes.covers(scope) => {
-            "the user may access only the records of one patient (allowed_scopes of the user)"
         }
         _ if !is_registered => "the client is not registered for it",
         Some(user) if !user.may_grant(scope) => "the user may not grant it (allowed_scopes of the user)",
