@@ -8,7 +8,7 @@ use crate::model::known_systems::SNOMED_CT_NAME;
 use crate::model::text_folding::same_folded;
 
 /// Number of bytes of a term that count as one step.
-const BYTES_PER_STEP: usize = 64;
+pub(super) const BYTES_PER_STEP: usize = 64;
 
 /// Data that concepts, descriptions and members have in common.
 pub(super) struct ComponentState<'a> {
@@ -75,7 +75,10 @@ impl EclEvaluator<'_> {
     pub(super) fn names_component(&self, expression: &EclExpression, id: &str) -> Result<bool, EclError> {
         match expression {
             EclExpression::Concept(code) if !code.contains('#') => Ok(code == id),
-            EclExpression::Or(any) => self.any_holds(any, |each| self.names_component(each, id)),
+            EclExpression::Or(any) => {
+                self.budget.spend(any.len() / 8)?;
+                self.any_holds(any, |each| self.names_component(each, id))
+            }
             expression => match self.system.find(id) {
                 Some(at) => self.contains(expression, at),
                 None => Ok(false),
@@ -121,7 +124,7 @@ impl EclEvaluator<'_> {
                 }
             }
             DescriptionTest::Term(terms) => self.any_holds(terms, |term| {
-                self.budget.spend(term.steps())?;
+                self.budget.spend(term.steps() * (1 + description.term.len() / BYTES_PER_STEP))?;
                 Ok(term.finds(description.term))
             })?,
             DescriptionTest::Language(codes) => {

@@ -1,7 +1,7 @@
 //! Evaluation of filters on the rows of reference sets, and of the fields that a constraint selects.
 
 use super::evaluation::EclEvaluator;
-use super::filter_evaluation::ComponentState;
+use super::filter_evaluation::{BYTES_PER_STEP, ComponentState};
 use super::filters::{ComponentTest, EclFilter, FieldTest, MemberQuery, MemberTest, SelectedFields};
 use super::{EclError, EclExpression};
 use crate::code_system::AttributeValue;
@@ -152,13 +152,10 @@ impl<'a> EclEvaluator<'a> {
                 let found = number.and_then(|number| number.partial_cmp(wanted));
                 found.map(|found| compares(found, *order, *or_equal))
             }
-            FieldTest::Text(terms) => {
-                self.budget.spend(text.len() / 64)?;
-                Some(self.any_holds(terms, |term| {
-                    self.budget.spend(term.steps())?;
-                    Ok(term.finds(text))
-                })?)
-            }
+            FieldTest::Text(terms) => Some(self.any_holds(terms, |term| {
+                self.budget.spend(term.steps() * (1 + text.len() / BYTES_PER_STEP))?;
+                Ok(term.finds(text))
+            })?),
             FieldTest::Time(order, or_equal, dates) => {
                 self.budget.spend(dates.len() / 8)?;
                 Some(dates.iter().any(|date| compares(text.cmp(date), *order, *or_equal)))
