@@ -18,6 +18,12 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use sha2::{Digest as _, Sha256};
 
 use crate::config::sections::DEFAULT_DATA_FOLDER;
+use crate::node::tls::is_constrained_to_this_machine;
+
+/// Start of the names of the files in the folders of Debian; the fingerprint follows.
+const FILE_PREFIX: &str = "trefoil-development-ca-";
+/// Start of the nicknames in NSS databases; the fingerprint follows.
+const NICKNAME_PREFIX: &str = "Trefoil development CA ";
 
 /// Options of `trust`.
 #[derive(Debug, Clone, clap::Args)]
@@ -25,7 +31,7 @@ pub struct TrustArgs {
     /// Folder of the server, with the CA in tls/ca.pem
     #[arg(long, default_value = DEFAULT_DATA_FOLDER, value_name = "FOLDER")]
     pub data: PathBuf,
-    /// Remove the CA instead of adding it
+    /// Remove the CA, and those of other data folders, instead of adding it
     #[arg(long)]
     pub remove: bool,
     /// Print the commands and run none of them
@@ -43,6 +49,8 @@ pub struct TrustHost {
     pub home: PathBuf,
     /// The folder of local certificates of Debian.
     pub debian_folder: PathBuf,
+    /// The folder with links to the certificates that the system trusts, of Debian.
+    pub debian_links: PathBuf,
     /// The folders in which programs are searched, in the form of `PATH`.
     pub programs: OsString,
     /// The machine runs macOS.
@@ -60,6 +68,7 @@ impl TrustHost {
         Ok(Self {
             home: std::env::home_dir().context("the home folder is unknown; set HOME")?,
             debian_folder: PathBuf::from("/usr/local/share/ca-certificates"),
+            debian_links: PathBuf::from("/etc/ssl/certs"),
             programs: std::env::var_os("PATH").unwrap_or_default(),
             is_macos: cfg!(target_os = "macos"),
             is_root: rustix::process::geteuid().is_root(),
@@ -110,15 +119,32 @@ impl DevelopmentCa {
             );
         }
         let path = std::path::absolute(path)?;
-        let certificate = CertificateDer::from_pem_file(&path)
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
+        let certificates = CertificateDer::pem_slice_iter(text.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
             .with_context(|| format!("{} is not a certificate", path.display()))?;
-        let digest = Sha256::digest(&certificate);
+        let certificate = match certificates.as_slice() {
+            // OpenSSL also reads certificates with other PEM labels.
+            [one]
+                if text.matches("-----BEGIN").count() == 1
+                    && is_constrained_to_this_machine(one).unwrap_or(false) =>
+            {
+                one
+            }
+            _ => bail!(
+                "{} is not a development CA that is valid for localhost only; delete the folder tls and start the \
+                 server once",
+                path.display()
+            ),
+        };
+        let digest = Sha256::digest(certificate);
         let fingerprint = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         Ok(Self { path, fingerprint })
     }
 
     fn nickname(&self) -> String {
-        format!("Trefoil development CA {}", self.fingerprint)
+        format!("{NICKNAME_PREFIX}{}", self.fingerprint)
     }
 }
 
@@ -132,7 +158,18 @@ struct StoreChange {
 #[derive(Default)]
 struct TrustPlan {
     changes: Vec<StoreChange>,
+    /// Stores that do not need the change, or that the machine does not have.
     left_out: Vec<String>,
+    /// Stores from which a CA may have to be removed.
+    failed: Vec<String>,
+}
+
+impl TrustPlan {
+    /// Records a store whose tool is missing.
+    fn without_tool(&mut self, remove: bool, text: &str) {
+        let list = if remove { &mut self.failed } else { &mut self.left_out };
+        list.push(text.to_owned());
+    }
 }
 
 /// Returns a command line from its words.
@@ -140,65 +177,99 @@ fn command_line(words: &[&dyn AsRef<std::ffi::OsStr>]) -> Vec<OsString> {
     words.iter().map(|word| word.as_ref().to_owned()).collect()
 }
 
-fn plan(host: &TrustHost, ca: &DevelopmentCa, remove: bool) -> TrustPlan {
+/// Returns the plan that adds a CA or, without one, removes all development CAs.
+fn plan(args: &TrustArgs, host: &TrustHost, ca: Option<&DevelopmentCa>) -> Result<TrustPlan> {
     let mut plan = TrustPlan::default();
     match host.is_macos {
-        true => plan_macos(host, ca, remove, &mut plan),
-        false => plan_debian(host, ca, remove, &mut plan),
+        true => plan_macos(args, host, ca, &mut plan)?,
+        false => plan_debian(host, ca, &mut plan)?,
     }
-    plan_browsers(host, ca, remove, &mut plan);
-    plan
+    plan_browsers(host, ca, &mut plan);
+    Ok(plan)
 }
 
-fn plan_macos(host: &TrustHost, ca: &DevelopmentCa, remove: bool, plan: &mut TrustPlan) {
+fn plan_macos(
+    args: &TrustArgs,
+    host: &TrustHost,
+    ca: Option<&DevelopmentCa>,
+    plan: &mut TrustPlan,
+) -> Result<()> {
     let keychain = host.home.join("Library/Keychains/login.keychain-db");
-    let commands = match remove {
-        false => vec![command_line(&[
-            &"security",
-            &"add-trusted-cert",
-            &"-r",
-            &"trustRoot",
-            &"-k",
-            &keychain,
-            &ca.path,
-        ])],
-        true => vec![command_line(&[&"security", &"remove-trusted-cert", &ca.path])],
+    let removed = std::path::absolute(args.data.join("tls/ca.pem"))?;
+    let command = match ca {
+        Some(ca) => {
+            command_line(&[&"security", &"add-trusted-cert", &"-r", &"trustRoot", &"-k", &keychain, &ca.path])
+        }
+        None if removed.is_file() => command_line(&[&"security", &"remove-trusted-cert", &removed]),
+        None => {
+            let path = removed.display();
+            plan.failed.push(format!(
+                "the login keychain: {path} does not exist; delete 'Trefoil development CA' in Keychain Access"
+            ));
+            return Ok(());
+        }
     };
-    plan.changes.push(StoreChange { store: "the login keychain".to_owned(), commands });
+    plan.changes.push(StoreChange { store: "the login keychain".to_owned(), commands: vec![command] });
+    Ok(())
 }
 
-fn plan_debian(host: &TrustHost, ca: &DevelopmentCa, remove: bool, plan: &mut TrustPlan) {
-    let Some(update) = host.find_program("update-ca-certificates") else {
-        plan.left_out.push(
-            "the system: update-ca-certificates is missing (Debian: apt-get install ca-certificates); \
-             on other systems, add tls/ca.pem with the tool of the system"
-                .to_owned(),
-        );
-        return;
+/// Returns the files of development CAs in a folder, also links to files that no longer exist.
+fn development_ca_files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| format!("failed to read {}", folder.display()))?,
     };
-    let file = host.debian_folder.join(format!("trefoil-development-ca-{}.crt", ca.fingerprint));
-    if remove && !file.exists() {
-        plan.left_out.push(format!("the system: {} does not exist", file.display()));
-        return;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(FILE_PREFIX) && name.ends_with(extension) {
+            found.push(path);
+        }
     }
-    let mut commands = match remove {
-        false => {
+    found.sort();
+    Ok(found)
+}
+
+fn plan_debian(host: &TrustHost, ca: Option<&DevelopmentCa>, plan: &mut TrustPlan) -> Result<()> {
+    let files = development_ca_files(&host.debian_folder, ".crt")?;
+    // A link without its file remains if an earlier update failed.
+    let is_trusted = !files.is_empty() || !development_ca_files(&host.debian_links, ".pem")?.is_empty();
+    if ca.is_none() && !is_trusted {
+        plan.left_out.push("the system: does not contain a development CA".to_owned());
+        return Ok(());
+    }
+    let Some(update) = host.find_program("update-ca-certificates") else {
+        plan.without_tool(
+            ca.is_none(),
+            "the system: update-ca-certificates is missing (Debian: apt-get install ca-certificates); \
+             on other systems, add or remove tls/ca.pem with the tool of the system",
+        );
+        return Ok(());
+    };
+    let mut commands = match ca {
+        Some(ca) => {
+            let file = host.debian_folder.join(format!("{FILE_PREFIX}{}.crt", ca.fingerprint));
             vec![command_line(&[&"install", &"-D", &"-m", &"644", &ca.path, &file]), command_line(&[&update])]
         }
-        true => vec![command_line(&[&"rm", &file]), command_line(&[&update, &"--fresh"])],
+        None => {
+            let removals = files.iter().map(|file| command_line(&[&"rm", file]));
+            removals.chain([command_line(&[&update, &"--fresh"])]).collect()
+        }
     };
     if !host.is_root {
         let Some(sudo) = host.find_program("sudo") else {
-            plan.left_out
-                .push("the system: its store can be changed only by root, and sudo is missing".to_owned());
-            return;
+            let text = "the system: its store can be changed only by root, and sudo is missing";
+            plan.without_tool(ca.is_none(), text);
+            return Ok(());
         };
         commands.iter_mut().for_each(|command| command.insert(0, sudo.clone().into()));
     }
     plan.changes.push(StoreChange { store: "the system".to_owned(), commands });
+    Ok(())
 }
 
-fn plan_browsers(host: &TrustHost, ca: &DevelopmentCa, remove: bool, plan: &mut TrustPlan) {
+fn plan_browsers(host: &TrustHost, ca: Option<&DevelopmentCa>, plan: &mut TrustPlan) {
     let databases = host.nss_databases();
     if databases.is_empty() {
         let text =
@@ -207,47 +278,66 @@ fn plan_browsers(host: &TrustHost, ca: &DevelopmentCa, remove: bool, plan: &mut 
         return;
     }
     let Some(certutil) = host.find_program("certutil") else {
-        plan.left_out.push(
-            "Chromium and Firefox: certutil is missing (Debian: apt-get install libnss3-tools; macOS: brew install nss)"
-                .to_owned(),
+        plan.without_tool(
+            ca.is_none(),
+            "Chromium and Firefox: certutil is missing (Debian: apt-get install libnss3-tools; macOS: brew install nss)",
         );
         return;
     };
     for database in databases {
         let mut folder = OsString::from("sql:");
         folder.push(&database);
-        let nickname = ca.nickname();
-        let command = match remove {
-            false => command_line(&[
-                &certutil, &"-A", &"-d", &folder, &"-n", &nickname, &"-t", &"C,,", &"-i", &ca.path,
-            ]),
-            true => command_line(&[&certutil, &"-D", &"-d", &folder, &"-n", &nickname]),
+        let store = database.display().to_string();
+        let commands = match ca {
+            Some(ca) => {
+                let nickname = ca.nickname();
+                vec![command_line(&[
+                    &certutil, &"-A", &"-d", &folder, &"-n", &nickname, &"-t", &"C,,", &"-i", &ca.path,
+                ])]
+            }
+            None => match listed_nicknames(&certutil, &folder) {
+                Ok(nicknames) => nicknames
+                    .iter()
+                    .map(|nickname| command_line(&[&certutil, &"-D", &"-d", &folder, &"-n", nickname]))
+                    .collect(),
+                Err(error) => {
+                    plan.failed.push(format!("{store}: {error:#}"));
+                    continue;
+                }
+            },
         };
-        // Removing a certificate that the database does not contain would be an error.
-        let is_known =
-            Command::new(&certutil).args(["-L", "-d"]).arg(&folder).args(["-n", &nickname]).output();
-        if remove && !is_known.is_ok_and(|output| output.status.success()) {
-            plan.left_out.push(format!("{}: does not contain the CA", database.display()));
-            continue;
+        match commands.is_empty() {
+            true => plan.left_out.push(format!("{store}: does not contain a development CA")),
+            false => plan.changes.push(StoreChange { store, commands }),
         }
-        plan.changes.push(StoreChange { store: database.display().to_string(), commands: vec![command] });
     }
+}
+
+/// Returns the nicknames of the development CAs in an NSS database.
+fn listed_nicknames(certutil: &Path, folder: &OsString) -> Result<Vec<String>> {
+    let listed = run_command(&command_line(&[&certutil, &"-L", &"-d", folder]))?;
+    let fingerprints = listed.lines().filter_map(|line| line.strip_prefix(NICKNAME_PREFIX));
+    let fingerprints = fingerprints.filter_map(|rest| rest.split_whitespace().next());
+    Ok(fingerprints.map(|fingerprint| format!("{NICKNAME_PREFIX}{fingerprint}")).collect())
 }
 
 /// Formats a command so that it can be pasted into a shell.
 fn shell_text(command: &[OsString]) -> String {
-    let quoted = |word: &OsString| {
-        let word = word.to_string_lossy();
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:,=+@%".contains(c);
-        match !word.is_empty() && word.chars().all(is_plain) {
-            true => word.into_owned(),
-            false => format!("'{}'", word.replace('\'', r"'\''")),
-        }
-    };
-    command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    command.iter().map(shell_word).collect::<Vec<_>>().join(" ")
 }
 
-fn run_command(command: &[OsString]) -> Result<()> {
+/// Quotes a word of a command, such as a path, if a shell would not read it as one word.
+pub fn shell_word(word: impl AsRef<std::ffi::OsStr>) -> String {
+    let word = word.as_ref().to_string_lossy();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:,=+@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.into_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Runs a command and returns its standard output.
+fn run_command(command: &[OsString]) -> Result<String> {
     let (program, arguments) = command.split_first().context("the command is empty")?;
     let output = Command::new(program)
         .args(arguments)
@@ -255,7 +345,7 @@ fn run_command(command: &[OsString]) -> Result<()> {
         .output()
         .with_context(|| format!("failed to run {}", program.to_string_lossy()))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     bail!("{} ({})", String::from_utf8_lossy(&output.stderr).trim(), output.status)
 }
@@ -270,11 +360,13 @@ pub fn change_trust(
     out: &mut impl Write,
     confirm: impl FnOnce() -> Result<bool>,
 ) -> Result<()> {
-    let ca = DevelopmentCa::read(&args.data)?;
-    let plan = plan(host, &ca, args.remove);
+    let ca = if args.remove { None } else { Some(DevelopmentCa::read(&args.data)?) };
+    let plan = plan(args, host, ca.as_ref())?;
     let doing = if args.remove { "remove from" } else { "add to" };
-    writeln!(out, "certificate  {} ({})", ca.path.display(), ca.nickname())?;
-    writeln!(out, "valid for    localhost, 127.0.0.1 and ::1 only")?;
+    if let Some(ca) = &ca {
+        writeln!(out, "certificate  {} ({})", ca.path.display(), ca.nickname())?;
+        writeln!(out, "valid for    localhost, 127.0.0.0/8 and ::1 only")?;
+    }
     for change in &plan.changes {
         writeln!(out, "{doing} {}:", change.store)?;
         for command in &change.commands {
@@ -284,25 +376,28 @@ pub fn change_trust(
     for text in &plan.left_out {
         writeln!(out, "left out: {text}")?;
     }
+    for text in &plan.failed {
+        writeln!(out, "not changed: {text}")?;
+    }
     if args.print {
         return Ok(());
     }
     if plan.changes.is_empty() {
         match args.remove {
-            true => {
+            true if plan.failed.is_empty() => {
                 writeln!(out, "nothing to remove")?;
                 return Ok(());
             }
-            false => bail!("no store can be changed; see the lines above"),
+            _ => bail!("no store can be changed; see the lines above"),
         }
     }
     if !args.yes && !confirm()? {
         writeln!(out, "nothing was changed")?;
         return Ok(());
     }
-    let mut failed = 0;
+    let mut failed = plan.failed.len();
     for change in &plan.changes {
-        match change.commands.iter().try_for_each(|command| run_command(command)) {
+        match change.commands.iter().try_for_each(|command| run_command(command).map(drop)) {
             Ok(()) if args.remove => writeln!(out, "removed from {}", change.store)?,
             Ok(()) => writeln!(out, "added to {}", change.store)?,
             Err(error) => {
@@ -314,7 +409,7 @@ pub fn change_trust(
     writeln!(out, "restart running browsers")?;
     match failed {
         0 => Ok(()),
-        _ => bail!("{failed} of {} stores were not changed", plan.changes.len()),
+        _ => bail!("{failed} of {} stores were not changed", plan.changes.len() + plan.failed.len()),
     }
 }
 

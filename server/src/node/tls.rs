@@ -119,6 +119,27 @@ fn ca_params(now: Timestamp) -> CertificateParams {
     ca
 }
 
+/// Returns whether a CA certificate has the critical name constraints of a generated development CA.
+///
+/// # Errors
+/// Returns an error if the certificate cannot be parsed.
+pub fn is_constrained_to_this_machine(certificate: &CertificateDer<'_>) -> Result<bool> {
+    // id-ce-nameConstraints as an OBJECT IDENTIFIER, and `critical TRUE`.
+    const CRITICAL: [u8; 8] = [0x06, 0x03, 0x55, 0x1d, 0x1e, 0x01, 0x01, 0xff];
+    let generated = ca_params(Timestamp::UNIX_EPOCH).self_signed(&KeyPair::generate()?)?;
+    let expected =
+        name_constraints(generated.der())?.context("the development CA has no name constraints")?;
+    let is_critical = |der: &[u8]| der.windows(CRITICAL.len()).any(|window| window == CRITICAL);
+    Ok(name_constraints(certificate)?.is_some_and(|found| found == expected) && is_critical(certificate))
+}
+
+fn name_constraints(certificate: &CertificateDer<'_>) -> Result<Option<Vec<u8>>> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate.clone().into_owned())?;
+    let constraints = roots.roots.first().and_then(|root| root.name_constraints.as_ref());
+    Ok(constraints.map(|constraints| constraints.as_ref().to_vec()))
+}
+
 /// Sets the validity from yesterday until `days` days from now, UTC.
 fn set_validity(params: &mut CertificateParams, now: Timestamp, days: i64) {
     let midnight = |days: i64| {
@@ -161,6 +182,23 @@ mod tests {
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let at = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().unsigned_abs()));
         verifier.verify_server_cert(made.der(), &[], &name, &[], at).is_ok()
+    }
+
+    #[test]
+    fn a_ca_with_other_or_no_name_constraints_is_not_constrained_to_this_machine() {
+        let now = "2026-11-22T12:00:00Z".parse().unwrap();
+        let is_constrained = |params: CertificateParams| {
+            let made = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            is_constrained_to_this_machine(made.der()).unwrap()
+        };
+        assert!(is_constrained(ca_params(now)));
+        let mut none = ca_params(now);
+        none.name_constraints = None;
+        assert!(!is_constrained(none));
+        let mut wider = ca_params(now);
+        let all = GeneralSubtree::DnsName("example".to_owned());
+        wider.name_constraints.as_mut().unwrap().permitted_subtrees.push(all);
+        assert!(!is_constrained(wider));
     }
 
     #[test]

@@ -27,6 +27,7 @@ impl Machine {
         let host = TrustHost {
             home: folder.path().join("home"),
             debian_folder: folder.path().join("ca-certificates"),
+            debian_links: folder.path().join("links"),
             programs: std::env::join_paths([bin, "/usr/bin".into(), "/bin".into()]).unwrap(),
             is_macos: false,
             is_root: true,
@@ -97,6 +98,54 @@ fn the_system_store_is_changed_only_after_a_confirmation() {
     assert_eq!((machine.certificates().len(), machine.calls().as_str()), (0, "update \nupdate --fresh\n"));
     let again = machine.run(&TrustArgs { remove: true, ..args(&server) }, false);
     assert!(again.0 && again.1.contains("nothing to remove"), "{}", again.1);
+}
+
+#[test]
+fn cas_of_deleted_folders_and_links_of_a_failed_update_are_removed() {
+    let (server, machine) = (data_folder(), Machine::new());
+    let nothing = TrustArgs { data: machine.folder.path().join("nothing"), remove: true, ..args(&server) };
+    std::fs::create_dir_all(&machine.host.debian_folder).unwrap();
+    std::fs::write(machine.host.debian_folder.join("trefoil-development-ca-00000000.crt"), "").unwrap();
+    std::fs::write(machine.host.debian_folder.join("other.crt"), "").unwrap();
+    let removed = machine.run(&nothing, true);
+    assert!(removed.0 && removed.1.contains("removed from the system\n"), "{}", removed.1);
+    assert_eq!(machine.certificates(), ["other.crt"]);
+
+    std::fs::create_dir_all(&machine.host.debian_links).unwrap();
+    let link = machine.host.debian_links.join("trefoil-development-ca-00000000.pem");
+    std::os::unix::fs::symlink("/nothing.crt", link).unwrap();
+    let updated = machine.run(&nothing, true);
+    assert!(updated.0 && updated.1.contains("removed from the system\n"), "{}", updated.1);
+    assert_eq!(machine.calls(), "update --fresh\nupdate --fresh\n");
+}
+
+#[test]
+fn a_database_that_cannot_be_read_is_an_error() {
+    let (server, machine) = (data_folder(), Machine::new());
+    let database = machine.host.home.join(".pki/nssdb");
+    std::fs::create_dir_all(&database).unwrap();
+    std::fs::write(database.join("cert9.db"), "").unwrap();
+    write_program(&machine.folder.path().join("bin/certutil"), "echo 'bad database' >&2; exit 255");
+    let failed = machine.run(&TrustArgs { remove: true, ..args(&server) }, true);
+    assert!(!failed.0 && failed.1.contains("nssdb: bad database"), "{}", failed.1);
+}
+
+#[test]
+fn a_ca_that_is_not_constrained_is_not_added() {
+    let (server, machine) = (data_folder(), Machine::new());
+    let path = server.data().join("tls/ca.pem");
+    let own = std::fs::read_to_string(&path).unwrap();
+    let leaf = std::fs::read_to_string(server.data().join("tls/cert.pem")).unwrap();
+    for text in [
+        leaf.clone(),
+        format!("{own}{leaf}"),
+        format!("{own}{}", leaf.replace("CERTIFICATE", "X509 CERTIFICATE")),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let refused = machine.run(&args(&server), true);
+        assert!(!refused.0 && refused.1.contains("delete the folder tls"), "{}", refused.1);
+        assert!(machine.certificates().is_empty());
+    }
 }
 
 #[test]
