@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::node::app::App;
 use crate::node::tls::write_private;
+use crate::trust::shell_word;
 
 /// Name of the file in the data folder.
 pub const GUIDE_FILE: &str = "guide.txt";
@@ -28,7 +29,7 @@ pub fn write_guide(app: &App, ca: Option<&Path>) -> Result<(String, PathBuf)> {
 
 fn render_guide(app: &App, data: &Path, ca: Option<&Path>, demo: &Value) -> Result<String> {
     let (base, fhir) = (&app.base_url, &app.fhir_base);
-    let folder = data.display();
+    let (folder, quoted) = (data.display(), shell_word(data));
     let mut text = format!("Trefoil demo\n\n  base URL    {base}\n  FHIR base   {fhir}\n");
     if let Some(ca) = ca {
         writeln!(text, "  CA          {}", ca.display())?;
@@ -41,7 +42,7 @@ fn render_guide(app: &App, data: &Path, ca: Option<&Path>, demo: &Value) -> Resu
              machine; it is valid for localhost only:\n\n",
         );
         let trefoil = program("trefoil");
-        writeln!(text, "  {trefoil} trust --data {folder}\n  {trefoil} trust --data {folder} --remove")?;
+        writeln!(text, "  {trefoil} trust --data {quoted}\n  {trefoil} trust --data {quoted} --remove")?;
     }
     writeln!(text, "\nUsers who can sign in at {base}/sign-in\n")?;
     for user in demo["users"].as_array().into_iter().flatten() {
@@ -50,10 +51,10 @@ fn render_guide(app: &App, data: &Path, ca: Option<&Path>, demo: &Value) -> Resu
     }
     text.push_str("\nCommands to paste\n\n");
     if let Some(ca) = ca {
-        writeln!(text, "  export CURL_CA_BUNDLE={}", ca.display())?;
+        writeln!(text, "  export CURL_CA_BUNDLE={}", shell_word(ca))?;
     }
     writeln!(text, "  curl -s {fhir}/metadata | head -c 300; echo")?;
-    writeln!(text, "  TOKEN=$({} token --demo {folder})", program("trefoil-tui"))?;
+    writeln!(text, "  TOKEN=$({} token --demo {quoted})", program("trefoil-tui"))?;
     let (coding, codes) = (&demo["members"][0], &demo["subsumptions"][0]);
     writeln!(
         text,
@@ -81,9 +82,9 @@ fn member<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()
 }
 
-/// Returns the path of a program beside this one, or its name if it is not there.
+/// Returns the path of a program beside this one for a shell, or its name if it is not there.
 fn program(name: &str) -> String {
     let beside =
         std::env::current_exe().ok().map(|exe| exe.with_file_name(name)).filter(|path| path.is_file());
-    beside.map_or_else(|| name.to_owned(), |path| path.display().to_string())
+    beside.map_or_else(|| name.to_owned(), |path| shell_word(&path))
 }

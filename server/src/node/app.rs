@@ -49,6 +49,8 @@ pub struct App {
     pub is_loopback: bool,
     /// The base URL is HTTPS, so cookies are sent over HTTPS only.
     pub is_https: bool,
+    /// The server uses the certificate of its development CA.
+    pub has_development_ca: bool,
     /// The data folder.
     pub data: PathBuf,
     /// The ledger and the versions of resources.
@@ -181,6 +183,7 @@ impl App {
             fhir_base: format!("{base_url}/fhir/R4"),
             is_loopback: matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]"),
             is_https: base_url.starts_with("https://"),
+            has_development_ca: !config.insecure_http && config.certificate.is_none(),
             base_url,
             data: config.data.clone(),
             store,

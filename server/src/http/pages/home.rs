@@ -1,5 +1,7 @@
 //! GET {base}/: describes the server, with links, an example, the signed-in user and, for a demo, its users.
 
+use std::path::PathBuf;
+
 use http::StatusCode;
 use maud::{Markup, html};
 
@@ -9,6 +11,7 @@ use crate::demo::guide::GUIDE_FILE;
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
+use crate::trust::shell_word;
 
 /// Shows the page.
 pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
@@ -41,9 +44,9 @@ pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
         }
         h2 { (t("Try it")) }
         (command("example", &format!("curl {}{fhir}/metadata", ca_option(context))))
-        @if let Some(ca) = development_ca(context) {
+        @if let Some(data) = development_ca(context) {
             p { (t("A browser warns about the certificate until the development CA of this server is trusted:")) }
-            (command("trust", &format!("trefoil trust --data {}", ca)))
+            (command("trust", &format!("trefoil trust --data {}", shell_word(&data))))
         }
         (demo_users(context).await?)
         p.quiet { "Trefoil " (env!("CARGO_PKG_VERSION")) }
@@ -61,16 +64,21 @@ fn command(id: &str, text: &str) -> Markup {
     }
 }
 
-/// Returns the data folder of a server on this machine that has a development CA. Other servers do not show their folders.
-fn development_ca(context: &RequestContext) -> Option<String> {
+/// Returns the absolute data folder if the client is on this machine and the server uses its development CA. Others do
+/// not learn paths of this machine.
+fn development_ca(context: &RequestContext) -> Option<PathBuf> {
     let app = &context.app;
-    let is_used = app.is_loopback && app.is_https && app.data.join("tls/ca.pem").is_file();
-    let data = std::path::absolute(&app.data).ok().filter(|_| is_used)?;
-    Some(data.display().to_string())
+    let is_shown = app.is_loopback && app.has_development_ca && is_on_this_machine(context);
+    std::path::absolute(&app.data).ok().filter(|_| is_shown)
+}
+
+fn is_on_this_machine(context: &RequestContext) -> bool {
+    context.client_address.is_some_and(|address| address.to_canonical().is_loopback())
 }
 
 fn ca_option(context: &RequestContext) -> String {
-    development_ca(context).map(|data| format!("--cacert {data}/tls/ca.pem ")).unwrap_or_default()
+    let ca = development_ca(context).map(|data| data.join("tls/ca.pem"));
+    ca.map(|ca| format!("--cacert {} ", shell_word(&ca))).unwrap_or_default()
 }
 
 /// Returns the users of the demo. Their passwords are only in files that their owner can read.
@@ -90,6 +98,8 @@ async fn demo_users(context: &RequestContext) -> Result<Markup, Problem> {
                 li { code { (user.username) } @if let Some(name) = &user.claims.name { " (" (name) ")" } }
             }
         }
-        p { (phrase("Their passwords are in {}.", &[html! { code { (guide.display()) } }])) }
+        @if is_on_this_machine(context) {
+            p { (phrase("Their passwords are in {}.", &[html! { code { (guide.display()) } }])) }
+        }
     })
 }
