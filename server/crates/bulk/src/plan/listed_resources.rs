@@ -15,6 +15,8 @@ const PAGE: usize = 5_000;
 
 /// Maximum number of candidates of a search that are collected. With more, the type is scanned.
 const MAX_CANDIDATES: usize = 10_000;
+/// Maximum number of index entries that a kick-off reads for all its searches. Types whose searches remain are scanned.
+const MAX_ENTRIES: usize = 10 * MAX_CANDIDATES;
 /// More resources than a type has.
 const MAX_RESOURCES: usize = 1 << 31;
 
@@ -32,11 +34,11 @@ impl ListedResources {
         filters: &[TypeFilter],
         kinds: &[String],
     ) -> Result<Vec<String>, StoreError> {
-        let mut indexed = Vec::new();
+        let (mut indexed, mut entries) = (Vec::new(), MAX_ENTRIES);
         for kind in kinds {
             let searches: Vec<_> = filters.iter().filter(|filter| filter.kind == kind).collect();
             if !searches.is_empty()
-                && TypeFilter::candidates(&searches, store, MAX_CANDIDATES).await?.is_some()
+                && TypeFilter::candidates(&searches, store, MAX_CANDIDATES, &mut entries).await?.is_some()
             {
                 indexed.push(kind.clone());
             }
@@ -55,9 +57,9 @@ impl ListedResources {
         for kind in kinds {
             let searches: Vec<_> = filters.iter().filter(|filter| filter.kind == kind).collect();
             // There are more candidates than at the kick-off if resources were written since.
-            let mut limit = MAX_CANDIDATES;
+            let (mut limit, mut entries) = (MAX_CANDIDATES, usize::MAX);
             let found = loop {
-                match TypeFilter::candidates(&searches, store, limit).await? {
+                match TypeFilter::candidates(&searches, store, limit, &mut entries).await? {
                     Some(found) => break found,
                     None if limit > MAX_RESOURCES => {
                         let what =
@@ -194,5 +196,13 @@ mod tests {
         let listed = ListedResources::candidates(&store, &searches, &kinds[..1]).await.unwrap();
         assert_eq!(listed.after("Observation", None, usize::MAX / 2).len(), MAX_CANDIDATES + 1);
         assert!(listed.has("Observation") && !listed.has("Patient"));
+
+        // Ten parameters with too many candidates use up the entries of a kick-off.
+        let long = |count: usize| {
+            let parameters: Vec<String> = (0..count).map(|n| format!("code=a,x{n}")).collect();
+            format!("Observation?{}", parameters.join("&"))
+        };
+        assert_eq!(indexed(&[&long(9), "Patient?gender=male"]).await, ["Patient"]);
+        assert!(indexed(&[&long(10), "Patient?gender=male"]).await.is_empty());
     }
 }

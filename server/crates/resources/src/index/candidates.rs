@@ -106,7 +106,8 @@ impl IndexClause {
 
 impl TypeFilter {
     /// Returns the ids of the resources that may match one of the searches at any sequence number, sorted, or `None` if
-    /// the search index does not limit each search to `limit` ids. All searches must have the same type.
+    /// the search index does not limit each search to `limit` ids, or if finding that out reads more than `entries` index
+    /// entries. The ids that are read are subtracted from `entries`. All searches must have the same type.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
@@ -114,17 +115,28 @@ impl TypeFilter {
         searches: &[&Self],
         store: &Store,
         limit: usize,
+        entries: &mut usize,
     ) -> Result<Option<Vec<String>>, StoreError> {
         let mut all: Vec<String> = Vec::new();
-        for search in searches {
+        'searches: for search in searches {
             if let Some(ids) = search.ids() {
                 all.extend(ids.into_iter().filter(|id| fhir::is_id(id)).map(str::to_owned));
                 continue;
             }
-            match Candidates::at_most(store, &search.index_clauses(), limit).await? {
-                Some(Candidates::Collected(ids)) => all.extend(ids),
-                _ => return Ok(None),
+            for clause in &search.index_clauses() {
+                let limit = limit.min(*entries);
+                if limit == 0 {
+                    return Ok(None);
+                }
+                let found = collect(store, clause, limit).await?;
+                if let CollectedIds::All(ids) = found {
+                    *entries -= ids.len();
+                    all.extend(ids);
+                    continue 'searches;
+                }
+                *entries -= limit;
             }
+            return Ok(None);
         }
         all.sort_unstable();
         all.dedup();
