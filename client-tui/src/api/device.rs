@@ -53,13 +53,10 @@ impl Api {
         let url = DeviceAuthorizationUrl::new(endpoint.clone()).map_err(address)?;
         let client = self.oauth_client(&openid.token_endpoint)?.set_device_authorization_url(url);
         let asked_at = self.now();
-        let mut request = client
+        let request = client
             .exchange_device_code()
             .add_scopes(scope.split_whitespace().map(|scope| Scope::new(scope.to_owned())));
-        for (name, value) in self.client_authentication(&openid.token_endpoint)? {
-            request = request.add_extra_param(name, value);
-        }
-        let sender = self.oauth2_sender();
+        let sender = self.oauth2_sender(&openid.token_endpoint);
         let response = request.request_async::<_, EmptyExtraDeviceAuthorizationFields>(&sender).await;
         let response = response.map_err(|error| token_error(endpoint, error))?;
         let life = SignedDuration::try_from(response.expires_in()).unwrap_or_default();
@@ -79,10 +76,7 @@ impl Api {
     pub async fn finish_device_sign_in(&self, pending: &PendingDeviceSignIn) -> Result<UserTokens, ApiError> {
         let openid = self.openid().await?;
         let client = self.oauth_client(&openid.token_endpoint)?;
-        let mut request = client.exchange_device_access_token(&pending.response);
-        for (name, value) in self.client_authentication(&openid.token_endpoint)? {
-            request = request.add_extra_param(name, value);
-        }
+        let request = client.exchange_device_access_token(&pending.response);
         let wait = {
             let api = self.clone();
             move |duration| {
@@ -90,7 +84,7 @@ impl Api {
                 async move { api.wait(duration).await }
             }
         };
-        let sender = self.oauth2_sender_with_assertions(&openid.token_endpoint);
+        let sender = self.oauth2_sender(&openid.token_endpoint);
         let answer = request.request_async(&sender, wait, None).await;
         let answer = answer.map_err(|error| token_error(&openid.token_endpoint, error))?;
         self.store_session(answer, &pending.scope, None, self.now()).await

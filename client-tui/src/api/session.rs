@@ -79,10 +79,24 @@ impl SignedInSession {
     }
 }
 
-/// Returns the time at which the access token of a response expires.
-fn expiry(answer: &TokenAnswer, asked_at: Timestamp) -> Timestamp {
+/// Returns the session of a response.
+fn describe(
+    answer: &TokenAnswer,
+    subject: Option<String>,
+    requested_scope: &str,
+    asked_at: Timestamp,
+) -> SignedInSession {
+    // RFC 6749 5.1: a response without `scope` means that all requested scopes were granted.
+    let granted =
+        answer.scopes().map(|all| all.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "));
     let life = SignedDuration::try_from(answer.expires_in().unwrap_or(DEFAULT_LIFE)).unwrap_or_default();
-    asked_at.saturating_add(life).unwrap_or(asked_at)
+    SignedInSession {
+        subject,
+        requested_scope: requested_scope.to_owned(),
+        scope: granted.unwrap_or_else(|| requested_scope.to_owned()),
+        expires_at: asked_at.saturating_add(life).unwrap_or(asked_at),
+        renewable: answer.refresh_token().is_some(),
+    }
 }
 
 /// Locks the token file against other processes until the returned file is dropped.
@@ -143,28 +157,26 @@ impl Api {
         nonce: Option<&str>,
         asked_at: Timestamp,
     ) -> Result<UserTokens, ApiError> {
-        let client_id = self.profile().client_id.clone().unwrap_or_default();
-        let issuer = &self.openid().await?.issuer;
-        let id_token = answer.extra_fields().id_token.as_deref();
-        let subject = id_token
-            .map(|token| check_id_token(token, issuer, &client_id, nonce, asked_at))
-            .transpose()
-            .map_err(|reason| {
-                ApiError::SignIn(format!("the ID token does not belong to this sign-in: {reason}"))
-            })?;
-        // RFC 6749 5.1: a response without `scope` means that all requested scopes were granted.
-        let granted =
-            answer.scopes().map(|all| all.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "));
-        let session = SignedInSession {
-            subject,
-            requested_scope: requested_scope.to_owned(),
-            scope: granted.unwrap_or_else(|| requested_scope.to_owned()),
-            expires_at: expiry(&answer, asked_at),
-            renewable: answer.refresh_token().is_some(),
-        };
+        let subject = self.check_subject(&answer, nonce, asked_at).await?;
+        let session = describe(&answer, subject, requested_scope, asked_at);
         let tokens = UserTokens { answer, session };
         self.keep(&tokens).await?;
         Ok(tokens)
+    }
+
+    /// Checks the ID token of a response, if it has one, and returns its subject.
+    async fn check_subject(
+        &self,
+        answer: &TokenAnswer,
+        nonce: Option<&str>,
+        asked_at: Timestamp,
+    ) -> Result<Option<String>, ApiError> {
+        let Some(id_token) = &answer.extra_fields().id_token else { return Ok(None) };
+        let client_id = self.profile().client_id.as_deref().unwrap_or_default();
+        let issuer = &self.openid().await?.issuer;
+        check_id_token(id_token, issuer, client_id, nonce, asked_at).map(Some).map_err(|reason| {
+            ApiError::SignIn(format!("the ID token does not belong to this sign-in: {reason}"))
+        })
     }
 
     /// Keeps the tokens in memory and in the file of the profile.
@@ -224,11 +236,8 @@ impl Api {
         let openid = self.openid().await?;
         let client = self.oauth_client(&openid.token_endpoint)?;
         let asked_at = self.now();
-        let mut request = client.exchange_refresh_token(refresh_token);
-        for (name, value) in self.client_authentication(&openid.token_endpoint)? {
-            request = request.add_extra_param(name, value);
-        }
-        let renewed = request.request_async(&self.oauth2_sender()).await;
+        let sender = self.oauth2_sender(&openid.token_endpoint);
+        let renewed = client.exchange_refresh_token(refresh_token).request_async(&sender).await;
         let mut answer = renewed.map_err(|error| token_error(&openid.token_endpoint, error))?;
         if answer.refresh_token().is_none() {
             answer.set_refresh_token(Some(refresh_token.clone()));
@@ -236,15 +245,17 @@ impl Api {
         if answer.scopes().is_none() {
             answer.set_scopes(tokens.answer.scopes().cloned());
         }
-        if answer.extra_fields().id_token.is_none() {
-            answer.set_extra_fields(tokens.answer.extra_fields().clone());
-            // The ID token of the sign-in may have expired, and was checked then.
-            let session = SignedInSession { expires_at: expiry(&answer, asked_at), ..tokens.session.clone() };
-            let tokens = UserTokens { answer, session };
-            self.keep(&tokens).await?;
-            return Ok(tokens);
-        }
-        self.store_session(answer, &tokens.session.requested_scope, None, asked_at).await
+        let subject = match self.check_subject(&answer, None, asked_at).await? {
+            Some(subject) => Some(subject),
+            None => {
+                answer.set_extra_fields(tokens.answer.extra_fields().clone());
+                tokens.session.subject.clone()
+            }
+        };
+        let session = describe(&answer, subject, &tokens.session.requested_scope, asked_at);
+        let tokens = UserTokens { answer, session };
+        self.keep(&tokens).await?;
+        Ok(tokens)
     }
 
     /// Revokes the tokens and deletes them here, even if the server cannot be reached.

@@ -193,15 +193,11 @@ impl Api {
         let openid = self.openid().await?;
         let client = self.oauth_client(&openid.token_endpoint)?;
         let asked_at = self.now();
-        let mut request = client
+        let answer = client
             .exchange_code(AuthorizationCode::new(code))
             .set_pkce_verifier(pending.verifier)
-            .set_redirect_uri(Cow::Borrowed(&pending.redirect_uri));
-        for (name, value) in self.client_authentication(&openid.token_endpoint)? {
-            request = request.add_extra_param(name, value);
-        }
-        let answer = request
-            .request_async(&self.oauth2_sender())
+            .set_redirect_uri(Cow::Borrowed(&pending.redirect_uri))
+            .request_async(&self.oauth2_sender(&openid.token_endpoint))
             .await
             .map_err(|error| token_error(&openid.token_endpoint, error))?;
         self.store_session(answer, &pending.scope, Some(&pending.nonce), asked_at).await
@@ -236,35 +232,21 @@ impl Api {
         Ok(vec![("client_assertion_type", ASSERTION_TYPE.to_owned()), ("client_assertion", assertion)])
     }
 
-    /// Returns a function with which the `oauth2` crate sends its requests.
+    /// Returns a function with which the `oauth2` crate sends its requests. Each request of a client with a private key gets
+    /// a client assertion of its own, because a server accepts an assertion once.
     ///
     /// The function owns its data, because a future that borrows from the environment of a closure is not `Send` for all
     /// lifetimes.
-    pub(super) fn oauth2_sender(&self) -> impl Fn(HttpRequest) -> OAuthCall + use<> {
-        let api = self.clone();
-        move |request| {
-            let api = api.clone();
-            Box::pin(async move { api.for_oauth2(request).await })
-        }
-    }
-
-    /// Returns a function with which the `oauth2` crate sends several requests. Each gets a client assertion of its own,
-    /// because a server accepts an assertion once.
-    pub(super) fn oauth2_sender_with_assertions(
-        &self,
-        audience: &str,
-    ) -> impl Fn(HttpRequest) -> OAuthCall + use<> {
+    pub(super) fn oauth2_sender(&self, audience: &str) -> impl Fn(HttpRequest) -> OAuthCall + use<> {
         let (api, audience) = (self.clone(), audience.to_owned());
         move |mut request| {
             let (api, audience) = (api.clone(), audience.clone());
             Box::pin(async move {
-                let fresh = api.client_authentication(&audience)?;
-                if !fresh.is_empty() {
-                    let old = form_urlencoded::parse(request.body()).into_owned();
-                    let other = old.filter(|(name, _)| !name.starts_with("client_assertion"));
-                    let mut form = form_urlencoded::Serializer::new(String::new());
-                    form.extend_pairs(other).extend_pairs(fresh);
-                    *request.body_mut() = form.finish().into_bytes();
+                let authentication = api.client_authentication(&audience)?;
+                if !authentication.is_empty() {
+                    let form = String::from_utf8_lossy(request.body()).into_owned();
+                    let mut form = form_urlencoded::Serializer::new(form);
+                    *request.body_mut() = form.extend_pairs(authentication).finish().into_bytes();
                 }
                 api.for_oauth2(request).await
             })
