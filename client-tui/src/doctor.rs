@@ -1,6 +1,6 @@
 //! Checks of a server from the point of view of a client: addresses, keys, clock, browsers, capabilities.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use serde::Serialize;
@@ -64,7 +64,7 @@ async fn get(api: &Api, url: &str, browser: bool) -> Result<Answer, ApiError> {
         HeaderName::from_static("accept"),
         HeaderValue::from_static("application/fhir+json, application/json"),
     );
-    api.fetch(Method::GET, url, headers).await
+    api.fetch(url, headers).await
 }
 
 fn finding(subject: &'static str, status: FindingStatus, detail: impl Into<String>) -> Finding {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use crate::api::{Api, ApiError};
@@ -182,7 +182,7 @@ fn api_at(url: &str, ca: Option<&Path>) -> Result<Api, CommandFailure> {
 
 /// Returns a document, or `None` if the server has none.
 async fn get_json(api: &Api, url: &str) -> Result<Option<Value>, ApiError> {
-    let answer = api.fetch(Method::GET, url, HeaderMap::new()).await?;
+    let answer = api.fetch(url, HeaderMap::new()).await?;
     Ok(answer.json(url).ok())
 }
 
@@ -197,9 +197,7 @@ async fn register(api: &Api, endpoint: &str) -> Result<String, ApiError> {
         "response_types": ["code"],
         "scope": format!("{USER_SCOPE} offline_access"),
     });
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
-    let answer = api.send(Method::POST, endpoint, headers, metadata.to_string()).await?;
+    let answer = api.post_json(endpoint, &metadata).await?;
     let registered: Value = answer.json(endpoint)?;
     registered["client_id"].as_str().map(str::to_owned).ok_or_else(|| ApiError::Unexpected {
         url: endpoint.to_owned(),

@@ -21,9 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use reqwest::{Request, RequestBuilder};
+use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use crate::clock::ClientClock;
@@ -214,22 +215,16 @@ impl Api {
     ///
     /// # Errors
     /// Returns [`ApiError::Unreachable`]; any status of the response is a success.
-    pub async fn fetch(&self, method: Method, url: &str, headers: HeaderMap) -> Result<Answer, ApiError> {
-        self.call(self.http().request(method, url).headers(headers)).await
+    pub async fn fetch(&self, url: &str, headers: HeaderMap) -> Result<Answer, ApiError> {
+        self.call(self.http().get(url).headers(headers)).await
     }
 
-    /// Sends a request with a body, without a token, to any address.
+    /// Sends a JSON document by POST, without a token, to any address.
     ///
     /// # Errors
     /// Returns [`ApiError::Unreachable`]; any status of the response is a success.
-    pub async fn send(
-        &self,
-        method: Method,
-        url: &str,
-        headers: HeaderMap,
-        body: String,
-    ) -> Result<Answer, ApiError> {
-        self.call(self.http().request(method, url).headers(headers).body(body)).await
+    pub async fn post_json(&self, url: &str, document: &Value) -> Result<Answer, ApiError> {
+        self.call(self.http().post(url).json(document)).await
     }
 
     /// Sends a request and reads the complete response, for any status.
