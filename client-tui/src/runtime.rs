@@ -267,74 +267,57 @@ impl EffectRunner {
             RuntimeEffect::StartExport { folder, job, bearer } => self.run_export(folder, Some(job), bearer),
             RuntimeEffect::ResumeExport { folder, bearer } => self.run_export(folder, None, bearer),
             RuntimeEffect::DeleteExport { folder, bearer } => self.delete_export(folder, bearer),
-            other => self.ask(other),
-        }
-    }
-
-    /// Starts an effect that sends one request to the server.
-    fn ask(&self, effect: RuntimeEffect) {
-        let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
-        let connections = self.other.clone();
-        tokio::spawn(async move {
-            let message = match effect {
-                RuntimeEffect::SignOut { browser } => Message::SignedOut(sign_out(&api, browser).await),
-                RuntimeEffect::Inspect(kind) => Message::Inspected(kind, in_words(api.inspect(kind).await)),
-                RuntimeEffect::RestoreSession => Message::Restored(api.restore_session().await),
-                RuntimeEffect::Userinfo => Message::Userinfo(in_words(api.userinfo(&Bearer::User).await)),
-                RuntimeEffect::Code(id, question, bearer) => {
-                    let (operation, result) = ask_code(&api, question, &bearer).await;
-                    Message::Code { id, operation, result: in_words(result) }
-                }
-                RuntimeEffect::CheckCodes(resource, bearer) => {
-                    let result = viewer_files::check_codes(&api, &resource, &bearer).await;
-                    Message::CodesChecked { resource, result }
-                }
-                RuntimeEffect::OtherCode(id, question, server) => {
+            RuntimeEffect::SignOut { browser } => {
+                self.ask(async move |api| Message::SignedOut(sign_out(&api, browser).await));
+            }
+            RuntimeEffect::Inspect(kind) => {
+                self.ask(async move |api| Message::Inspected(kind, in_words(api.inspect(kind).await)));
+            }
+            RuntimeEffect::RestoreSession => {
+                self.ask(async |api| Message::Restored(api.restore_session().await));
+            }
+            RuntimeEffect::Userinfo => {
+                self.ask(async |api| Message::Userinfo(in_words(api.userinfo(&Bearer::User).await)));
+            }
+            RuntimeEffect::Code(id, question, bearer) => self.ask(async move |api| {
+                let (operation, result) = ask_code(&api, question, &bearer).await;
+                Message::Code { id, operation, result: in_words(result) }
+            }),
+            RuntimeEffect::CheckCodes(resource, bearer) => self.ask(async move |api| {
+                let result = viewer_files::check_codes(&api, &resource, &bearer).await;
+                Message::CodesChecked { resource, result }
+            }),
+            RuntimeEffect::OtherCode(id, question, server) => {
+                let connections = self.other.clone();
+                self.ask(async move |api| {
                     let operation = question.operation();
                     let result = match connected(&connections, &api, server).await {
                         Ok((other, bearer)) => in_words(ask_code(&other, question, &bearer).await.1),
                         Err(error) => Err(error.to_string()),
                     };
-                    let _ = sender.send(Message::OtherCode { id, operation, result });
-                    // The session is that of another server.
-                    return;
-                }
-                RuntimeEffect::Tree(id, TreeQuestion::Concept(query), bearer) => {
-                    let found = in_words(api.concept(&query, &bearer).await);
-                    Message::Tree(id, TreeAnswer::Concept(found))
-                }
-                RuntimeEffect::Tree(id, TreeQuestion::Path(query), bearer) => {
-                    let found = in_words(api.hierarchy_path(&query, &bearer).await);
-                    Message::Tree(id, TreeAnswer::Path(found))
-                }
-                RuntimeEffect::SendRaw(request, bearer) => {
-                    let answer = api.send_raw(request, &bearer).await;
-                    Message::Sent(in_words(answer.map(|answer| answer.status.as_u16())))
-                }
-                RuntimeEffect::SignIn(_)
-                | RuntimeEffect::Tree(_, TreeQuestion::Search(_), _)
-                | RuntimeEffect::CancelSearch
-                | RuntimeEffect::StartBatch { .. }
-                | RuntimeEffect::StopBatch
-                | RuntimeEffect::ReadHistory
-                | RuntimeEffect::AddToHistory(_)
-                | RuntimeEffect::CancelSignIn
-                | RuntimeEffect::Pasted(_)
-                | RuntimeEffect::Copy(_)
-                | RuntimeEffect::CaptureMouse(_)
-                | RuntimeEffect::CopyDemoPassword
-                | RuntimeEffect::EditRequest(_)
-                | RuntimeEffect::ReadPage { .. }
-                | RuntimeEffect::ReadResource { .. }
-                | RuntimeEffect::FindResource { .. }
-                | RuntimeEffect::Save { .. }
-                | RuntimeEffect::ListExports
-                | RuntimeEffect::StartExport { .. }
-                | RuntimeEffect::ResumeExport { .. }
-                | RuntimeEffect::DeleteExport { .. } => return,
-            };
-            // Sending this message, or one of those below, fails if the screens are closed.
-            let _ = sender.send(message);
+                    Message::OtherCode { id, operation, result }
+                });
+            }
+            RuntimeEffect::Tree(id, TreeQuestion::Concept(query), bearer) => self.ask(async move |api| {
+                Message::Tree(id, TreeAnswer::Concept(in_words(api.concept(&query, &bearer).await)))
+            }),
+            RuntimeEffect::Tree(id, TreeQuestion::Path(query), bearer) => self.ask(async move |api| {
+                Message::Tree(id, TreeAnswer::Path(in_words(api.hierarchy_path(&query, &bearer).await)))
+            }),
+            RuntimeEffect::SendRaw(request, bearer) => self.ask(async move |api| {
+                let answer = api.send_raw(request, &bearer).await;
+                Message::Sent(in_words(answer.map(|answer| answer.status.as_u16())))
+            }),
+        }
+    }
+
+    /// Starts a request to the server. Its message is followed by the session, whose token the request may have renewed.
+    fn ask<F: Future<Output = Message> + Send + 'static>(&self, request: impl FnOnce(Api) -> F) {
+        let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
+        let message = request(api.clone());
+        tokio::spawn(async move {
+            // Sending fails if the screens are closed.
+            let _ = sender.send(message.await);
             let _ = sender.send(Message::Session(api.session().await));
         });
     }
