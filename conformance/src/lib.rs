@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`spec`] | the tables under `specs/`: requirements, cases, gaps |
 //! | [`wire`] | requests and responses, variables, tokens |
+//! | [`profile`] | what the suite must be told about a server |
 //! | [`environment`] | the server under test, fake identity providers, preconditions |
 //! | [`run`] | runs cases and checks the responses |
 //! | [`report`] | listeners to a run: terminal, JSON lines, JUnit |
@@ -18,6 +19,7 @@
 pub mod cli;
 pub mod environment;
 pub mod explain;
+pub mod profile;
 pub mod report;
 pub mod run;
 pub mod spec;

@@ -8,7 +8,8 @@ use std::sync::{Arc, OnceLock};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
 use trefoil_conformance::environment::{TestEnvironment, server};
-use trefoil_conformance::run::{self, Verdict};
+use trefoil_conformance::run::case_run;
+use trefoil_conformance::run::verdict::Verdict;
 use trefoil_conformance::spec::Specification;
 use trefoil_conformance::spec::case::Case;
 
@@ -42,10 +43,18 @@ impl Suite {
     }
 
     fn trial(&self, case: &Case) -> Result<(), Failed> {
-        let outcome = self.runtime.block_on(run::outcome(self.world(), &self.spec, case));
+        let outcome = self.runtime.block_on(case_run::outcome(
+            self.world(),
+            &self.spec,
+            case,
+            self.spec.gap_reason(&case.id),
+        ));
         match outcome.verdict {
-            Verdict::Pass | Verdict::Gap(_) => Ok(()),
-            Verdict::Skip(reason) => Err(Failed::from(format!("left out: {reason}"))),
+            Verdict::Pass | Verdict::Gap { .. } => Ok(()),
+            Verdict::Skip { reason } => Err(Failed::from(format!("left out: {reason}"))),
+            Verdict::Inconclusive { reason } => {
+                Err(Failed::from(format!("{}, not tested: {reason}", case.place)))
+            }
             Verdict::Fail(failure) => Err(Failed::from(format!("{}, {failure}", case.place))),
         }
     }

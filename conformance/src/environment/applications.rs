@@ -1,24 +1,22 @@
 //! Simulated client applications: requests of a client on behalf of a signed-in user, and requests of a backend client.
 
-use std::time::Duration;
-
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use url::Url;
 
-use super::SetupError;
 use super::browser::{self, Credentials, address, answer_param, post};
-use super::target::{CookieJar, TestTarget};
+use super::cookies::CookieJar;
+use super::pauses::Pauses;
+use super::target::TestTarget;
+use super::{SetupError, TestEnvironment};
 use crate::wire::exchange::Answer;
-use crate::wire::jose;
 use crate::wire::random::{pkce_pair, random_text};
 use crate::wire::variables::Variables;
+use crate::wire::{adapt, jose};
 
 /// Value of `client_assertion_type` (RFC 7523 2.2).
 pub const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
-/// Maximum number of polls of an export, and the pause between two.
-const POLLS: usize = 400;
-const POLL_PAUSE: Duration = Duration::from_millis(25);
 
 /// Returns a member of the profile that some profiles lack.
 ///
@@ -35,6 +33,18 @@ pub fn member<'a>(vars: &'a Variables, path: &str) -> Result<&'a str, SetupError
 pub fn person(vars: &Variables, path: &str) -> Result<Credentials, SetupError> {
     let text = |name: &str| member(vars, &format!("{path}.{name}")).map(str::to_owned);
     Ok(Credentials { username: text("username")?, password: text("password")? })
+}
+
+/// Returns the URLs at which the client of an authorization request may receive the response: the one in the request,
+/// and those of the profile, because the request may be pushed or signed.
+pub fn redirect_uris(target: &TestTarget, request: &Url) -> Vec<String> {
+    let named =
+        |name: &str| request.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    let client_id = named("client_id");
+    let clients =
+        target.profile.values().filter(|client| client["client_id"].as_str() == client_id.as_deref());
+    let registered = clients.filter_map(|client| client["redirect_uris"].as_array()).flatten();
+    named("redirect_uri").into_iter().chain(registered.filter_map(Value::as_str).map(str::to_owned)).collect()
 }
 
 /// Returns the error for an unexpected response.
@@ -74,6 +84,11 @@ pub async fn code(
         ("redirect_uri", redirect_uri),
     ];
     params.extend(more);
+    // Any other server may require both (RFC 6749 3.3, RFC 9700 2.1.1).
+    if !target.is_trefoil() && !more.iter().any(|(name, _)| *name == "scope") {
+        params.push(("scope", "openid"));
+    }
+    let with_pkce = with_pkce || target.requires_pkce();
     if with_pkce {
         params.extend([("code_challenge", challenge.as_str()), ("code_challenge_method", "S256")]);
     }
@@ -91,7 +106,7 @@ pub(super) async fn token_request(
     form: &[(&str, &str)],
     basic: Option<&str>,
 ) -> Result<Value, SetupError> {
-    let mut sent = post(address(&format!("{}/oauth2/token", target.base_url))?, form);
+    let mut sent = post(address(target.endpoint("token")?)?, form);
     if let Some(basic) = basic {
         let value = format!("Basic {basic}").parse();
         sent.headers.insert(
@@ -146,7 +161,7 @@ pub(super) fn claims(target: &TestTarget, client_id: &str) -> Value {
     json!({
         "iss": client_id,
         "sub": client_id,
-        "aud": format!("{}/oauth2/token", target.base_url),
+        "aud": target.addresses.endpoint("token"),
         "exp": Timestamp::now().as_second() + 300,
         "jti": random_text(),
     })
@@ -210,7 +225,7 @@ pub fn assertions(target: &TestTarget) -> Result<Value, SetupError> {
     let none = || json!({});
     let with = |changes: Value| assertion(target, 0, none(), changes);
     let now = Timestamp::now().as_second();
-    let issuer = &target.base_url;
+    let issuer = &target.addresses.issuer;
     let vars = target.vars();
     // A key that is not registered, under the `kid` of the client.
     let stranger = jose::fresh_key("stranger").map_err(|error| SetupError::Failed(error.to_string()))?;
@@ -244,25 +259,33 @@ pub fn assertions(target: &TestTarget) -> Result<Value, SetupError> {
 ///
 /// # Errors
 /// Returns [`SetupError`] if a request fails or the export does not end.
-pub async fn export(target: &TestTarget, token: &str, request: &str) -> Result<(String, Answer), SetupError> {
+pub async fn export(
+    world: &TestEnvironment,
+    target: &TestTarget,
+    token: &str,
+    request: &str,
+) -> Result<(String, Answer), SetupError> {
     let get = async |url: &str| -> Result<Answer, SetupError> {
         let mut sent = browser::get(address(url)?);
-        let value = format!("Bearer {token}").parse();
-        sent.headers.insert(
-            AUTHORIZATION,
-            value.map_err(|_| SetupError::Failed("the token is not valid in a header".to_owned()))?,
-        );
+        if !token.is_empty() {
+            let value = format!("Bearer {token}").parse();
+            sent.headers.insert(
+                AUTHORIZATION,
+                value.map_err(|_| SetupError::Failed("the token is not valid in a header".to_owned()))?,
+            );
+        }
+        adapt::add_headers(&target.vars(), &sent.url.clone(), &mut sent.headers);
         target.send(&sent, &mut CookieJar::new()).await
     };
     let started = get(request).await?;
     let status_url =
         started.header("content-location").ok_or_else(|| unexpected("the kick-off", &started))?;
-    for _ in 0..POLLS {
+    let mut pauses = Pauses::new(world, target);
+    loop {
         let answer = get(&status_url).await?;
         if answer.status != http::StatusCode::ACCEPTED {
             return Ok((status_url, answer));
         }
-        tokio::time::sleep(POLL_PAUSE).await;
+        pauses.wait(&answer).await?;
     }
-    Err(SetupError::Failed("the export did not end".to_owned()))
 }

@@ -5,12 +5,17 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use url::Url;
 
 use super::SetupError;
-use super::target::{CookieJar, TestTarget};
+use super::applications::redirect_uris;
+use super::cookies::CookieJar;
+use super::target::TestTarget;
+use crate::spec::expectation::PageKind;
 use crate::wire::exchange::{Answer, SentRequest};
-use crate::wire::html_form;
+use crate::wire::html_form::{self, FormInput, HtmlForm};
 
 /// Maximum number of redirects and forms in a sign-in.
-const HOPS: usize = 6;
+const HOPS: usize = 12;
+/// Words on a button that consents, if the profile names no button.
+const APPROVALS: [&str; 8] = ["allow", "accept", "approve", "authori", "continue", "grant", "agree", "yes"];
 
 /// User name and password of a user.
 #[derive(Debug, Clone)]
@@ -42,8 +47,8 @@ pub fn address(text: &str) -> Result<Url, SetupError> {
     Url::parse(text).map_err(|error| SetupError::Failed(format!("'{text}' is not a URL: {error}")))
 }
 
-/// Sends an authorization request and signs in if a page asks for it. Returns the URL of the client to which the
-/// browser is redirected.
+/// Sends an authorization request, and signs in and consents if pages ask for it. Returns the URL of the client to which
+/// the browser is redirected.
 ///
 /// # Errors
 /// Returns [`SetupError`] if the server does not redirect to the client.
@@ -53,51 +58,177 @@ pub async fn authorize(
     person: Option<&Credentials>,
     params: &[(&str, &str)],
 ) -> Result<Url, SetupError> {
-    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
-    let mut sent = get(address(&format!("{}/oauth2/authorize?{query}", target.base_url))?);
+    let mut url = address(target.endpoint("authorize")?)?;
+    url.query_pairs_mut().extend_pairs(params);
+    let redirect_uris = redirect_uris(target, &url);
+    Ok(to_client(target, cookies, person, &get(url), &redirect_uris).await?.url)
+}
+
+/// Arrival at the client.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Response that redirects to the client.
+    pub last: Answer,
+    /// URL to which it redirects.
+    pub url: Url,
+}
+
+/// Sends a request and does what a person does in a browser: follows redirects, signs in and consents. Returns the
+/// response that redirects to the client.
+///
+/// # Errors
+/// Returns [`SetupError`] if the pages do not lead to the client.
+pub async fn to_client(
+    target: &TestTarget,
+    cookies: &mut CookieJar,
+    person: Option<&Credentials>,
+    first: &SentRequest,
+    redirect_uris: &[String],
+) -> Result<Arrival, SetupError> {
+    let mut sent = first.clone();
     for _ in 0..HOPS {
         let answer = target.send(&sent, cookies).await?;
-        sent = match (answer.status.as_u16(), person) {
-            (302 | 303, _) => {
-                let to = answer.header("location").unwrap_or_default();
-                let to = sent.url.join(&to).map_err(|_| led_astray(&sent, &answer))?;
-                if !to.as_str().starts_with(&target.base_url) {
-                    return Ok(to);
+        sent = match answer.status.as_u16() {
+            301..=303 | 307 | 308 => {
+                let to = redirect_of(&sent, &answer)?;
+                if is_at_client(&to, redirect_uris) {
+                    return Ok(Arrival { last: answer, url: to });
                 }
                 get(to)
             }
-            (200, Some(person)) => fill_in(&sent.url, &answer, person)?,
+            200 => {
+                let form = choose_form(target, &answer.text(), person);
+                let (form, fields) = form.ok_or_else(|| led_astray(&sent, &answer))?;
+                submit(&sent.url, &form, &fields)?
+            }
             _ => return Err(led_astray(&sent, &answer)),
         };
     }
     Err(SetupError::Failed(format!("the sign-in did not end after {HOPS} steps")))
 }
 
+/// Follows redirects within the server, and returns the kind of the page to which they lead.
+///
+/// # Errors
+/// Returns [`SetupError`] if they lead to the client or to something that is not a page.
+pub async fn page_behind(
+    target: &TestTarget,
+    cookies: &mut CookieJar,
+    first: &SentRequest,
+    mut answer: Answer,
+    redirect_uris: &[String],
+) -> Result<PageKind, SetupError> {
+    let mut sent = first.clone();
+    for _ in 0..HOPS {
+        match answer.status.as_u16() {
+            301..=303 | 307 | 308 => {
+                let to = redirect_of(&sent, &answer)?;
+                if is_at_client(&to, redirect_uris) {
+                    return Err(SetupError::Failed("it leads back to the client".to_owned()));
+                }
+                sent = get(to);
+                answer = target.send(&sent, cookies).await?;
+            }
+            400..=499 => return Ok(PageKind::Error),
+            200 => {
+                let forms = html_form::forms(&answer.text());
+                let inputs = || forms.iter().flat_map(|form| &form.inputs);
+                let has = |kind: &str| inputs().any(|input| input.kind == kind);
+                return match () {
+                    () if has("password") || has("email") => Ok(PageKind::SignIn),
+                    () if has("submit") => Ok(PageKind::Consent),
+                    () => Err(led_astray(&sent, &answer)),
+                };
+            }
+            _ => return Err(led_astray(&sent, &answer)),
+        }
+    }
+    Err(SetupError::Failed(format!("there are more than {HOPS} redirects")))
+}
+
+fn redirect_of(sent: &SentRequest, answer: &Answer) -> Result<Url, SetupError> {
+    let to = answer.header("location").unwrap_or_default();
+    sent.url.join(&to).map_err(|_| led_astray(sent, answer))
+}
+
+/// Returns whether a URL is one of the redirect URIs, apart from parameters.
+fn is_at_client(url: &Url, redirect_uris: &[String]) -> bool {
+    let plain = |url: &Url| url[..url::Position::AfterPath].to_owned();
+    redirect_uris.iter().any(|uri| Url::parse(uri).is_ok_and(|expected| plain(&expected) == plain(url)))
+}
+
 fn led_astray(sent: &SentRequest, answer: &Answer) -> SetupError {
     SetupError::Failed(format!("the sign-in ended at {} with {}", sent.url.path(), answer.status))
 }
 
-/// Fills in the form of a sign-in page with user name and password.
-fn fill_in(at: &Url, answer: &Answer, person: &Credentials) -> Result<SentRequest, SetupError> {
-    let html = answer.text();
-    let no_form = || SetupError::Failed(format!("the page at {} has no sign-in form", at.path()));
-    let action = html_form::form_action(&html).ok_or_else(no_form)?;
-    let inputs = html_form::form_inputs(&html);
-    if !inputs.iter().any(|input| input.kind == "password") {
-        return Err(no_form());
+/// Chooses the form of a page that leads on, and returns it with the fields to submit: a form with a password, a form
+/// for a user name, or a form whose button consents.
+fn choose_form(
+    target: &TestTarget,
+    html: &str,
+    person: Option<&Credentials>,
+) -> Option<(HtmlForm, Vec<(String, String)>)> {
+    let named = |member: &str| target.profile.get("sign_in").and_then(|form| form[member].as_str());
+    let forms = html_form::forms(html);
+    let has = |form: &HtmlForm, kind: &str| form.inputs.iter().any(|input| input.kind == kind);
+    let is_username = |input: &FormInput| match named("username") {
+        Some(name) => input.name == name,
+        None => matches!(input.kind.as_str(), "text" | "email"),
+    };
+    let sign_in = forms.iter().find(|form| has(form, "password"));
+    let username_only = || forms.iter().find(|form| form.inputs.iter().any(is_username));
+    if let (Some(form), Some(person)) = (sign_in.or_else(username_only), person) {
+        let mut username = Some(&person.username);
+        let value = |input: &FormInput| match input.kind.as_str() {
+            "password" if named("password").is_none_or(|name| name == input.name) => person.password.clone(),
+            _ if is_username(input) => username.take().unwrap_or(&input.value).clone(),
+            _ => input.value.clone(),
+        };
+        let fields = fields(form, None, value);
+        return Some((form.clone(), fields));
     }
-    let form: Vec<(&str, &str)> = inputs
-        .iter()
-        .map(|input| {
-            let value = match input.kind.as_str() {
-                "hidden" => &input.value,
-                "password" => &person.password,
-                _ => &person.username,
-            };
-            (input.name.as_str(), value.as_str())
-        })
-        .collect();
-    Ok(post(at.join(&action).map_err(|_| no_form())?, &form))
+    let consents = |button: &&FormInput| {
+        let texts = [&button.label, &button.value, &button.name].map(|text| text.to_lowercase());
+        match named("approve") {
+            Some(approve) => texts.iter().any(|text| *text == approve.to_lowercase()),
+            None => texts.iter().any(|text| APPROVALS.iter().any(|word| text.contains(word))),
+        }
+    };
+    forms.iter().find_map(|form| {
+        let button = form.inputs.iter().filter(|input| input.is_button()).find(consents)?;
+        Some((form.clone(), fields(form, Some(button), |input| input.value.clone())))
+    })
+}
+
+/// Returns the fields that a browser submits: all named inputs, and the button that is pressed.
+fn fields(
+    form: &HtmlForm,
+    button: Option<&FormInput>,
+    mut value: impl FnMut(&FormInput) -> String,
+) -> Vec<(String, String)> {
+    let pressed = button.or_else(|| form.inputs.iter().find(|input| input.is_button()));
+    let is_sent = |input: &&FormInput| {
+        !input.name.is_empty()
+            && match input.kind.as_str() {
+                "button" | "reset" => false,
+                "checkbox" | "radio" => input.is_checked,
+                _ => !input.is_button() || Some(*input) == pressed,
+            }
+    };
+    form.inputs.iter().filter(is_sent).map(|input| (input.name.clone(), value(input))).collect()
+}
+
+/// Returns the request that submits a form of the page at `at`.
+fn submit(at: &Url, form: &HtmlForm, fields: &[(String, String)]) -> Result<SentRequest, SetupError> {
+    let mut to = at
+        .join(&form.action)
+        .map_err(|_| SetupError::Failed(format!("the form at {} has no valid action", at.path())))?;
+    let pairs: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (&**name, &**value)).collect();
+    if form.is_post {
+        return Ok(post(to, &pairs));
+    }
+    to.query_pairs_mut().clear().extend_pairs(pairs);
+    Ok(get(to))
 }
 
 /// Returns a parameter of the redirect URL, from its query or its fragment.

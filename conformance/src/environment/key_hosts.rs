@@ -169,7 +169,7 @@ impl KeyHosts {
         ] {
             all.insert(name.to_owned(), sign(key, client_id, more)?);
         }
-        let issuer = &target.base_url;
+        let issuer = &target.addresses.base_url;
         for (name, header, audience) in [
             ("for_issuer", json!({}), json!(issuer)),
             ("for_issuer_typed", json!({ "typ": "client-authentication+jwt" }), json!(issuer)),

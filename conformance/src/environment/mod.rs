@@ -2,7 +2,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`target`] | the server: addresses, profile, the HTTP client |
+//! | [`target`] | the server: its profile, and the HTTP client |
+//! | [`addresses`] | what the server states about itself in its metadata |
+//! | [`probe`] | what only requests show about the server |
+//! | [`pauses`] | pauses between requests that wait for the server |
+//! | [`leftovers`] | what the run has created on the server, and how it is deleted |
+//! | [`cookies`] | cookies of a simulated browser |
 //! | [`secrets`] | secrets that were sent and must not be in a log |
 //! | [`server`] | starts our own server as a separate process |
 //! | [`providers`] | identity providers, correct and faulty |
@@ -11,14 +16,22 @@
 //! | [`applications`] | client applications: codes, tokens, assertions, exports |
 //! | [`preconditions`] | the initial states of cases |
 
+pub mod addresses;
 pub mod applications;
 pub mod browser;
+pub mod cookies;
 pub mod key_hosts;
+pub mod leftovers;
+pub mod pauses;
 pub mod preconditions;
+pub mod probe;
 pub mod providers;
 pub mod secrets;
 pub mod server;
 pub mod target;
+
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use crate::wire::variables::UnknownVariable;
 use key_hosts::KeyHosts;
@@ -36,6 +49,9 @@ pub enum SetupError {
     /// The target did not behave as expected.
     #[error("{0}")]
     Failed(String),
+    /// The target did not finish within the time that the run waits.
+    #[error("{0}")]
+    TooSlow(String),
     /// The response is missing or incomplete.
     #[error("no answer: {0}")]
     NoAnswer(String),
@@ -50,8 +66,14 @@ pub struct TestEnvironment {
     pub target: TestTarget,
     /// Parts that exist only if the suite started the server.
     pub local: Option<OwnServerSetup>,
+    /// Maximum time that a case waits for a server that asks for pauses.
+    pub max_wait: Duration,
     pub(crate) shared: SharedStates,
+    lost: OnceLock<String>,
 }
+
+/// Usual value of [`TestEnvironment::max_wait`].
+pub const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// A server that the suite started, and the servers that were started with it.
 pub struct OwnServerSetup {
@@ -76,12 +98,33 @@ impl TestEnvironment {
         let mut target = server.target().await?;
         target.profile.insert("declared".to_owned(), key_hosts.profile());
         let local = OwnServerSetup { server, providers, key_hosts };
-        Ok(Self { target, local: Some(local), shared: SharedStates::default() })
+        Ok(Self { local: Some(local), ..Self::of(target) })
     }
 
     /// Returns the environment of a running server.
     pub fn of(target: TestTarget) -> Self {
-        Self { target, local: None, shared: SharedStates::default() }
+        Self {
+            target,
+            local: None,
+            max_wait: MAX_WAIT,
+            shared: SharedStates::default(),
+            lost: OnceLock::new(),
+        }
+    }
+
+    /// Returns why the target was given up; `None` while it answers.
+    pub fn lost(&self) -> Option<String> {
+        self.lost.get().cloned()
+    }
+
+    /// Finds out whether the target was lost, after a request to it failed. Returns the reason if it was.
+    pub async fn find_lost(&self, error: &SetupError) -> Option<String> {
+        if !matches!(error, SetupError::NoAnswer(_)) || self.target.is_alive().await {
+            return self.lost();
+        }
+        let reason =
+            format!("the target does not answer any more: {}", self.target.secrets.mask(&error.to_string()));
+        Some(self.lost.get_or_init(|| reason).clone())
     }
 
     /// Returns the parts that exist only if the suite started the server.

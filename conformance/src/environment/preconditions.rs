@@ -12,14 +12,15 @@ use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
 
 use super::applications::{self, IssuedCode, backend_token, member, person, unexpected};
 use super::browser::{self, Credentials, address, answer_param};
+use super::cookies::CookieJar;
 use super::server::OwnServer;
-use super::target::{CookieJar, TestTarget};
+use super::target::TestTarget;
 use super::{SetupError, TestEnvironment};
 use crate::spec::preconditions::{self, Precondition};
 use crate::spec::request::DpopProof;
 use crate::wire::random::random_text;
 use crate::wire::variables::Variables;
-use crate::wire::{dpop_proof, html_form, jose};
+use crate::wire::{adapt, dpop_proof, html_form, jose};
 
 /// Time after which a new backend token is requested. Tokens live for 300 s.
 const BACKEND_TOKEN_USE: Duration = Duration::from_secs(200);
@@ -39,6 +40,11 @@ impl CaseContext {
     /// Creates the initial state of a case.
     pub fn new(world: &TestEnvironment) -> Self {
         Self { vars: world.target.vars(), cookies: CookieJar::new(), own: None, guard: None }
+    }
+
+    /// Returns the server that the case tests.
+    pub fn target<'a>(&'a self, world: &'a TestEnvironment) -> &'a TestTarget {
+        self.own.as_ref().map_or(&world.target, |own| &own.1)
     }
 
     /// Sets the variables for the tokens that a response of the token endpoint contains.
@@ -104,19 +110,24 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
         "demo-data" => demo_data(target)?,
         "providers" => scene.vars.set("providers", world.local()?.providers.vars()),
         "browser-at-sign-in" => at_sign_in(target, scene).await?,
+        // A case that signs in again may end the session, so each case on another server has one of its own.
+        "signed-in" if !target.is_trefoil() => scene.cookies = session(target, "user").await?,
         "signed-in" => scene.cookies = first_session(world).await?,
         "freshly-signed-in" => scene.cookies = session(target, "users.1").await?,
         "lone-user" => lone_user(world, scene).await?,
         "code" => scene.set_code(code(world, &scene.vars, "public", true).await?),
+        "plain-code" if target.requires_pkce() => {
+            return Err(SetupError::Lacking("the server may require code challenges (pkce)".to_owned()));
+        }
         "plain-code" => scene.set_code(code(world, &scene.vars, "public", false).await?),
-        "confidential-code" => scene.set_code(code(world, &scene.vars, "confidential", false).await?),
+        "confidential-code" => confidential_code(world, scene).await?,
         "token" => scene.set_tokens(shared.token.get_or_try_init(|| tokens(world, name)).await?),
         "openid-token" => scene.set_tokens(shared.openid.get_or_try_init(|| tokens(world, name)).await?),
         "notes-token" => scene.set_tokens(shared.notes.get_or_try_init(|| tokens(world, name)).await?),
         "implicit-token" => scene.set_tokens(shared.implicit.get_or_try_init(|| implicit(world)).await?),
         "fresh-token" => scene.set_tokens(&tokens(world, name).await?),
         "refresh-token" => {
-            let code = code(world, &scene.vars, "confidential", false).await?;
+            let code = refreshable_code(world, &scene.vars).await?;
             scene.set_tokens(&applications::redeem(target, "confidential", &code).await?);
         }
         "dpop-key" => dpop_key(scene)?,
@@ -197,6 +208,9 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
             scene.vars.set("writing_token", made.as_str());
         }
         "narrow-token" => {
+            if answers_anyone(target) {
+                return Err(SetupError::Lacking("the FHIR interface answers without a token".to_owned()));
+            }
             scene.vars.set("narrow_token", backend_token(target, 0, Some("system/Patient.rs")).await?);
         }
         "export" | "fresh-export" => {
@@ -256,7 +270,7 @@ async fn at_sign_in(target: &TestTarget, scene: &mut CaseContext) -> Result<(), 
         ("code_challenge_method", "S256"),
     ];
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
-    let sent = browser::get(address(&format!("{}/oauth2/authorize?{query}", target.base_url))?);
+    let sent = browser::get(address(&format!("{}?{query}", target.endpoint("authorize")?))?);
     let answer = target.send(&sent, &mut scene.cookies).await?;
     let to = answer.location().ok_or_else(|| unexpected("the authorize endpoint", &answer))?;
     let answer = target.send(&browser::get(to), &mut scene.cookies).await?;
@@ -278,8 +292,44 @@ async fn code(
     applications::code(&world.target, &mut cookies, &person(vars, "user")?, client, with_pkce, &more).await
 }
 
+/// Sets a code of the confidential client that was requested without a code challenge, if the server allows that.
+async fn confidential_code(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
+    let code = code(world, &scene.vars, "confidential", false).await?;
+    if let Some(verifier) = &code.verifier {
+        scene.vars.set(adapt::ADDED_VERIFIER, verifier.as_str());
+    }
+    scene.set_code(code);
+    Ok(())
+}
+
+/// Returns a code of the confidential client whose tokens include a refresh token. Other servers may issue one only for
+/// `offline_access` and a new consent (OpenID Connect Core 1.0, section 11).
+async fn refreshable_code(world: &TestEnvironment, vars: &Variables) -> Result<IssuedCode, SetupError> {
+    if world.target.is_trefoil() {
+        return code(world, vars, "confidential", false).await;
+    }
+    let mut cookies = first_session(world).await?;
+    let more = [("scope", "openid offline_access"), ("prompt", "consent")];
+    let person = person(vars, "user")?;
+    applications::code(&world.target, &mut cookies, &person, "confidential", true, &more).await
+}
+
+/// Returns whether the FHIR interface of a target needs no token.
+fn answers_anyone(target: &TestTarget) -> bool {
+    target.profile.get("anonymous").is_some_and(|anonymous| *anonymous == true)
+}
+
+/// Returns a token that the profile states instead of the means to request one.
+fn stated_token<'a>(target: &'a TestTarget, kind: &str) -> Option<&'a str> {
+    let stated = target.profile.get("tokens").and_then(|tokens| tokens[kind].as_str());
+    stated.or(answers_anyone(target).then_some(""))
+}
+
 /// Returns tokens of the first user, requested by the code flow of the public client.
 async fn tokens(world: &TestEnvironment, kind: &str) -> Result<Value, SetupError> {
+    if let Some(token) = world.target.profile.get("tokens").and_then(|tokens| tokens["user"].as_str()) {
+        return Ok(json!({ "access_token": token }));
+    }
     let vars = world.target.vars();
     let words = |path: &str| -> Vec<&str> {
         let list = vars.get(path).and_then(Value::as_array);
@@ -313,6 +363,9 @@ async fn implicit(world: &TestEnvironment) -> Result<Value, SetupError> {
 
 /// Returns a token of the first backend client with all its scopes. It is cached for some time.
 async fn system_token(world: &TestEnvironment) -> Result<String, SetupError> {
+    if let Some(token) = stated_token(&world.target, "system") {
+        return Ok(token.to_owned());
+    }
     let mut kept = world.shared.system.lock().await;
     if let Some((made, token)) = &*kept
         && made.elapsed() < BACKEND_TOKEN_USE
@@ -328,9 +381,9 @@ async fn system_token(world: &TestEnvironment) -> Result<String, SetupError> {
 async fn export(world: &TestEnvironment) -> Result<Value, SetupError> {
     let vars = world.target.vars();
     let group = member(&vars, "groups.0")?;
-    let request = format!("{}/Group/{group}/$export?_outputFormat=ndjson", world.target.fhir_base);
+    let request = format!("{}/Group/{group}/$export?_outputFormat=ndjson", world.target.fhir_base()?);
     let token = system_token(world).await?;
-    let (status_url, answer) = applications::export(&world.target, &token, &request).await?;
+    let (status_url, answer) = applications::export(world, &world.target, &token, &request).await?;
     match (answer.status.as_u16(), answer.json()) {
         (200, Some(manifest)) => {
             Ok(json!({ "request": request, "status_url": status_url, "manifest": manifest }))
@@ -350,8 +403,8 @@ async fn failed_export(world: &TestEnvironment, scene: &mut CaseContext) -> Resu
     server.block_exports().map_err(not_started)?;
     let target = server.target().await.map_err(not_started)?;
     let token = backend_token(&target, 0, None).await?;
-    let request = format!("{}/$export?_type=Patient", target.fhir_base);
-    let (status_url, _) = applications::export(&target, &token, &request).await?;
+    let request = format!("{}/$export?_type=Patient", target.fhir_base()?);
+    let (status_url, _) = applications::export(world, &target, &token, &request).await?;
     scene.vars = target.vars();
     scene.vars.set("bulk", json!({ "request": request, "status_url": status_url }));
     scene.vars.set("system_token", token);
@@ -385,7 +438,7 @@ async fn dpop_token(world: &TestEnvironment, scene: &mut CaseContext) -> Result<
     let scope = [("scope", "openid email offline_access user/ValueSet.rs user/CodeSystem.rs")];
     let code = applications::code(target, &mut cookies, &person, "bound", true, &scope).await?;
     let mut sent = browser::post(
-        address(&format!("{}/oauth2/token", target.base_url))?,
+        address(target.endpoint("token")?)?,
         &[
             ("grant_type", "authorization_code"),
             ("client_id", member(&scene.vars, "bound.client_id")?),
@@ -611,7 +664,7 @@ async fn aged(world: &TestEnvironment, scene: &mut CaseContext, age_s: i64) -> R
 async fn device_code(target: &TestTarget, scene: &mut CaseContext) -> Result<(), SetupError> {
     let vars = target.vars();
     let form = [("client_id", member(&vars, "device.client_id")?), ("scope", "openid email")];
-    let sent = browser::post(address(&format!("{}/oauth2/device_authorization", target.base_url))?, &form);
+    let sent = browser::post(address(target.endpoint("device_authorization")?)?, &form);
     let answer = target.send(&sent, &mut CookieJar::new()).await?;
     let Some(begun) = answer.json().filter(|_| answer.status.is_success()) else {
         return Err(unexpected("the device authorization endpoint", &answer));

@@ -12,7 +12,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use super::SetupError;
-use super::target::TestTarget;
+use super::target::{self, TargetKind, TestTarget};
+use crate::profile::Profile;
 
 /// Maximum time until the server prints the line `ready`.
 const READY: Duration = Duration::from_secs(60);
@@ -171,10 +172,10 @@ impl OwnServer {
         let base_url = endpoint["base_url"].as_str().context("endpoint.json has no base_url")?;
         let ca = self.ca()?;
         let profile = match read("demo.json")? {
-            Value::Object(profile) => profile,
+            Value::Object(members) => Profile { members, ca_pem: ca },
             _ => bail!("demo.json is not a JSON object"),
         };
-        TestTarget::connect(base_url, ca.as_deref(), profile).await
+        TestTarget::connect(base_url, profile, TargetKind::Trefoil, target::TIMEOUT).await
     }
 
     /// Runs an administration command on the data of the server, with `input` as its standard input. Returns its

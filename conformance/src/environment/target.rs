@@ -1,68 +1,118 @@
 //! The server under test: its addresses, the profile with its users and clients, and the HTTP client for all
 //! requests.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::{HeaderValue, header};
+use http::header;
 use serde_json::{Map, Value, json};
 
 use super::SetupError;
+use super::addresses::TargetAddresses;
+use super::cookies::CookieJar;
+use super::leftovers::Leftovers;
 use super::secrets::SeenSecrets;
+use crate::profile::Profile;
+use crate::wire::adapt::ADAPT;
 use crate::wire::exchange::{Answer, SentRequest};
 use crate::wire::variables::Variables;
 
-/// Maximum time until a response is complete.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum time until a target that does not answer a request must answer another one.
+const ALIVE: Duration = Duration::from_secs(5);
+/// Usual maximum time until a response is complete.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Cookies by name.
-pub type CookieJar = BTreeMap<String, String>;
+/// How the suite treats a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetKind {
+    /// A Trefoil server: its addresses are those of its interface, and its own rules are tested.
+    Trefoil,
+    /// Any other server: its metadata states its addresses, and the suite follows its pages, its `Retry-After` and its
+    /// requirements, such as code challenges.
+    Other,
+}
 
 /// A running server.
 pub struct TestTarget {
-    /// Base URL, without a trailing slash.
-    pub base_url: String,
-    /// Base URL of the FHIR interface.
-    pub fhir_base: String,
+    /// Addresses that the server states.
+    pub addresses: TargetAddresses,
     /// Users, clients and resources, in the format of `demo.json`.
     pub profile: Map<String, Value>,
-    /// Published key set of the server.
-    pub keys: Value,
-    /// Secrets that were sent and must not be in a log.
+    /// Whether the server is one of ours.
+    pub kind: TargetKind,
+    /// Secrets that were sent and must not be in a log or a report.
     pub secrets: SeenSecrets,
+    /// Resources and exports that the run has created on the server.
+    pub leftovers: Leftovers,
     client: reqwest::Client,
 }
 
 impl TestTarget {
-    /// Connects to a server: reads the discovery document and the keys.
+    /// Connects to a server and reads its metadata.
     ///
     /// # Errors
-    /// Returns an error if the server cannot be reached or has no valid discovery document.
-    pub async fn connect(base_url: &str, ca_pem: Option<&[u8]>, profile: Map<String, Value>) -> Result<Self> {
+    /// Returns an error if the server cannot be reached or states no addresses.
+    pub async fn connect(
+        base_url: &str,
+        profile: Profile,
+        kind: TargetKind,
+        timeout: Duration,
+    ) -> Result<Self> {
         super::install_crypto();
         let mut builder = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
-            .timeout(TIMEOUT)
+            .timeout(timeout)
             .no_proxy();
-        if let Some(pem) = ca_pem {
-            let certificate =
-                reqwest::Certificate::from_pem(pem).context("the CA is not a PEM certificate")?;
-            builder = builder.tls_certs_merge([certificate]);
+        if let Some(pem) = &profile.ca_pem {
+            let certificates =
+                reqwest::Certificate::from_pem_bundle(pem).context("the CA is not a PEM certificate")?;
+            builder = builder.tls_certs_merge(certificates);
         }
         let client = builder.build()?;
-        let base_url = base_url.trim_end_matches('/').to_owned();
-        let get = async |address: String| -> Result<Value> {
-            let answer = client.get(&address).send().await.with_context(|| format!("GET {address}"))?;
-            answer.error_for_status()?.json().await.with_context(|| format!("{address} is not valid JSON"))
+        let base_url = base_url.trim_end_matches('/');
+        let addresses = match kind {
+            TargetKind::Trefoil => TargetAddresses::of_trefoil(&client, base_url).await?,
+            TargetKind::Other => TargetAddresses::discover(&client, base_url, &profile).await?,
         };
-        let discovery = get(format!("{base_url}/.well-known/openid-configuration")).await?;
-        let jwks_uri = discovery["jwks_uri"].as_str().context("discovery has no jwks_uri")?;
-        let keys = get(jwks_uri.to_owned()).await?;
-        let fhir_base = format!("{base_url}/fhir/R4");
-        let secrets = SeenSecrets::of_profile(&profile);
-        Ok(Self { base_url, fhir_base, profile, keys, secrets, client })
+        let secrets = SeenSecrets::of_profile(&profile.members, addresses.fhir_base.as_deref());
+        Ok(Self {
+            addresses,
+            profile: profile.members,
+            kind,
+            secrets,
+            leftovers: Leftovers::default(),
+            client,
+        })
+    }
+
+    /// Returns whether the server is one of ours, so that its own rules are tested.
+    pub fn is_trefoil(&self) -> bool {
+        self.kind == TargetKind::Trefoil
+    }
+
+    /// Returns whether authorization requests need a code challenge: the server is not ours, and its profile does not
+    /// say that it knows none.
+    pub fn requires_pkce(&self) -> bool {
+        !self.is_trefoil() && self.profile.get("pkce").is_none_or(|known| known == true)
+    }
+
+    /// Returns the base URL of the FHIR interface.
+    ///
+    /// # Errors
+    /// Returns [`SetupError::Lacking`] if there is none.
+    pub fn fhir_base(&self) -> Result<&str, SetupError> {
+        let lacking = || SetupError::Lacking("the target has no FHIR interface".to_owned());
+        self.addresses.fhir_base.as_deref().ok_or_else(lacking)
+    }
+
+    /// Returns the URL of an endpoint.
+    ///
+    /// # Errors
+    /// Returns [`SetupError::Lacking`] if the target does not state it.
+    pub fn endpoint(&self, name: &str) -> Result<&str, SetupError> {
+        let lacking = || SetupError::Lacking(format!("the target has no endpoint '{name}' in its metadata"));
+        self.addresses.endpoint(name).ok_or_else(lacking)
     }
 
     /// Sends a request with cookies, and stores the cookies of the response.
@@ -81,23 +131,44 @@ impl TestTarget {
         };
         self.secrets.take_sent(sent);
         let mut headers = sent.headers.clone();
-        if !cookies.is_empty() && !headers.contains_key(header::COOKIE) {
-            let pairs: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            if let Ok(value) = HeaderValue::from_str(&pairs.join("; ")) {
-                headers.insert(header::COOKIE, value);
-            }
+        if !headers.contains_key(header::COOKIE)
+            && let Some(value) = cookies.header(&sent.url)
+        {
+            headers.insert(header::COOKIE, value);
         }
         let request = self.client.request(sent.method.clone(), sent.url.clone()).headers(headers);
         let request = if sent.body.is_empty() { request } else { request.body(sent.body.clone()) };
         let response = request.send().await.map_err(no_answer)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = response.bytes().await.map_err(no_answer)?;
-        for value in headers.get_all(header::SET_COOKIE) {
-            keep(cookies, &String::from_utf8_lossy(value.as_bytes()));
-        }
+        cookies.keep(&sent.url, &headers);
         let answer = Answer { status, headers, body };
         self.secrets.take_answer(&answer, cookies);
+        self.leftovers.note(sent, &answer, self.addresses.fhir_base.as_deref());
         Ok(answer)
+    }
+
+    /// Returns whether the target answers at all.
+    pub async fn is_alive(&self) -> bool {
+        let url = self.addresses.endpoint("discovery").or(self.addresses.endpoint("jwks"));
+        let metadata = || self.addresses.fhir_base.as_ref().map(|base| format!("{base}/metadata"));
+        match url.map(str::to_owned).or_else(metadata) {
+            Some(url) => self.client.get(url).timeout(ALIVE).send().await.is_ok(),
+            None => true,
+        }
+    }
+
+    /// Deletes what the run has created on the server. Returns the URLs that could not be deleted, with the reason.
+    pub async fn clean_up(&self) -> Vec<String> {
+        let mut remaining = Vec::new();
+        for request in self.leftovers.take() {
+            match self.send(&request, &mut CookieJar::new()).await {
+                Ok(answer) if answer.status.is_success() || matches!(answer.status.as_u16(), 404 | 410) => {}
+                Ok(answer) => remaining.push(format!("{}: {}", request.url, answer.status)),
+                Err(error) => remaining.push(format!("{}: {error}", request.url)),
+            }
+        }
+        remaining
     }
 
     /// Returns the variables that every case has: profile, addresses, a PKCE pair, `$state`, `$nonce`.
@@ -111,22 +182,19 @@ impl TestTarget {
             }
             vars.set(name, value);
         }
-        vars.set("base_url", self.base_url.as_str());
-        vars.set("fhir_base", self.fhir_base.as_str());
+        vars.set("base_url", self.addresses.base_url.as_str());
+        vars.set("issuer", self.addresses.issuer.as_str());
+        vars.set("endpoints", self.addresses.endpoints.clone());
+        if let Some(fhir_base) = &self.addresses.fhir_base {
+            vars.set("fhir_base", fhir_base.as_str());
+        }
+        if !self.is_trefoil() {
+            vars.set(ADAPT, json!({ "pkce": self.requires_pkce() }));
+        }
         let (verifier, challenge) = crate::wire::random::pkce_pair();
         vars.set("pkce", json!({ "verifier": verifier, "challenge": challenge }));
         vars.set("state", crate::wire::random::random_text());
         vars.set("nonce", crate::wire::random::random_text());
         vars
-    }
-}
-
-/// Stores or deletes the cookie of a `Set-Cookie` header. Attributes other than `Max-Age=0` are ignored.
-fn keep(cookies: &mut CookieJar, set: &str) {
-    let Some((name, value)) = set.split(';').next().and_then(|pair| pair.split_once('=')) else { return };
-    if set.to_ascii_lowercase().contains("max-age=0") {
-        cookies.remove(name.trim());
-    } else {
-        cookies.insert(name.trim().to_owned(), value.trim().to_owned());
     }
 }

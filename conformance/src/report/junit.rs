@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use crate::run::{CaseOutcome, RunEvent, RunListener, Verdict};
+use crate::run::verdict::{CaseOutcome, ShownExchange, Verdict};
+use crate::run::{RunEvent, RunListener};
 
 /// Writes the report to `W`.
 pub struct JunitReport<W> {
@@ -22,18 +23,20 @@ impl<W: Write> JunitReport<W> {
             out,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"trefoil-conformance\">"
         )?;
-        let mut sections: Vec<&str> = self.outcomes.iter().map(|outcome| outcome.section.as_str()).collect();
+        let mut sections: Vec<&str> = self.outcomes.iter().map(CaseOutcome::section).collect();
         let mut seen = std::collections::BTreeSet::new();
         sections.retain(|section| seen.insert(*section));
         for section in sections {
-            let cases: Vec<_> = self.outcomes.iter().filter(|outcome| outcome.section == section).collect();
+            let cases: Vec<_> = self.outcomes.iter().filter(|outcome| outcome.section() == section).collect();
             let count = |fits: fn(&Verdict) -> bool| cases.iter().filter(|case| fits(&case.verdict)).count();
             let failed = count(|verdict| matches!(verdict, Verdict::Fail(_)));
-            let skipped = count(|verdict| matches!(verdict, Verdict::Skip(_) | Verdict::Gap(_)));
+            let skipped = count(|verdict| matches!(verdict, Verdict::Skip { .. } | Verdict::Gap { .. }));
+            let errors = count(|verdict| matches!(verdict, Verdict::Inconclusive { .. }));
             let (section, tests) = (escaped(section), cases.len());
             writeln!(
                 out,
-                "  <testsuite name=\"{section}\" tests=\"{tests}\" failures=\"{failed}\" skipped=\"{skipped}\">"
+                "  <testsuite name=\"{section}\" tests=\"{tests}\" failures=\"{failed}\" errors=\"{errors}\" \
+                 skipped=\"{skipped}\">"
             )?;
             for case in cases {
                 write_case(out, &section, case)?;
@@ -46,16 +49,23 @@ impl<W: Write> JunitReport<W> {
 }
 
 fn write_case(out: &mut impl Write, section: &str, case: &CaseOutcome) -> std::io::Result<()> {
-    let (id, took) = (escaped(&case.id), case.took.as_secs_f64());
-    write!(out, "    <testcase classname=\"{section}\" name=\"{id}\" time=\"{took:.3}\"")?;
+    let (id, seconds, ms) = (escaped(&case.id), case.took_ms / 1000, case.took_ms % 1000);
+    write!(out, "    <testcase classname=\"{section}\" name=\"{id}\" time=\"{seconds}.{ms:03}\"")?;
     match &case.verdict {
         Verdict::Pass => writeln!(out, "/>"),
         Verdict::Fail(failure) => {
             let message = escaped(&failure.differences.join("; "));
-            let detail = escaped(&format!("{}\n\n{}", failure.request, failure.answer));
+            let texts = failure
+                .exchanges
+                .iter()
+                .map(|ShownExchange { request, answer }| format!("{request}\n\n{answer}"));
+            let detail = escaped(&texts.collect::<Vec<_>>().join("\n\n"));
             writeln!(out, ">\n      <failure message=\"{message}\">{detail}</failure>\n    </testcase>")
         }
-        Verdict::Gap(reason) | Verdict::Skip(reason) => {
+        Verdict::Inconclusive { reason } => {
+            writeln!(out, ">\n      <error message=\"{}\"/>\n    </testcase>", escaped(reason))
+        }
+        Verdict::Gap { reason } | Verdict::Skip { reason } => {
             writeln!(out, ">\n      <skipped message=\"{}\"/>\n    </testcase>", escaped(reason))
         }
     }
@@ -81,7 +91,7 @@ fn escaped(text: &str) -> String {
 impl<W: Write> RunListener for JunitReport<W> {
     fn hear(&mut self, event: &RunEvent<'_>) {
         match event {
-            RunEvent::Start { .. } => {}
+            RunEvent::Start(_) => {}
             RunEvent::Case(outcome) => self.outcomes.push((*outcome).clone()),
             RunEvent::End(_) => drop(self.end()),
         }

@@ -14,36 +14,55 @@ pub mod terminal;
 pub(crate) mod trial {
     //! An invented run, for snapshots of the reports.
 
-    use std::time::Duration;
-
-    use crate::run::{CaseFailure, CaseOutcome, RunEvent, RunListener, RunSummary, Verdict};
+    use crate::run::verdict::{CaseFailure, CaseOutcome, RunSummary, ShownExchange, Verdict};
+    use crate::run::{RunEnd, RunEvent, RunListener, RunStart};
+    use crate::spec::Specification;
+    use crate::spec::requirement::Level;
 
     fn outcome(id: &str, verdict: Verdict) -> CaseOutcome {
-        let section = id.split('/').take(2).collect::<Vec<_>>().join("/");
-        CaseOutcome { id: id.to_owned(), section, covers: vec![], verdict, took: Duration::from_millis(12) }
+        let requirement = id.rsplit_once('/').map_or(id, |(requirement, _)| requirement);
+        let covers = vec![requirement.to_owned()];
+        CaseOutcome { id: id.to_owned(), covers, level: Level::Must, verdict, took_ms: 12 }
     }
 
     /// Sends the events of a run with one case of each verdict to a listener.
     pub fn tell(listener: &mut dyn RunListener) {
         let failure = CaseFailure {
-            step: 2,
-            request: "curl -i -H 'authorization: Bearer eyJhbG…' 'https://localhost:1/oauth2/userinfo'"
-                .to_owned(),
-            answer: "500 Internal Server Error\ncontent-type: text/plain\n\nout of <tea>".to_owned(),
+            exchanges: vec![
+                ShownExchange {
+                    request: "curl -i 'https://localhost:1/oauth2/authorize?state=1'".to_owned(),
+                    answer: "302 Found\nlocation: https://app.example/?code=***".to_owned(),
+                },
+                ShownExchange {
+                    request: "curl -i -H 'authorization: Bearer ***' 'https://localhost:1/oauth2/userinfo'"
+                        .to_owned(),
+                    answer: "500 Internal Server Error\ncontent-type: text/plain\n\nout of <tea>".to_owned(),
+                },
+            ],
             differences: vec![
                 "status: 500 instead of 200".to_owned(),
                 "body.sub: nothing instead of $string".to_owned(),
             ],
         };
         let outcomes = [
-            outcome("spec/authorize/a", Verdict::Pass),
-            outcome("spec/authorize/b", Verdict::Gap("needs a second clock".to_owned())),
-            outcome("spec/userinfo/a", Verdict::Pass),
-            outcome("spec/userinfo/b", Verdict::Fail(failure)),
-            outcome("spec/userinfo/c", Verdict::Skip("the profile has no 'users.2'".to_owned())),
+            outcome("spec/authorize/x/a", Verdict::Pass),
+            outcome("spec/authorize/x/b", Verdict::Gap { reason: "needs a second clock".to_owned() }),
+            outcome("spec/userinfo/x/a", Verdict::Pass),
+            outcome("spec/userinfo/x/b", Verdict::Fail(failure)),
+            outcome("spec/userinfo/x/c", Verdict::Skip { reason: "the profile has no 'users.2'".to_owned() }),
+            outcome(
+                "spec/userinfo/x/d",
+                Verdict::Inconclusive { reason: "given 'token': the sign-in ended at /login".to_owned() },
+            ),
         ];
-        listener.hear(&RunEvent::Start { target: "https://localhost:1", cases: outcomes.len() });
+        let spec = Specification::default();
+        let start =
+            RunStart { target: "https://localhost:1", spec: &spec, cases: outcomes.len(), seed: Some(7) };
+        listener.hear(&RunEvent::Start(&start));
         outcomes.iter().for_each(|outcome| listener.hear(&RunEvent::Case(outcome)));
-        listener.hear(&RunEvent::End(RunSummary { passed: 2, failed: 1, gaps: 1, skipped: 1 }));
+        let mut summary = RunSummary::default();
+        outcomes.iter().for_each(|outcome| summary.count(&outcome.verdict));
+        let leftovers = vec!["https://localhost:1/fhir/Group/7: 403 Forbidden".to_owned()];
+        listener.hear(&RunEvent::End(&RunEnd { summary, interrupted: true, lost: None, leftovers }));
     }
 }

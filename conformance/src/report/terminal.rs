@@ -4,32 +4,44 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use crate::run::{CaseFailure, CaseOutcome, RunEvent, RunListener, RunSummary, Verdict};
+use crate::run::verdict::{CaseFailure, CaseOutcome, ShownExchange, Verdict};
+use crate::run::{RunEnd, RunEvent, RunListener};
+
+/// Maximum number of lines of a response, and of columns of a line.
+const LINES: usize = 40;
+const COLUMNS: usize = 400;
 
 /// Writes the report to `W`.
 pub struct TerminalReport<W> {
     out: W,
     sections: Vec<(String, usize, usize)>,
     failures: Vec<(String, CaseFailure)>,
-    skipped: BTreeMap<String, usize>,
-    gaps: Vec<(String, String)>,
+    /// Number of cases by verdict and reason.
+    reasons: BTreeMap<(&'static str, String), usize>,
 }
 
 impl<W: Write> TerminalReport<W> {
     /// Returns a listener that writes to `out`.
     pub fn new(out: W) -> Self {
-        Self { out, sections: Vec::new(), failures: Vec::new(), skipped: BTreeMap::new(), gaps: Vec::new() }
+        Self { out, sections: Vec::new(), failures: Vec::new(), reasons: BTreeMap::new() }
     }
 
     fn case(&mut self, outcome: &CaseOutcome) {
-        if let Verdict::Skip(reason) = &outcome.verdict {
-            *self.skipped.entry(reason.clone()).or_default() += 1;
+        if let Some(reason) = outcome.verdict.reason() {
+            let key = match &outcome.verdict {
+                Verdict::Gap { .. } => ("gap", format!("{}: {reason}", outcome.id)),
+                verdict => (verdict.name(), reason.to_owned()),
+            };
+            *self.reasons.entry(key).or_default() += 1;
+        }
+        if matches!(outcome.verdict, Verdict::Skip { .. }) {
             return;
         }
-        let place = match self.sections.iter().position(|(name, ..)| *name == outcome.section) {
+        let section = outcome.section();
+        let place = match self.sections.iter().position(|(name, ..)| *name == section) {
             Some(place) => place,
             None => {
-                self.sections.push((outcome.section.clone(), 0, 0));
+                self.sections.push((section.to_owned(), 0, 0));
                 self.sections.len() - 1
             }
         };
@@ -38,13 +50,12 @@ impl<W: Write> TerminalReport<W> {
         match &outcome.verdict {
             Verdict::Pass => *passed += 1,
             Verdict::Fail(failure) => self.failures.push((outcome.id.clone(), failure.clone())),
-            Verdict::Gap(reason) => self.gaps.push((outcome.id.clone(), reason.clone())),
-            Verdict::Skip(_) => {}
+            _ => {}
         }
     }
 
     /// Writes the end of the report. A closed terminal is not an error.
-    fn end(&mut self, summary: RunSummary) -> std::io::Result<()> {
+    fn end(&mut self, end: &RunEnd) -> std::io::Result<()> {
         let width = self.sections.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
         let out = &mut self.out;
         for (name, passed, total) in &self.sections {
@@ -53,45 +64,62 @@ impl<W: Write> TerminalReport<W> {
         }
         for (id, failure) in &self.failures {
             writeln!(out, "\nFAILED {id}")?;
-            if failure.step > 0 {
-                writeln!(out, "  step {}\n  {}", failure.step, failure.request)?;
-                failure.answer.lines().try_for_each(|line| writeln!(out, "  | {line}"))?;
+            if let Some(ShownExchange { request, answer }) = failure.exchanges.last() {
+                writeln!(out, "  step {}\n  {request}", failure.exchanges.len())?;
+                shown_lines(answer).try_for_each(|line| writeln!(out, "  | {line}"))?;
             }
             failure.differences.iter().try_for_each(|difference| writeln!(out, "  - {difference}"))?;
         }
-        for (id, reason) in &self.gaps {
-            writeln!(out, "\ngap {id}: {reason}")?;
+        for verdict in ["gap", "inconclusive", "skip"] {
+            let mut reasons = self.reasons.iter().filter(|((name, _), _)| *name == verdict).peekable();
+            if reasons.peek().is_some() {
+                writeln!(out)?;
+            }
+            for ((_, reason), count) in reasons {
+                match verdict {
+                    "gap" => writeln!(out, "gap {reason}")?,
+                    "inconclusive" => writeln!(out, "{count} inconclusive: {reason}")?,
+                    _ => writeln!(out, "{count} skipped: {reason}")?,
+                }
+            }
         }
-        if !self.skipped.is_empty() {
+        if !end.leftovers.is_empty() {
             writeln!(out)?;
         }
-        for (reason, count) in &self.skipped {
-            writeln!(out, "{count} skipped: {reason}")?;
+        for leftover in &end.leftovers {
+            writeln!(out, "could not delete {leftover}")?;
         }
-        let more = |count: usize, what: &str| match count {
-            0 => String::new(),
-            count => format!(", {count} {what}"),
-        };
-        let RunSummary { passed, failed, gaps, skipped } = summary;
-        writeln!(
-            out,
-            "\n{passed} passed, {failed} failed{}{}",
-            more(gaps, "gaps"),
-            more(skipped, "skipped")
-        )?;
+        if let Some(reason) = &end.lost {
+            writeln!(out, "\n{reason}")?;
+        }
+        let interrupted = if end.interrupted { ", interrupted" } else { "" };
+        writeln!(out, "\n{}{interrupted}", end.summary)?;
         out.flush()
     }
+}
+
+/// Returns the first lines of a response, without the rest of long lines. The other reports contain all of it.
+fn shown_lines(answer: &str) -> impl Iterator<Item = String> {
+    let count = answer.lines().count();
+    let lines = answer.lines().take(LINES).map(|line| match line.char_indices().nth(COLUMNS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    });
+    let more = (count > LINES).then(|| format!("… and {} more lines", count - LINES));
+    lines.chain(more)
 }
 
 impl<W: Write> RunListener for TerminalReport<W> {
     fn hear(&mut self, event: &RunEvent<'_>) {
         match event {
-            RunEvent::Start { target, cases } => {
-                let noun = if *cases == 1 { "case" } else { "cases" };
-                drop(writeln!(self.out, "{cases} {noun} against {target}\n"));
+            RunEvent::Start(start) => {
+                let noun = if start.cases == 1 { "case" } else { "cases" };
+                let seed =
+                    start.seed.map(|seed| format!(" in the order of --seed {seed}")).unwrap_or_default();
+                drop(writeln!(self.out, "{} {noun} against {}{seed}\n", start.cases, start.target));
             }
             RunEvent::Case(outcome) => self.case(outcome),
-            RunEvent::End(summary) => drop(self.end(*summary)),
+            RunEvent::End(end) => drop(self.end(end)),
         }
     }
 }

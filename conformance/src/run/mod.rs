@@ -2,127 +2,65 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`selection`] | which cases run on a target, and why the others do not |
+//! | [`case_run`] | runs one case |
+//! | [`verdict`] | verdicts on cases, and their numbers |
 //! | [`matcher`] | compares a value with the expected value of a row |
 //! | [`response_check`] | compares a response with an expectation |
 
+pub mod case_run;
 pub mod matcher;
 pub mod response_check;
+pub mod selection;
+pub mod verdict;
 
-use std::fmt;
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use futures_util::StreamExt as _;
-use serde_json::Value;
 
-use crate::environment::preconditions::{self, CaseContext};
-use crate::environment::{SetupError, TestEnvironment};
+use crate::environment::TestEnvironment;
 use crate::spec::Specification;
-use crate::spec::case::{Case, Step};
-use crate::wire::answer_part;
-use crate::wire::build::build_request;
-use crate::wire::exchange::{self, Answer, SentRequest};
-use crate::wire::variables::{UnknownVariable, Variables};
-use matcher::Difference;
-
-/// Number of cases that run concurrently.
-const AT_ONCE: usize = 8;
-/// Maximum number of repetitions of a request, and the time between two.
-const POLLS: usize = 400;
-const POLL_PAUSE: Duration = Duration::from_millis(25);
-
-/// Verdict on a case.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// All responses match the row.
-    Pass,
-    /// A response does not match the row.
-    Fail(CaseFailure),
-    /// The case fails, for the reason that `specs/gaps.toml` states.
-    Gap(String),
-    /// The case cannot run on this target.
-    Skip(String),
-}
-
-/// Difference between a response and its expectation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CaseFailure {
-    /// Number of the step, from 1; 0 if the failure precedes the first request.
-    pub step: usize,
-    /// Request as a curl command.
-    pub request: String,
-    /// Status, headers and body of the response, as text.
-    pub answer: String,
-    /// Differences between the response and its expectation.
-    pub differences: Vec<Difference>,
-}
-
-impl CaseFailure {
-    /// Returns a failure before the first request.
-    pub fn before(difference: impl Into<String>) -> Self {
-        Self { step: 0, request: String::new(), answer: String::new(), differences: vec![difference.into()] }
-    }
-}
-
-impl fmt::Display for CaseFailure {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Self { step, request, answer, differences } = self;
-        write!(f, "step {step}\n{request}\n{answer}\n- {}", differences.join("\n- "))
-    }
-}
-
-/// A case that was run.
-#[derive(Debug, Clone)]
-pub struct CaseOutcome {
-    /// Id of the case.
-    pub id: String,
-    /// Section of the case.
-    pub section: String,
-    /// Requirements that the case tests.
-    pub covers: Vec<String>,
-    /// Verdict on the case.
-    pub verdict: Verdict,
-    /// Duration of the case.
-    pub took: Duration,
-}
-
-/// Number of cases of each verdict.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RunSummary {
-    /// Number of cases that passed.
-    pub passed: usize,
-    /// Number of cases that failed.
-    pub failed: usize,
-    /// Number of known gaps.
-    pub gaps: usize,
-    /// Number of cases that were skipped.
-    pub skipped: usize,
-}
-
-impl RunSummary {
-    fn count(&mut self, verdict: &Verdict) {
-        match verdict {
-            Verdict::Pass => self.passed += 1,
-            Verdict::Fail(_) => self.failed += 1,
-            Verdict::Gap(_) => self.gaps += 1,
-            Verdict::Skip(_) => self.skipped += 1,
-        }
-    }
-}
+use crate::spec::case::Case;
+use selection::Selection;
+use verdict::{CaseOutcome, RunSummary, Verdict};
 
 /// Event of a run.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
     /// The run begins.
-    Start {
-        /// Base URL of the target.
-        target: &'a str,
-        /// Number of cases.
-        cases: usize,
-    },
-    /// A case has ended. Cases are reported in the order of the tables.
+    Start(&'a RunStart<'a>),
+    /// A case has ended. Cases are reported in the order of the run.
     Case(&'a CaseOutcome),
     /// The run has ended.
-    End(RunSummary),
+    End(&'a RunEnd),
+}
+
+/// Facts that are known at the start of a run.
+#[derive(Debug)]
+pub struct RunStart<'a> {
+    /// Base URL of the target.
+    pub target: &'a str,
+    /// Requirements and cases.
+    pub spec: &'a Specification,
+    /// Number of cases.
+    pub cases: usize,
+    /// Seed of the order of the cases; `None` for the order of the tables.
+    pub seed: Option<u64>,
+}
+
+/// How a run has ended.
+#[derive(Debug, Clone, Default)]
+pub struct RunEnd {
+    /// Number of cases of each verdict.
+    pub summary: RunSummary,
+    /// Whether the run was ended before all cases had run.
+    pub interrupted: bool,
+    /// Why the target was given up: it stopped answering.
+    pub lost: Option<String>,
+    /// URLs of what the run has created and could not delete.
+    pub leftovers: Vec<String>,
 }
 
 /// Listens to a run.
@@ -131,144 +69,89 @@ pub trait RunListener {
     fn hear(&mut self, event: &RunEvent<'_>);
 }
 
-/// Runs cases concurrently and reports to the listeners.
+/// How cases are run.
+#[derive(Debug, Default)]
+pub struct RunOptions {
+    /// Which cases run.
+    pub selection: Selection,
+    /// Number of cases that run concurrently; 0 for the usual number.
+    pub jobs: usize,
+    /// Seed of the order of the cases; `None` for the order of the tables.
+    pub seed: Option<u64>,
+    /// Cases that are known to fail, with the reason, in addition to those of the tables.
+    pub baseline: BTreeMap<String, String>,
+    /// Outcomes of an earlier run, which are reported again.
+    pub earlier: Vec<CaseOutcome>,
+    /// Time after which no case is started.
+    pub deadline: Option<Instant>,
+}
+
+/// Number of cases that run concurrently on our own server and on others.
+const AT_ONCE: (usize, usize) = (8, 4);
+
+/// Runs cases concurrently and reports to the listeners. Starts no further case once `stop` is true, and then deletes
+/// what the run has created.
 pub async fn run(
     world: &TestEnvironment,
     spec: &Specification,
-    cases: &[&Case],
+    options: &RunOptions,
+    stop: &AtomicBool,
     listeners: &mut [Box<dyn RunListener>],
-) -> RunSummary {
+) -> RunEnd {
     let mut tell = |event: &RunEvent<'_>| listeners.iter_mut().for_each(|listener| listener.hear(event));
-    tell(&RunEvent::Start { target: &world.target.base_url, cases: cases.len() });
-    let mut summary = RunSummary::default();
-    let mut running =
-        futures_util::stream::iter(cases.iter().map(|case| outcome(world, spec, case))).buffered(AT_ONCE);
+    let mut cases = options.selection.cases(spec);
+    if let Some(seed) = options.seed {
+        fastrand::Rng::with_seed(seed).shuffle(&mut cases);
+    }
+    let target = world.target.addresses.base_url.as_str();
+    tell(&RunEvent::Start(&RunStart { target, spec, cases: cases.len(), seed: options.seed }));
+    let mut end = RunEnd::default();
+    let usual = if world.target.is_trefoil() { AT_ONCE.0 } else { AT_ONCE.1 };
+    let jobs = if options.jobs == 0 { usual } else { options.jobs };
+    let mut running = futures_util::stream::iter(&cases)
+        .take_while(|_| std::future::ready(!stop.load(Ordering::Relaxed)))
+        .map(|case| one_case(world, spec, options, case))
+        .buffered(jobs);
+    let mut reported = 0;
     while let Some(outcome) = running.next().await {
-        summary.count(&outcome.verdict);
+        end.summary.count(&outcome.verdict);
         tell(&RunEvent::Case(&outcome));
+        reported += 1;
     }
-    tell(&RunEvent::End(summary));
-    summary
+    drop(running);
+    end.interrupted = reported < cases.len();
+    end.lost = world.lost();
+    if world.local.is_none() {
+        end.leftovers = world.target.clean_up().await;
+    }
+    tell(&RunEvent::End(&end));
+    end
 }
 
-/// Runs one case.
-pub async fn outcome(world: &TestEnvironment, spec: &Specification, case: &Case) -> CaseOutcome {
-    let started = Instant::now();
-    let verdict = weigh(try_case(world, case).await, spec.gap_reason(&case.id));
-    CaseOutcome {
-        id: case.id.clone(),
-        section: case.section().to_owned(),
-        covers: case.covers.clone(),
-        verdict,
-        took: started.elapsed(),
-    }
-}
-
-/// Combines the result of a case with its gap. The failure of a known gap is excused; a known gap that passes is a
-/// failure.
-pub fn weigh(tried: Result<(), Verdict>, gap: Option<&str>) -> Verdict {
-    match (tried, gap) {
-        (Ok(()), None) => Verdict::Pass,
-        (Ok(()), Some(_)) => {
-            Verdict::Fail(CaseFailure::before("this passes now: remove it from specs/gaps.toml"))
-        }
-        (Err(Verdict::Fail(_)), Some(reason)) => Verdict::Gap(reason.to_owned()),
-        (Err(verdict), _) => verdict,
-    }
-}
-
-async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
-    let mut scene = CaseContext::new(world);
-    for given in &case.given {
-        preconditions::set_up(world, given, &mut scene).await.map_err(|trouble| match trouble {
-            SetupError::Lacking(reason) => Verdict::Skip(reason),
-            other => Verdict::Fail(CaseFailure::before(format!("given '{given}': {other}"))),
-        })?;
-    }
-    let wrong = |error: UnknownVariable| Verdict::Fail(CaseFailure::before(error.to_string()));
-    for (index, step) in case.steps.iter().enumerate() {
-        let sent = build_request(&step.request, &scene.vars)
-            .map_err(|error| Verdict::Fail(CaseFailure::before(error)))?;
-        let answered = exchange(world, &mut scene, &sent, step.request.poll).await;
-        let failure = |answer: String, differences| {
-            Verdict::Fail(CaseFailure {
-                step: index + 1,
-                request: exchange::curl(&sent),
-                answer: answer.clone(),
-                differences,
-            })
-        };
-        let answer = match answered {
-            Ok(answer) => answer,
-            Err(trouble) => return Err(failure(String::new(), vec![trouble.to_string()])),
-        };
-        let keys = scene.own.as_ref().map_or(&world.target.keys, |own| &own.1.keys);
-        let differences = check_step(step, &answer, &mut scene.vars, keys).map_err(wrong)?;
-        if !differences.is_empty() {
-            return Err(failure(exchange::shown(&answer), differences));
-        }
-    }
-    Ok(())
-}
-
-/// Compares a response with the expectation of its step, and sets the variables that the step captures. Returns the
-/// differences. `keys` is the server's published key set.
-///
-/// # Errors
-/// Returns [`UnknownVariable`] if the expectation contains an unknown variable.
-pub fn check_step(
-    step: &Step,
-    answer: &Answer,
-    vars: &mut Variables,
-    keys: &Value,
-) -> Result<Vec<Difference>, UnknownVariable> {
-    let mut differences = response_check::check_response(&step.expect, answer, vars, keys)?;
-    for (name, source) in &step.capture {
-        match answer_part::find_part(answer, source) {
-            Some(value) => vars.set(name, value),
-            None => differences.push(format!("capture {name}: the answer has no {source}")),
-        }
-    }
-    Ok(differences)
-}
-
-/// Sends a request with the cookies of the case, and stores the cookies of the response. Repeats the request while the
-/// response has the status `poll`.
-///
-/// # Errors
-/// Returns [`SetupError`] if there is no response, or if the status is still `poll` after the last repetition.
-pub async fn exchange(
+/// Returns the outcome of a case: that of an earlier run, a skip, or that of running it now.
+async fn one_case(
     world: &TestEnvironment,
-    scene: &mut CaseContext,
-    sent: &SentRequest,
-    poll: Option<u16>,
-) -> Result<Answer, SetupError> {
-    for _ in 0..POLLS {
-        let target = scene.own.as_ref().map_or(&world.target, |own| &own.1);
-        let answer = target.send(sent, &mut scene.cookies).await?;
-        if Some(answer.status.as_u16()) != poll {
-            return Ok(answer);
-        }
-        tokio::time::sleep(POLL_PAUSE).await;
+    spec: &Specification,
+    options: &RunOptions,
+    case: &Case,
+) -> CaseOutcome {
+    if let Some(earlier) = options.earlier.iter().find(|outcome| outcome.id == case.id) {
+        return earlier.clone();
     }
-    Err(SetupError::Failed(format!(
-        "the status was still {} after {POLLS} requests",
-        poll.unwrap_or_default()
-    )))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gap_excuses_only_a_failure() {
-        let fail = || Err(Verdict::Fail(CaseFailure::before("x")));
-        assert_eq!(weigh(Ok(()), None), Verdict::Pass);
-        assert_eq!(weigh(fail(), Some("because")), Verdict::Gap("because".to_owned()));
-        assert!(matches!(weigh(fail(), None), Verdict::Fail(_)));
-        assert!(matches!(weigh(Ok(()), Some("because")), Verdict::Fail(_)));
-        let skip = || Verdict::Skip("no profile".to_owned());
-        assert_eq!(weigh(Err(skip()), Some("because")), skip());
+    let without_running = |verdict| CaseOutcome {
+        id: case.id.clone(),
+        covers: case.covers.clone(),
+        level: spec.level_of(case),
+        verdict,
+        took_ms: 0,
+    };
+    if let Some(reason) = options.selection.skip_reason(spec, case, &world.target) {
+        return without_running(Verdict::Skip { reason });
     }
+    if options.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        let reason = "the time of the run was over (--max-time)".to_owned();
+        return without_running(Verdict::Inconclusive { reason });
+    }
+    let gap = options.baseline.get(&case.id).map(String::as_str).or_else(|| spec.gap_reason(&case.id));
+    case_run::outcome(world, spec, case, gap).await
 }

@@ -32,10 +32,15 @@ pub struct Case {
 impl Case {
     /// Returns the first two parts of the id, which name the section in reports.
     pub fn section(&self) -> &str {
-        match self.id.match_indices('/').nth(1) {
-            Some((at, _)) => &self.id[..at],
-            None => &self.id,
-        }
+        section_of(&self.id)
+    }
+}
+
+/// Returns the first two parts of an id.
+pub fn section_of(id: &str) -> &str {
+    match id.match_indices('/').nth(1) {
+        Some((at, _)) => &id[..at],
+        None => id,
     }
 }
 
@@ -61,6 +66,8 @@ pub struct Step {
     pub request: Request,
     /// Expectation with which the response is compared.
     pub expect: Expectation,
+    /// Further expectation that the rules of Trefoil state; other servers are not compared with it.
+    pub house: Option<Expectation>,
     /// Parts of the response that are stored as variables: name and [source](crate::wire::answer_part).
     pub capture: BTreeMap<String, String>,
 }
@@ -93,6 +100,7 @@ struct StepRow {
     out: Option<Map<String, Value>>,
     error: Option<FhirError>,
     expect: Option<Expectation>,
+    house: Option<Expectation>,
     #[serde(default)]
     capture: BTreeMap<String, String>,
     #[serde(flatten)]
@@ -134,8 +142,9 @@ impl StepRow {
         if !expects {
             return Err("a step needs 'expect', 'out' or 'error'".to_owned());
         }
+        let mut house = self.house;
         if let Some(error) = self.error {
-            error.add_to(&mut expect)?;
+            error.add_to(&mut expect, &mut house)?;
         }
         let request = match (self.request, self.op) {
             (Some(request), None) => {
@@ -147,7 +156,7 @@ impl StepRow {
             }
             (None, Some(op)) => {
                 if let Some(out) = self.out {
-                    operation::add_output(&op, out, &mut expect)?;
+                    operation::add_output(&op, out, &mut expect, &mut house)?;
                 }
                 let implied = BEARERS.iter().find(|(name, _)| given.iter().any(|given| given == name));
                 let bearer = self.bearer.or_else(|| implied.map(|(_, variable)| (*variable).to_owned()));
@@ -155,7 +164,7 @@ impl StepRow {
             }
             _ => return Err("a step needs either 'request' or 'op'".to_owned()),
         };
-        Ok(Step { request, expect, capture: self.capture })
+        Ok(Step { request, expect, house, capture: self.capture })
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Expectation {
     pub dialect: Option<ErrorDialect>,
     /// Destination of the redirect.
     pub location: Option<ExpectedRedirect>,
+    /// Page to which the response leads, directly or by redirects within the server.
+    pub page: Option<PageKind>,
     /// Tokens in the response, by [source](crate::wire::answer_part). They must be signed by the server's published keys.
     #[serde(default)]
     pub jwt: BTreeMap<String, ExpectedJwt>,
@@ -111,6 +113,28 @@ pub enum AddressPart {
     Fragment,
 }
 
+/// A page for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageKind {
+    /// The page with a form for user name or password.
+    SignIn,
+    /// The page that asks the user for consent.
+    Consent,
+    /// A page or another response with a status of 4xx.
+    Error,
+}
+
+impl fmt::Display for PageKind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Self::SignIn => "a sign-in page",
+            Self::Consent => "a consent page",
+            Self::Error => "an error page",
+        })
+    }
+}
+
 /// Members that a token must have.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -132,16 +156,23 @@ pub struct FhirError {
 
 impl FhirError {
     /// Adds the error to an expectation, which must not have a status or a body.
-    pub(super) fn add_to(self, expectation: &mut Expectation) -> Result<(), String> {
+    /// No standard states the texts of errors, so the text is a rule of Trefoil.
+    pub(super) fn add_to(
+        self,
+        expectation: &mut Expectation,
+        house: &mut Option<Expectation>,
+    ) -> Result<(), String> {
         if expectation.status.is_some() || expectation.json.is_some() || expectation.dialect.is_some() {
             return Err("'error' implies status, dialect and json: expect must not name them".to_owned());
         }
-        let mut issue = json!({});
-        if let Some(code) = self.code {
-            issue["code"] = code.into();
-        }
+        let issue = match &self.code {
+            Some(code) => json!({ "code": code }),
+            None => json!({}),
+        };
         if let Some(text) = self.text {
-            issue["details"] = json!({ "text": text });
+            let mut complete = issue.clone();
+            complete["details"] = json!({ "text": text });
+            house.get_or_insert_default().json = Some(json!({ "issue": { "$some": complete } }));
         }
         expectation.status = Some(self.status);
         expectation.dialect = Some(ErrorDialect::Fhir);

@@ -27,7 +27,7 @@ use serde::Deserialize;
 
 use case::{Case, CaseRow};
 use preconditions::Precondition;
-use requirement::Requirement;
+use requirement::{Level, Requirement};
 
 /// Builds the list of table files, each with name and content.
 macro_rules! tables {
@@ -101,6 +101,20 @@ pub struct KnownGap {
     pub reason: String,
 }
 
+/// Reads a list of known failures.
+///
+/// # Errors
+/// Returns an error if the text does not have the form of `gaps.toml`.
+pub fn gaps(text: &str) -> Result<Vec<KnownGap>, toml::de::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Gaps {
+        #[serde(default)]
+        gap: Vec<KnownGap>,
+    }
+    toml::from_str::<Gaps>(text).map(|gaps| gaps.gap)
+}
+
 /// The content of all tables.
 #[derive(Debug, Default)]
 pub struct Specification {
@@ -136,18 +150,12 @@ impl Specification {
     /// # Errors
     /// Returns [`TableError`] if a table has an unknown key, a value of the wrong type or a contradictory row.
     pub fn load() -> Result<Self, TableError> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Gaps {
-            #[serde(default)]
-            gap: Vec<KnownGap>,
-        }
         let mut spec = Self::default();
         for (file, text) in FILES {
             spec.add(file, text)?;
         }
         let format = |file| move |error| TableError::Format { file, error };
-        spec.gaps = toml::from_str::<Gaps>(GAPS).map_err(format("gaps.toml"))?.gap;
+        spec.gaps = gaps(GAPS).map_err(format("gaps.toml"))?;
         spec.preconditions = preconditions::load().map_err(format("preconditions.toml"))?;
         Ok(spec)
     }
@@ -165,15 +173,19 @@ impl Specification {
         Ok(())
     }
 
-    /// Returns the cases whose id, or a requirement that they cover, contains one of the filters; all cases if there
-    /// are no filters.
-    pub fn select<'a>(&'a self, filters: &'a [String]) -> impl Iterator<Item = &'a Case> {
-        let fits = |case: &&Case| {
-            let mut names = std::iter::once(&case.id).chain(&case.covers);
-            filters.is_empty()
-                || names.any(|name| filters.iter().any(|filter| name.contains(filter.as_str())))
-        };
-        self.cases.iter().filter(fits)
+    /// Returns the requirements that a case tests.
+    pub fn requirements_of<'a>(&'a self, case: &'a Case) -> impl Iterator<Item = &'a Requirement> {
+        self.requirements.iter().filter(|requirement| case.covers.contains(&requirement.id))
+    }
+
+    /// Returns the strictest level of the requirements that a case tests.
+    pub fn level_of(&self, case: &Case) -> Level {
+        self.requirements_of(case).map(|requirement| requirement.level).min().unwrap_or(Level::Must)
+    }
+
+    /// Returns whether a case tests a rule of Trefoil.
+    pub fn has_house_rule(&self, case: &Case) -> bool {
+        self.requirements_of(case).any(|requirement| requirement.house.is_some())
     }
 
     /// Returns the reason why a case is known to fail; `None` if the case has no known gap.

@@ -95,15 +95,18 @@ impl Operation {
             body,
             content_type: None,
             poll: None,
+            exact: false,
         })
     }
 }
 
-/// Adds the expected output of an operation to an expectation.
+/// Adds the expected output of an operation to an expectation. No standard states the texts of messages, so these are
+/// rules of Trefoil.
 pub(super) fn add_output(
     op: &str,
-    out: Map<String, Value>,
+    mut out: Map<String, Value>,
     expectation: &mut Expectation,
+    house: &mut Option<Expectation>,
 ) -> Result<(), String> {
     expectation.status.get_or_insert(ExpectedStatus::Is(200));
     expectation.content_type.get_or_insert_with(|| "application/fhir+json".to_owned());
@@ -112,6 +115,11 @@ pub(super) fn add_output(
         members.insert("resourceType".to_owned(), "ValueSet".into());
         expectation.json = Some(Value::Object(members));
     } else {
+        if let Some(message) = out.shift_remove("message") {
+            let message = typed("message", message)?;
+            let parameters = &mut house.get_or_insert_default().parameters;
+            parameters.get_or_insert_default().insert("message".to_owned(), message);
+        }
         let typed = out.into_iter().map(|(name, value)| Ok((name.clone(), typed(&name, value)?)));
         expectation.parameters = Some(typed.collect::<Result<_, String>>()?);
     }

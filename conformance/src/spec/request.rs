@@ -29,6 +29,17 @@ pub struct Request {
     pub content_type: Option<String>,
     /// Status of the responses after which the request is repeated.
     pub poll: Option<u16>,
+    /// Whether the request is sent as it is, without what servers may require of every request: see [`crate::wire::adapt`].
+    pub exact: bool,
+}
+
+impl Request {
+    /// Returns whether the body contains resources that the server is to use only for this request.
+    pub fn sends_resources(&self) -> bool {
+        let Body::Json(body) = &self.body else { return false };
+        let parameters = body["parameter"].as_array();
+        parameters.into_iter().flatten().any(|parameter| parameter["name"] == "tx-resource")
+    }
 }
 
 /// The body of a request.
@@ -70,6 +81,8 @@ struct RequestRow {
     body: Option<String>,
     content_type: Option<String>,
     poll: Option<u16>,
+    #[serde(default)]
+    exact: bool,
 }
 
 impl TryFrom<RequestRow> for Request {
@@ -112,6 +125,7 @@ impl TryFrom<RequestRow> for Request {
             body,
             content_type: row.content_type,
             poll: row.poll,
+            exact: row.exact,
         })
     }
 }

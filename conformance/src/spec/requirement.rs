@@ -1,9 +1,9 @@
 //! Requirements: statements that cases test.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Level of a requirement (RFC 2119).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Level {
     /// The requirement has no exceptions.

@@ -1,41 +1,75 @@
-//! Reads the first form of an HTML page, as far as a sign-in needs it.
+//! Reads the forms of an HTML page, as far as a sign-in needs them.
 
-use regex::Regex;
+use scraper::{ElementRef, Html, Selector};
 
-/// An input of a form.
+/// An input or button of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormInput {
-    /// Attribute `name`.
+    /// Attribute `name`; empty if there is none.
     pub name: String,
-    /// Attribute `type`; `text` by default.
+    /// Attribute `type` in lower case: `text` is the default of an input, and `submit` that of a button.
     pub kind: String,
     /// Attribute `value`.
     pub value: String,
+    /// Text on a button.
+    pub label: String,
+    /// Whether a box or an option is chosen.
+    pub is_checked: bool,
 }
 
-/// Returns the inputs of a page that have a name, in order.
-pub fn form_inputs(html: &str) -> Vec<FormInput> {
-    let tag = Regex::new(r"(?s)<input\b[^>]*>").expect("the expression is well formed");
-    let named = |tag: &str| {
-        attribute(tag, "name").map(|name| FormInput {
-            name,
-            kind: attribute(tag, "type").unwrap_or_else(|| "text".to_owned()),
-            value: attribute(tag, "value").unwrap_or_default(),
-        })
+impl FormInput {
+    /// Returns whether this submits the form.
+    pub fn is_button(&self) -> bool {
+        matches!(self.kind.as_str(), "submit" | "image")
+    }
+}
+
+/// A form of a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HtmlForm {
+    /// URL to which the form is submitted, relative to the page; empty for the page itself.
+    pub action: String,
+    /// Whether the form is submitted by POST.
+    pub is_post: bool,
+    /// Inputs and buttons in order.
+    pub inputs: Vec<FormInput>,
+}
+
+fn selector(text: &str) -> Selector {
+    Selector::parse(text).expect("the selector is well formed")
+}
+
+fn inputs(element: ElementRef<'_>) -> Vec<FormInput> {
+    let read = |found: ElementRef<'_>| {
+        let attribute = |name: &str| found.attr(name).unwrap_or_default().to_owned();
+        let default = if found.value().name() == "button" { "submit" } else { "text" };
+        FormInput {
+            name: attribute("name"),
+            kind: found.attr("type").unwrap_or(default).to_ascii_lowercase(),
+            value: attribute("value"),
+            label: found.text().collect::<String>().trim().to_owned(),
+            is_checked: found.attr("checked").is_some(),
+        }
     };
-    tag.find_iter(html).filter_map(|found| named(found.as_str())).collect()
+    element.select(&selector("input, button")).map(read).collect()
 }
 
-/// Returns the URL to which the first form is submitted.
-pub fn form_action(html: &str) -> Option<String> {
-    let tag = Regex::new(r"(?s)<form\b[^>]*>").expect("the expression is well formed");
-    attribute(tag.find(html)?.as_str(), "action")
+/// Returns the forms of a page.
+pub fn forms(html: &str) -> Vec<HtmlForm> {
+    let page = Html::parse_document(html);
+    let read = |form: ElementRef<'_>| HtmlForm {
+        action: form.attr("action").unwrap_or_default().to_owned(),
+        is_post: form.attr("method").is_some_and(|method| method.eq_ignore_ascii_case("post")),
+        inputs: inputs(form),
+    };
+    page.select(&selector("form")).map(read).collect()
 }
 
-fn attribute(tag: &str, name: &str) -> Option<String> {
-    let attribute = Regex::new(&format!(r#"\b{name}="([^"]*)""#)).expect("the expression is well formed");
-    let raw = attribute.captures(tag)?.get(1)?.as_str().to_owned();
-    Some(raw.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&"))
+/// Returns the inputs of a page that have a name, in order, without buttons.
+pub fn form_inputs(html: &str) -> Vec<FormInput> {
+    let page = Html::parse_document(html);
+    let all = inputs(page.root_element()).into_iter();
+    all.filter(|input| !input.name.is_empty() && !input.is_button()).collect()
 }
 
 #[cfg(test)]
@@ -45,10 +79,13 @@ mod tests {
     #[test]
     fn forms_are_read() {
         let html = r#"<form method="post" action="/in?a=1&amp;b=2"><input type="hidden" name="csrf" value="x&quot;y">
-            <input id="u" name="user"><button></button></form>"#;
-        assert_eq!(form_action(html).as_deref(), Some("/in?a=1&b=2"));
-        let found: Vec<_> = form_inputs(html).into_iter().map(|i| (i.name, i.kind, i.value)).collect();
-        let own = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
-        assert_eq!(found, [own("csrf", "hidden", "x\"y"), own("user", "text", "")]);
+            <input id='u' name=user><button name="answer" value="yes"> Allow </button></form>"#;
+        let [form] = &forms(html)[..] else { panic!("one form") };
+        assert_eq!((form.action.as_str(), form.is_post), ("/in?a=1&b=2", true));
+        let found: Vec<_> = form.inputs.iter().map(|i| (&*i.name, &*i.kind, &*i.value, &*i.label)).collect();
+        let expected =
+            [("csrf", "hidden", "x\"y", ""), ("user", "text", "", ""), ("answer", "submit", "yes", "Allow")];
+        assert_eq!(found, expected);
+        assert_eq!(form_inputs(html).len(), 2);
     }
 }

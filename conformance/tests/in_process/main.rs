@@ -16,9 +16,11 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use service::TerminologyService;
-use trefoil_conformance::run::{self, CaseFailure, Verdict};
+use trefoil_conformance::run::case_run;
+use trefoil_conformance::run::verdict::{self, CaseFailure, ShownExchange, Verdict};
 use trefoil_conformance::spec::Specification;
 use trefoil_conformance::spec::case::{Case, Step};
+use trefoil_conformance::spec::endpoints;
 use trefoil_conformance::wire::build::build_request;
 use trefoil_conformance::wire::exchange::{self, Answer};
 use trefoil_conformance::wire::random::random_text;
@@ -30,7 +32,9 @@ static RELEASES: LazyLock<TerminologyService> = LazyLock::new(TerminologyService
 /// Returns the variables of a case. Requests contain the tokens, but the terminology crate does not read them.
 fn variables() -> Variables {
     let mut variables = Variables::default();
-    variables.set("base_url", "https://in-process.example");
+    let base_url = "https://in-process.example";
+    variables.set("base_url", base_url);
+    variables.set("endpoints", endpoints::of_trefoil(base_url));
     variables.set("state", random_text());
     for token in ["system_token", "token"] {
         variables.set(token, "no-token");
@@ -41,9 +45,10 @@ fn variables() -> Variables {
 /// Runs the steps of a case.
 fn try_case(service: &TerminologyService, case: &Case) -> Result<(), Verdict> {
     let mut variables = variables();
-    for (index, step) in case.steps.iter().enumerate() {
+    let mut exchanges = Vec::new();
+    for step in &case.steps {
         let before = |error: String| Verdict::Fail(CaseFailure::before(error));
-        let sent = build_request(&step.request, &variables).map_err(before)?;
+        let sent = build_request(&step.request, &variables).map_err(|error| before(error.to_string()))?;
         let result = service.answer(&sent).map_err(before)?;
         let (is_error, body) = match result {
             Ok(body) => (false, body),
@@ -62,20 +67,20 @@ fn try_case(service: &TerminologyService, case: &Case) -> Result<(), Verdict> {
         let fhir_json = HeaderValue::from_static("application/fhir+json");
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, fhir_json)]);
         let answer = Answer { status: StatusCode::OK, headers, body: Bytes::from(body) };
-        let checked = run::check_step(&without_status, &answer, &mut variables, &Value::Null);
+        let checked = case_run::check_step(&without_status, &answer, &mut variables, &Value::Null, true);
         differences.extend(checked.map_err(|error| before(error.to_string()))?);
+        exchanges.push(ShownExchange { request: exchange::curl(&sent), answer: answer.text() });
         if !differences.is_empty() {
-            let (request, answer) = (exchange::curl(&sent), answer.text());
-            return Err(Verdict::Fail(CaseFailure { step: index + 1, request, answer, differences }));
+            return Err(Verdict::Fail(CaseFailure { exchanges, differences }));
         }
     }
     Ok(())
 }
 
 fn trial(spec: &Specification, service: &TerminologyService, case: &Case) -> Result<(), Failed> {
-    match run::weigh(try_case(service, case), spec.gap_reason(&case.id)) {
-        Verdict::Pass | Verdict::Gap(_) => Ok(()),
-        Verdict::Skip(reason) => Err(Failed::from(reason)),
+    match verdict::weigh(try_case(service, case), spec.gap_reason(&case.id)) {
+        Verdict::Pass | Verdict::Gap { .. } => Ok(()),
+        Verdict::Skip { reason } | Verdict::Inconclusive { reason } => Err(Failed::from(reason)),
         Verdict::Fail(failure) => Err(Failed::from(format!("{}, {failure}", case.place))),
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use fhir::{IssueCode, Json as _, OperationOutcome, Parameters};
 use http::{Method, header};
+use serde_json::Value;
 use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange};
 use trefoil_conformance::spec::endpoints;
 use trefoil_conformance::wire::exchange::SentRequest;
@@ -52,7 +53,8 @@ impl TerminologyService {
     /// # Errors
     /// Returns a message if the destination is not a terminology operation.
     pub fn answer(&self, sent: &SentRequest) -> Result<Result<Vec<u8>, Vec<u8>>, String> {
-        let base = endpoints::resolve("fhir/", "")?;
+        let urls = Value::Object(endpoints::of_trefoil(""));
+        let base = endpoints::resolve("fhir/", "", &urls).map_err(|error| error.to_string())?;
         let path = sent.url.path();
         let segments: Vec<&str> = path.strip_prefix(&base).unwrap_or(path).split('/').collect();
         let (kind, level, operation) = match segments[..] {

@@ -65,8 +65,10 @@ fn text(trial: &Trial, answer: &Answer, names: &[&str]) -> String {
             text.replace_range(at..end, &format!("[{name}]"));
         }
     }
-    let encoded: String = form_urlencoded::byte_serialize(trial.world.target.base_url.as_bytes()).collect();
-    text.replace(&trial.world.target.base_url, "https://server").replace(&encoded, "https%3A%2F%2Fserver")
+    let encoded: String =
+        form_urlencoded::byte_serialize(trial.world.target.addresses.base_url.as_bytes()).collect();
+    text.replace(&trial.world.target.addresses.base_url, "https://server")
+        .replace(&encoded, "https%3A%2F%2Fserver")
 }
 
 #[test]

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
+use trefoil_conformance::environment::cookies::CookieJar;
 use trefoil_conformance::environment::preconditions::CaseContext;
 
 use crate::Trial;
@@ -114,7 +115,7 @@ fn a_code_can_be_exchanged_at_most_once() {
         let request = toml::from_str(request).unwrap();
         let sent = trefoil_conformance::wire::build::build_request(&request, &scene.vars).unwrap();
         let redeem = async || {
-            let answer = trial.world.target.send(&sent, &mut BTreeMap::new()).await.unwrap();
+            let answer = trial.world.target.send(&sent, &mut CookieJar::new()).await.unwrap();
             answer.status.as_u16()
         };
         let all = futures_util::future::join_all((0..at_once).map(|_| redeem()));

@@ -44,7 +44,7 @@ impl Trial {
         let (server, target) = runtime.block_on(async {
             let server = OwnServer::start(ANONYMOUS).await.unwrap();
             let target = server.target().await.unwrap();
-            (server, target.fhir_base)
+            (server, target.fhir_base().unwrap().to_owned())
         });
         let options = SuiteOptions { tests, target, ca_pem: server.ca().unwrap(), ..SuiteOptions::default() };
         Self { runtime, _server: server, options }

@@ -1,0 +1,314 @@
+//! The command `run`: tests our own server, or a server that is already up.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write as _, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+
+use super::{FAILED, INTERRUPTED, UNREACHABLE, broken, usage};
+use crate::environment::probe;
+use crate::environment::target::{TargetKind, TestTarget};
+use crate::environment::{MAX_WAIT, TestEnvironment};
+use crate::profile::Profile;
+use crate::report::json::{self, JsonLines};
+use crate::report::junit::JunitReport;
+use crate::report::terminal::TerminalReport;
+use crate::run::selection::Selection;
+use crate::run::{self, RunEnd, RunListener, RunOptions};
+use crate::spec::Specification;
+use crate::spec::requirement::Level;
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Base URL of a running server, or texts: only cases run whose id, or a requirement that they cover, contains one.
+    /// Without a URL, a Trefoil server is started.
+    #[arg(value_name = "URL|TEXT")]
+    words: Vec<String>,
+    /// Base URL of a running server.
+    #[arg(long, value_name = "URL")]
+    target: Option<String>,
+    /// Profile of the server: a TOML or JSON file with its clients, users and resources.
+    #[arg(long, value_name = "FILE")]
+    profile: Option<String>,
+    /// The server is a Trefoil server: test its own rules and pages too.
+    #[arg(long)]
+    house: bool,
+    /// Also run cases that create, change and delete data on the server; what they created is deleted at the end.
+    #[arg(long)]
+    write: bool,
+    /// Run only cases whose id, or a requirement that they cover, contains this text. Can be repeated.
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// Leave out cases whose id, or a requirement that they cover, contains this text. Can be repeated.
+    #[arg(long, value_name = "TEXT")]
+    skip: Vec<String>,
+    /// Lowest level of the requirements that are tested: must for a running server, may for one that is started.
+    #[arg(long, value_enum)]
+    level: Option<Level>,
+    /// Test what a server should do, like --level should.
+    #[arg(long, conflicts_with = "level")]
+    strict: bool,
+    /// Show which cases would run, and why the others would not.
+    #[arg(long, alias = "list")]
+    dry_run: bool,
+    /// Number of cases that run concurrently.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    jobs: usize,
+    /// Run the cases in a random order that this number determines.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Seconds until a response must be complete.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    timeout: u64,
+    /// Seconds that a case waits for a server that asks for pauses (Retry-After).
+    #[arg(long, value_name = "SECONDS", default_value_t = MAX_WAIT.as_secs())]
+    max_wait: u64,
+    /// Seconds after which no case is started.
+    #[arg(long, value_name = "SECONDS")]
+    max_time: Option<u64>,
+    /// TOML file with known failures, in the format of `gaps.toml`. A known failure that passes is a failure.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Write the failures of this run as a baseline.
+    #[arg(long, value_name = "FILE")]
+    write_baseline: Option<PathBuf>,
+    /// JSON report of a run that was interrupted: its outcomes are taken over, and the other cases run.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// Also write a report: json=FILE or junit=FILE. Can be repeated.
+    #[arg(long = "report", value_name = "KIND=FILE")]
+    reports: Vec<String>,
+}
+
+impl RunArgs {
+    /// Returns the URL of the target, and the texts that select cases.
+    fn target_and_texts(&self) -> Result<(Option<String>, Vec<String>)> {
+        let is_url = |word: &&String| word.starts_with("http://") || word.starts_with("https://");
+        let (urls, texts): (Vec<_>, Vec<_>) = self.words.iter().partition(is_url);
+        let mut urls = urls.into_iter().chain(&self.target).cloned();
+        let target = urls.next();
+        if let Some(second) = urls.next() {
+            bail!("a run has one target; {second} is a second one");
+        }
+        Ok((target, texts.into_iter().chain(&self.only).cloned().collect()))
+    }
+
+    fn options(&self, only: Vec<String>, has_target: bool) -> Result<RunOptions> {
+        let usual = if has_target && !self.house { Level::Must } else { Level::May };
+        let level = if self.strict { Level::Should } else { self.level.unwrap_or(usual) };
+        let earlier = match &self.resume {
+            Some(path) => read_report(path)?,
+            None => Vec::new(),
+        };
+        let baseline = match &self.baseline {
+            Some(path) => read_baseline(path)?,
+            None => BTreeMap::new(),
+        };
+        Ok(RunOptions {
+            selection: Selection { only, skip: self.skip.clone(), level, write: self.write || !has_target },
+            jobs: self.jobs,
+            seed: self.seed,
+            baseline,
+            earlier,
+            deadline: self.max_time.map(|seconds| Instant::now() + Duration::from_secs(seconds)),
+        })
+    }
+
+    /// Connects to a running server.
+    async fn connect(&self, url: &str) -> Result<TestTarget> {
+        let profile = match &self.profile {
+            Some(name) => Profile::read(name)?,
+            None => Profile::default(),
+        };
+        let kind = if self.house { TargetKind::Trefoil } else { TargetKind::Other };
+        let mut target = TestTarget::connect(url, profile, kind, Duration::from_secs(self.timeout)).await?;
+        if kind == TargetKind::Other {
+            let found = probe::probe(&target).await;
+            target.profile.extend(found);
+        }
+        Ok(target)
+    }
+}
+
+/// Reads the outcomes of a JSON report.
+///
+/// # Errors
+/// Returns an error if the file cannot be read or is not a report.
+pub fn read_report(path: &Path) -> Result<Vec<run::verdict::CaseOutcome>> {
+    let file = File::open(path).with_context(|| format!("failed to read {}", path.display()))?;
+    json::outcomes(BufReader::new(file)).with_context(|| path.display().to_string())
+}
+
+fn read_baseline(path: &Path) -> Result<BTreeMap<String, String>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
+    let gaps = crate::spec::gaps(&text).with_context(|| path.display().to_string())?;
+    Ok(gaps.into_iter().map(|gap| (gap.case, gap.reason)).collect())
+}
+
+/// Runs the command.
+pub fn run_command(spec: &Specification, args: &RunArgs) -> ExitCode {
+    let prepared = args.target_and_texts().and_then(|(target, only)| {
+        let options = args.options(only, target.is_some())?;
+        if options.selection.cases(spec).is_empty() {
+            bail!(
+                "no case matches {}; `trefoil-conformance list` shows all cases",
+                options.selection.only.join(" ")
+            );
+        }
+        Ok((target, options))
+    });
+    let (target, options) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return usage(&error),
+    };
+    if args.dry_run && target.is_none() {
+        let cases = options.selection.cases(spec);
+        cases.iter().for_each(|case| println!("{}", case.id));
+        return ExitCode::SUCCESS;
+    }
+    let listeners = match listeners(&args.reports) {
+        Ok(listeners) => listeners,
+        Err(error) => return usage(&error),
+    };
+    match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime.block_on(run_on_target(spec, args, target, &options, listeners)),
+        Err(error) => broken(&error.into()),
+    }
+}
+
+async fn run_on_target(
+    spec: &Specification,
+    args: &RunArgs,
+    target: Option<String>,
+    options: &RunOptions,
+    mut listeners: Vec<Box<dyn RunListener>>,
+) -> ExitCode {
+    let mut world = match &target {
+        Some(url) => match args.connect(url).await {
+            Ok(target) => TestEnvironment::of(target),
+            Err(error) => {
+                eprintln!("error: {url} cannot be tested: {error:#}");
+                return ExitCode::from(UNREACHABLE);
+            }
+        },
+        None => match TestEnvironment::start().await {
+            Ok(world) => world,
+            Err(error) => return broken(&error),
+        },
+    };
+    world.max_wait = Duration::from_secs(args.max_wait);
+    if args.dry_run {
+        show_plan(&world.target, spec, &options.selection);
+        return ExitCode::SUCCESS;
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    tokio::spawn(stop_at_interrupt(stop.clone()));
+    let failures = Failures::default();
+    if args.write_baseline.is_some() {
+        listeners.push(Box::new(failures.clone()));
+    }
+    let end = run::run(&world, spec, options, &stop, &mut listeners).await;
+    if let Some(path) = &args.write_baseline
+        && let Err(error) = failures.write(path)
+    {
+        return usage(&error);
+    }
+    exit_code(&end)
+}
+
+fn exit_code(end: &RunEnd) -> ExitCode {
+    match end {
+        RunEnd { lost: Some(_), .. } => ExitCode::from(UNREACHABLE),
+        RunEnd { interrupted: true, .. } => ExitCode::from(INTERRUPTED),
+        end if end.summary.is_success() => ExitCode::SUCCESS,
+        _ => ExitCode::from(FAILED),
+    }
+}
+
+/// Sets `stop` at the first Ctrl-C, after which the run ends in order, and ends the process at the second.
+async fn stop_at_interrupt(stop: Arc<AtomicBool>) {
+    if tokio::signal::ctrl_c().await.is_ok() {
+        stop.store(true, Ordering::Relaxed);
+        eprintln!("interrupted: waiting for the cases that run; press Ctrl-C again to end at once");
+    }
+    if tokio::signal::ctrl_c().await.is_ok() {
+        std::process::exit(i32::from(INTERRUPTED));
+    }
+}
+
+/// Prints which cases would run, and why the others would not.
+fn show_plan(target: &TestTarget, spec: &Specification, selection: &Selection) {
+    let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
+    let mut out = stdout().lock();
+    let mut plan = || -> std::io::Result<()> {
+        let mut count = 0;
+        for case in selection.cases(spec) {
+            match selection.skip_reason(spec, case, target) {
+                Some(reason) => *skipped.entry(reason).or_default() += 1,
+                None => {
+                    count += 1;
+                    writeln!(out, "{}", case.id)?;
+                }
+            }
+        }
+        writeln!(out, "\n{count} cases would run against {}", target.addresses.base_url)?;
+        skipped.iter().try_for_each(|(reason, count)| writeln!(out, "{count} skipped: {reason}"))
+    };
+    // A closed pipe is not an error.
+    drop(plan());
+}
+
+/// Returns the listeners that `--report` selects.
+fn listeners(reports: &[String]) -> Result<Vec<Box<dyn RunListener>>> {
+    let mut listeners: Vec<Box<dyn RunListener>> = vec![Box::new(TerminalReport::new(stdout()))];
+    for report in reports {
+        let (kind, path) =
+            report.split_once('=').with_context(|| format!("--report '{report}' must be KIND=FILE"))?;
+        let create =
+            || File::create(path).map(BufWriter::new).with_context(|| format!("failed to write {path}"));
+        match kind {
+            "json" => listeners.push(Box::new(JsonLines(create()?))),
+            "junit" => listeners.push(Box::new(JunitReport::new(create()?))),
+            _ => bail!("--report '{kind}' is not known; use json or junit"),
+        }
+    }
+    Ok(listeners)
+}
+
+/// Collects the ids of failed cases for a baseline.
+#[derive(Debug, Clone, Default)]
+struct Failures(Arc<std::sync::Mutex<Vec<(String, String)>>>);
+
+impl RunListener for Failures {
+    fn hear(&mut self, event: &run::RunEvent<'_>) {
+        if let run::RunEvent::Case(outcome) = event
+            && let run::verdict::Verdict::Fail(failure) = &outcome.verdict
+        {
+            let reason = failure.differences.join("; ");
+            self.0
+                .lock()
+                .expect("no thread panics while it holds the lock")
+                .push((outcome.id.clone(), reason));
+        }
+    }
+}
+
+impl Failures {
+    fn write(&self, path: &Path) -> Result<()> {
+        let failures = self.0.lock().expect("no thread panics while it holds the lock");
+        let quoted = |text: &str| toml::Value::from(text).to_string();
+        let rows = failures
+            .iter()
+            .map(|(case, reason)| format!("[[gap]]\ncase = {}\nreason = {}\n", quoted(case), quoted(reason)));
+        let text = rows.collect::<Vec<_>>().join("\n");
+        std::fs::write(path, text).with_context(|| format!("failed to write {}", path.display()))
+    }
+}

@@ -1,0 +1,171 @@
+//! The addresses of a target: read from its metadata documents, completed by its profile.
+//!
+//! | document | source |
+//! |---|---|
+//! | `/.well-known/openid-configuration` | OpenID Connect Discovery 1.0, section 4 |
+//! | `/.well-known/oauth-authorization-server` | RFC 8414, section 3 |
+//! | `FHIR/.well-known/smart-configuration` | SMART App Launch 2.2, "Conformance" |
+//! | `FHIR/metadata` | FHIR R4, "capabilities" |
+
+use anyhow::{Context as _, Result, bail};
+use http::header;
+use serde_json::{Map, Value};
+use url::Url;
+
+use crate::profile::Profile;
+use crate::spec::endpoints::{self, ENDPOINTS};
+
+/// Paths below the base URL where the FHIR interface is looked for.
+const FHIR_PATHS: [&str; 4] = ["", "/fhir/R4", "/fhir", "/r4"];
+
+/// Addresses and documents that a target states about itself.
+#[derive(Debug, Clone, Default)]
+pub struct TargetAddresses {
+    /// URL of the authorization server, without a trailing slash.
+    pub base_url: String,
+    /// Issuer, exactly as stated.
+    pub issuer: String,
+    /// Base URL of the FHIR interface, if there is one.
+    pub fhir_base: Option<String>,
+    /// URLs of the endpoints, by name.
+    pub endpoints: Map<String, Value>,
+    /// OpenID provider metadata, or the metadata of the authorization server.
+    pub metadata: Option<Value>,
+    /// SMART configuration.
+    pub smart: Option<Value>,
+    /// CapabilityStatement.
+    pub capabilities: Option<Value>,
+    /// Published key set; an empty object if there is none.
+    pub keys: Value,
+}
+
+/// Reads a JSON document. Returns `None` if the server has no such document.
+///
+/// # Errors
+/// Returns an error if the server cannot be reached.
+async fn document(client: &reqwest::Client, url: &str) -> Result<Option<Value>> {
+    let request = client.get(url).header(header::ACCEPT, "application/json, application/fhir+json;q=0.9");
+    let answer = request.send().await.with_context(|| format!("GET {url}"))?;
+    if !answer.status().is_success() {
+        return Ok(None);
+    }
+    let bytes = answer.bytes().await.with_context(|| format!("GET {url}"))?;
+    Ok(serde_json::from_slice::<Value>(&bytes).ok().filter(Value::is_object))
+}
+
+impl TargetAddresses {
+    /// Reads the documents of a server.
+    ///
+    /// # Errors
+    /// Returns an error if the server cannot be reached, or if neither the server nor the profile states any address.
+    pub async fn discover(client: &reqwest::Client, url: &str, profile: &Profile) -> Result<Self> {
+        let url = url.trim_end_matches('/');
+        let base_url = profile.text("base_url").unwrap_or(url).trim_end_matches('/');
+        let mut found = Self { base_url: base_url.to_owned(), ..Self::default() };
+        let discovery_url = format!("{base_url}/.well-known/openid-configuration");
+        found.metadata = document(client, &discovery_url).await?;
+        if found.metadata.is_none() {
+            found.metadata = document(client, oauth_metadata_url(base_url)?.as_str()).await?;
+        }
+        match profile.text("fhir_base") {
+            Some(fhir_base) => found.read_fhir(client, fhir_base.trim_end_matches('/')).await?,
+            None => {
+                for path in FHIR_PATHS {
+                    found.read_fhir(client, &format!("{url}{path}")).await?;
+                    if found.capabilities.is_some() {
+                        break;
+                    }
+                }
+                if found.capabilities.is_none() {
+                    found.fhir_base = None;
+                }
+            }
+        }
+        found.issuer = found.stated("issuer").unwrap_or(base_url).to_owned();
+        for endpoint in ENDPOINTS.iter().filter(|endpoint| !endpoint.member.is_empty()) {
+            if let Some(url) = found.stated(endpoint.member).map(str::to_owned) {
+                found.endpoints.insert(endpoint.name.to_owned(), url.into());
+            }
+        }
+        if found.metadata.is_some() {
+            found.endpoints.insert("discovery".to_owned(), discovery_url.into());
+        }
+        if let Some(fhir_base) = &found.fhir_base {
+            found.endpoints.insert("fhir".to_owned(), fhir_base.as_str().into());
+        }
+        if let Some(Value::Object(more)) = profile.members.get("endpoints") {
+            found.endpoints.extend(more.clone());
+        }
+        if found.endpoints.is_empty() {
+            bail!(
+                "there is no openid-configuration, oauth-authorization-server, smart-configuration or FHIR metadata \
+                 below this URL; state 'base_url', 'fhir_base' or 'endpoints' in a profile"
+            );
+        }
+        found.read_keys(client).await?;
+        Ok(found)
+    }
+
+    /// Returns the addresses of a Trefoil server, whose interface states them.
+    ///
+    /// # Errors
+    /// Returns an error if the server cannot be reached or publishes no keys.
+    pub async fn of_trefoil(client: &reqwest::Client, base_url: &str) -> Result<Self> {
+        let mut found = Self {
+            base_url: base_url.to_owned(),
+            issuer: base_url.to_owned(),
+            fhir_base: Some(format!("{base_url}/fhir/R4")),
+            endpoints: endpoints::of_trefoil(base_url),
+            ..Self::default()
+        };
+        found.read_keys(client).await?;
+        Ok(found)
+    }
+
+    async fn read_keys(&mut self, client: &reqwest::Client) -> Result<()> {
+        self.keys = match self.endpoints.get("jwks").and_then(Value::as_str) {
+            Some(url) => document(client, url).await?.unwrap_or_default(),
+            None => Value::Null,
+        };
+        Ok(())
+    }
+
+    async fn read_fhir(&mut self, client: &reqwest::Client, fhir_base: &str) -> Result<()> {
+        self.fhir_base = Some(fhir_base.to_owned());
+        let capabilities = document(client, &format!("{fhir_base}/metadata")).await?;
+        self.capabilities = capabilities.filter(|found| found["resourceType"] == "CapabilityStatement");
+        self.smart = document(client, &format!("{fhir_base}/.well-known/smart-configuration")).await?;
+        Ok(())
+    }
+
+    /// Returns a member of the metadata that is a text.
+    fn stated(&self, member: &str) -> Option<&str> {
+        let documents = [&self.metadata, &self.smart].into_iter().flatten();
+        documents.filter_map(|document| document[member].as_str()).next()
+    }
+
+    /// Returns the URL of an endpoint, if the target states it.
+    pub fn endpoint(&self, name: &str) -> Option<&str> {
+        self.endpoints.get(name).and_then(Value::as_str)
+    }
+}
+
+/// Returns the URL of the metadata of an issuer: the well-known path precedes the path of the issuer (RFC 8414, 3.1).
+fn oauth_metadata_url(issuer: &str) -> Result<Url> {
+    let mut url = Url::parse(issuer).with_context(|| format!("'{issuer}' is not a URL"))?;
+    let path = url.path().trim_end_matches('/').to_owned();
+    url.set_path(&format!("/.well-known/oauth-authorization-server{path}"));
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_well_known_path_precedes_the_path_of_the_issuer() {
+        let at = |issuer| oauth_metadata_url(issuer).unwrap().to_string();
+        assert_eq!(at("https://a.example"), "https://a.example/.well-known/oauth-authorization-server");
+        assert_eq!(at("https://a.example/x/"), "https://a.example/.well-known/oauth-authorization-server/x");
+    }
+}

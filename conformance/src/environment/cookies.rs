@@ -1,0 +1,61 @@
+//! The cookies of a simulated browser, with their paths, domains and expiry (RFC 6265).
+
+use cookie_store::{CookieStore, RawCookie};
+use http::{HeaderMap, HeaderValue, header};
+use url::Url;
+
+/// Cookies of one browser.
+#[derive(Debug, Clone, Default)]
+pub struct CookieJar(CookieStore);
+
+impl CookieJar {
+    /// Returns an empty jar.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the `Cookie` header of a request; `None` if no cookie belongs to the URL.
+    pub fn header(&self, url: &Url) -> Option<HeaderValue> {
+        let pairs: Vec<_> =
+            self.0.get_request_values(url).map(|(name, value)| format!("{name}={value}")).collect();
+        if pairs.is_empty() {
+            return None;
+        }
+        HeaderValue::from_str(&pairs.join("; ")).ok()
+    }
+
+    /// Stores and deletes cookies as the `Set-Cookie` headers of a response from `url` state.
+    pub fn keep(&mut self, url: &Url, headers: &HeaderMap) {
+        let values = headers.get_all(header::SET_COOKIE).iter();
+        let cookies = values.filter_map(|value| {
+            RawCookie::parse(String::from_utf8_lossy(value.as_bytes()).into_owned()).ok()
+        });
+        self.0.store_response_cookies(cookies, url);
+    }
+
+    /// Returns the values of all cookies.
+    pub fn values(&self) -> impl Iterator<Item = &str> {
+        self.0.iter_unexpired().map(|cookie| cookie.value())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_belong_to_paths_and_end() {
+        let mut jar = CookieJar::new();
+        let at = |path: &str| Url::parse(&format!("https://a.example{path}")).unwrap();
+        let mut set = |cookie: &'static str| {
+            let headers = HeaderMap::from_iter([(header::SET_COOKIE, HeaderValue::from_static(cookie))]);
+            jar.keep(&at("/interaction/1"), &headers);
+            jar.clone()
+        };
+        set("a=1; Path=/");
+        let jar_with_path = set("b=2; Path=/interaction/1; HttpOnly");
+        assert_eq!(jar_with_path.header(&at("/interaction/1")).unwrap().len(), "a=1; b=2".len());
+        assert_eq!(jar_with_path.header(&at("/")).unwrap(), "a=1");
+        assert_eq!(set("a=; Path=/; Max-Age=0").header(&at("/")), None);
+    }
+}

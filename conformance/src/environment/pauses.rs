@@ -1,0 +1,50 @@
+//! Pauses between requests that wait for a server.
+
+use std::time::Duration;
+
+use super::target::TestTarget;
+use super::{SetupError, TestEnvironment};
+use crate::wire::exchange::Answer;
+
+/// Time between two requests to a Trefoil server, and the maximum time of all pauses.
+const POLL_PAUSE: Duration = Duration::from_millis(25);
+const POLL_TIME: Duration = Duration::from_secs(10);
+/// Time between two requests to another server that does not state one.
+const USUAL_PAUSE: Duration = Duration::from_secs(1);
+
+/// Pauses between the requests of one case. Another server states their length by `Retry-After` (RFC 9110 10.2.3).
+#[derive(Debug)]
+pub struct Pauses {
+    usual: Duration,
+    honours_server: bool,
+    remaining: Duration,
+}
+
+impl Pauses {
+    /// Returns the pauses for a target.
+    pub fn new(world: &TestEnvironment, target: &TestTarget) -> Self {
+        match target.is_trefoil() {
+            true => Self { usual: POLL_PAUSE, honours_server: false, remaining: POLL_TIME },
+            false => Self { usual: USUAL_PAUSE, honours_server: true, remaining: world.max_wait },
+        }
+    }
+
+    /// Waits as long as the response asks for.
+    ///
+    /// # Errors
+    /// Returns [`SetupError::TooSlow`] if the time of all pauses is over.
+    pub async fn wait(&mut self, answer: &Answer) -> Result<(), SetupError> {
+        let asked = answer.header("retry-after").filter(|_| self.honours_server);
+        let asked = asked.and_then(|value| value.trim().parse().ok()).map(Duration::from_secs);
+        let pause = asked.unwrap_or(self.usual).max(POLL_PAUSE);
+        let Some(remaining) = self.remaining.checked_sub(pause) else {
+            let status = answer.status.as_u16();
+            return Err(SetupError::TooSlow(format!(
+                "the status was still {status} when the time for waiting was over (--max-wait)"
+            )));
+        };
+        self.remaining = remaining;
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+}

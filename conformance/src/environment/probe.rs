@@ -1,0 +1,71 @@
+//! Finds out by requests what no metadata states: whether the FHIR interface needs a token, and whether terminology
+//! operations use resources that come with the request.
+
+use http::{HeaderValue, Method, header};
+use serde_json::{Map, Value, json};
+
+use super::browser;
+use super::cookies::CookieJar;
+use super::target::TestTarget;
+use crate::wire::exchange::Answer;
+
+/// Returns the members of a profile that the server itself shows, unless the profile states them.
+pub async fn probe(target: &TestTarget) -> Map<String, Value> {
+    let mut found = Map::new();
+    let Some(fhir_base) = target.addresses.fhir_base.clone() else { return found };
+    let is_stated = |name: &str| target.profile.contains_key(name);
+    if !is_stated("anonymous") {
+        let answer = ask(target, Method::GET, &format!("{fhir_base}/Patient?_count=1"), None).await;
+        let is_open = |answer: &Answer| answer.status.is_success();
+        found.insert("anonymous".to_owned(), answer.is_some_and(|answer| is_open(&answer)).into());
+    }
+    let anonymous =
+        target.profile.get("anonymous").or(found.get("anonymous")).is_some_and(|value| *value == true);
+    // A terminology server without patients.
+    let answer =
+        ask(target, Method::POST, &format!("{fhir_base}/ValueSet/$validate-code"), Some(question())).await;
+    let status = answer.as_ref().map(|answer| answer.status.as_u16());
+    if !is_stated("anonymous") && !anonymous {
+        found.insert("anonymous".to_owned(), (status == Some(200)).into());
+    }
+    if !is_stated("tx_resources") && status == Some(200) {
+        let body = answer.and_then(|answer| answer.json()).unwrap_or_default();
+        let result = body["parameter"].as_array().into_iter().flatten().find(|one| one["name"] == "result");
+        let accepts = result.is_some_and(|result| result["valueBoolean"] == true);
+        found.insert("tx_resources".to_owned(), accepts.into());
+    }
+    found
+}
+
+/// Returns Parameters that ask about a code of a code system and a value set in the same request.
+fn question() -> Value {
+    let system = "https://probe.example/CodeSystem/one";
+    let set = "https://probe.example/ValueSet/one";
+    let code_system = json!({
+        "resourceType": "CodeSystem", "url": system, "status": "active", "content": "complete",
+        "concept": [{ "code": "a", "display": "A" }],
+    });
+    let value_set = json!({
+        "resourceType": "ValueSet", "url": set, "status": "active",
+        "compose": { "include": [{ "system": system }] },
+    });
+    json!({ "resourceType": "Parameters", "parameter": [
+        { "name": "tx-resource", "resource": code_system },
+        { "name": "tx-resource", "resource": value_set },
+        { "name": "url", "valueUri": set },
+        { "name": "system", "valueUri": system },
+        { "name": "code", "valueCode": "a" },
+    ] })
+}
+
+async fn ask(target: &TestTarget, method: Method, url: &str, body: Option<Value>) -> Option<Answer> {
+    let mut sent = browser::get(browser::address(url).ok()?);
+    sent.method = method;
+    let fhir_json = HeaderValue::from_static("application/fhir+json");
+    sent.headers.insert(header::ACCEPT, fhir_json.clone());
+    if let Some(body) = body {
+        sent.headers.insert(header::CONTENT_TYPE, fhir_json);
+        sent.body = body.to_string().into();
+    }
+    target.send(&sent, &mut CookieJar::new()).await.ok()
+}

@@ -1,0 +1,204 @@
+//! Runs one case: sets up its preconditions, sends its requests and compares the responses.
+
+use std::time::Instant;
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::matcher::Difference;
+use super::response_check;
+use super::verdict::{CaseFailure, CaseOutcome, ShownExchange, Verdict, weigh};
+use crate::environment::pauses::Pauses;
+use crate::environment::preconditions::{self, CaseContext};
+use crate::environment::{SetupError, TestEnvironment};
+use crate::environment::{applications, browser};
+use crate::spec::Specification;
+use crate::spec::case::{Case, Step};
+use crate::spec::expectation::PageKind;
+use crate::wire::answer_part;
+use crate::wire::build::{BuildError, build_request};
+use crate::wire::exchange::{self, Answer, SentRequest};
+use crate::wire::variables::{UnknownVariable, Variables};
+
+/// Runs one case. `gap` is the reason why it is known to fail.
+pub async fn outcome(
+    world: &TestEnvironment,
+    spec: &Specification,
+    case: &Case,
+    gap: Option<&str>,
+) -> CaseOutcome {
+    let started = Instant::now();
+    let tried = match world.lost() {
+        Some(reason) => Err(Verdict::Inconclusive { reason }),
+        None => try_case(world, case).await,
+    };
+    CaseOutcome {
+        id: case.id.clone(),
+        covers: case.covers.clone(),
+        level: spec.level_of(case),
+        verdict: weigh(tried, gap),
+        took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
+    let mut scene = CaseContext::new(world);
+    for given in &case.given {
+        let ready = preconditions::set_up(world, given, &mut scene).await;
+        if let Err(error) = ready {
+            return Err(not_set_up(world, given, error).await);
+        }
+    }
+    let mut exchanges = Vec::new();
+    for step in &case.steps {
+        let sent = build_request(&step.request, &scene.vars).map_err(|error| not_built(world, error))?;
+        let mask = |text: String| world.target.secrets.mask(&text);
+        let answered = match step_answer(world, &mut scene, step, &sent).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                if let Some(reason) = world.find_lost(&error).await {
+                    return Err(Verdict::Inconclusive { reason });
+                }
+                exchanges.push(ShownExchange { request: mask(exchange::curl(&sent)), answer: String::new() });
+                return Err(Verdict::Fail(CaseFailure { exchanges, differences: vec![error.to_string()] }));
+            }
+        };
+        let target = scene.target(world);
+        let (keys, is_trefoil) = (target.addresses.keys.clone(), target.is_trefoil());
+        exchanges.push(ShownExchange {
+            request: mask(exchange::curl(&sent)),
+            answer: mask(exchange::shown(&answered)),
+        });
+        let mut differences = check_step(step, &answered, &mut scene.vars, &keys, is_trefoil)
+            .map_err(|error| not_built(world, error.into()))?;
+        if let Some(expected) = step.expect.page {
+            differences.extend(check_page(world, &mut scene, &sent, answered, expected).await);
+        }
+        if !differences.is_empty() {
+            let differences = differences.into_iter().map(mask).collect();
+            return Err(Verdict::Fail(CaseFailure { exchanges, differences }));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the verdict on a case whose precondition was not set up. Another case reports what failed there, so this case
+/// only states it.
+async fn not_set_up(world: &TestEnvironment, given: &str, error: SetupError) -> Verdict {
+    match error {
+        SetupError::Lacking(reason) => Verdict::Skip { reason },
+        SetupError::Variable(error) if !world.target.is_trefoil() => lacking(&error),
+        error => {
+            let reason = match world.find_lost(&error).await {
+                Some(reason) => reason,
+                None => format!("given '{given}': {}", world.target.secrets.mask(&error.to_string())),
+            };
+            Verdict::Inconclusive { reason }
+        }
+    }
+}
+
+/// Returns the verdict on a case whose request or expectation cannot be filled in.
+fn not_built(world: &TestEnvironment, error: BuildError) -> Verdict {
+    match error {
+        BuildError::Variable(error) if !world.target.is_trefoil() => lacking(&error),
+        BuildError::Destination(error) if !world.target.is_trefoil() => {
+            Verdict::Skip { reason: error.to_string() }
+        }
+        error => Verdict::Fail(CaseFailure::before(error.to_string())),
+    }
+}
+
+fn lacking(error: &UnknownVariable) -> Verdict {
+    Verdict::Skip { reason: format!("the profile has no '{}'", error.0) }
+}
+
+/// Sends the request of a step. On another server the pages between an authorization request and its redirect to the
+/// client are filled in, as a person would do, if the row expects this redirect.
+async fn step_answer(
+    world: &TestEnvironment,
+    scene: &mut CaseContext,
+    step: &Step,
+    sent: &SentRequest,
+) -> Result<Answer, SetupError> {
+    let target = scene.target(world);
+    let expects_redirect = step.expect.location.is_some()
+        || step.expect.status.as_ref().is_some_and(|status| status.matches(StatusCode::FOUND.as_u16()));
+    if target.is_trefoil() || step.request.to != "authorize" || !expects_redirect {
+        return exchange(world, scene, sent, step.request.poll).await;
+    }
+    let person = applications::person(&scene.vars, "user").ok();
+    let redirect_uris = applications::redirect_uris(target, &sent.url);
+    let pages = browser::to_client(&world.target, &mut scene.cookies, person.as_ref(), sent, &redirect_uris);
+    Ok(pages.await?.last)
+}
+
+/// Follows the redirects of a response within the server, and compares the page to which they lead.
+async fn check_page(
+    world: &TestEnvironment,
+    scene: &mut CaseContext,
+    sent: &SentRequest,
+    answer: Answer,
+    expected: PageKind,
+) -> Option<Difference> {
+    let target = scene.own.as_ref().map_or(&world.target, |own| &own.1);
+    let redirect_uris = applications::redirect_uris(target, &sent.url);
+    match browser::page_behind(target, &mut scene.cookies, sent, answer, &redirect_uris).await {
+        Ok(found) if found == expected => None,
+        Ok(found) => Some(format!("the request leads to {found} instead of {expected}")),
+        Err(error) => Some(format!("the request does not lead to {expected}: {error}")),
+    }
+}
+
+/// Compares a response with the expectation of its step, and sets the variables that the step captures. Returns the
+/// differences. `keys` is the server's published key set; `house` tells whether the rules of Trefoil hold too.
+///
+/// # Errors
+/// Returns [`UnknownVariable`] if the expectation contains an unknown variable.
+pub fn check_step(
+    step: &Step,
+    answer: &Answer,
+    vars: &mut Variables,
+    keys: &Value,
+    house: bool,
+) -> Result<Vec<Difference>, UnknownVariable> {
+    let mut differences = response_check::check_response(&step.expect, answer, vars, keys, house)?;
+    if house && let Some(more) = &step.house {
+        differences.extend(response_check::check_response(more, answer, vars, keys, house)?);
+    }
+    for (name, source) in &step.capture {
+        match answer_part::find_part(answer, source) {
+            Some(value) => vars.set(name, value),
+            None => differences.push(format!("capture {name}: the answer has no {source}")),
+        }
+    }
+    Ok(differences)
+}
+
+/// Sends a request with the cookies of the case, and stores the cookies of the response. Repeats the request while the
+/// response has the status `poll`.
+///
+/// # Errors
+/// Returns [`SetupError`] if there is no response, or if the status is still `poll` after the last repetition.
+pub async fn exchange(
+    world: &TestEnvironment,
+    scene: &mut CaseContext,
+    sent: &SentRequest,
+    poll: Option<u16>,
+) -> Result<Answer, SetupError> {
+    let mut pauses = Pauses::new(world, scene.target(world));
+    loop {
+        let target = match &scene.own {
+            Some(own) => &own.1,
+            None => &world.target,
+        };
+        let answer = target.send(sent, &mut scene.cookies).await?;
+        let is_polled = Some(answer.status.as_u16()) == poll;
+        // A server that is not ours may ask for a pause at any time (RFC 6585 4).
+        let is_throttled = answer.status == StatusCode::TOO_MANY_REQUESTS && !target.is_trefoil();
+        if !is_polled && !is_throttled {
+            return Ok(answer);
+        }
+        pauses.wait(&answer).await?;
+    }
+}
