@@ -123,6 +123,9 @@ pub async fn page_behind(
         match answer.status.as_u16() {
             301..=303 | 307 | 308 => {
                 let to = redirect_of(&sent, &answer)?;
+                if is_at_client(&to, redirect_uris) && answer_param(&to, "error").is_some() {
+                    return Ok(PageKind::Refusal);
+                }
                 if is_at_client(&to, redirect_uris) {
                     return Err(SetupError::Failed("it leads back to the client".to_owned()));
                 }

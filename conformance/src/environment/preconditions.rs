@@ -110,8 +110,6 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
         "demo-data" => demo_data(target)?,
         "providers" => scene.vars.set("providers", world.local()?.providers.vars()),
         "browser-at-sign-in" => at_sign_in(target, scene).await?,
-        // A case that signs in again may end the session, so each case on another server has one of its own.
-        "signed-in" if !target.is_trefoil() => scene.cookies = session(target, "user").await?,
         "signed-in" => scene.cookies = first_session(world).await?,
         "freshly-signed-in" => scene.cookies = session(target, "users.1").await?,
         "lone-user" => lone_user(world, scene).await?,
@@ -251,8 +249,12 @@ async fn session(target: &TestTarget, user: &str) -> Result<CookieJar, SetupErro
     Ok(cookies)
 }
 
-/// Returns the cookies of the first user, who is signed in on first use.
+/// Returns the cookies of the first user, who is signed in on first use. A case may end the session of another one, for
+/// example by a new sign-in, so on a server that is not ours each case has a session of its own.
 async fn first_session(world: &TestEnvironment) -> Result<CookieJar, SetupError> {
+    if !world.target.is_trefoil() {
+        return session(&world.target, "user").await;
+    }
     let made = world.shared.session.get_or_try_init(|| session(&world.target, "user"));
     Ok(made.await?.clone())
 }
@@ -338,7 +340,10 @@ async fn tokens(world: &TestEnvironment, kind: &str) -> Result<Value, SetupError
     let custom = words("public.custom_scopes");
     let scope = match kind {
         "openid-token" => "openid".to_owned(),
-        "notes-token" => custom.first().copied().unwrap_or_default().to_owned(),
+        "notes-token" => {
+            let lacking = || SetupError::Lacking("the profile has no 'public.custom_scopes.0'".to_owned());
+            (*custom.first().ok_or_else(lacking)?).to_owned()
+        }
         _ => [words("public.scopes"), custom].concat().join(" "),
     };
     let mut cookies = first_session(world).await?;

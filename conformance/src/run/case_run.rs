@@ -51,6 +51,9 @@ async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
     }
     let mut exchanges = Vec::new();
     for step in &case.steps {
+        if step.only_house && !scene.target(world).is_trefoil() {
+            continue;
+        }
         let sent = build_request(&step.request, &scene.vars).map_err(|error| not_built(world, error))?;
         let mask = |text: String| world.target.secrets.mask(&text);
         let answered = match step_answer(world, &mut scene, step, &sent).await {
@@ -129,6 +132,16 @@ async fn step_answer(
     }
     let person = applications::person(&scene.vars, "user").ok();
     let redirect_uris = applications::redirect_uris(target, &sent.url);
+    let is_refused =
+        step.expect.location.as_ref().is_some_and(|location| location.params.contains_key("error"));
+    if step.request.query.get("prompt").is_some_and(|prompt| prompt == "none") && !is_refused {
+        // The user has consented before.
+        let mut earlier = sent.clone();
+        let pairs = sent.url.query_pairs().filter(|(name, _)| name != "prompt");
+        earlier.url.query_pairs_mut().clear().extend_pairs(pairs);
+        browser::to_client(&world.target, &mut scene.cookies, person.as_ref(), &earlier, &redirect_uris)
+            .await?;
+    }
     let pages = browser::to_client(&world.target, &mut scene.cookies, person.as_ref(), sent, &redirect_uris);
     Ok(pages.await?.last)
 }
@@ -145,6 +158,7 @@ async fn check_page(
     let redirect_uris = applications::redirect_uris(target, &sent.url);
     match browser::page_behind(target, &mut scene.cookies, sent, answer, &redirect_uris).await {
         Ok(found) if found == expected => None,
+        Ok(PageKind::Error) if expected == PageKind::Refusal => None,
         Ok(found) => Some(format!("the request leads to {found} instead of {expected}")),
         Err(error) => Some(format!("the request does not lead to {expected}: {error}")),
     }

@@ -3,6 +3,7 @@
 use regex::Regex;
 use serde_json::Value;
 
+use crate::wire::adapt::ADAPT;
 use crate::wire::variables::{UnknownVariable, Variables};
 
 /// Matchers, which are texts with a special meaning in expectations, and what they match.
@@ -12,6 +13,8 @@ pub const MATCHERS: &[(&str, &str)] = &[
     ("$string`, `$number`, `$boolean", "a value of that type"),
     ("$contains:TEXT", "a text that contains it"),
     ("$regex:RE", "a text that the regular expression matches as a whole"),
+    ("$optional:MATCHER", "what the matcher matches; on a server that is not Trefoil also no value"),
+    ("$house:MATCHER", "what the matcher matches; on a server that is not Trefoil anything"),
     ("anything else", "that text, with its variables filled in"),
 ];
 
@@ -32,6 +35,12 @@ pub fn json(
     match expected {
         Value::String(pattern) => return text(at, pattern, actual, vars, out),
         Value::Object(members) => {
+            for (key, is_optional) in [("$optional", true), ("$house", false)] {
+                if let Some(pattern) = members.get(key) {
+                    let is_excused = is_other(vars) && (actual.is_none() || !is_optional);
+                    return if is_excused { Ok(()) } else { json(at, pattern, actual, vars, out) };
+                }
+            }
             if let Some((key, pattern)) = members.iter().next().filter(|(key, _)| key.starts_with('$')) {
                 return list(at, key, pattern, actual, vars, out);
             }
@@ -103,6 +112,13 @@ pub fn text(
     vars: &Variables,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
+    if let Some(pattern) = pattern.strip_prefix("$house:") {
+        return if is_other(vars) { Ok(()) } else { text(at, pattern, actual, vars, out) };
+    }
+    if let Some(pattern) = pattern.strip_prefix("$optional:") {
+        let is_excused = is_other(vars) && actual.is_none();
+        return if is_excused { Ok(()) } else { text(at, pattern, actual, vars, out) };
+    }
     let fits = match pattern {
         "$any" => actual.is_some(),
         "$absent" => actual.is_none(),
@@ -136,6 +152,11 @@ pub fn text(
         out.push(format!("{at}: {} instead of {pattern}", shown(actual)));
     }
     Ok(())
+}
+
+/// Returns whether the target is not Trefoil, so that the rules of Trefoil do not hold.
+fn is_other(vars: &Variables) -> bool {
+    vars.get(ADAPT).is_some()
 }
 
 /// Formats a value for a message.
@@ -184,6 +205,28 @@ mod tests {
         check(json!("$regex:$name\\d"), json!("axb7"), &[r#"body: "axb7" instead of $regex:$name\d"#]);
         check(json!("$regex:a"), json!("ab"), &[r#"body: "ab" instead of $regex:a"#]);
         check(json!("$number"), json!("7"), &[r#"body: "7" instead of $number"#]);
+    }
+
+    #[test]
+    fn rules_of_trefoil_do_not_hold_for_others() {
+        let mut others = Variables::default();
+        others.set(ADAPT, json!({}));
+        let differences = |expected: Value, actual: Value| {
+            let mut out = Vec::new();
+            json("body", &expected, Some(&actual), &others, &mut out).unwrap();
+            out.len()
+        };
+        let optional = json!({ "a": "$optional:b", "n": { "$optional": 1 } });
+        check(
+            optional.clone(),
+            json!({}),
+            &[r#"body.a: nothing instead of "b""#, "body.n: nothing instead of 1"],
+        );
+        assert_eq!(differences(optional.clone(), json!({})), 0);
+        assert_eq!(differences(optional, json!({ "a": "c", "n": 2 })), 2);
+        let house = json!({ "a": "$house:b", "n": { "$house": 1 } });
+        check(house.clone(), json!({ "a": "b", "n": 2 }), &["body.n: 2 instead of 1"]);
+        assert_eq!(differences(house, json!({ "a": "c", "n": 2 })), 0);
     }
 
     #[test]

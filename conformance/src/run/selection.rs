@@ -1,11 +1,15 @@
 //! Which cases run on a target, and why the others do not.
 
+use std::collections::BTreeSet;
+
 use http::Method;
+use serde_json::Value;
 
 use crate::environment::target::TestTarget;
 use crate::spec::Specification;
 use crate::spec::case::{Case, Step};
 use crate::spec::endpoints;
+use crate::spec::request::Body;
 use crate::spec::requirement::Level;
 
 /// Cases that were asked for, and actions that they may do.
@@ -59,6 +63,11 @@ impl Selection {
         if !self.write && case.steps.iter().any(writes) {
             return Some("changes data of the server (--write runs it)".to_owned());
         }
+        if let Some(reason) =
+            target.addresses.metadata.as_ref().and_then(|metadata| not_offered(case, metadata))
+        {
+            return Some(reason);
+        }
         let sends_resources = case.steps.iter().any(|step| step.request.sends_resources());
         let accepts = target.profile.get("tx_resources").is_some_and(|accepts| *accepts == true);
         if sends_resources && !accepts {
@@ -89,3 +98,49 @@ fn writes(step: &Step) -> bool {
         _ => false,
     }
 }
+
+/// Parameters of requests, and the member of the metadata that lists the values that a server offers (RFC 8414 2, OpenID
+/// Connect Discovery 1.0, section 3).
+const OFFERS: [(&str, &str, &str); 5] = [
+    ("authorize", "response_type", "response_types_supported"),
+    ("authorize", "response_mode", "response_modes_supported"),
+    ("authorize", "scope", "scopes_supported"),
+    ("authorize", "acr_values", "acr_values_supported"),
+    ("token", "grant_type", "grant_types_supported"),
+];
+
+/// Returns the reason why a case cannot succeed on a server that states what it offers: a request of the case that is to
+/// succeed uses something else.
+fn not_offered(case: &Case, metadata: &Value) -> Option<String> {
+    case.steps.iter().find_map(|step| {
+        let request = &step.request;
+        let is_error =
+            step.expect.location.as_ref().is_some_and(|location| location.params.contains_key("error"))
+                || step.expect.status.as_ref().is_some_and(|status| status.matches(400));
+        OFFERS.iter().filter(|(endpoint, ..)| *endpoint == request.to).find_map(|(_, parameter, member)| {
+            let form = match &request.body {
+                Body::Form(form) => form.get(*parameter),
+                _ => None,
+            };
+            let value = request.query.get(*parameter).or(form)?;
+            let offered: Vec<&str> = metadata[member].as_array()?.iter().filter_map(Value::as_str).collect();
+            let is_offered =
+                |value: &str| offered.contains(&value) || value.is_empty() || value.starts_with('$');
+            // The order of the words of a response type does not matter (OAuth 2.0 Multiple Response Types, 3).
+            fn sorted(value: &str) -> BTreeSet<&str> {
+                value.split(' ').collect()
+            }
+            let fits = match *parameter {
+                "scope" => value.split(' ').filter(|word| STANDARD_SCOPES.contains(word)).all(is_offered),
+                "response_type" => offered.iter().any(|one| sorted(one) == sorted(value)),
+                _ => is_offered(value),
+            };
+            // A refusal can be tested, except with an unusual response type: where its error goes depends on the type.
+            let matters = !is_error || *parameter != "scope";
+            (!fits && matters).then(|| format!("the target does not offer {parameter}={value}"))
+        })
+    })
+}
+
+/// Scopes with a meaning that standards define.
+const STANDARD_SCOPES: [&str; 6] = ["openid", "profile", "email", "address", "phone", "offline_access"];

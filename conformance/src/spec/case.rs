@@ -68,6 +68,8 @@ pub struct Step {
     pub expect: Expectation,
     /// Further expectation that the rules of Trefoil state; other servers are not compared with it.
     pub house: Option<Expectation>,
+    /// Whether the step has no other expectation, so that other servers are not asked at all.
+    pub only_house: bool,
     /// Parts of the response that are stored as variables: name and [source](crate::wire::answer_part).
     pub capture: BTreeMap<String, String>,
 }
@@ -139,8 +141,8 @@ impl StepRow {
         }
         let expects = self.expect.is_some() || self.out.is_some() || self.error.is_some();
         let mut expect = self.expect.unwrap_or_default();
-        if !expects {
-            return Err("a step needs 'expect', 'out' or 'error'".to_owned());
+        if !expects && self.house.is_none() {
+            return Err("a step needs 'expect', 'out', 'error' or 'house'".to_owned());
         }
         let mut house = self.house;
         if let Some(error) = self.error {
@@ -164,7 +166,7 @@ impl StepRow {
             }
             _ => return Err("a step needs either 'request' or 'op'".to_owned()),
         };
-        Ok(Step { request, expect, house, capture: self.capture })
+        Ok(Step { request, expect, house, only_house: !expects, capture: self.capture })
     }
 }
 

@@ -145,7 +145,7 @@ mod tests {
             "x.toml:3: a/b/c: 'expct' is not a member",
         );
         check("request = { get = \"/\", post = \"/\" }\nexpect = {}", "a request has one method");
-        check("request = { get = \"/\" }", "a step needs 'expect', 'out' or 'error'");
+        check("request = { get = \"/\" }", "a step needs 'expect', 'out', 'error' or 'house'");
         check("op = \"ValueSet/$expand\"\nwith = [\"nothing\"]\nout = {}", "no resource 'nothing'");
         check("op = \"X/$lookup\"\nin = { odd = \"a\" }\nout = {}", "the type of 'odd' is not known");
     }

@@ -123,6 +123,8 @@ pub enum PageKind {
     Consent,
     /// A page or another response with a status of 4xx.
     Error,
+    /// An error page, or a redirect to the client with an error.
+    Refusal,
 }
 
 impl fmt::Display for PageKind {
@@ -131,6 +133,7 @@ impl fmt::Display for PageKind {
             Self::SignIn => "a sign-in page",
             Self::Consent => "a consent page",
             Self::Error => "an error page",
+            Self::Refusal => "a refusal",
         })
     }
 }

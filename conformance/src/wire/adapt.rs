@@ -43,17 +43,27 @@ pub fn add_to_query(request: &Request, variables: &Variables, url: &mut Url) {
 /// Returns the parameters that are added to a pushed authorization request or a token request.
 pub fn added_form_fields(request: &Request, variables: &Variables) -> Vec<(&'static str, String)> {
     let Body::Form(form) = &request.body else { return Vec::new() };
-    let pushes = request.to == "par" && form.get("response_type").is_some_and(|kind| kind.contains("code"));
-    if pushes && is_set(variables, "pkce") && !request.exact && !form.contains_key("code_challenge") {
-        let challenge = variables.text("pkce.challenge").unwrap_or_default().to_owned();
-        return vec![("code_challenge", challenge), ("code_challenge_method", "S256".to_owned())];
+    if variables.get(ADAPT).is_none() || request.exact {
+        return Vec::new();
+    }
+    if request.to == "par" {
+        let mut added = Vec::new();
+        let asks_for_code = form.get("response_type").is_some_and(|kind| kind.contains("code"));
+        if asks_for_code && is_set(variables, "pkce") && !form.contains_key("code_challenge") {
+            let challenge = variables.text("pkce.challenge").unwrap_or_default().to_owned();
+            added.extend([("code_challenge", challenge), ("code_challenge_method", "S256".to_owned())]);
+        }
+        if !form.contains_key("scope") {
+            added.push(("scope", "openid".to_owned()));
+        }
+        return added;
     }
     let redeems = request.to == "token"
         && form.get("grant_type").is_some_and(|kind| kind == "authorization_code")
         && !form.contains_key("code_verifier");
     // The verifier of a challenge that the case has sent itself is left out on purpose.
     let sent_by_case = variables.get("verifier").is_some() && variables.get(ADDED_VERIFIER).is_none();
-    if !redeems || request.exact || !is_set(variables, "pkce") || sent_by_case {
+    if !redeems || !is_set(variables, "pkce") || sent_by_case {
         return Vec::new();
     }
     let verifier = variables.text(ADDED_VERIFIER).or_else(|_| variables.text("pkce.verifier"));
