@@ -206,7 +206,7 @@ async fn run_on_target(
     };
     world.max_wait = Duration::from_secs(args.max_wait);
     if args.dry_run {
-        show_plan(&world.target, spec, &options.selection);
+        show_plan(&world, spec, &options.selection);
         return ExitCode::SUCCESS;
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -245,13 +245,13 @@ async fn stop_at_interrupt(stop: Arc<AtomicBool>) {
 }
 
 /// Prints which cases would run, and why the others would not.
-fn show_plan(target: &TestTarget, spec: &Specification, selection: &Selection) {
+fn show_plan(world: &TestEnvironment, spec: &Specification, selection: &Selection) {
     let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
     let mut out = stdout().lock();
     let mut plan = || -> std::io::Result<()> {
         let mut count = 0;
         for case in selection.cases(spec) {
-            match selection.skip_reason(spec, case, target) {
+            match selection.skip_reason(spec, case, world) {
                 Some(reason) => *skipped.entry(reason).or_default() += 1,
                 None => {
                     count += 1;
@@ -259,7 +259,7 @@ fn show_plan(target: &TestTarget, spec: &Specification, selection: &Selection) {
                 }
             }
         }
-        writeln!(out, "\n{count} cases would run against {}", target.addresses.base_url)?;
+        writeln!(out, "\n{count} cases would run against {}", world.target.addresses.base_url)?;
         skipped.iter().try_for_each(|(reason, count)| writeln!(out, "{count} skipped: {reason}"))
     };
     // A closed pipe is not an error.

@@ -158,24 +158,48 @@ impl OwnServer {
         Ok(endpoint["ca"].as_str().map(std::fs::read).transpose()?)
     }
 
+    fn read(&self, name: &str) -> Result<Value> {
+        let path = self.folder.path().join(name);
+        let text = std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("{} is not valid JSON", path.display()))
+    }
+
+    /// Returns the base URL of the server.
+    ///
+    /// # Errors
+    /// Returns an error if the server has not written it.
+    pub fn base_url(&self) -> Result<String> {
+        let endpoint = self.read("endpoint.json")?;
+        Ok(endpoint["base_url"].as_str().context("endpoint.json has no base_url")?.to_owned())
+    }
+
+    /// Returns the users, clients and resources of the demo project.
+    ///
+    /// # Errors
+    /// Returns an error if a file is missing or is not valid.
+    pub fn profile(&self) -> Result<Profile> {
+        let Value::Object(members) = self.read("demo.json")? else { bail!("demo.json is not a JSON object") };
+        Ok(Profile { members, ca_pem: self.ca()? })
+    }
+
     /// Connects to the server with the addresses and credentials in its folder.
     ///
     /// # Errors
     /// Returns an error if a file is missing or the server does not answer.
     pub async fn target(&self) -> Result<TestTarget> {
-        let read = |name: &str| -> Result<Value> {
-            let path = self.folder.path().join(name);
-            let text = std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
-            serde_json::from_slice(&text).with_context(|| format!("{} is not valid JSON", path.display()))
-        };
-        let endpoint = read("endpoint.json")?;
-        let base_url = endpoint["base_url"].as_str().context("endpoint.json has no base_url")?;
-        let ca = self.ca()?;
-        let profile = match read("demo.json")? {
-            Value::Object(members) => Profile { members, ca_pem: ca },
-            _ => bail!("demo.json is not a JSON object"),
-        };
-        TestTarget::connect(base_url, profile, TargetKind::Trefoil, target::TIMEOUT).await
+        TestTarget::connect(&self.base_url()?, self.profile()?, TargetKind::Trefoil, target::TIMEOUT).await
+    }
+
+    /// Returns the number of exports whose files the server keeps.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    pub fn count_exports(&self) -> Result<usize> {
+        match std::fs::read_dir(self.folder.path().join("exports")) {
+            Ok(entries) => Ok(entries.count()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Runs an administration command on the data of the server, with `input` as its standard input. Returns its

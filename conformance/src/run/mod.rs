@@ -145,7 +145,7 @@ async fn one_case(
         verdict,
         took_ms: 0,
     };
-    if let Some(reason) = options.selection.skip_reason(spec, case, &world.target) {
+    if let Some(reason) = options.selection.skip_reason(spec, case, world) {
         return without_running(Verdict::Skip { reason });
     }
     if options.deadline.is_some_and(|deadline| Instant::now() >= deadline) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde_json::Value;
 
-use crate::environment::target::TestTarget;
+use crate::environment::TestEnvironment;
 use crate::spec::Specification;
 use crate::spec::case::{Case, Step};
 use crate::spec::endpoints;
@@ -47,21 +47,25 @@ impl Selection {
     }
 
     /// Returns the reason why a case does not run on a target; `None` if it runs.
-    pub fn skip_reason(&self, spec: &Specification, case: &Case, target: &TestTarget) -> Option<String> {
+    pub fn skip_reason(&self, spec: &Specification, case: &Case, world: &TestEnvironment) -> Option<String> {
+        let target = &world.target;
         if spec.level_of(case) > self.level {
             return Some(format!("its level is {}", spec.level_of(case).keyword()));
+        }
+        if world.local.is_some() {
+            return None;
+        }
+        if !self.write && case.steps.iter().any(writes) {
+            return Some("changes data of the server (--write runs it)".to_owned());
         }
         if target.is_trefoil() {
             return None;
         }
-        if spec.has_house_rule(case) {
+        if spec.has_house_rule(case) || case.steps.iter().all(|step| step.only_house) {
             return Some("is about a rule of Trefoil, not of a standard (--house runs it)".to_owned());
         }
         if case.steps.iter().any(asks_own_page) {
             return Some("asks a page that only Trefoil has".to_owned());
-        }
-        if !self.write && case.steps.iter().any(writes) {
-            return Some("changes data of the server (--write runs it)".to_owned());
         }
         if let Some(reason) =
             target.addresses.metadata.as_ref().and_then(|metadata| not_offered(case, metadata))
@@ -87,14 +91,18 @@ fn asks_own_page(step: &Step) -> bool {
         || redirect.is_some_and(|to| to.starts_with("$base_url"))
 }
 
+/// Pages of Trefoil that change accounts, clients and users.
+const OWN_DATA: [&str; 4] = ["/account", "/admin", "/passkey", "/recovery"];
+
 /// Returns whether a step changes data that the run has not created itself.
 fn writes(step: &Step) -> bool {
     let request = &step.request;
     let is_fhir = request.to.starts_with("fhir");
+    let is_account = OWN_DATA.iter().any(|path| request.to.starts_with(path));
     match request.method {
         Method::PUT | Method::PATCH => true,
-        Method::DELETE => is_fhir,
-        Method::POST => is_fhir && !request.to.contains('$'),
+        Method::DELETE => is_fhir || is_account,
+        Method::POST => is_fhir && !request.to.contains('$') || is_account,
         _ => false,
     }
 }

@@ -6,6 +6,7 @@
 mod documentation;
 mod exchanges;
 mod laws;
+mod other_servers;
 mod tx;
 
 use std::path::PathBuf;

@@ -1,0 +1,235 @@
+//! Runs against servers that are not Trefoil, or are treated as if they were not.
+//!
+//! The failures of other makers' servers are listed in `judged`, with the reason for each. A failure that is not listed,
+//! or a listed one that does not occur any more, fails the test.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use trefoil_conformance::environment::server::{self, OwnServer};
+use trefoil_conformance::environment::target::{TIMEOUT, TargetKind, TestTarget};
+use trefoil_conformance::environment::{TestEnvironment, probe};
+use trefoil_conformance::profile::Profile;
+use trefoil_conformance::run::selection::Selection;
+use trefoil_conformance::run::verdict::{RunSummary, Verdict};
+use trefoil_conformance::run::{self, RunEnd, RunEvent, RunListener, RunOptions};
+use trefoil_conformance::spec::requirement::Level;
+use trefoil_conformance::spec::{self, Specification};
+
+const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Verdicts by case, with the text of a failure.
+#[derive(Clone, Default)]
+struct Verdicts(Arc<Mutex<BTreeMap<String, Verdict>>>);
+
+impl RunListener for Verdicts {
+    fn hear(&mut self, event: &RunEvent<'_>) {
+        if let RunEvent::Case(outcome) = event {
+            self.0.lock().unwrap().insert(outcome.id.clone(), outcome.verdict.clone());
+        }
+    }
+}
+
+impl Verdicts {
+    fn names(&self) -> BTreeMap<String, &'static str> {
+        self.0.lock().unwrap().iter().map(|(id, verdict)| (id.clone(), verdict.name())).collect()
+    }
+
+    /// Returns the texts of the cases that failed or could not be tested.
+    fn faults(&self) -> Vec<String> {
+        let verdicts = self.0.lock().unwrap();
+        let text = |(id, verdict): (&String, &Verdict)| match verdict {
+            Verdict::Fail(failure) => Some(format!("{id}: {failure}")),
+            Verdict::Inconclusive { reason } => Some(format!("{id}: {reason}")),
+            _ => None,
+        };
+        verdicts.iter().filter_map(text).collect()
+    }
+}
+
+/// Runs the suite against a server.
+async fn run_on(world: &TestEnvironment, options: &RunOptions) -> (RunSummary, Verdicts) {
+    let (end, verdicts) = run_to_the_end(world, options).await;
+    assert!(!end.interrupted && end.lost.is_none(), "{end:?}");
+    assert_eq!(end.leftovers, [""; 0]);
+    (end.summary, verdicts)
+}
+
+async fn run_to_the_end(world: &TestEnvironment, options: &RunOptions) -> (RunEnd, Verdicts) {
+    let verdicts = Verdicts::default();
+    let spec = Specification::load().unwrap();
+    let mut listeners: Vec<Box<dyn RunListener>> = vec![Box::new(verdicts.clone())];
+    let end = run::run(world, &spec, options, &AtomicBool::new(false), &mut listeners).await;
+    (end, verdicts)
+}
+
+/// Runs the suite against another maker's server, as `run URL --profile FILE --baseline FILE` does.
+async fn judge(url: &str, profile: &str, judged: &str) -> RunSummary {
+    let profile = Profile::read(&format!("{FOLDER}/profiles/{profile}")).unwrap();
+    let mut target = TestTarget::connect(url, profile, TargetKind::Other, TIMEOUT).await.unwrap();
+    let found = probe::probe(&target).await;
+    target.profile.extend(found);
+    let gaps = spec::gaps(&std::fs::read_to_string(format!("{FOLDER}/judged/{judged}")).unwrap()).unwrap();
+    let options = RunOptions {
+        selection: Selection { level: Level::Must, write: false, ..Selection::default() },
+        baseline: gaps.into_iter().map(|gap| (gap.case, gap.reason)).collect(),
+        ..RunOptions::default()
+    };
+    let (summary, verdicts) = run_on(&TestEnvironment::of(target), &options).await;
+    println!("{url}: {summary}");
+    assert!(summary.is_success(), "{}", verdicts.faults().join("\n"));
+    summary
+}
+
+/// A server that runs until it is dropped.
+struct Running {
+    child: Child,
+    url: String,
+    /// Output of the program, which fails if it cannot print.
+    _output: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// Starts a program that prints its URL.
+    fn start(command: &mut Command) -> std::io::Result<Self> {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut url = String::new();
+        output.read_line(&mut url)?;
+        Ok(Self { child, url: url.trim().to_owned(), _output: output })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // An error means that the program has already ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn oidc_provider_fails_only_as_judged() {
+    let modules = Path::new(FOLDER).join("../server/tests/it/clients/node_modules/oidc-provider");
+    if !modules.exists() {
+        println!("left out: oidc-provider: not installed; .ci/run does that");
+        return;
+    }
+    let script = Path::new(FOLDER).join("tests/servers/oidc_provider.mjs");
+    let Ok(server) = Running::start(Command::new("node").arg(script)) else {
+        println!("left out: oidc-provider: node is not here");
+        return;
+    };
+    let runtime = Runtime::new().unwrap();
+    let summary = runtime.block_on(judge(&server.url, "oidc-provider.toml", "oidc-provider.toml"));
+    assert!(summary.passed > 140, "{summary}");
+}
+
+/// Returns the own server as a target that the suite has not started.
+async fn own_server(kind: TargetKind) -> (OwnServer, TestEnvironment) {
+    trefoil_conformance::environment::install_crypto();
+    let server = OwnServer::start("").await.unwrap();
+    let mut profile = server.profile().unwrap();
+    profile.members.insert("tx_resources".to_owned(), true.into());
+    let target = TestTarget::connect(&server.base_url().unwrap(), profile, kind, TIMEOUT).await.unwrap();
+    (server, TestEnvironment::of(target))
+}
+
+/// Checks that no row needs a rule of Trefoil to pass, if it is said to be about a standard.
+#[test]
+fn trefoil_passes_as_another_makers_server() {
+    server::build().unwrap();
+    let (summary, verdicts) = Runtime::new().unwrap().block_on(async {
+        let (_server, world) = own_server(TargetKind::Other).await;
+        let selection = Selection { level: Level::Should, write: true, ..Selection::default() };
+        run_on(&world, &RunOptions { selection, jobs: 8, ..RunOptions::default() }).await
+    });
+    assert!(summary.is_success(), "{}", verdicts.faults().join("\n"));
+    assert!(summary.passed > 450, "{summary}");
+}
+
+/// Checks that a run changes nothing that a second run notices, and deletes what it created.
+#[test]
+fn a_second_run_has_the_same_result() {
+    server::build().unwrap();
+    Runtime::new().unwrap().block_on(async {
+        let (server, world) = own_server(TargetKind::Trefoil).await;
+        let only = ["kick-off", "design/resources", "bulkdata/", "recovery", "rfc8628/5.1", "spec/authorize"];
+        let options = RunOptions {
+            selection: Selection { only: only.map(str::to_owned).to_vec(), ..Selection::default() },
+            ..RunOptions::default()
+        };
+        let before = server.count_exports().unwrap();
+        let (first, verdicts) = run_on(&world, &options).await;
+        assert!(first.is_success() && first.passed > 120, "{first}: {}", verdicts.faults().join("\n"));
+        assert_eq!(server.count_exports().unwrap(), before, "files of exports remain");
+        let (_, again) = run_on(&TestEnvironment::of(world.target), &options).await;
+        assert_eq!(verdicts.names(), again.names(), "{}", again.faults().join("\n"));
+    });
+}
+
+/// A server that answers everything with 200 and the same object, and stops listening after a number of requests.
+async fn dumb_server(answers: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let at = |path: &str| format!("{url}/{path}");
+    let body = json!({
+        "issuer": url, "authorization_endpoint": at("a"), "token_endpoint": at("t"), "jwks_uri": at("j"),
+        "userinfo_endpoint": at("u"), "revocation_endpoint": at("r"), "introspection_endpoint": at("i"),
+        "pushed_authorization_request_endpoint": at("p"), "device_authorization_endpoint": at("d"),
+        "end_session_endpoint": at("l"), "resourceType": "CapabilityStatement",
+    })
+    .to_string();
+    tokio::spawn(async move {
+        for _ in 0..answers {
+            let Ok((mut stream, _)) = listener.accept().await else { return };
+            let body = body.clone();
+            tokio::spawn(async move {
+                // An error means that the suite has closed the connection.
+                let _ = stream.read(&mut [0; 65_536]).await;
+                let head = format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+                let text = format!("HTTP/1.1 200 OK\r\n{head}connection: close\r\n\r\n{body}");
+                let _ = stream.write_all(text.as_bytes()).await;
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn a_dumb_server_passes_almost_nothing() {
+    Runtime::new().unwrap().block_on(async {
+        let url = dumb_server(usize::MAX).await;
+        let profile = Profile::read(&format!("{FOLDER}/profiles/oidc-provider.toml")).unwrap();
+        let target = TestTarget::connect(&url, profile, TargetKind::Other, TIMEOUT).await.unwrap();
+        let (summary, verdicts) = run_on(&TestEnvironment::of(target), &RunOptions::default()).await;
+        let passed: Vec<_> = verdicts.names().into_iter().filter(|(_, verdict)| *verdict == "pass").collect();
+        // Its metadata is right, and a revocation is answered like this.
+        assert!(passed.len() <= 8, "{passed:?}");
+        assert!(summary.failed + summary.inconclusive > 100, "{summary}");
+    });
+}
+
+#[test]
+fn a_server_that_dies_is_one_finding() {
+    Runtime::new().unwrap().block_on(async {
+        let url = dumb_server(40).await;
+        let profile = Profile::read(&format!("{FOLDER}/profiles/oidc-provider.toml")).unwrap();
+        let target = TestTarget::connect(&url, profile, TargetKind::Other, TIMEOUT).await.unwrap();
+        let (end, verdicts) = run_to_the_end(&TestEnvironment::of(target), &RunOptions::default()).await;
+        assert!(end.lost.is_some(), "{end:?}");
+        assert!(end.summary.failed < 40 && end.summary.inconclusive > 50, "{}", end.summary);
+        let silent = verdicts.faults().iter().filter(|fault| fault.contains("no answer")).count();
+        let lost =
+            verdicts.faults().iter().filter(|fault| fault.contains("does not answer any more")).count();
+        assert_eq!((silent, lost > 50), (lost, true), "each silence is the same finding");
+    });
+}
