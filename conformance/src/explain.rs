@@ -8,7 +8,7 @@ use crate::spec::case::{Case, Step};
 use crate::spec::expectation::Expectation;
 use crate::spec::request::Body;
 use crate::spec::requirement::Requirement;
-use crate::spec::{FILES, Specification, resources};
+use crate::spec::{Specification, resources};
 
 /// Returns the description of a requirement or a case with this id, or of all requirements of a section; `None` if no
 /// id equals the text and no section begins with it.
@@ -40,9 +40,7 @@ fn requirement_text(requirement: &Requirement) -> String {
 /// Returns the row as it is in the table, followed by the requests that it sends.
 fn case_text(case: &Case) -> String {
     let mut text = format!("{}\n", case.place);
-    let table = FILES.iter().find(|(file, _)| *file == case.place.file).map_or("", |(_, table)| table);
-    let is_next_row = |line: &&str| line.starts_with("[[") && !line.starts_with("[[case.");
-    for line in table.lines().skip(case.place.line - 1).take_while(|line| !is_next_row(line)) {
+    for line in case.row.lines() {
         let _ = writeln!(text, "  {line}");
     }
     for (number, step) in (1..).zip(&case.steps) {

@@ -8,6 +8,8 @@
 //! | [`environment`] | the server under test, fake identity providers, preconditions |
 //! | [`run`] | runs cases and checks the responses |
 //! | [`report`] | listeners to a run: terminal, JSON lines, JUnit |
+//! | [`init`] | writes the profile of a server |
+//! | [`compare`] | compares the reports of two runs |
 //! | [`explain`] | texts that describe requirements and cases |
 //! | [`tx`] | HL7's terminology ecosystem suite, for any FHIR R4 server |
 //! | [`cli`] | the program `trefoil-conformance` |
@@ -17,8 +19,10 @@
 //! terminology against the terminology crate.
 
 pub mod cli;
+pub mod compare;
 pub mod environment;
 pub mod explain;
+pub mod init;
 pub mod profile;
 pub mod report;
 pub mod run;

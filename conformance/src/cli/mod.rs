@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 
-use crate::explain;
 use crate::run::selection::Selection;
 use crate::spec::Specification;
 use crate::tx::{self, SuiteError};
+use crate::{compare, explain};
 use run::RunArgs;
 
 /// Exit codes: a case failed, the command is wrong, the target cannot be reached, the suite failed, Ctrl-C.
@@ -26,6 +26,9 @@ const INTERRUPTED: u8 = 130;
 #[derive(Debug, Parser)]
 #[command(name = "trefoil-conformance", version, arg_required_else_help = true)]
 struct Cli {
+    /// Folder with further tables (TOML), whose rows are added to those of the suite.
+    #[arg(long, global = true, value_name = "DIR")]
+    tables: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -36,6 +39,23 @@ enum Command {
     #[command(after_help = "Examples:\n  trefoil-conformance run spec/userinfo\n  \
         trefoil-conformance run https://id.example --profile id.toml --report junit=out.xml")]
     Run(Box<RunArgs>),
+    /// Write the profile of a server: what it states about itself, and comments for what it does not.
+    #[command(after_help = "Example:\n  trefoil-conformance init https://id.example > id.toml")]
+    Init {
+        /// URL of the server.
+        url: String,
+        /// PEM file with certificates to trust in addition to those of the system.
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
+    },
+    /// Compare the JSON reports of two runs. The exit code is 1 if a case became worse.
+    #[command(after_help = "Example:\n  trefoil-conformance compare yesterday.jsonl today.jsonl")]
+    Compare {
+        /// Report of the earlier run.
+        first: PathBuf,
+        /// Report of the later run.
+        second: PathBuf,
+    },
     /// List the ids of all cases, or of the selected cases.
     #[command(after_help = "Example:\n  trefoil-conformance list spec/authorize")]
     List {
@@ -82,13 +102,20 @@ enum Command {
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let spec = match Specification::load() {
+    let mut spec = match Specification::load() {
         Ok(spec) => spec,
         Err(error) => return broken(&error.into()),
     };
+    if let Some(folder) = &cli.tables
+        && let Err(error) = spec.add_folder(folder)
+    {
+        return usage(&error.into());
+    }
     let done = match cli.command {
         Command::List { filter } => list(&spec, filter),
         Command::Explain { id } => explain(&spec, &id),
+        Command::Init { url, ca } => return run::init_command(&spec, &url, ca.as_deref()),
+        Command::Compare { first, second } => return compare_reports(&first, &second),
         Command::Run(args) => return run::run_command(&spec, &args),
         Command::Tx { tests, target, suites, operations, out, token, ca, insecure } => {
             let ca_pem = ca.map(|path| {
@@ -125,6 +152,18 @@ fn list(spec: &Specification, only: Vec<String>) -> Result<()> {
     }
     cases.iter().for_each(|case| println!("{}", case.id));
     Ok(())
+}
+
+fn compare_reports(first: &Path, second: &Path) -> ExitCode {
+    let reports = run::read_report(first).and_then(|first| Ok((first, run::read_report(second)?)));
+    match reports {
+        Ok((first, second)) => {
+            let comparison = compare::compare(&first, &second);
+            println!("{comparison}");
+            ExitCode::from(if comparison.worse.is_empty() { 0 } else { FAILED })
+        }
+        Err(error) => usage(&error),
+    }
 }
 
 fn explain(spec: &Specification, id: &str) -> Result<()> {

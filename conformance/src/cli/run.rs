@@ -14,8 +14,9 @@ use clap::Args;
 
 use super::{FAILED, INTERRUPTED, UNREACHABLE, broken, usage};
 use crate::environment::probe;
-use crate::environment::target::{TargetKind, TestTarget};
+use crate::environment::target::{TIMEOUT, TargetKind, TestTarget};
 use crate::environment::{MAX_WAIT, TestEnvironment};
+use crate::init;
 use crate::profile::Profile;
 use crate::report::json::{self, JsonLines};
 use crate::report::junit::JunitReport;
@@ -136,6 +137,36 @@ impl RunArgs {
         }
         Ok(target)
     }
+}
+
+/// Prints the profile of a server.
+pub fn init_command(spec: &Specification, url: &str, ca: Option<&Path>) -> ExitCode {
+    let read =
+        |path: &Path| std::fs::read(path).with_context(|| format!("failed to read {}", path.display()));
+    let profile = match ca.map(read).transpose() {
+        Ok(ca_pem) => Profile { ca_pem, ..Profile::default() },
+        Err(error) => return usage(&error),
+    };
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return broken(&error.into()),
+    };
+    runtime.block_on(async {
+        let mut target = match TestTarget::connect(url, profile, TargetKind::Other, TIMEOUT).await {
+            Ok(target) => target,
+            Err(error) => {
+                eprintln!("error: {url} cannot be tested: {error:#}");
+                return ExitCode::from(UNREACHABLE);
+            }
+        };
+        let found = probe::probe(&target).await;
+        target.profile.extend(found);
+        if let Some(path) = ca {
+            target.profile.insert("ca".to_owned(), path.display().to_string().into());
+        }
+        print!("{}", init::profile_text(&target, spec).await);
+        ExitCode::SUCCESS
+    })
 }
 
 /// Reads the outcomes of a JSON report.

@@ -21,6 +21,8 @@ pub struct Case {
     pub id: String,
     /// Table and line of the row.
     pub place: TablePlace,
+    /// Text of the row in the table.
+    pub row: String,
     /// Ids of the requirements that it tests.
     pub covers: Vec<String>,
     /// Names of the preconditions that are set up before the first request.
@@ -47,15 +49,15 @@ pub fn section_of(id: &str) -> &str {
 /// A line of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TablePlace {
-    /// File below `specs/`.
-    pub file: &'static str,
+    /// Path of the file: below `specs/`, or the path of a table that was added.
+    pub file: String,
     /// Line, from 1.
     pub line: usize,
 }
 
 impl fmt::Display for TablePlace {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "specs/{}:{}", self.file, self.line)
+        write!(f, "{}:{}", self.file, self.line)
     }
 }
 
@@ -111,7 +113,7 @@ struct StepRow {
 
 impl CaseRow {
     /// Converts the row to a case. `text` is the text of the table.
-    pub fn into_case(self, file: &'static str, text: &str) -> Result<Case, String> {
+    pub fn into_case(self, file: &str, text: &str) -> Result<Case, String> {
         let line = 1 + text[..self.id.span().start].matches('\n').count();
         let id = self.id.into_inner();
         let fault = |error: String| format!("{file}:{line}: {id}: {error}");
@@ -125,8 +127,10 @@ impl CaseRow {
             .map(|step| step.into_step(&self.given))
             .collect::<Result<_, _>>()
             .map_err(fault)?;
-        let place = TablePlace { file, line };
-        Ok(Case { id, place, covers: self.covers, given: self.given, steps })
+        let is_same_row = |line: &&str| !line.starts_with("[[") || line.starts_with("[[case.");
+        let row = text.lines().skip(line - 1).take_while(is_same_row).collect::<Vec<_>>().join("\n");
+        let place = TablePlace { file: file.to_owned(), line };
+        Ok(Case { id, place, row: row.trim_end().to_owned(), covers: self.covers, given: self.given, steps })
     }
 }
 

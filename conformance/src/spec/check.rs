@@ -9,10 +9,7 @@ const LINE_COLUMNS: usize = 160;
 
 /// Returns all faults of the tables.
 pub fn table_faults(spec: &Specification) -> Vec<String> {
-    let mut faults = Vec::new();
-    check_ids(spec, &mut faults);
-    check_requirements(spec, &mut faults);
-    check_cases(spec, &mut faults);
+    let mut faults = faults_of_rows(spec);
     for gap in &spec.gaps {
         if !spec.cases.iter().any(|case| case.id == gap.case) {
             faults.push(format!("gaps.toml names {}, which does not exist", gap.case));
@@ -28,6 +25,15 @@ pub fn table_faults(spec: &Specification) -> Vec<String> {
             faults.push(format!("{file}:{line} has more than {LINE_COLUMNS} columns"));
         }
     }
+    faults
+}
+
+/// Returns the faults of requirements and cases, wherever their tables are.
+pub fn faults_of_rows(spec: &Specification) -> Vec<String> {
+    let mut faults = Vec::new();
+    check_ids(spec, &mut faults);
+    check_requirements(spec, &mut faults);
+    check_cases(spec, &mut faults);
     faults
 }
 

@@ -23,6 +23,8 @@ pub mod request;
 pub mod requirement;
 pub mod resources;
 
+use std::path::Path;
+
 use serde::Deserialize;
 
 use case::{Case, CaseRow};
@@ -132,16 +134,24 @@ pub struct Specification {
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// The text is not TOML, or a value has the wrong type.
-    #[error("specs/{file}: {error}")]
+    #[error("{file}: {error}")]
     Format {
-        /// File in `specs/`.
-        file: &'static str,
+        /// Path of the file.
+        file: String,
         /// Position and reason of the error.
         error: toml::de::Error,
     },
     /// A row contradicts itself.
-    #[error("specs/{0}")]
+    #[error("{0}")]
     Row(String),
+    /// A table cannot be read.
+    #[error("failed to read {file}: {error}")]
+    Read {
+        /// Path of the file or folder.
+        file: String,
+        /// Error of the operating system.
+        error: std::io::Error,
+    },
 }
 
 impl Specification {
@@ -152,20 +162,48 @@ impl Specification {
     pub fn load() -> Result<Self, TableError> {
         let mut spec = Self::default();
         for (file, text) in FILES {
-            spec.add(file, text)?;
+            spec.add(&format!("specs/{file}"), text)?;
         }
-        let format = |file| move |error| TableError::Format { file, error };
+        let format = |file: &str| {
+            let file = format!("specs/{file}");
+            move |error| TableError::Format { file, error }
+        };
         spec.gaps = gaps(GAPS).map_err(format("gaps.toml"))?;
         spec.preconditions = preconditions::load().map_err(format("preconditions.toml"))?;
         Ok(spec)
+    }
+
+    /// Adds the rows of all tables in a folder: its files whose names end with `.toml`.
+    ///
+    /// # Errors
+    /// Returns [`TableError`] if a table cannot be read or has a fault.
+    pub fn add_folder(&mut self, folder: &Path) -> Result<(), TableError> {
+        let read = |path: &Path| {
+            let file = path.display().to_string();
+            move |error| TableError::Read { file, error }
+        };
+        let entries = std::fs::read_dir(folder).map_err(read(folder))?;
+        let mut paths = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(read(folder))?;
+        paths.sort();
+        for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        {
+            let text = std::fs::read_to_string(path).map_err(read(path))?;
+            self.add(&path.display().to_string(), &text)?;
+        }
+        let faults = check::faults_of_rows(self);
+        if faults.is_empty() { Ok(()) } else { Err(TableError::Row(faults.join("\n"))) }
     }
 
     /// Adds the rows of a table.
     ///
     /// # Errors
     /// Returns [`TableError`] if the table has an unknown key, a value of the wrong type or a contradictory row.
-    pub fn add(&mut self, file: &'static str, text: &str) -> Result<(), TableError> {
-        let table: Table = toml::from_str(text).map_err(|error| TableError::Format { file, error })?;
+    pub fn add(&mut self, file: &str, text: &str) -> Result<(), TableError> {
+        let table: Table =
+            toml::from_str(text).map_err(|error| TableError::Format { file: file.to_owned(), error })?;
         self.requirements.extend(table.requirement);
         for row in table.case {
             self.cases.push(row.into_case(file, text).map_err(TableError::Row)?);
