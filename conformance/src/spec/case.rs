@@ -72,6 +72,8 @@ pub struct Step {
     pub house: Option<Expectation>,
     /// Whether the step has no other expectation, so that other servers are not asked at all.
     pub only_house: bool,
+    /// Requirements that this step tests.
+    pub covers: Vec<String>,
     /// Parts of the response that are stored as variables: name and [source](crate::wire::answer_part).
     pub capture: BTreeMap<String, String>,
 }
@@ -93,6 +95,9 @@ pub(super) struct CaseRow {
 /// A step in the form of the tables: `request` and `expect`, or the short form of an operation.
 #[derive(Debug, Deserialize)]
 struct StepRow {
+    /// Requirements that this step tests; a case with one step names them itself.
+    #[serde(default, rename = "shows")]
+    covers: Vec<String>,
     request: Option<Request>,
     op: Option<String>,
     by: Option<String>,
@@ -122,15 +127,21 @@ impl CaseRow {
             (false, true) => self.steps,
             _ => return Err(fault("a case has either one step, or 'steps'".to_owned())),
         };
-        let steps = steps
+        let steps: Vec<Step> = steps
             .into_iter()
             .map(|step| step.into_step(&self.given))
             .collect::<Result<_, _>>()
             .map_err(fault)?;
+        let mut covers = self.covers;
+        for shown in steps.iter().flat_map(|step| &step.covers) {
+            if !covers.contains(shown) {
+                covers.push(shown.clone());
+            }
+        }
         let is_same_row = |line: &&str| !line.starts_with("[[") || line.starts_with("[[case.");
         let row = text.lines().skip(line - 1).take_while(is_same_row).collect::<Vec<_>>().join("\n");
         let place = TablePlace { file: file.to_owned(), line };
-        Ok(Case { id, place, row: row.trim_end().to_owned(), covers: self.covers, given: self.given, steps })
+        Ok(Case { id, place, row: row.trim_end().to_owned(), covers, given: self.given, steps })
     }
 }
 
@@ -170,7 +181,7 @@ impl StepRow {
             }
             _ => return Err("a step needs either 'request' or 'op'".to_owned()),
         };
-        Ok(Step { request, expect, house, only_house: !expects, capture: self.capture })
+        Ok(Step { request, expect, house, only_house: !expects, covers: self.covers, capture: self.capture })
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::case::{Case, Step};
+use super::expectation::Expectation;
 use super::{FILES, Specification};
 
 /// Maximum length of a line in a table, in columns.
@@ -61,12 +63,36 @@ fn check_requirements(spec: &Specification, faults: &mut Vec<String>) {
     }
 }
 
+/// Maximum number of requirements that one expectation can show.
+const SHOWN_AT_ONCE: usize = 4;
+
+/// Checks that a case shows each requirement by an expectation, and not more of them than one can assert.
+fn check_assertions(case: &Case, faults: &mut Vec<String>) {
+    let of_steps: BTreeSet<_> = case.steps.iter().flat_map(|step| &step.covers).collect();
+    let of_case = case.covers.iter().filter(|id| !of_steps.contains(id)).count();
+    for count in case.steps.iter().map(|step| step.covers.len()).chain([of_case]) {
+        if count > SHOWN_AT_ONCE {
+            faults.push(format!(
+                "{} shows {count} requirements at once: name them at the steps that show them, or add cases",
+                case.id
+            ));
+        }
+    }
+    let asserts =
+        |step: &Step| step.expect.is_stated() || step.house.as_ref().is_some_and(Expectation::is_stated);
+    let is_silent = |step: &&Step| !step.covers.is_empty() && !asserts(step);
+    if case.steps.iter().any(|step| is_silent(&step)) || !case.steps.iter().any(asserts) {
+        faults.push(format!("{} shows a requirement without an expectation", case.id));
+    }
+}
+
 fn check_cases(spec: &Specification, faults: &mut Vec<String>) {
     let known: BTreeSet<_> = spec.requirements.iter().map(|r| r.id.as_str()).collect();
     for case in &spec.cases {
         for requirement in case.covers.iter().filter(|id| !known.contains(id.as_str())) {
             faults.push(format!("{} covers {requirement}, which does not exist", case.id));
         }
+        check_assertions(case, faults);
         let first = case.covers.first().map(|id| format!("{id}/"));
         if !first.is_some_and(|first| case.id.starts_with(&first)) {
             faults.push(format!("{} does not begin with the first requirement that it covers", case.id));

@@ -54,6 +54,13 @@ pub enum ExpectedStatus {
     Class(String),
 }
 
+impl Expectation {
+    /// Returns whether anything is expected.
+    pub fn is_stated(&self) -> bool {
+        serde_json::to_value(self).is_ok_and(|value| value != json!(Self::default()))
+    }
+}
+
 impl ExpectedStatus {
     /// Returns whether the status is expected.
     pub fn matches(&self, status: u16) -> bool {
