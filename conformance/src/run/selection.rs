@@ -6,11 +6,12 @@ use http::Method;
 use serde_json::Value;
 
 use crate::environment::TestEnvironment;
+use crate::environment::target::TestTarget;
 use crate::spec::Specification;
 use crate::spec::case::{Case, Step};
 use crate::spec::endpoints;
 use crate::spec::request::Body;
-use crate::spec::requirement::Level;
+use crate::spec::requirement::{BoundActor, Level};
 
 /// Cases that were asked for, and actions that they may do.
 #[derive(Debug, Clone)]
@@ -67,6 +68,16 @@ impl Selection {
         if case.steps.iter().any(asks_own_page) {
             return Some("asks a page that only Trefoil has".to_owned());
         }
+        let lacking = spec.requirements_of(case).find(|requirement| !offers(target, requirement.actor));
+        if let Some(requirement) = lacking {
+            return Some(format!("the server is no {}", requirement.actor.name()));
+        }
+        if case.steps.iter().any(wants_token) && is_anonymous(target) {
+            return Some("expects a token to be needed, and the server needs none (anonymous)".to_owned());
+        }
+        if case.steps.iter().any(asks_smart) && target.addresses.smart.is_none() {
+            return Some("the server has no smart-configuration".to_owned());
+        }
         if let Some(reason) =
             target.addresses.metadata.as_ref().and_then(|metadata| not_offered(case, metadata))
         {
@@ -105,6 +116,49 @@ fn writes(step: &Step) -> bool {
         Method::POST => is_fhir && !request.to.contains('$') || is_account,
         _ => false,
     }
+}
+
+/// Returns whether a server plays the role of an actor, as far as its metadata and its profile tell.
+fn offers(target: &TestTarget, actor: BoundActor) -> bool {
+    let addresses = &target.addresses;
+    let names = |member: &str, name: &str| {
+        let rest = addresses.capabilities.as_ref().and_then(|statement| statement["rest"].as_array());
+        let mut resources =
+            rest.into_iter().flatten().filter_map(|rest| rest["resource"].as_array()).flatten();
+        resources.any(|resource| match member {
+            "type" => resource["type"] == name,
+            _ => resource["operation"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|operation| operation["name"] == name),
+        })
+    };
+    match actor {
+        BoundActor::Server => true,
+        BoundActor::AuthorizationServer => addresses.endpoint("token").is_some(),
+        BoundActor::FhirServer => addresses.fhir_base.is_some(),
+        BoundActor::BulkServer => target.profile.contains_key("groups") || names("operation", "export"),
+        BoundActor::TerminologyServer => {
+            target.profile.contains_key("tx_resources")
+                || names("type", "ValueSet")
+                || names("type", "CodeSystem")
+        }
+    }
+}
+
+fn is_anonymous(target: &TestTarget) -> bool {
+    target.profile.get("anonymous").is_some_and(|anonymous| *anonymous == true)
+}
+
+/// Returns whether a step expects the FHIR interface to refuse a request without a valid token.
+fn wants_token(step: &Step) -> bool {
+    let is_fhir = step.request.to.starts_with("fhir") || step.request.to.starts_with('$');
+    is_fhir && step.expect.status.as_ref().is_some_and(|status| status.matches(401) || status.matches(403))
+}
+
+fn asks_smart(step: &Step) -> bool {
+    step.request.to.contains("smart-configuration")
 }
 
 /// Parameters of requests, and the member of the metadata that lists the values that a server offers (RFC 8414 2, OpenID

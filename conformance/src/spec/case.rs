@@ -72,6 +72,8 @@ pub struct Step {
     pub house: Option<Expectation>,
     /// Whether the step has no other expectation, so that other servers are not asked at all.
     pub only_house: bool,
+    /// Source of a part that other servers may leave out of the response. The rest of the case tests this part.
+    pub needs: Option<String>,
     /// Requirements that this step tests.
     pub covers: Vec<String>,
     /// Parts of the response that are stored as variables: name and [source](crate::wire::answer_part).
@@ -95,6 +97,7 @@ pub(super) struct CaseRow {
 /// A step in the form of the tables: `request` and `expect`, or the short form of an operation.
 #[derive(Debug, Deserialize)]
 struct StepRow {
+    needs: Option<String>,
     /// Requirements that this step tests; a case with one step names them itself.
     #[serde(default, rename = "shows")]
     covers: Vec<String>,
@@ -181,7 +184,15 @@ impl StepRow {
             }
             _ => return Err("a step needs either 'request' or 'op'".to_owned()),
         };
-        Ok(Step { request, expect, house, only_house: !expects, covers: self.covers, capture: self.capture })
+        Ok(Step {
+            request,
+            expect,
+            house,
+            only_house: !expects,
+            needs: self.needs,
+            covers: self.covers,
+            capture: self.capture,
+        })
     }
 }
 

@@ -41,6 +41,19 @@ pub enum BoundActor {
     Server,
 }
 
+impl BoundActor {
+    /// Returns the name in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AuthorizationServer => "authorization server",
+            Self::TerminologyServer => "terminology server",
+            Self::BulkServer => "bulk server",
+            Self::FhirServer => "FHIR server",
+            Self::Server => "server",
+        }
+    }
+}
+
 /// A statement of a standard, or one of our own rules (a house rule).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

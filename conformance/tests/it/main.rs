@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
+mod bulk_server;
 mod documentation;
 mod exchanges;
 mod laws;

@@ -24,6 +24,8 @@ use trefoil_conformance::run::{self, RunEnd, RunEvent, RunListener, RunOptions};
 use trefoil_conformance::spec::requirement::Level;
 use trefoil_conformance::spec::{self, Specification};
 
+use crate::bulk_server;
+
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Verdicts by case, with the text of a failure.
@@ -72,8 +74,7 @@ async fn run_to_the_end(world: &TestEnvironment, options: &RunOptions) -> (RunEn
 }
 
 /// Runs the suite against another maker's server, as `run URL --profile FILE --baseline FILE` does.
-async fn judge(url: &str, profile: &str, judged: &str) -> RunSummary {
-    let profile = Profile::read(&format!("{FOLDER}/profiles/{profile}")).unwrap();
+async fn judge(url: &str, profile: Profile, judged: &str) -> RunSummary {
     let mut target = TestTarget::connect(url, profile, TargetKind::Other, TIMEOUT).await.unwrap();
     let found = probe::probe(&target).await;
     target.profile.extend(found);
@@ -129,8 +130,32 @@ fn oidc_provider_fails_only_as_judged() {
         return;
     };
     let runtime = Runtime::new().unwrap();
-    let summary = runtime.block_on(judge(&server.url, "oidc-provider.toml", "oidc-provider.toml"));
+    let summary = runtime.block_on(judge(&server.url, oidc_profile(), "oidc-provider.toml"));
     assert!(summary.passed > 140, "{summary}");
+}
+
+fn oidc_profile() -> Profile {
+    Profile::read(&format!("{FOLDER}/profiles/oidc-provider.toml")).unwrap()
+}
+
+/// A server that behaves like SMART's bulk-data-server. `TREFOIL_BULK_DATA_SERVER` names the FHIR base URL of a real one,
+/// and `TREFOIL_BULK_DATA_PROFILE` its profile, which `trefoil-conformance init` writes.
+#[test]
+fn a_bulk_data_server_fails_only_as_judged() {
+    let runtime = Runtime::new().unwrap();
+    let summary = runtime.block_on(async {
+        let (_server, base) = bulk_server::start().await;
+        let profile = Profile::from_toml("groups = [\"g1\"]\n", Path::new(".")).unwrap();
+        judge(&base, profile, "bulk-data-server.toml").await
+    });
+    assert!(summary.passed > 40, "{summary}");
+    match (std::env::var("TREFOIL_BULK_DATA_SERVER"), std::env::var("TREFOIL_BULK_DATA_PROFILE")) {
+        (Ok(url), Ok(profile)) => {
+            let profile = Profile::read(&profile).unwrap();
+            runtime.block_on(judge(&url, profile, "bulk-data-server.toml"));
+        }
+        _ => println!("left out: a real bulk-data-server: TREFOIL_BULK_DATA_SERVER is not set"),
+    }
 }
 
 /// Returns the own server as a target that the suite has not started.
@@ -208,8 +233,7 @@ async fn dumb_server(answers: usize) -> String {
 fn a_dumb_server_passes_almost_nothing() {
     Runtime::new().unwrap().block_on(async {
         let url = dumb_server(usize::MAX).await;
-        let profile = Profile::read(&format!("{FOLDER}/profiles/oidc-provider.toml")).unwrap();
-        let target = TestTarget::connect(&url, profile, TargetKind::Other, TIMEOUT).await.unwrap();
+        let target = TestTarget::connect(&url, oidc_profile(), TargetKind::Other, TIMEOUT).await.unwrap();
         let (summary, verdicts) = run_on(&TestEnvironment::of(target), &RunOptions::default()).await;
         let passed: Vec<_> = verdicts.names().into_iter().filter(|(_, verdict)| *verdict == "pass").collect();
         // Its metadata is right, and a revocation is answered like this.
@@ -222,8 +246,7 @@ fn a_dumb_server_passes_almost_nothing() {
 fn a_server_that_dies_is_one_finding() {
     Runtime::new().unwrap().block_on(async {
         let url = dumb_server(40).await;
-        let profile = Profile::read(&format!("{FOLDER}/profiles/oidc-provider.toml")).unwrap();
-        let target = TestTarget::connect(&url, profile, TargetKind::Other, TIMEOUT).await.unwrap();
+        let target = TestTarget::connect(&url, oidc_profile(), TargetKind::Other, TIMEOUT).await.unwrap();
         let (end, verdicts) = run_to_the_end(&TestEnvironment::of(target), &RunOptions::default()).await;
         assert!(end.lost.is_some(), "{end:?}");
         assert!(end.summary.failed < 40 && end.summary.inconclusive > 50, "{}", end.summary);
