@@ -55,7 +55,19 @@ pub const MEMBERS: [(&str, &str); 22] = [
 ];
 
 /// Profiles of well-known servers, by name.
-pub const READY: &[(&str, &str)] = &[];
+pub const READY: &[(&str, &str)] = &[
+    ("trefoil", include_str!("../profiles/trefoil.toml")),
+    ("oidc-provider", include_str!("../profiles/oidc-provider.toml")),
+    ("bulk-data-server", include_str!("../profiles/bulk-data-server.toml")),
+    ("medplum", include_str!("../profiles/medplum.toml")),
+    ("hapi", include_str!("../profiles/hapi.toml")),
+    ("tx-fhir-org", include_str!("../profiles/tx-fhir-org.toml")),
+    ("ontoserver", include_str!("../profiles/ontoserver.toml")),
+    ("snowstorm", include_str!("../profiles/snowstorm.toml")),
+    ("keycloak", include_str!("../profiles/keycloak.toml")),
+    ("hydra", include_str!("../profiles/hydra.toml")),
+    ("inferno", include_str!("../profiles/inferno.toml")),
+];
 
 /// A profile.
 #[derive(Debug, Clone, Default)]
@@ -77,12 +89,9 @@ impl Profile {
             return Self::from_toml(text, Path::new("."));
         }
         let path = Path::new(name);
-        let text = std::fs::read_to_string(path).with_context(|| match READY {
-            [] => format!("failed to read {name}"),
-            ready => {
-                let names: Vec<_> = ready.iter().map(|(name, _)| *name).collect();
-                format!("failed to read {name}, which is not one of the ready profiles {}", names.join(", "))
-            }
+        let text = std::fs::read_to_string(path).with_context(|| {
+            let names: Vec<_> = READY.iter().map(|(name, _)| *name).collect();
+            format!("failed to read {name}, which is not one of the ready profiles {}", names.join(", "))
         })?;
         let folder = path.parent().unwrap_or(Path::new("."));
         if path.extension().is_some_and(|extension| extension == "json") {

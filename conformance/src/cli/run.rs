@@ -30,14 +30,14 @@ use crate::spec::requirement::Level;
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// Base URL of a running server, or texts: only cases run whose id, or a requirement that they cover, contains one.
-    /// Without a URL, a Trefoil server is started.
+    /// Without a URL and a profile, a Trefoil server is started.
     #[arg(value_name = "URL|TEXT")]
     words: Vec<String>,
     /// Base URL of a running server.
     #[arg(long, value_name = "URL")]
     target: Option<String>,
-    /// Profile of the server: a TOML or JSON file with its clients, users and resources.
-    #[arg(long, value_name = "FILE")]
+    /// Profile of the server: a TOML or JSON file with its clients, users and resources, or the name of a ready profile.
+    #[arg(long, value_name = "FILE|NAME")]
     profile: Option<String>,
     /// The server is a Trefoil server: test its own rules and pages too.
     #[arg(long)]
@@ -95,9 +95,16 @@ impl RunArgs {
         let is_url = |word: &&String| word.starts_with("http://") || word.starts_with("https://");
         let (urls, texts): (Vec<_>, Vec<_>) = self.words.iter().partition(is_url);
         let mut urls = urls.into_iter().chain(&self.target).cloned();
-        let target = urls.next();
+        let mut target = urls.next();
         if let Some(second) = urls.next() {
             bail!("a run has one target; {second} is a second one");
+        }
+        if let (None, Some(name)) = (&target, &self.profile) {
+            let profile = Profile::read(name)?;
+            let url = profile.text("base_url").or(profile.text("fhir_base"));
+            let url = url
+                .with_context(|| format!("{name} has no base_url or fhir_base; add the URL of the server"))?;
+            target = Some(url.to_owned());
         }
         Ok((target, texts.into_iter().chain(&self.only).cloned().collect()))
     }

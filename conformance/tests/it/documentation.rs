@@ -1,10 +1,14 @@
-//! The generated tables of `README.md`. `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-conformance --test it documentation`
+//! The generated tables of the documents. `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-conformance --test it documentation`
 //! writes them.
 
+use std::path::Path;
+
+use trefoil_conformance::profile::{self, Profile};
 use trefoil_conformance::run::matcher::MATCHERS;
 use trefoil_conformance::spec::{Specification, preconditions};
 
 const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+const PROFILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/profiles.md");
 
 /// Replaces the text between the two markers of a section.
 fn with_section(text: &str, name: &str, table: &str) -> String {
@@ -31,16 +35,46 @@ fn preconditions_table() -> String {
     format!("| name | what is set up | variables | cost |\n|---|---|---|---|\n{}", rows.collect::<String>())
 }
 
-#[test]
-fn the_readme_has_the_tables() {
-    let text = std::fs::read_to_string(README).unwrap();
-    let expected = with_section(&text, "matchers", &matchers());
-    let expected = with_section(&expected, "preconditions", &preconditions_table());
+fn profile_table(members: &[(&str, &str)]) -> String {
+    let rows = members.iter().map(|(name, meaning)| format!("| `{name}` | {meaning} |\n"));
+    format!("| member | meaning |\n|---|---|\n{}", rows.collect::<String>())
+}
+
+/// Returns the names of the ready profiles, with the first comment of each.
+fn ready_table() -> String {
+    let rows = profile::READY.iter().map(|(name, text)| {
+        let comments = text.lines().take_while(|line| line.starts_with('#'));
+        let about = comments.map(|line| line.trim_start_matches("# ")).collect::<Vec<_>>().join(" ");
+        format!("| `{name}` | {about} |\n")
+    });
+    format!("| name | server |\n|---|---|\n{}", rows.collect::<String>())
+}
+
+/// Compares the generated sections of a document, or writes them if the tests are run for this.
+fn check_sections(path: &str, sections: &[(&str, String)]) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let expected = sections.iter().fold(text, |text, (name, table)| with_section(&text, name, table));
     if std::env::var_os("TREFOIL_UPDATE_DOCS").is_some() {
-        std::fs::write(README, &expected).unwrap();
+        std::fs::write(path, &expected).unwrap();
     }
-    let found = std::fs::read_to_string(README).unwrap();
+    let found = std::fs::read_to_string(path).unwrap();
     assert_eq!(found, expected, "set TREFOIL_UPDATE_DOCS=1 to write the tables");
+}
+
+#[test]
+fn the_documents_have_the_tables() {
+    check_sections(README, &[("matchers", matchers()), ("preconditions", preconditions_table())]);
+    let (settings, members) = (profile_table(&profile::SETTINGS), profile_table(&profile::MEMBERS));
+    check_sections(PROFILES, &[("settings", settings), ("members", members), ("ready", ready_table())]);
+}
+
+#[test]
+fn ready_profiles_are_valid() {
+    for (name, text) in profile::READY {
+        // The tests have no tokens of other servers.
+        let text = text.replace("env:", "");
+        Profile::from_toml(&text, Path::new(".")).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+    }
 }
 
 /// Checks that the examples in the README are valid rows, because readers copy them.
