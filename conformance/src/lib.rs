@@ -8,6 +8,7 @@
 //! | [`environment`] | the server under test, fake identity providers, preconditions |
 //! | [`run`] | runs cases and checks the responses |
 //! | [`report`] | listeners to a run: terminal, JSON lines, JUnit |
+//! | [`laws`] | properties of every server, tested with random requests |
 //! | [`init`] | writes the profile of a server |
 //! | [`compare`] | compares the reports of two runs |
 //! | [`explain`] | texts that describe requirements and cases |
@@ -23,6 +24,7 @@ pub mod compare;
 pub mod environment;
 pub mod explain;
 pub mod init;
+pub mod laws;
 pub mod profile;
 pub mod report;
 pub mod run;

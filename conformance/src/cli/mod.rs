@@ -1,6 +1,7 @@
 //! The command line: `run`, `list`, `explain` and `tx`. Exit codes: 0 for success, 1 for failed cases, 2 for a usage
 //! error, 3 if the target cannot be reached or stops answering, 4 if the suite itself failed, 130 after Ctrl-C.
 
+mod laws;
 mod run;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use crate::run::selection::Selection;
 use crate::spec::Specification;
 use crate::tx::{self, SuiteError};
 use crate::{compare, explain};
+use laws::LawArgs;
 use run::RunArgs;
 
 /// Exit codes: a case failed, the command is wrong, the target cannot be reached, the suite failed, Ctrl-C.
@@ -48,6 +50,11 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
     },
+    /// Test properties with random requests against a new Trefoil server, or against a running server.
+    #[command(
+        after_help = "Example:\n  trefoil-conformance laws https://tx.example/fhir --seed 7 --only subsumes"
+    )]
+    Laws(LawArgs),
     /// Compare the JSON reports of two runs. The exit code is 1 if a case became worse.
     #[command(after_help = "Example:\n  trefoil-conformance compare yesterday.jsonl today.jsonl")]
     Compare {
@@ -114,6 +121,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::List { filter } => list(&spec, filter),
         Command::Explain { id } => explain(&spec, &id),
+        Command::Laws(args) => return laws::laws_command(&args),
         Command::Init { url, ca } => return run::init_command(&spec, &url, ca.as_deref()),
         Command::Compare { first, second } => return compare_reports(&first, &second),
         Command::Run(args) => return run::run_command(&spec, &args),

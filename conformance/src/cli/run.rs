@@ -129,21 +129,24 @@ impl RunArgs {
             deadline: self.max_time.map(|seconds| Instant::now() + Duration::from_secs(seconds)),
         })
     }
+}
 
-    /// Connects to a running server.
-    async fn connect(&self, url: &str) -> Result<TestTarget> {
-        let profile = match &self.profile {
-            Some(name) => Profile::read(name)?,
-            None => Profile::default(),
-        };
-        let kind = if self.house { TargetKind::Trefoil } else { TargetKind::Other };
-        let mut target = TestTarget::connect(url, profile, kind, Duration::from_secs(self.timeout)).await?;
-        if kind == TargetKind::Other {
-            let found = probe::probe(&target).await;
-            target.profile.extend(found);
-        }
-        Ok(target)
+/// Connects to a running server with a profile: a file, or the name of a ready one.
+///
+/// # Errors
+/// Returns an error if the profile is not valid, or if the server cannot be reached.
+pub async fn connect(url: &str, profile: Option<&str>, house: bool, timeout: Duration) -> Result<TestTarget> {
+    let profile = match profile {
+        Some(name) => Profile::read(name)?,
+        None => Profile::default(),
+    };
+    let kind = if house { TargetKind::Trefoil } else { TargetKind::Other };
+    let mut target = TestTarget::connect(url, profile, kind, timeout).await?;
+    if kind == TargetKind::Other {
+        let found = probe::probe(&target).await;
+        target.profile.extend(found);
     }
+    Ok(target)
 }
 
 /// Prints the profile of a server.
@@ -230,13 +233,15 @@ async fn run_on_target(
     mut listeners: Vec<Box<dyn RunListener>>,
 ) -> ExitCode {
     let mut world = match &target {
-        Some(url) => match args.connect(url).await {
-            Ok(target) => TestEnvironment::of(target),
-            Err(error) => {
-                eprintln!("error: {url} cannot be tested: {error:#}");
-                return ExitCode::from(UNREACHABLE);
+        Some(url) => {
+            match connect(url, args.profile.as_deref(), args.house, Duration::from_secs(args.timeout)).await {
+                Ok(target) => TestEnvironment::of(target),
+                Err(error) => {
+                    eprintln!("error: {url} cannot be tested: {error:#}");
+                    return ExitCode::from(UNREACHABLE);
+                }
             }
-        },
+        }
         None => match TestEnvironment::start().await {
             Ok(world) => world,
             Err(error) => return broken(&error),
@@ -262,7 +267,8 @@ async fn run_on_target(
     exit_code(&end)
 }
 
-fn exit_code(end: &RunEnd) -> ExitCode {
+/// Returns the exit code of a run.
+pub fn exit_code(end: &RunEnd) -> ExitCode {
     match end {
         RunEnd { lost: Some(_), .. } => ExitCode::from(UNREACHABLE),
         RunEnd { interrupted: true, .. } => ExitCode::from(INTERRUPTED),
@@ -305,7 +311,10 @@ fn show_plan(world: &TestEnvironment, spec: &Specification, selection: &Selectio
 }
 
 /// Returns the listeners that `--report` selects.
-fn listeners(reports: &[String]) -> Result<Vec<Box<dyn RunListener>>> {
+///
+/// # Errors
+/// Returns an error if a kind is not known, or if a file cannot be created.
+pub fn listeners(reports: &[String]) -> Result<Vec<Box<dyn RunListener>>> {
     let mut listeners: Vec<Box<dyn RunListener>> = vec![Box::new(TerminalReport::new(stdout()))];
     for report in reports {
         let (kind, path) =

@@ -114,8 +114,7 @@ impl<W: Write> RunListener for TerminalReport<W> {
         match event {
             RunEvent::Start(start) => {
                 let noun = if start.cases == 1 { "case" } else { "cases" };
-                let seed =
-                    start.seed.map(|seed| format!(" in the order of --seed {seed}")).unwrap_or_default();
+                let seed = start.seed.map(|seed| format!(" with --seed {seed}")).unwrap_or_default();
                 drop(writeln!(self.out, "{} {noun} against {}{seed}\n", start.cases, start.target));
             }
             RunEvent::Case(outcome) => self.case(outcome),

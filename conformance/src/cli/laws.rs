@@ -1,0 +1,93 @@
+//! The command `laws`: tests properties with random requests.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::run::{connect, exit_code, listeners};
+use super::{UNREACHABLE, broken, usage};
+use crate::environment::TestEnvironment;
+use crate::laws::{self, LAWS, Law};
+use crate::run::{RunEnd, RunEvent, RunStart};
+use crate::spec::Specification;
+
+/// Arguments of `laws`.
+#[derive(Debug, Args)]
+pub struct LawArgs {
+    /// Base URL of a running server. Without it, a Trefoil server is started.
+    url: Option<String>,
+    /// Profile of the server: a TOML or JSON file, or the name of a ready profile.
+    #[arg(long, value_name = "FILE|NAME", requires = "url")]
+    profile: Option<String>,
+    /// The server is a Trefoil server.
+    #[arg(long, requires = "url")]
+    house: bool,
+    /// Test only laws whose id contains this text. Can be repeated.
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// Number that determines all random values; a new one by default.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Maximum number of requests for each law, about.
+    #[arg(long, value_name = "N", default_value_t = laws::BUDGET)]
+    budget: u32,
+    /// Seconds until a response must be complete.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    timeout: u64,
+    /// Also write a report: json=FILE or junit=FILE. Can be repeated.
+    #[arg(long = "report", value_name = "KIND=FILE")]
+    reports: Vec<String>,
+}
+
+/// Runs the command.
+pub fn laws_command(args: &LawArgs) -> ExitCode {
+    let is_asked =
+        |law: &&Law| args.only.is_empty() || args.only.iter().any(|text| law.id.contains(text.as_str()));
+    let chosen: Vec<&Law> = LAWS.iter().filter(is_asked).collect();
+    if chosen.is_empty() {
+        let ids: Vec<_> = LAWS.iter().map(|law| law.id).collect();
+        return usage(&anyhow::anyhow!("no law matches; the laws are {}", ids.join(", ")));
+    }
+    let mut listeners = match listeners(&args.reports) {
+        Ok(listeners) => listeners,
+        Err(error) => return usage(&error),
+    };
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return broken(&error.into()),
+    };
+    let world = match &args.url {
+        Some(url) => {
+            let timeout = Duration::from_secs(args.timeout);
+            match runtime.block_on(connect(url, args.profile.as_deref(), args.house, timeout)) {
+                Ok(target) => TestEnvironment::of(target),
+                Err(error) => {
+                    eprintln!("error: {url} cannot be tested: {error:#}");
+                    return ExitCode::from(UNREACHABLE);
+                }
+            }
+        }
+        None => match runtime.block_on(TestEnvironment::start()) {
+            Ok(world) => world,
+            Err(error) => return broken(&error),
+        },
+    };
+    let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
+    let mut tell = |event: &RunEvent<'_>| listeners.iter_mut().for_each(|listener| listener.hear(event));
+    let spec = Specification::default();
+    let target = world.target.addresses.base_url.as_str();
+    tell(&RunEvent::Start(&RunStart { target, spec: &spec, cases: chosen.len(), seed: Some(seed) }));
+    let mut end = RunEnd::default();
+    for law in chosen {
+        let outcome = laws::test(law, &world, &runtime, args.budget, seed);
+        end.summary.count(&outcome.verdict);
+        tell(&RunEvent::Case(&outcome));
+    }
+    end.lost = world.lost();
+    if world.local.is_none() {
+        end.leftovers = runtime.block_on(world.target.clean_up());
+    }
+    tell(&RunEvent::End(&end));
+    exit_code(&end)
+}

@@ -1,0 +1,235 @@
+//! Laws: properties that hold for every server, tested with random requests. A failure names the smallest request that
+//! breaks the law, and the seed that repeats the run.
+//!
+//! | module | laws |
+//! |---|---|
+//! | [`authorization`] | redirect URIs are compared exactly; a code is spent once |
+//! | [`terminology`] | `$subsumes` is an order; `$validate-code` agrees with `$expand`; GET agrees with POST |
+//! | [`export`] | an export is complete, without duplicates, and its parts add up |
+
+pub mod authorization;
+pub mod export;
+pub mod terminology;
+
+use std::fmt::Debug;
+use std::time::Instant;
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::environment::preconditions::{self, CaseContext};
+use crate::environment::{SetupError, TestEnvironment};
+use crate::run::case_run;
+use crate::run::verdict::{CaseFailure, CaseOutcome, ShownExchange, Verdict};
+use crate::spec::request::Request;
+use crate::spec::requirement::Level;
+use crate::wire::build::build_request;
+use crate::wire::exchange::{self, Answer};
+
+/// Number of random values that are tried for each law, unless `--budget` states another one.
+pub const BUDGET: u32 = 60;
+
+/// A law.
+#[derive(Debug)]
+pub struct Law {
+    /// Id in reports.
+    pub id: &'static str,
+    /// Statement of the law.
+    pub gist: &'static str,
+    test: fn(&LawTest<'_>) -> Result<(), Broken>,
+}
+
+/// All laws.
+pub const LAWS: [Law; 9] = [
+    Law {
+        id: "law/authorize/redirect-exact",
+        gist: "A redirect URI that differs from the registered one in any character never receives a response.",
+        test: authorization::redirect_exact,
+    },
+    Law {
+        id: "law/token/code-once",
+        gist: "Of several concurrent requests with the same code, one at most receives tokens.",
+        test: authorization::code_once,
+    },
+    Law {
+        id: "law/subsumes/mirrored",
+        gist: "$subsumes of B and A mirrors that of A and B; a code is equivalent to itself.",
+        test: terminology::mirrored,
+    },
+    Law {
+        id: "law/subsumes/transitive",
+        gist: "If A subsumes B, and B subsumes C, then A subsumes C.",
+        test: terminology::transitive,
+    },
+    Law {
+        id: "law/terminology/get-equals-post",
+        gist: "An operation by GET answers like the same operation by POST.",
+        test: terminology::get_equals_post,
+    },
+    Law {
+        id: "law/validate-code/agrees-with-expand",
+        gist: "$validate-code finds exactly the codes in a value set that $expand lists.",
+        test: terminology::agrees_with_expand,
+    },
+    Law {
+        id: "law/export/increments-add-up",
+        gist: "An export with _since contains exactly the resources that were changed after that time.",
+        test: export::increments_add_up,
+    },
+    Law {
+        id: "law/export/no-duplicates",
+        gist: "Each resource of an export occurs once, and the counts of the manifest are right.",
+        test: export::no_duplicates,
+    },
+    Law {
+        id: "law/export/types-add-up",
+        gist: "The exports of each type alone contain together what one export of all types contains.",
+        test: export::types_add_up,
+    },
+];
+
+/// Why a law does not hold, or could not be tested.
+#[derive(Debug)]
+pub enum Broken {
+    /// The server breaks the law.
+    Failed(CaseFailure),
+    /// The server lacks something.
+    Lacking(String),
+    /// Something that precedes the test failed.
+    Inconclusive(String),
+}
+
+impl From<SetupError> for Broken {
+    fn from(error: SetupError) -> Self {
+        match error {
+            SetupError::Lacking(reason) => Self::Lacking(reason),
+            SetupError::Variable(error) => Self::Lacking(format!("the profile has no '{}'", error.0)),
+            error => Self::Inconclusive(error.to_string()),
+        }
+    }
+}
+
+/// The test of a law on a server.
+pub struct LawTest<'a> {
+    /// Server, profile and preconditions.
+    pub world: &'a TestEnvironment,
+    runtime: &'a Runtime,
+    budget: u32,
+    seed: u64,
+}
+
+/// Result of a random value: the failure that shows that the law is broken, if it is.
+pub type Finding = Option<CaseFailure>;
+
+impl<'a> LawTest<'a> {
+    /// Returns the test of a law with `budget` requests and the random values of `seed`.
+    pub fn new(world: &'a TestEnvironment, runtime: &'a Runtime, budget: u32, seed: u64) -> Self {
+        Self { world, runtime, budget, seed }
+    }
+
+    /// Sets up preconditions.
+    ///
+    /// # Errors
+    /// Returns [`Broken`] if the target lacks something or does not behave as expected.
+    pub fn given(&self, names: &[&str]) -> Result<CaseContext, Broken> {
+        let mut scene = CaseContext::new(self.world);
+        for name in names {
+            self.runtime.block_on(preconditions::set_up(self.world, name, &mut scene))?;
+        }
+        Ok(scene)
+    }
+
+    /// Sends a request in the form of the tables. Returns the response, and the exchange as text.
+    ///
+    /// # Errors
+    /// Returns [`Broken`] if the target does not answer, or lacks the endpoint.
+    pub fn ask(&self, scene: &mut CaseContext, request: Value) -> Result<(Answer, ShownExchange), Broken> {
+        let request: Request =
+            serde_json::from_value(request).map_err(|error| Broken::Inconclusive(error.to_string()))?;
+        let sent =
+            build_request(&request, &scene.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
+        let answer = self.runtime.block_on(case_run::exchange(self.world, scene, &sent, request.poll))?;
+        let mask = |text: String| self.world.target.secrets.mask(&text);
+        let shown =
+            ShownExchange { request: mask(exchange::curl(&sent)), answer: mask(exchange::shown(&answer)) };
+        Ok((answer, shown))
+    }
+
+    /// Runs a future to its end.
+    pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// Tries random values until one breaks the law or `budget` values have been tried. A value that breaks it is made
+    /// smaller as long as the smaller one breaks it too.
+    ///
+    /// # Errors
+    /// Returns [`Broken`] with the smallest value that breaks the law.
+    pub fn for_all<S>(
+        &self,
+        values: &S,
+        cost: u32,
+        mut law: impl FnMut(S::Value) -> Result<Finding, Broken>,
+    ) -> Result<(), Broken>
+    where
+        S: Strategy,
+        S::Value: Debug,
+    {
+        let cases = (self.budget / cost).max(1);
+        let config =
+            Config { cases, failure_persistence: None, max_shrink_iters: 4 * cases, ..Config::default() };
+        let seed: Vec<u8> = self.seed.to_le_bytes().repeat(4);
+        let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
+        let last = std::cell::RefCell::new(None);
+        let law = std::cell::RefCell::new(&mut law);
+        let tried = runner.run(values, |value| {
+            let result = (*law.borrow_mut())(value);
+            let message = match &result {
+                Ok(None) => return Ok(()),
+                Ok(Some(failure)) => failure.differences.join("; "),
+                Err(_) => "not tested".to_owned(),
+            };
+            *last.borrow_mut() = Some(result);
+            Err(TestCaseError::fail(message))
+        });
+        match (tried, last.into_inner()) {
+            (Ok(()), _) => Ok(()),
+            (_, Some(Err(broken))) => Err(broken),
+            (Err(TestError::Fail(_, value)), Some(Ok(Some(mut failure)))) => {
+                failure
+                    .differences
+                    .push(format!("smallest value: {value:?}; repeat with --seed {}", self.seed));
+                Err(Broken::Failed(failure))
+            }
+            (Err(error), _) => Err(Broken::Inconclusive(error.to_string())),
+        }
+    }
+}
+
+/// Tests a law with `budget` random values that `seed` determines.
+pub fn test(law: &Law, world: &TestEnvironment, runtime: &Runtime, budget: u32, seed: u64) -> CaseOutcome {
+    let started = Instant::now();
+    let verdict = match world.lost() {
+        Some(reason) => Verdict::Inconclusive { reason },
+        None => match (law.test)(&LawTest::new(world, runtime, budget, seed)) {
+            Ok(()) => Verdict::Pass,
+            Err(Broken::Failed(failure)) => Verdict::Fail(failure),
+            Err(Broken::Lacking(reason)) => Verdict::Skip { reason },
+            Err(Broken::Inconclusive(reason)) => Verdict::Inconclusive { reason },
+        },
+    };
+    CaseOutcome {
+        id: law.id.to_owned(),
+        covers: Vec::new(),
+        level: Level::Must,
+        verdict,
+        took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Returns the failure that two exchanges show.
+pub fn failure(exchanges: Vec<ShownExchange>, difference: String) -> CaseFailure {
+    CaseFailure { exchanges, differences: vec![difference] }
+}
