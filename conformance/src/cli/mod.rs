@@ -91,6 +91,15 @@ enum Command {
         /// Run only this operation, such as validate-code. Can be repeated.
         #[arg(long = "operation", value_name = "NAME")]
         operations: Vec<String>,
+        /// Also run the tests of this mode, such as flat or snomed. Can be repeated.
+        #[arg(long = "mode", value_name = "NAME")]
+        modes: Vec<String>,
+        /// File with the texts of the server's messages, which the suite calls externals.
+        #[arg(long, value_name = "FILE")]
+        externals: Option<PathBuf>,
+        /// Write a statement of compliance to this file as Markdown.
+        #[arg(long, value_name = "FILE")]
+        statement: Option<PathBuf>,
         /// Write all results to this file as JSON.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
@@ -125,15 +134,36 @@ pub fn main() -> ExitCode {
         Command::Init { url, ca } => return run::init_command(&spec, &url, ca.as_deref()),
         Command::Compare { first, second } => return compare_reports(&first, &second),
         Command::Run(args) => return run::run_command(&spec, &args),
-        Command::Tx { tests, target, suites, operations, out, token, ca, insecure } => {
+        Command::Tx {
+            tests,
+            target,
+            suites,
+            operations,
+            modes,
+            externals,
+            statement,
+            out,
+            token,
+            ca,
+            insecure,
+        } => {
             let ca_pem = ca.map(|path| {
                 std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))
             });
             return match ca_pem.transpose() {
                 Ok(ca_pem) => {
-                    let options =
-                        tx::SuiteOptions { tests, target, suites, operations, token, ca_pem, insecure };
-                    run_tx(&options, out.as_deref())
+                    let options = tx::SuiteOptions {
+                        tests,
+                        target,
+                        suites,
+                        operations,
+                        modes,
+                        externals,
+                        token,
+                        ca_pem,
+                        insecure,
+                    };
+                    run_tx(&options, out.as_deref(), statement.as_deref())
                 }
                 Err(error) => usage(&error),
             };
@@ -186,7 +216,7 @@ fn explain(spec: &Specification, id: &str) -> Result<()> {
 }
 
 /// Runs HL7's terminology suite and prints its report.
-fn run_tx(options: &tx::SuiteOptions, out: Option<&Path>) -> ExitCode {
+fn run_tx(options: &tx::SuiteOptions, out: Option<&Path>, statement: Option<&Path>) -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return broken(&error.into()),
@@ -200,11 +230,17 @@ fn run_tx(options: &tx::SuiteOptions, out: Option<&Path>) -> ExitCode {
         }
     };
     println!("{report}");
-    if let Some(path) = out
-        && let Err(error) = std::fs::write(path, format!("{:#}\n", report.json()))
-            .with_context(|| format!("failed to write {}", path.display()))
-    {
-        return usage(&error);
+    let today = jiff::Zoned::now().date();
+    let files = [
+        (out, format!("{:#}\n", report.json())),
+        (statement, tx::statement::statement(&report, &options.target, today)),
+    ];
+    for (path, text) in files.iter().filter_map(|(path, text)| Some((path.as_ref()?, text))) {
+        if let Err(error) =
+            std::fs::write(path, text).with_context(|| format!("failed to write {}", path.display()))
+        {
+            return usage(&error);
+        }
     }
     ExitCode::from(u8::from(report.sum(None).failed > 0))
 }

@@ -10,7 +10,7 @@
 //! | `…$version$…` | the text with the server's FHIR version inserted |
 //! | `$choice:a\|b$` | one of the alternatives |
 //! | `$fragments:a\|b$` | text that contains every fragment, in any case |
-//! | `$external:N:a\|b$` | as `$fragments`, for the part up to the next colon |
+//! | `$external:N:a\|b$` | the text N of the server's messages; without one, as `$fragments`, for the part up to the next colon |
 //! | anything else | the same text |
 //!
 //! | expected member | means |
@@ -55,6 +55,8 @@ pub struct AnswerMatcher<'a> {
     pub modes: &'a BTreeSet<String>,
     /// FHIR version that the server implements.
     pub fhir_version: &'a str,
+    /// Texts of the server's messages for this response, by number.
+    pub externals: Option<&'a HashMap<String, String>>,
     /// Whether the answer may contain more than the expectation.
     pub pattern: bool,
 }
@@ -111,6 +113,10 @@ impl AnswerMatcher<'_> {
             Some(("choice", choices)) => choices.split('|').any(|choice| choice == answer),
             Some(("fragments", fragments)) => has_fragments(fragments, answer),
             Some(("external", rest)) => {
+                let number = rest.split(':').next().unwrap_or_default();
+                if let Some(text) = self.externals.and_then(|texts| texts.get(number)) {
+                    return text == answer;
+                }
                 // The official runner splits the template at every colon, so it compares only the scheme of a URL. The
                 // messages of some servers rely on this.
                 let fragments = rest.split(':').nth(1).unwrap_or_default();
@@ -364,7 +370,9 @@ mod tests {
     #[track_caller]
     fn check(expected: Value, answer: Value, matches: bool) {
         let modes = BTreeSet::from(["general".to_owned()]);
-        let matcher = AnswerMatcher { modes: &modes, fhir_version: "4.0.1", pattern: false };
+        let texts = HashMap::from([("9".to_owned(), "Exactly this".to_owned())]);
+        let matcher =
+            AnswerMatcher { modes: &modes, fhir_version: "4.0.1", externals: Some(&texts), pattern: false };
         let (difference, _) = matcher.compare(&expected, &answer);
         assert_eq!(difference.is_none(), matches, "{expected} and {answer}: {difference:?}");
     }
@@ -396,6 +404,8 @@ mod tests {
             ("$choice:a|b$", "c", false),
             ("$fragments:One|two$", "two and one", true),
             ("$fragments:One|two$", "two", false),
+            ("$external:9$", "Exactly this", true),
+            ("$external:9$", "exactly this", false),
             ("$external:1$", "anything", true),
             ("$external:1:one|http://x$", "ONE http only", true),
             ("$external:1:one|http://x$", "one", false),
@@ -464,7 +474,7 @@ mod tests {
     #[test]
     fn a_pattern_accepts_additional_members_and_items() {
         let modes = BTreeSet::new();
-        let matcher = AnswerMatcher { modes: &modes, fhir_version: "4.0.1", pattern: true };
+        let matcher = AnswerMatcher { modes: &modes, fhir_version: "4.0.1", externals: None, pattern: true };
         let (expected, answer) = (json!({ "a": [1] }), json!({ "a": [2, 1], "b": 3 }));
         assert_eq!(matcher.compare(&expected, &answer).0, None);
         assert!(matcher.compare(&json!({ "a": [1] }), &json!({ "a": [2] })).0.is_some());
@@ -473,7 +483,7 @@ mod tests {
     #[test]
     fn differences_and_notes_are_reported() {
         let modes = BTreeSet::new();
-        let matcher = AnswerMatcher { modes: &modes, fhir_version: "4.0.1", pattern: false };
+        let matcher = AnswerMatcher { modes: &modes, fhir_version: "4.0.1", externals: None, pattern: false };
         let expected = json!({ "parameter": [{ "name": "result", "valueBoolean": true },
             { "name": "version", "$optional$": "warning:version" }] });
         let answer = json!({ "parameter": [{ "name": "result", "valueBoolean": false }] });

@@ -5,6 +5,7 @@
 //! | [`suite`] | the files: `test-cases.json` and the files that it names |
 //! | [`r4`] | conversion between R5, which the suite uses, and R4; removal of members that are not compared |
 //! | [`matcher`] | compares a response with an expectation |
+//! | [`statement`] | the statement of compliance |
 //! | [`report`] | the table, the differences, the result file |
 //!
 //! A test is one request: the parameters of its file, each setup resource of its suite as `tx-resource`, and the
@@ -14,6 +15,7 @@
 pub mod matcher;
 pub mod r4;
 pub mod report;
+pub mod statement;
 pub mod suite;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -26,7 +28,7 @@ use serde_json::{Value, json};
 
 use self::matcher::AnswerMatcher;
 use self::report::SuiteReport;
-use self::suite::{SuiteTest, TestFiles, TestSuite};
+use self::suite::{Externals, SuiteTest, TestFiles, TestSuite};
 
 /// Maximum time until a response is complete.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -84,6 +86,10 @@ pub struct SuiteOptions {
     pub suites: Vec<String>,
     /// Selected operations; all if empty.
     pub operations: Vec<String>,
+    /// Modes besides `general`, such as `flat` or `snomed`.
+    pub modes: Vec<String>,
+    /// File with the texts of the server's messages, which the suite calls externals.
+    pub externals: Option<PathBuf>,
     /// Bearer token to send.
     pub token: Option<String>,
     /// Certificates to trust in addition to those of the system, as PEM.
@@ -132,9 +138,13 @@ pub async fn run(options: &SuiteOptions) -> Result<SuiteReport, SuiteError> {
             return Err(SuiteError::Unreadable(anyhow::anyhow!("suite '{name}' does not exist")));
         }
     }
+    let externals = match &options.externals {
+        Some(path) => suite::externals(path).map_err(SuiteError::Unreadable)?,
+        None => Externals::new(),
+    };
     let server = Server::connect(options).await.map_err(SuiteError::Server)?;
-    let modes = BTreeSet::from(["general".to_owned()]);
-    let run = SuiteRun { files, server, modes };
+    let modes = options.modes.iter().cloned().chain(["general".to_owned()]).collect();
+    let run = SuiteRun { files, server, modes, externals };
     let mut outcomes = Vec::new();
     let mut offered: HashMap<&str, bool> = HashMap::new();
     let begin = Instant::now();
@@ -175,6 +185,7 @@ struct SuiteRun {
     files: TestFiles,
     server: Server,
     modes: BTreeSet<String>,
+    externals: Externals,
 }
 
 impl SuiteRun {
@@ -280,7 +291,12 @@ impl SuiteRun {
                 matcher::short(text)
             ));
         }
-        let matcher = AnswerMatcher { modes: &self.modes, fhir_version: &self.server.fhir_version, pattern };
+        let matcher = AnswerMatcher {
+            modes: &self.modes,
+            fhir_version: &self.server.fhir_version,
+            externals: self.externals.get(name),
+            pattern,
+        };
         let (difference, notes) = matcher.compare(&expected, &got);
         if let Some(difference) = difference {
             return Err(difference);

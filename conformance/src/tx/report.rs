@@ -67,7 +67,7 @@ impl SuiteReport {
     }
 
     /// Returns the operations of the tests, in the order of the suite.
-    fn operations(&self) -> Vec<&'static str> {
+    pub fn operations(&self) -> Vec<&'static str> {
         let tried = |name: &&str| self.outcomes.iter().any(|one| one.operation == **name);
         OPERATIONS.iter().map(|operation| operation.name).filter(tried).collect()
     }
@@ -156,32 +156,38 @@ impl fmt::Display for SuiteReport {
     }
 }
 
+/// Returns the report of an invented run.
+#[cfg(test)]
+pub(super) fn invented() -> SuiteReport {
+    let outcome = |suite: &str, operation: &str, verdict| TestOutcome {
+        suite: suite.to_owned(),
+        test: "t".to_owned(),
+        operation: operation.to_owned(),
+        verdict,
+        status: Some(http::StatusCode::OK),
+        took: Duration::from_millis(3),
+    };
+    SuiteReport {
+        software: "Other".to_owned(),
+        version: "1".to_owned(),
+        fhir_version: "4.0.1".to_owned(),
+        modes: BTreeSet::from(["general".to_owned()]),
+        outcomes: vec![
+            outcome("a", "validate-code", Verdict::Pass(Vec::new())),
+            outcome("a", "validate-code", Verdict::Fail("x: expected 1, got 2".to_owned())),
+            outcome("b", "expand", Verdict::Skip("operation not offered by the server".to_owned())),
+        ],
+        took: Duration::from_millis(1500),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_table_and_the_file_agree() {
-        let outcome = |suite: &str, operation: &str, verdict| TestOutcome {
-            suite: suite.to_owned(),
-            test: "t".to_owned(),
-            operation: operation.to_owned(),
-            verdict,
-            status: Some(http::StatusCode::OK),
-            took: Duration::from_millis(3),
-        };
-        let report = SuiteReport {
-            software: "Other".to_owned(),
-            version: "1".to_owned(),
-            fhir_version: "4.0.1".to_owned(),
-            modes: BTreeSet::from(["general".to_owned()]),
-            outcomes: vec![
-                outcome("a", "validate-code", Verdict::Pass(Vec::new())),
-                outcome("a", "validate-code", Verdict::Fail("x: expected 1, got 2".to_owned())),
-                outcome("b", "expand", Verdict::Skip("operation not offered by the server".to_owned())),
-            ],
-            took: Duration::from_millis(1500),
-        };
+        let report = invented();
         assert_eq!(
             report.to_string(),
             "Other 1, FHIR 4.0.1, modes general: 3 tests in 1.5 s\n\

@@ -77,6 +77,19 @@ pub struct TestHeader {
     pub mode: Option<String>,
 }
 
+/// Texts of a server's messages by file of the expected response and number of the message.
+pub type Externals = HashMap<String, HashMap<String, String>>;
+
+/// Reads a file with the texts of messages.
+///
+/// # Errors
+/// Returns an error if the file cannot be read or has another format.
+pub fn externals(path: &Path) -> Result<Externals> {
+    let text = std::fs::read(path).with_context(|| format!("failed to read {}", path.display()))?;
+    serde_json::from_slice(&text)
+        .with_context(|| format!("{} does not contain texts of messages", path.display()))
+}
+
 impl SuiteTest {
     /// Returns the file of the request or the response in these modes.
     pub fn file(&self, what: &str, modes: &BTreeSet<String>) -> Option<&str> {
