@@ -75,6 +75,13 @@ enum Command {
         /// Id of a requirement or case, or the beginning of an id, such as design/subsumes.
         id: String,
     },
+    /// Write our rows about $subsumes in the layout of HL7's terminology ecosystem suite.
+    #[command(after_help = "Example:\n  trefoil-conformance publish subsumes-tests\n  \
+        trefoil-conformance tx --tests subsumes-tests --target http://localhost:8080/fhir/R4")]
+    Publish {
+        /// Folder to write.
+        folder: PathBuf,
+    },
     /// Run HL7's terminology ecosystem suite against a FHIR R4 server.
     #[command(after_help = "Example:\n  trefoil-conformance tx --tests fhir-tx-ecosystem-ig/tests \
         --target http://localhost:8080/fhir/R4 --suite version")]
@@ -133,6 +140,9 @@ pub fn main() -> ExitCode {
         Command::Laws(args) => return laws::laws_command(&args),
         Command::Init { url, ca } => return run::init_command(&spec, &url, ca.as_deref()),
         Command::Compare { first, second } => return compare_reports(&first, &second),
+        Command::Publish { folder } => {
+            tx::publish::write(&spec, &folder).map(|count| println!("{count} files in {}", folder.display()))
+        }
         Command::Run(args) => return run::run_command(&spec, &args),
         Command::Tx {
             tests,

@@ -6,6 +6,7 @@
 //! | [`r4`] | conversion between R5, which the suite uses, and R4; removal of members that are not compared |
 //! | [`matcher`] | compares a response with an expectation |
 //! | [`statement`] | the statement of compliance |
+//! | [`publish`] | our rows about `$subsumes` in the layout of the suite |
 //! | [`report`] | the table, the differences, the result file |
 //!
 //! A test is one request: the parameters of its file, each setup resource of its suite as `tx-resource`, and the
@@ -13,6 +14,7 @@
 //! expectation, and the class of its status with the expected class.
 
 pub mod matcher;
+pub mod publish;
 pub mod r4;
 pub mod report;
 pub mod statement;

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use tokio::runtime::Runtime;
 use trefoil_conformance::environment::server::{self, OwnServer};
+use trefoil_conformance::spec::Specification;
 use trefoil_conformance::tx::report::SuiteReport;
 use trefoil_conformance::tx::{self, SuiteOptions, Verdict};
 use wiremock::matchers::{method, path};
@@ -69,6 +70,15 @@ fn our_own_suite_passes_and_unsupported_tests_are_skipped() {
     assert_eq!(trial.run().sum(None).passed, 1);
     trial.options.suites = vec!["nothing".to_owned()];
     assert!(trial.runtime.block_on(tx::run(&trial.options)).unwrap_err().to_string().contains("'nothing'"));
+}
+
+#[test]
+fn our_published_tests_of_subsumes_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    tx::publish::write(&Specification::load().unwrap(), folder.path()).unwrap();
+    let report = Trial::start(folder.path().to_owned()).run();
+    let sum = report.sum(Some("subsumes"));
+    assert!(sum.passed > 60 && sum.failed + sum.skipped == 0, "{report}");
 }
 
 #[test]
