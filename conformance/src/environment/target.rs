@@ -178,7 +178,10 @@ impl TestTarget {
             let mut value = value.clone();
             // Credentials for the Authorization header (RFC 6749 2.3.1).
             if let (Some(id), Some(secret)) = (value["client_id"].as_str(), value["client_secret"].as_str()) {
-                value["basic"] = STANDARD.encode(format!("{id}:{secret}")).into();
+                let basic = |secret: &str| STANDARD.encode(format!("{id}:{secret}"));
+                let (right, wrong) = (basic(secret), basic("wrong-secret"));
+                value["basic"] = right.into();
+                value["wrong"] = wrong.into();
             }
             vars.set(name, value);
         }

@@ -150,7 +150,7 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             assert!(
-                matches!(name.as_str(), "gaps.toml" | "preconditions.toml" | "fixtures")
+                matches!(name.as_str(), "gaps.toml" | "preconditions.toml" | "catalogue.toml" | "fixtures")
                     || FILES.iter().any(|(file, _)| *file == name),
                 "{name} is not in the list of tables"
             );

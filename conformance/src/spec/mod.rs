@@ -9,11 +9,13 @@
 //! | [`endpoints`] | the endpoints that requests name |
 //! | [`resources`] | the FHIR resources that rows name |
 //! | [`preconditions`] | the initial states of cases |
+//! | [`catalogue`] | the specifications that the rows cover |
 //! | [`check`] | rules for the tables themselves |
 //!
 //! `conformance/README.md` describes the language of the tables.
 
 pub mod case;
+pub mod catalogue;
 pub mod check;
 pub mod endpoints;
 pub mod expectation;
@@ -51,6 +53,16 @@ pub const FILES: &[(&str, &str)] = tables![
     "account.toml",
     "device.toml",
     "pages.toml",
+    "rfc6749.toml",
+    "rfc6750.toml",
+    "rfc7009.toml",
+    "rfc7636.toml",
+    "rfc7662.toml",
+    "rfc8414.toml",
+    "rfc8628.toml",
+    "rfc9126.toml",
+    "rfc9207.toml",
+    "rfc9700.toml",
     "oauth.toml",
     "token.toml",
     "refresh.toml",
@@ -65,6 +77,7 @@ pub const FILES: &[(&str, &str)] = tables![
     "oidf.toml",
     "admin.toml",
     "validate-code.toml",
+    "fhir-operations.toml",
     "subsumes.toml",
     "ecosystem.toml",
     "lookup.toml",

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use trefoil_conformance::profile::{self, Profile};
 use trefoil_conformance::run::matcher::MATCHERS;
-use trefoil_conformance::spec::{Specification, preconditions};
+use trefoil_conformance::spec::{Specification, catalogue, preconditions};
 
 const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+const COVERAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/coverage.md");
 const PROFILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/profiles.md");
 
 /// Replaces the text between the two markers of a section.
@@ -65,6 +66,8 @@ fn check_sections(path: &str, sections: &[(&str, String)]) {
 fn the_documents_have_the_tables() {
     check_sections(README, &[("matchers", matchers()), ("preconditions", preconditions_table())]);
     let (settings, members) = (profile_table(&profile::SETTINGS), profile_table(&profile::MEMBERS));
+    let coverage = catalogue::coverage(&Specification::load().unwrap()).unwrap();
+    check_sections(COVERAGE, &[("coverage", coverage)]);
     check_sections(PROFILES, &[("settings", settings), ("members", members), ("ready", ready_table())]);
 }
 
