@@ -2,12 +2,12 @@
 
 use crate::export::ExportPhase;
 use crate::keys::{self, Action, KeyRow};
-use crate::model::{Model, Palette, ResourceDetail, SignInState};
+use crate::model::{Model, ResourceDetail, SignInState};
 
-/// Returns the commands of the visible screen that match the text of the palette. Each word of the text must occur in
+/// Returns the commands of the visible screen that match a text. Each word of the text must occur in
 /// the description or in the name of the key.
-pub fn matching(model: &Model, palette: &Palette) -> Vec<&'static KeyRow> {
-    let words: Vec<_> = palette.field.text().split_whitespace().map(str::to_lowercase).collect();
+pub fn matching(model: &Model, text: &str) -> Vec<&'static KeyRow> {
+    let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
     let matches = |row: &&KeyRow| {
         let text = format!("{} {}", row.does, row.label).to_lowercase();
         words.iter().all(|word| text.contains(word.as_str()))

@@ -1,5 +1,7 @@
 //! Input fields: text, cursor and focus.
 
+use ratatui::crossterm::event::{KeyEvent, KeyModifiers};
+
 /// A named input field of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormField {
@@ -115,6 +117,12 @@ impl Form {
         let field = self.fields.iter().find(|field| field.name == name);
         field.unwrap_or_else(|| panic!("the form has no field '{name}'")).text().trim().to_owned()
     }
+}
+
+/// Returns whether a key with a character types it. Some systems report AltGr as Ctrl and Alt; Ctrl or Alt alone types
+/// nothing.
+pub fn types_a_character(key: KeyEvent) -> bool {
+    !matches!(key.modifiers & !KeyModifiers::SHIFT, KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 
 #[cfg(test)]

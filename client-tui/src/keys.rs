@@ -65,6 +65,7 @@ pub enum Action {
     StopBatch,
     ShowFailures,
     OpenPalette,
+    ChangeProfile,
     Zoom,
     ToggleMouse,
 }
@@ -188,6 +189,7 @@ pub const TABLE: &[KeyRow] = {
         row(&[(NONE, KeyCode::Char('6'))], "6", "Help", Browsing, &[], None, Open(Screen::Help)),
         row(&[(NONE, KeyCode::Char(':')), (SHIFT, KeyCode::Char(':'))], ":", "search all commands", Browsing, &[], Some("commands"), OpenPalette),
         row(&[(CTRL, KeyCode::Char('p'))], "Ctrl-P", "search all commands", Always, &[], None, OpenPalette),
+        row(&[(NONE, KeyCode::Char('P')), (SHIFT, KeyCode::Char('P'))], "P", "change the profile", Browsing, &[], None, ChangeProfile),
         row(&[(NONE, KeyCode::Char('z'))], "z", "show only the answer or the details, or both panes", Browsing, &[], None, Zoom),
         row(&[(NONE, KeyCode::Char('m'))], "m", "use the mouse here, or leave it to the terminal", Browsing, &[], None, ToggleMouse),
         row(&[(NONE, KeyCode::F(1))], "F1", "help", Always, &[], Some("help"), Help),

@@ -14,7 +14,7 @@ use trefoil_tui::har;
 use trefoil_tui::headless;
 use trefoil_tui::output::Output;
 use trefoil_tui::private_files::private_file;
-use trefoil_tui::profile::Profile;
+use trefoil_tui::profile::choice::ProfileSource;
 use trefoil_tui::{runtime, terminal};
 
 fn main() -> ExitCode {
@@ -55,10 +55,12 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
         }
         _ => args,
     };
-    let profile = Profile::read(&args.profile)?.with_token_file();
+    let profiles = ProfileSource::of_user(args.profile);
+    let profile = profiles.selected()?;
     let Some(command) = args.command else {
         let display = DisplayOptions::from_environment(args.ascii, terminal::has_light_background);
-        return runtime::open(profile, display, ClientClock::SYSTEM).await;
+        // The state of the screens is large, so that it is not part of this future.
+        return Box::pin(runtime::open(profile, profiles, display, ClientClock::SYSTEM)).await;
     };
     let exchanges = Arc::new(Mutex::new(Vec::new()));
     let watched = exchanges.clone();

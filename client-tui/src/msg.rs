@@ -17,6 +17,7 @@ use crate::history::PastQuestion;
 use crate::journey::Step;
 use crate::model::{ClickTarget, CodeCheck, Operation, ResourceDetail, ViewedFile, ViewerPage};
 use crate::other_server::OtherServer;
+use crate::profile::choice::ProfileChoice;
 use crate::sign_in_method::SignInMethod;
 
 /// A response, or the message of its error.
@@ -79,6 +80,8 @@ pub enum Message {
     Batch(u64, BatchEvent),
     /// Questions that were sent before, the newest first.
     History(Answered<Vec<PastQuestion>>),
+    /// Profiles that can be opened.
+    Profiles(Answered<Vec<ProfileChoice>>),
     /// Exports of earlier runs of the program.
     Exports(Vec<RegisteredExport>),
     /// Progress of the export in a folder.
@@ -212,6 +215,10 @@ pub enum RuntimeEffect {
         bearer: Bearer,
     },
     StopBatch,
+    /// Reads the profiles that can be opened.
+    ListProfiles,
+    /// Ends everything that belongs to the open profile, and opens another one.
+    OpenProfile(ProfileChoice),
     /// Reads the questions that were sent before.
     ReadHistory,
     /// Stores a question with its answer.

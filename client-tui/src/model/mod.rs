@@ -4,7 +4,9 @@ mod batch;
 mod codes;
 mod completion;
 mod export;
+mod profile_menu;
 mod recall;
+pub mod search_list;
 mod tree;
 mod viewer;
 
@@ -28,7 +30,9 @@ pub use codes::{
 };
 pub use completion::{Completion, CompletionItem};
 pub use export::{Activity, ExportRow, ExportScreen, Waiting};
-pub use recall::Recall;
+pub use profile_menu::ProfileMenu;
+pub use recall::matching_questions;
+pub use search_list::SearchList;
 pub use tree::{TreeContent, TreeScreen};
 pub use viewer::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, Viewer, ViewerPage};
 
@@ -115,7 +119,9 @@ pub struct Model {
     /// Result of the last action, for the status line.
     pub notice: Option<String>,
     /// The command palette, if it is open.
-    pub palette: Option<Palette>,
+    pub palette: Option<SearchList>,
+    /// The menu of profiles, if it is open.
+    pub profile_menu: Option<ProfileMenu>,
     /// Whether the second of two panes fills the screen.
     pub zoomed: bool,
     /// Whether the mouse is read. If not, the terminal selects text with it.
@@ -136,7 +142,7 @@ pub struct Model {
     /// Terminology questions that were sent before, the newest first.
     pub history: Vec<PastQuestion>,
     /// The list of earlier questions, if it is open.
-    pub recall: Option<Recall>,
+    pub recall: Option<SearchList>,
     /// State of the export screen.
     pub export: ExportScreen,
     /// State of the Requests screen.
@@ -157,6 +163,8 @@ pub enum Confirmation {
 /// Facts about the server and the client that are known at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFacts {
+    /// Name of the profile; `None` for the options of the command line.
+    pub profile: Option<String>,
     /// Base address of the server.
     pub base_url: String,
     /// Base address of FHIR R4.
@@ -178,15 +186,6 @@ pub struct ServerFacts {
     pub sign_in_method: SignInMethod,
     /// Options of the command line that select this server and these credentials: names without `--`, and values.
     pub profile_options: Vec<(String, String)>,
-}
-
-/// The open command palette.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Palette {
-    /// Text that the commands must match.
-    pub field: FormField,
-    /// Index of the selected command.
-    pub selected: usize,
 }
 
 /// Elements that a mouse click selects.
@@ -279,6 +278,7 @@ impl Model {
         };
         Self {
             about: ServerFacts {
+                profile: profile.name.clone(),
                 base_url: profile.base_url.clone(),
                 fhir_base: profile.fhir_base.clone(),
                 ca: profile.ca.as_ref().map(|ca| ca.path.clone()),
@@ -298,6 +298,7 @@ impl Model {
             quit: false,
             notice: None,
             palette: None,
+            profile_menu: None,
             zoomed: false,
             mouse: false,
             to_confirm: None,
@@ -342,6 +343,38 @@ impl Model {
                 filter: Form::new(vec![FormField::new("JSONPath", "like $.issue[*].details.text", "")]),
             },
             help_scroll: 0,
+        }
+    }
+
+    /// Returns the initial model of another profile in the same terminal.
+    #[must_use]
+    pub fn with_profile(&self, profile: &Profile) -> Self {
+        let mut model = Self::new(profile, self.about.display, self.now);
+        model.about.zone = self.about.zone.clone();
+        model.mouse = self.mouse;
+        model.notice = Some(match &profile.name {
+            Some(name) => format!("The profile '{name}' is open."),
+            None => "The profile of the command line is open.".to_owned(),
+        });
+        model
+    }
+
+    /// Returns what a change of the profile ends, as a sentence.
+    pub fn in_flight(&self) -> Option<&'static str> {
+        let signing_in = matches!(
+            self.sign_in.state,
+            SignInState::Starting | SignInState::Waiting { .. } | SignInState::Device(_)
+        );
+        if self.export.any_active() {
+            Some("An export is running and can be resumed later.")
+        } else if self.batch.is_running() {
+            Some("A batch is running; its results will be lost.")
+        } else if signing_in {
+            Some("A sign-in is waiting and will be cancelled.")
+        } else if self.requests.exchanges.iter().any(|exchange| exchange.outcome.is_none()) {
+            Some("A request is waiting for its response, which will be lost.")
+        } else {
+            None
         }
     }
 
@@ -406,6 +439,12 @@ impl Model {
         } else {
             Bearer::Anonymous
         }
+    }
+
+    /// Returns the list that covers the screen, if one is open.
+    pub fn open_list(&mut self) -> Option<&mut SearchList> {
+        let menu = self.profile_menu.as_mut().map(|menu| &mut menu.list);
+        self.palette.as_mut().or(menu).or(self.recall.as_mut())
     }
 
     /// Returns the form of the visible screen. The sign-in screen has a form only while it waits for the browser.

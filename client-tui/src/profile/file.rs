@@ -165,6 +165,11 @@ impl ProfileFile {
         self.content.profiles.keys().map(String::as_str).collect()
     }
 
+    /// Returns the profiles with their names.
+    pub fn profiles(&self) -> impl Iterator<Item = (&str, &ProfileSettings)> {
+        self.content.profiles.iter().map(|(name, settings)| (name.as_str(), settings))
+    }
+
     /// Returns a profile.
     ///
     /// # Errors
@@ -180,14 +185,14 @@ impl ProfileFile {
         })
     }
 
-    /// Returns the default profile, or the only one.
+    /// Returns the name of the default profile, or of the only one.
     ///
     /// # Errors
     /// Returns [`ProfileError::NoServer`] if there is none.
-    pub fn default_profile(&self) -> Result<ProfileSettings, ProfileError> {
+    pub fn default_name(&self) -> Result<&str, ProfileError> {
         match (&self.content.default, &self.names()[..]) {
-            (Some(name), _) => self.profile(name),
-            (None, [name]) => self.profile(name),
+            (Some(name), _) => Ok(name),
+            (None, [name]) => Ok(name),
             _ => Err(ProfileError::NoServer),
         }
     }
@@ -219,11 +224,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/profiles.toml");
         let mut file = ProfileFile::read(&path).unwrap();
-        assert!(matches!(file.default_profile(), Err(ProfileError::NoServer)));
+        assert!(matches!(file.default_name(), Err(ProfileError::NoServer)));
         file.store("one", settings("https://one.example")).unwrap();
         file.store("two", settings("https://two.example")).unwrap();
         let file = ProfileFile::read(&path).unwrap();
-        assert_eq!(file.default_profile().unwrap(), settings("https://one.example"));
+        assert_eq!(file.default_name().unwrap(), "one");
+        assert_eq!(file.profile("one").unwrap(), settings("https://one.example"));
         assert_eq!(file.profile("two").unwrap(), settings("https://two.example"));
         assert!(file.profile("three").unwrap_err().to_string().contains("one, two"));
     }

@@ -1,8 +1,9 @@
 //! The profile of all screens and subcommands: server and credentials.
 //!
-//! It is read once at the start: from the flags, from the profile file of the user, or, with `--demo DIR`, from the two
+//! It is read at the start, and when the user changes it: from the flags, from the profile file of the user, or, with `--demo DIR`, from the two
 //! files that `trefoil serve --demo --data DIR` writes.
 
+pub mod choice;
 pub(crate) mod demo;
 pub mod file;
 
@@ -19,6 +20,8 @@ use crate::sign_in_method::SignInMethod;
 /// A server and the credentials of the clients that are registered there.
 #[derive(Clone, Debug)]
 pub struct Profile {
+    /// Name in the profile file; `None` for the options of the command line.
+    pub name: Option<String>,
     /// Base address without a trailing slash, which is also the issuer.
     pub base_url: String,
     /// Base address of FHIR R4 without a trailing slash.
@@ -184,18 +187,29 @@ impl Profile {
     /// # Errors
     /// Returns the reason why there is no valid profile, and the remedy.
     pub fn read(args: &ProfileArgs) -> Result<Self, ProfileError> {
+        Self::read_from(args, ProfileFile::of_user)
+    }
+
+    /// Builds the profile with another profile file, which is read only if the options need it.
+    fn read_from(
+        args: &ProfileArgs,
+        file: impl FnOnce() -> Result<ProfileFile, ProfileError>,
+    ) -> Result<Self, ProfileError> {
         let given = ProfileSettings::from(args);
         let mut profile = match &args.demo {
             Some(dir) => demo::read(dir, args.backend_client.as_deref())?,
             None => {
-                let stored = match (&args.profile, &args.base_url) {
-                    (Some(name), _) => ProfileFile::of_user()?.profile(name)?,
-                    (None, Some(_)) => ProfileSettings::default(),
-                    (None, None) => ProfileFile::of_user()?.default_profile()?,
+                let (name, stored) = match (&args.profile, &args.base_url) {
+                    (None, Some(_)) => (None, ProfileSettings::default()),
+                    (name, _) => {
+                        let file = file()?;
+                        let name = name.as_deref().map_or_else(|| file.default_name(), Ok)?;
+                        (Some(name.to_owned()), file.profile(name)?)
+                    }
                 };
                 let settings = given.clone().or(stored);
                 let base_url = settings.base_url.as_deref().ok_or(ProfileError::NoServer)?;
-                Self { options: Vec::new(), ..Self::at(base_url)? }.with(&settings)?
+                Self { name, ..Self::at(base_url)? }.with(&settings)?
             }
         };
         if args.demo.is_some() {
@@ -217,6 +231,7 @@ impl Profile {
         let base_url = base_address(base_url)?;
         let fhir_base = format!("{base_url}/fhir/R4");
         Ok(Self {
+            name: None,
             base_url,
             fhir_base,
             ca: None,

@@ -1,14 +1,16 @@
 //! Updates of the history: answers are added, and earlier questions are restored.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::KeyEvent;
 
-use super::{completion, types_a_character};
+use super::completion;
 use crate::api::{
     Expansion, HierarchyConcept, HierarchyPath, LookupAnswer, SubsumesAnswer, ValidationAnswer,
 };
 use crate::history::{self, PastQuestion};
+use crate::model::search_list::ListKey;
 use crate::model::{
-    Answer, Model, Operation, OperationState, Question, Recall, Screen, SentQuestion, TreeContent,
+    Answer, Model, Operation, OperationState, Question, Screen, SearchList, SentQuestion, TreeContent,
+    matching_questions,
 };
 use crate::msg::RuntimeEffect;
 
@@ -103,38 +105,21 @@ fn add(model: &mut Model, question: Option<PastQuestion>) -> Vec<RuntimeEffect> 
 /// Processes a key of the open list.
 pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     let Some(recall) = &model.recall else { return Vec::new() };
-    let found = recall.matching(model);
-    let (chosen, last) = (found.get(recall.selected).copied().cloned(), found.len().saturating_sub(1));
+    let found: Vec<_> = matching_questions(model, recall.field.text()).into_iter().cloned().collect();
     let Some(recall) = &mut model.recall else { return Vec::new() };
-    match key.code {
-        KeyCode::Enter => {
-            model.recall = None;
-            if let Some(question) = chosen {
-                restore(model, &question);
-            }
-        }
-        KeyCode::Esc => model.recall = None,
-        KeyCode::Char('c') if key.modifiers == KeyModifiers::CONTROL => model.recall = None,
-        KeyCode::Up => recall.selected = recall.selected.saturating_sub(1),
-        KeyCode::Down => recall.selected = (recall.selected + 1).min(last),
-        KeyCode::Left => recall.field.go(-1),
-        KeyCode::Right => recall.field.go(1),
-        KeyCode::Backspace => {
-            recall.field.backspace();
-            recall.selected = 0;
-        }
-        KeyCode::Char(c) if types_a_character(key) => {
-            recall.field.insert(c.encode_utf8(&mut [0; 4]));
-            recall.selected = 0;
-        }
-        _ => {}
+    let pressed = recall.on_key(key, found.len());
+    if pressed != ListKey::Handled {
+        model.recall = None;
+    }
+    if let ListKey::Chosen(at) = pressed {
+        restore(model, &found[at]);
     }
     Vec::new()
 }
 
 /// Opens the list.
 pub(super) fn open(model: &mut Model) {
-    model.recall = Some(Recall::opened());
+    model.recall = Some(SearchList::new("search"));
 }
 
 /// Opens the form of a question with its values.

@@ -7,17 +7,19 @@ mod export;
 mod history;
 mod other_server;
 mod palette;
+mod profiles;
 mod requests;
 mod sign_in;
 mod tree;
 mod viewer;
 
 use jiff::Timestamp;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use crate::commands;
+use crate::form::types_a_character;
 use crate::keys::{self, Action};
-use crate::model::{ClickTarget, Confirmation, ExportRow, Model, Operation, Screen};
+use crate::model::{ClickTarget, Confirmation, ExportRow, Model, Operation, Screen, SearchList};
 use crate::msg::{Message, RuntimeEffect};
 use crate::sign_in_method::SignInMethod;
 
@@ -61,6 +63,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::Batch(id, event) => batch::on_event(model, id, event),
         Message::History(Ok(questions)) => model.history = questions,
         Message::History(Err(reason)) => model.notice = Some(format!("Error: {reason}")),
+        Message::Profiles(result) => profiles::on_choices(model, result),
         Message::Exports(exports) => export::on_exports(model, exports),
         Message::ExportProgress { folder, event } => export::on_progress(model, &folder, event),
         Message::ExportEnded { folder, result } => export::on_ended(model, &folder, result),
@@ -92,6 +95,13 @@ fn on_paste(model: &mut Model, text: &str) -> Vec<RuntimeEffect> {
 }
 
 fn on_click(model: &mut Model, target: ClickTarget) -> Vec<RuntimeEffect> {
+    if let Some(list) = model.open_list() {
+        // The list covers the screen.
+        if let ClickTarget::Row(at) = target {
+            list.selected = at;
+        }
+        return Vec::new();
+    }
     match target {
         ClickTarget::Tab(screen) => open(model, screen),
         ClickTarget::Field(at) => {
@@ -125,6 +135,9 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
             None => Vec::new(),
         };
     }
+    if model.profile_menu.is_some() {
+        return profiles::on_key(model, key);
+    }
     if model.codes.naming_other {
         return other_server::on_key(model, key);
     }
@@ -145,12 +158,6 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
         (None, _) => {}
     }
     Vec::new()
-}
-
-/// Returns whether a key with a character types it. Some systems report AltGr as Ctrl and Alt; Ctrl or Alt alone types
-/// nothing.
-fn types_a_character(key: KeyEvent) -> bool {
-    !matches!(key.modifiers & !KeyModifiers::SHIFT, KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 
 /// Performs the action of a key. `confirmed` is the action that the previous key asked to confirm.
@@ -205,7 +212,8 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::ShowFailures => batch::filter(model),
         Action::OpenHistory => history::open(model),
         Action::CopyCommand => return codes::copy_command(model),
-        Action::OpenPalette => model.palette = Some(palette::opened()),
+        Action::OpenPalette => model.palette = Some(SearchList::new("command")),
+        Action::ChangeProfile => return profiles::open(model),
         Action::Zoom => model.zoomed = !model.zoomed,
         Action::ToggleMouse => return toggle_mouse(model),
         Action::NewExport => export::open_form(model),

@@ -2,7 +2,8 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{codes, types_a_character};
+use super::codes;
+use crate::form::types_a_character;
 use crate::model::Model;
 use crate::msg::RuntimeEffect;
 

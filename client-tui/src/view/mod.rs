@@ -13,6 +13,7 @@ mod help;
 pub mod json;
 mod json_path;
 mod palette;
+mod profile_menu;
 mod recall;
 mod requests;
 mod sign_in;
@@ -89,6 +90,9 @@ fn draw(model: &Model, canvas: &mut Canvas) {
     if let Some(recall) = &model.recall {
         recall::draw(model, recall, canvas);
     }
+    if let Some(menu) = &model.profile_menu {
+        profile_menu::draw(model, menu, canvas);
+    }
     if let Some(palette) = &model.palette {
         palette::draw(model, palette, canvas);
     }
@@ -145,7 +149,8 @@ fn status_line(model: &Model, theme: Theme) -> Line<'_> {
         }
         _ => "no user is signed in".to_owned(),
     };
-    let server = Span::styled(format!("{} · {who}", model.about.base_url), theme.quiet());
+    let name = model.about.profile.as_ref().map(|name| format!("{name} · ")).unwrap_or_default();
+    let server = Span::styled(format!("{name}{} · {who}", model.about.base_url), theme.quiet());
     let mut line = Line::from(server);
     if model.about.base_url.starts_with("http://") {
         line.push_span(Span::styled(" · without TLS", theme.warning()));

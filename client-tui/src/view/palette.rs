@@ -6,14 +6,14 @@ use ratatui::text::{Line, Span};
 
 use super::canvas::{Canvas, MARK};
 use crate::commands;
-use crate::model::{Model, Palette};
+use crate::model::{Model, SearchList};
 
-pub(super) fn draw(model: &Model, palette: &Palette, canvas: &mut Canvas) {
+pub(super) fn draw(model: &Model, palette: &SearchList, canvas: &mut Canvas) {
     let area = canvas.popup("Commands", 64, 18);
     let [field, _, list] =
         Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(area);
     canvas.field(&palette.field, true, field);
-    let rows = commands::matching(model, palette);
+    let rows = commands::matching(model, palette.field.text());
     if rows.is_empty() {
         canvas.text(vec![Line::raw("No command contains this text.")], list);
         return;

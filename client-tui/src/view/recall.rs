@@ -6,9 +6,9 @@ use ratatui::text::{Line, Span};
 
 use super::canvas::{Canvas, MARK};
 use crate::history::PastQuestion;
-use crate::model::{Model, Recall};
+use crate::model::{Model, SearchList, matching_questions};
 
-pub(super) fn draw(model: &Model, recall: &Recall, canvas: &mut Canvas) {
+pub(super) fn draw(model: &Model, recall: &SearchList, canvas: &mut Canvas) {
     let area = canvas.popup("Earlier questions", 110, 24);
     let [field, list, detail] = Layout::vertical([
         Constraint::Length(1),
@@ -17,7 +17,7 @@ pub(super) fn draw(model: &Model, recall: &Recall, canvas: &mut Canvas) {
     ])
     .areas(area);
     canvas.field(&recall.field, true, field);
-    let found = recall.matching(model);
+    let found = matching_questions(model, recall.field.text());
     let Some(selected) = found.get(recall.selected) else {
         canvas.text(vec![Line::raw("No question matches this text.")], list);
         return;

@@ -18,7 +18,8 @@ use trefoil_tui::history::HistoryFile;
 use trefoil_tui::model::{Activity, Answer, Model, ResourceDetail, SignInState, Viewer};
 use trefoil_tui::msg::Message;
 use trefoil_tui::profile::Profile;
-use trefoil_tui::runtime;
+use trefoil_tui::profile::choice::ProfileSource;
+use trefoil_tui::runtime::{self, ProfileEffects};
 use url::Url;
 
 use crate::server::{Server, browse};
@@ -113,14 +114,15 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
     let folder = server.data.path().join("out");
     let last = model.export.form.fields.len() - 1;
     model.export.form.fields[last] = FormField::new("folder", "", folder.to_str().unwrap());
-    let (sender, messages) = mpsc::unbounded_channel();
+    let (sender, input) = mpsc::unbounded_channel();
     let services = runtime::Services {
-        api: runtime::api(profile, ClientClock::SYSTEM, sender.clone()).unwrap(),
+        profiles: ProfileSource::at(args, server.data.path().join("profiles.toml")),
+        clock: ClientClock::SYSTEM,
         registry: ExportRegistry::at(&server.data.path().join("client-exports")),
         history: HistoryFile::at(&server.data.path().join("history.json")),
-        sender: sender.clone(),
-        edit: Box::new(|text| Ok(text.replace("accept: ", "x-edited: "))),
     };
+    let effects = ProfileEffects::new(profile, services).unwrap();
+    let edit = Box::new(|text: &str| Ok(text.replace("accept: ", "x-edited: ")));
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     let ticking = tokio::spawn(runtime::tick(sender.clone(), ClientClock::SYSTEM));
 
@@ -136,7 +138,7 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
             then.iter().copied().for_each(&press);
         }
     };
-    let running = runtime::run(&mut terminal, model, services, messages, observe);
+    let running = runtime::run(&mut terminal, model, effects, input, edit, observe);
     let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
     ticking.abort();
     let Ok(model) = ended else { panic!("stuck at:\n{}", terminal.backend()) };

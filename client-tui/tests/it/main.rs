@@ -12,6 +12,7 @@ mod history;
 mod journey;
 mod key;
 mod other_servers;
+mod profiles;
 #[cfg(unix)]
 mod pty;
 mod server;

@@ -21,7 +21,7 @@ use trefoil_tui::update::update;
 use trefoil_tui::view::view;
 
 use crate::support::{job, manifest, model, now, press, session, type_text};
-use crate::{batch, compare, history, tree};
+use crate::{batch, compare, history, profiles, tree};
 
 fn picture(model: &Model, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -371,6 +371,7 @@ fn all() -> Vec<(&'static str, Model)> {
         ("completion", history::completed()),
         ("recall", history::recalled()),
         ("palette", with_palette()),
+        ("profiles", profiles::opened_menu()),
         ("export_running", exporting()),
         ("export_downloading", downloading()),
         ("export_complete", exported()),

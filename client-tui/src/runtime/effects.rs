@@ -1,187 +1,55 @@
-//! The event loop: receives messages, updates the model, draws the screens and starts effects as tasks.
+//! The effects of the open profile: requests, files, and the tasks that run until they are stopped.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use ratatui::Terminal;
-use ratatui::backend::Backend;
-use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
-use ratatui::layout::Position;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
-use tokio::time::{Duration, MissedTickBehavior};
+use tokio::time::Duration;
 
 use crate::api::{Api, ApiError, Bearer};
 use crate::args::PARALLEL_REQUESTS;
 use crate::batch::{self, BatchDefaults};
 use crate::browser;
 use crate::clock::ClientClock;
-use crate::display::DisplayOptions;
 use crate::export::{ExportError, ExportEvent, ExportJob, ExportRegistry, ExportRun, run as export_run};
 use crate::failure::CommandFailure;
 use crate::history::HistoryFile;
 use crate::journey;
-use crate::model::{Model, Operation};
+use crate::model::Operation;
 use crate::msg::{BatchEvent, CodeAnswer, CodeQuestion, Message, RuntimeEffect, TreeAnswer, TreeQuestion};
 use crate::other_server::OtherServer;
 use crate::private_files::private_file;
 use crate::profile::Profile;
+use crate::profile::choice::ProfileSource;
 use crate::sign_in_method::SignInMethod;
-use crate::terminal::{self, EventReader};
-use crate::update::update;
-use crate::view::{ClickRegion, view};
+use crate::terminal;
 use crate::viewer_files::{self, OpenFile};
 
 /// Time after the last change of a text until it is searched for.
 const SEARCH_DELAY: Duration = Duration::from_millis(200);
 
-/// Opens the screens on this terminal until the user quits. The state of the terminal is restored in any case, even
-/// after a panic.
-///
-/// # Errors
-/// Returns the error of the terminal, or the error of a profile whose certificates cannot be used.
-pub async fn open(
-    profile: Profile,
-    display: DisplayOptions,
-    clock: ClientClock,
-) -> Result<(), CommandFailure> {
-    let mut model = Model::new(&profile, display, (clock.now)());
-    model.about.zone = jiff::tz::TimeZone::system();
-    let (sender, messages) = mpsc::unbounded_channel();
-    let api = api(profile, clock, sender.clone())?;
-    let registry = ExportRegistry::of_user()?;
-    let history = HistoryFile::of_user().map_err(CommandFailure::History)?;
-    let ended_by = watch_signals(sender.clone())?;
-    let mut terminal = terminal::open().map_err(CommandFailure::Terminal)?;
-    let events = EventReader::start(sender.clone());
-    let edit = Box::new(move |text: &str| events.edit(text));
-    let ticking = tokio::spawn(tick(sender.clone(), clock));
-    let services = Services { api, registry, history, sender, edit };
-    let ended = run(&mut terminal, model, services, messages, |_| {}).await;
-    ticking.abort();
-    terminal::close();
-    ended.map_err(CommandFailure::Terminal)?;
-    match *ended_by.lock().unwrap_or_else(PoisonError::into_inner) {
-        Some(signal) => Err(CommandFailure::Signal(signal)),
-        None => Ok(()),
-    }
-}
-
-/// Ends the event loop when a signal asks the program to end. Returns the number of that signal.
-///
-/// # Errors
-/// Returns [`CommandFailure::Terminal`] if the operating system refuses a signal handler.
-#[cfg(unix)]
-fn watch_signals(sender: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i32>>>, CommandFailure> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let ended_by = Arc::new(Mutex::new(None));
-    let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()];
-    for kind in kinds {
-        let mut signals = signal(kind).map_err(CommandFailure::Terminal)?;
-        let (sender, ended_by) = (sender.clone(), ended_by.clone());
-        tokio::spawn(async move {
-            signals.recv().await;
-            *ended_by.lock().unwrap_or_else(PoisonError::into_inner) = Some(kind.as_raw_value());
-            // Sending fails if the screens are closed already.
-            let _ = sender.send(Message::Terminate);
-        });
-    }
-    Ok(ended_by)
-}
-
-/// Other operating systems have no signals.
-#[cfg(not(unix))]
-fn watch_signals(_: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i32>>>, CommandFailure> {
-    Ok(Arc::default())
-}
-
-/// Creates a client that sends each exchange as a message.
-///
-/// # Errors
-/// Returns [`ApiError`] if the certificates of the profile cannot be used.
-pub fn api(profile: Profile, clock: ClientClock, sender: UnboundedSender<Message>) -> Result<Api, ApiError> {
-    // Sending fails if the screens are closed.
-    Api::new(profile, clock, Box::new(move |exchange| drop(sender.send(Message::Exchanged(exchange)))))
-}
-
-/// Runs until the model quits and returns its last state. `observe` is called after every change.
-///
-/// # Errors
-/// Returns the error of the terminal.
-pub async fn run<B: Backend>(
-    terminal: &mut Terminal<B>,
-    mut model: Model,
-    services: Services,
-    mut messages: UnboundedReceiver<Message>,
-    mut observe: impl FnMut(&Model),
-) -> io::Result<Model>
-where
-    B::Error: std::error::Error + Send + Sync + 'static,
-{
-    let mut runtime = EffectRunner {
-        services,
-        sign_in: None,
-        exports: HashMap::new(),
-        files: OpenFile::default(),
-        search: None,
-        batch: None,
-        other: Arc::default(),
-    };
-    runtime.start(RuntimeEffect::ListExports);
-    runtime.start(RuntimeEffect::ReadHistory);
-    runtime.start(RuntimeEffect::RestoreSession);
-    while !model.quit {
-        let mut regions = Vec::new();
-        terminal.draw(|frame| regions = view(&model, frame)).map_err(io::Error::other)?;
-        // All waiting messages are processed before the next drawing.
-        let Some(first) = messages.recv().await else { break };
-        let mut next = Some(first);
-        while let Some(message) = next {
-            let message = match message {
-                Message::Mouse(event) => on_mouse(event, &regions),
-                other => Some(other),
-            };
-            for effect in message.map(|message| update(&mut model, message)).unwrap_or_default() {
-                if let RuntimeEffect::EditRequest(text) = effect {
-                    let edited = (runtime.services.edit)(&text);
-                    terminal.clear().map_err(io::Error::other)?;
-                    if model.mouse {
-                        terminal::capture_mouse(true);
-                    }
-                    let _ = runtime.services.sender.send(Message::Edited(edited));
-                } else {
-                    runtime.start(effect);
-                }
-            }
-            observe(&model);
-            next = messages.try_recv().ok();
-        }
-    }
-    runtime.stop_sign_in();
-    Ok(model)
-}
-
-/// Services that the effects use.
+/// Services that the effects of all profiles use.
+#[derive(Clone)]
 pub struct Services {
-    pub api: Api,
+    pub profiles: ProfileSource,
     pub registry: ExportRegistry,
     pub history: HistoryFile,
-    /// Receives the results of the effects.
-    pub sender: UnboundedSender<Message>,
-    pub edit: TextEditor,
+    pub clock: ClientClock,
 }
 
-/// Lets the user edit a text. An error is a message for the user.
-pub type TextEditor = Box<dyn FnMut(&str) -> Result<String, String> + Send>;
-
-/// State that effects need.
-struct EffectRunner {
-    files: OpenFile,
+/// The effects of a profile. Answers that arrive after a change of the profile are dropped with their channel.
+pub struct ProfileEffects {
     services: Services,
+    api: Api,
+    sender: UnboundedSender<Message>,
+    /// Results of the effects.
+    pub(super) answers: UnboundedReceiver<Message>,
+    files: OpenFile,
     sign_in: Option<WaitingSignIn>,
     /// Tasks of exports by folder.
     exports: HashMap<PathBuf, JoinHandle<()>>,
@@ -201,9 +69,60 @@ struct WaitingSignIn {
     pasted: mpsc::Sender<String>,
 }
 
-impl EffectRunner {
+impl ProfileEffects {
+    /// Creates the client of a profile. Its exchanges are answers, too.
+    ///
+    /// # Errors
+    /// Returns [`ApiError`] if the certificates of the profile cannot be used.
+    pub fn new(profile: Profile, services: Services) -> Result<Self, ApiError> {
+        let (sender, answers) = mpsc::unbounded_channel();
+        let exchanges = sender.clone();
+        // Sending fails if the profile is closed.
+        let watch = move |exchange| drop(exchanges.send(Message::Exchanged(exchange)));
+        Ok(Self {
+            api: Api::new(profile, services.clock, Box::new(watch))?,
+            services,
+            sender,
+            answers,
+            files: OpenFile::default(),
+            sign_in: None,
+            exports: HashMap::new(),
+            search: None,
+            batch: None,
+            other: Arc::default(),
+        })
+    }
+
+    /// Reads the state that earlier runs of the program have stored.
+    pub(super) fn restore(&mut self) {
+        self.start(RuntimeEffect::ListExports);
+        self.start(RuntimeEffect::ReadHistory);
+        self.start(RuntimeEffect::RestoreSession);
+    }
+
+    /// Returns the services, which another profile can use, too.
+    pub(super) fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// Sends a message as if it were an answer.
+    pub(super) fn send(&self, message: Message) {
+        // Sending fails if the profile is closed.
+        let _ = self.sender.send(message);
+    }
+
+    /// Ends all tasks. The folders of exports are no longer locked afterwards.
+    pub(super) async fn stop(&mut self) {
+        self.stop_sign_in();
+        self.stop_search();
+        self.stop_batch();
+        for (_, task) in self.exports.drain() {
+            abort(task).await;
+        }
+    }
+
     /// Starts an effect, which sends its answer as a message.
-    fn start(&mut self, effect: RuntimeEffect) {
+    pub(super) fn start(&mut self, effect: RuntimeEffect) {
         match effect {
             RuntimeEffect::SignIn(method) => self.start_sign_in(method),
             RuntimeEffect::CancelSignIn => self.stop_sign_in(),
@@ -214,23 +133,26 @@ impl EffectRunner {
                 }
             }
             RuntimeEffect::Copy(text) => terminal::copy(&text),
-            // `run` starts the editor, because the editor needs the terminal.
-            RuntimeEffect::EditRequest(_) => {}
+            // The event loop performs these effects, because they need the terminal or replace this profile.
+            RuntimeEffect::EditRequest(_) | RuntimeEffect::OpenProfile(_) => {}
+            RuntimeEffect::ListProfiles => {
+                self.send(Message::Profiles(in_words(self.services.profiles.choices())));
+            }
             RuntimeEffect::Save { path, content } => {
                 let saved = save_private(&path, &content).map(|()| format!("Saved {}.", path.display()));
-                let _ = self.services.sender.send(Message::Saved(in_words(saved)));
+                self.send(Message::Saved(in_words(saved)));
             }
             RuntimeEffect::CopyDemoPassword => {
-                let password = self.services.api.profile().demo_password();
+                let password = self.api.profile().demo_password();
                 let copied = password.map(|password| {
                     terminal::copy(&password);
                     "The password of the demo user was copied.".to_owned()
                 });
-                let _ = self.services.sender.send(Message::Saved(in_words(copied)));
+                self.send(Message::Saved(in_words(copied)));
             }
             RuntimeEffect::CaptureMouse(capture) => terminal::capture_mouse(capture),
             RuntimeEffect::ListExports => {
-                let _ = self.services.sender.send(Message::Exports(self.services.registry.list()));
+                self.send(Message::Exports(self.services.registry.list()));
             }
             RuntimeEffect::ReadPage { path, filter, first } => self.with_file(move |file| {
                 let result = file.page(&path, &filter, first);
@@ -244,7 +166,7 @@ impl EffectRunner {
             }
             RuntimeEffect::Tree(id, TreeQuestion::Search(search), bearer) => {
                 self.stop_search();
-                let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
+                let (api, sender) = (self.api.clone(), self.sender.clone());
                 self.search = Some(tokio::spawn(async move {
                     api.wait(SEARCH_DELAY).await;
                     let found = in_words(api.search_concepts(&search, &bearer).await);
@@ -257,11 +179,11 @@ impl EffectRunner {
             }
             RuntimeEffect::StopBatch => self.stop_batch(),
             RuntimeEffect::ReadHistory => {
-                let _ = self.services.sender.send(Message::History(self.services.history.read()));
+                self.send(Message::History(self.services.history.read()));
             }
             RuntimeEffect::AddToHistory(question) => {
                 if let Err(reason) = self.services.history.add(question) {
-                    let _ = self.services.sender.send(Message::Saved(Err(reason)));
+                    self.send(Message::Saved(Err(reason)));
                 }
             }
             RuntimeEffect::StartExport { folder, job, bearer } => self.run_export(folder, Some(job), bearer),
@@ -313,7 +235,7 @@ impl EffectRunner {
 
     /// Starts a request to the server. Its message is followed by the session, whose token the request may have renewed.
     fn ask<F: Future<Output = Message> + Send + 'static>(&self, request: impl FnOnce(Api) -> F) {
-        let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
+        let (api, sender) = (self.api.clone(), self.sender.clone());
         let message = request(api.clone());
         tokio::spawn(async move {
             // Sending fails if the screens are closed.
@@ -324,7 +246,7 @@ impl EffectRunner {
 
     fn start_sign_in(&mut self, method: SignInMethod) {
         self.stop_sign_in();
-        let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
+        let (api, sender) = (self.api.clone(), self.sender.clone());
         let (pasted, receiver) = mpsc::channel(1);
         let task = tokio::spawn(async move {
             let tell = |step| drop(sender.send(Message::SignIn(step)));
@@ -346,13 +268,13 @@ impl EffectRunner {
 
     /// Reads a file on a thread that may block.
     fn with_file(&self, read: impl FnOnce(&OpenFile) -> Message + Send + 'static) {
-        let (file, sender) = (self.files.clone(), self.services.sender.clone());
+        let (file, sender) = (self.files.clone(), self.sender.clone());
         tokio::task::spawn_blocking(move || drop(sender.send(read(&file))));
     }
 
     fn start_batch(&mut self, id: u64, path: PathBuf, defaults: BatchDefaults, bearer: Bearer) {
         self.stop_batch();
-        let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
+        let (api, sender) = (self.api.clone(), self.sender.clone());
         self.batch = Some(tokio::spawn(async move {
             let send = |event| drop(sender.send(Message::Batch(id, event)));
             let read = tokio::task::spawn_blocking(move || {
@@ -390,8 +312,8 @@ impl EffectRunner {
 
     /// Runs an export to its end: a new one, or the one in the folder.
     fn run_export(&mut self, folder: PathBuf, new: Option<ExportJob>, bearer: Bearer) {
-        let Services { api, registry, sender, .. } = &self.services;
-        let (api, registry, sender) = (api.clone(), registry.clone(), sender.clone());
+        let (api, sender) = (self.api.clone(), self.sender.clone());
+        let registry = self.services.registry.clone();
         let at = folder.clone();
         let task = tokio::spawn(async move {
             let (events, place) = (sender.clone(), at.clone());
@@ -413,17 +335,22 @@ impl EffectRunner {
 
     fn delete_export(&mut self, folder: PathBuf, bearer: Bearer) {
         let task = self.exports.remove(&folder);
-        let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
+        let (api, sender) = (self.api.clone(), self.sender.clone());
         tokio::spawn(async move {
             if let Some(task) = task {
-                task.abort();
-                // The task holds the lock of the folder until it has ended. An error means that it was aborted.
-                let _ = task.await;
+                abort(task).await;
             }
             let result = in_words::<ExportJob, ExportError>(export_run::delete(&api, &bearer, &folder).await);
             let _ = sender.send(Message::ExportDeleted { folder, result });
         });
     }
+}
+
+/// Ends the task of an export, which locks its folder until then.
+async fn abort(task: JoinHandle<()>) {
+    task.abort();
+    // An error means that the task was aborted.
+    let _ = task.await;
 }
 
 /// Revokes the tokens of the user, and ends the session of the browser if that is asked for.
@@ -491,30 +418,4 @@ fn in_words<T, E: std::error::Error>(result: Result<T, E>) -> Result<T, String> 
 /// Writes a new file that only the user may read.
 fn save_private(path: &Path, content: &str) -> io::Result<()> {
     private_file(path, true)?.write_all(content.as_bytes())
-}
-
-/// Translates an event of the mouse. The last region that contains the position was drawn on top.
-fn on_mouse(event: MouseEvent, regions: &[ClickRegion]) -> Option<Message> {
-    match event.kind {
-        MouseEventKind::Down(MouseButton::Left) => {
-            let position = Position::new(event.column, event.row);
-            let hit = regions.iter().rev().find(|(area, _)| area.contains(position));
-            hit.map(|(_, target)| Message::Click(*target))
-        }
-        MouseEventKind::ScrollDown => Some(Message::Wheel(true)),
-        MouseEventKind::ScrollUp => Some(Message::Wheel(false)),
-        _ => None,
-    }
-}
-
-/// Sends the current time once a second.
-pub async fn tick(sender: UnboundedSender<Message>, clock: ClientClock) {
-    let mut second = tokio::time::interval(Duration::from_secs(1));
-    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        second.tick().await;
-        if sender.send(Message::Tick((clock.now)())).is_err() {
-            break;
-        }
-    }
 }

@@ -1,0 +1,32 @@
+//! The open menu of profiles.
+
+use super::{Answer, SearchList};
+use crate::fuzzy;
+use crate::profile::choice::ProfileChoice;
+
+/// State of the menu.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileMenu {
+    pub list: SearchList,
+    /// The profiles of this run of the program.
+    pub choices: Answer<Vec<ProfileChoice>>,
+    /// Reason why the chosen profile must be confirmed with a second key press.
+    pub to_confirm: Option<&'static str>,
+}
+
+impl ProfileMenu {
+    pub fn opened() -> Self {
+        Self { list: SearchList::new("profile"), choices: Answer::Waiting, to_confirm: None }
+    }
+
+    /// Returns the profiles that match the text, the best matches first.
+    pub fn matching(&self) -> Vec<&ProfileChoice> {
+        let choices = match &self.choices {
+            Answer::Done(choices) => &choices[..],
+            _ => &[],
+        };
+        fuzzy::matching(self.list.field.text(), choices, |choice| {
+            format!("{} {}", choice.name.as_deref().unwrap_or_default(), choice.server)
+        })
+    }
+}

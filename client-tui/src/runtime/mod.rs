@@ -1,0 +1,194 @@
+//! The event loop: receives messages, updates the model, draws the screens and starts effects as tasks.
+
+mod effects;
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ratatui::Terminal;
+use ratatui::backend::Backend;
+use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use ratatui::layout::Position;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::time::{Duration, MissedTickBehavior};
+
+pub use self::effects::{ProfileEffects, Services};
+use crate::clock::ClientClock;
+use crate::display::DisplayOptions;
+use crate::export::ExportRegistry;
+use crate::failure::CommandFailure;
+use crate::history::HistoryFile;
+use crate::model::Model;
+use crate::msg::{Message, RuntimeEffect};
+use crate::profile::Profile;
+use crate::profile::choice::{ProfileChoice, ProfileSource};
+use crate::terminal::{self, EventReader};
+use crate::update::update;
+use crate::view::{ClickRegion, view};
+
+/// Opens the screens on this terminal until the user quits. The state of the terminal is restored in any case, even
+/// after a panic.
+///
+/// # Errors
+/// Returns the error of the terminal, or the error of a profile whose certificates cannot be used.
+pub async fn open(
+    profile: Profile,
+    profiles: ProfileSource,
+    display: DisplayOptions,
+    clock: ClientClock,
+) -> Result<(), CommandFailure> {
+    let mut model = Model::new(&profile, display, (clock.now)());
+    model.about.zone = jiff::tz::TimeZone::system();
+    let registry = ExportRegistry::of_user()?;
+    let history = HistoryFile::of_user().map_err(CommandFailure::History)?;
+    let effects = ProfileEffects::new(profile, Services { profiles, registry, history, clock })?;
+    let (sender, input) = mpsc::unbounded_channel();
+    let ended_by = watch_signals(sender.clone())?;
+    let mut terminal = terminal::open().map_err(CommandFailure::Terminal)?;
+    let events = EventReader::start(sender.clone());
+    let edit = Box::new(move |text: &str| events.edit(text));
+    let ticking = tokio::spawn(tick(sender, clock));
+    let ended = run(&mut terminal, model, effects, input, edit, |_| {}).await;
+    ticking.abort();
+    terminal::close();
+    ended.map_err(CommandFailure::Terminal)?;
+    match *ended_by.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(signal) => Err(CommandFailure::Signal(signal)),
+        None => Ok(()),
+    }
+}
+
+/// Ends the event loop when a signal asks the program to end. Returns the number of that signal.
+///
+/// # Errors
+/// Returns [`CommandFailure::Terminal`] if the operating system refuses a signal handler.
+#[cfg(unix)]
+fn watch_signals(sender: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i32>>>, CommandFailure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let ended_by = Arc::new(Mutex::new(None));
+    let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()];
+    for kind in kinds {
+        let mut signals = signal(kind).map_err(CommandFailure::Terminal)?;
+        let (sender, ended_by) = (sender.clone(), ended_by.clone());
+        tokio::spawn(async move {
+            signals.recv().await;
+            *ended_by.lock().unwrap_or_else(PoisonError::into_inner) = Some(kind.as_raw_value());
+            // Sending fails if the screens are closed already.
+            let _ = sender.send(Message::Terminate);
+        });
+    }
+    Ok(ended_by)
+}
+
+/// Other operating systems have no signals.
+#[cfg(not(unix))]
+fn watch_signals(_: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i32>>>, CommandFailure> {
+    Ok(Arc::default())
+}
+
+/// Runs until the model quits and returns its last state. `input` has the events of the terminal, the time and signals.
+/// `observe` is called after every change.
+///
+/// # Errors
+/// Returns the error of the terminal.
+pub async fn run<B: Backend>(
+    terminal: &mut Terminal<B>,
+    mut model: Model,
+    mut effects: ProfileEffects,
+    mut input: UnboundedReceiver<Message>,
+    mut edit: TextEditor,
+    mut observe: impl FnMut(&Model),
+) -> io::Result<Model>
+where
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    effects.restore();
+    while !model.quit {
+        let mut regions = Vec::new();
+        terminal.draw(|frame| regions = view(&model, frame)).map_err(io::Error::other)?;
+        // All waiting messages are processed before the next drawing.
+        let mut next = tokio::select! {
+            message = input.recv() => message,
+            message = effects.answers.recv() => message,
+        };
+        if next.is_none() {
+            break;
+        }
+        while let Some(message) = next {
+            let message = match message {
+                Message::Mouse(event) => on_mouse(event, &regions),
+                other => Some(other),
+            };
+            for effect in message.map(|message| update(&mut model, message)).unwrap_or_default() {
+                match effect {
+                    RuntimeEffect::EditRequest(text) => {
+                        let edited = edit(&text);
+                        terminal.clear().map_err(io::Error::other)?;
+                        if model.mouse {
+                            terminal::capture_mouse(true);
+                        }
+                        effects.send(Message::Edited(edited));
+                    }
+                    RuntimeEffect::OpenProfile(choice) => {
+                        match replace_profile(&mut model, &mut effects, &choice) {
+                            Ok(mut replaced) => {
+                                replaced.stop().await;
+                                effects.restore();
+                            }
+                            Err(failure) => effects.send(Message::Saved(Err(failure.to_string()))),
+                        }
+                    }
+                    other => effects.start(other),
+                }
+            }
+            observe(&model);
+            next = input.try_recv().or_else(|_| effects.answers.try_recv()).ok();
+        }
+    }
+    effects.stop().await;
+    Ok(model)
+}
+
+/// Replaces model and effects by those of another profile, which contain nothing of the open one. Returns the effects
+/// of the open profile.
+fn replace_profile(
+    model: &mut Model,
+    effects: &mut ProfileEffects,
+    choice: &ProfileChoice,
+) -> Result<Box<ProfileEffects>, CommandFailure> {
+    let services = effects.services().clone();
+    let profile = services.profiles.open(choice)?;
+    let opened = model.with_profile(&profile);
+    let replaced = std::mem::replace(effects, ProfileEffects::new(profile, services)?);
+    *model = opened;
+    Ok(Box::new(replaced))
+}
+
+/// Lets the user edit a text. An error is a message for the user.
+pub type TextEditor = Box<dyn FnMut(&str) -> Result<String, String> + Send>;
+
+/// Translates an event of the mouse. The last region that contains the position was drawn on top.
+fn on_mouse(event: MouseEvent, regions: &[ClickRegion]) -> Option<Message> {
+    match event.kind {
+        MouseEventKind::Down(MouseButton::Left) => {
+            let position = Position::new(event.column, event.row);
+            let hit = regions.iter().rev().find(|(area, _)| area.contains(position));
+            hit.map(|(_, target)| Message::Click(*target))
+        }
+        MouseEventKind::ScrollDown => Some(Message::Wheel(true)),
+        MouseEventKind::ScrollUp => Some(Message::Wheel(false)),
+        _ => None,
+    }
+}
+
+/// Sends the current time once a second.
+pub async fn tick(sender: UnboundedSender<Message>, clock: ClientClock) {
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        second.tick().await;
+        if sender.send(Message::Tick((clock.now)())).is_err() {
+            break;
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The menu of profiles with their servers.
+
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::canvas::{Canvas, MARK};
+use super::error_line;
+use crate::model::{Answer, Model, ProfileMenu};
+
+pub(super) fn draw(model: &Model, menu: &ProfileMenu, canvas: &mut Canvas) {
+    let area = canvas.popup("Profiles", 76, 14);
+    let [field, _, list, hint] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Min(0),
+        Constraint::Length(2),
+    ])
+    .areas(area);
+    canvas.field(&menu.list.field, true, field);
+    let theme = canvas.theme;
+    let found = menu.matching();
+    match &menu.choices {
+        Answer::None | Answer::Waiting => canvas.draw(Line::raw("reading …"), list),
+        Answer::Failed(reason) => canvas.text(vec![error_line(reason, theme)], list),
+        Answer::Done(all) if all.is_empty() => {
+            canvas.text(vec![Line::raw("No profile is stored; 'trefoil-tui setup URL' stores one.")], list);
+        }
+        Answer::Done(_) if found.is_empty() => {
+            canvas.text(vec![Line::raw("No profile matches this text.")], list);
+        }
+        Answer::Done(_) => canvas.list(found.len(), menu.list.selected, list, |at| {
+            let choice = found[at];
+            let selected = at == menu.list.selected;
+            let style = if selected { theme.accent() } else { Style::new() };
+            let name = choice.name.as_deref().unwrap_or("(command line)");
+            let open = if choice.name == model.about.profile { "  (open)" } else { "" };
+            Line::from(vec![
+                Span::styled(if selected { MARK } else { "  " }, theme.accent()),
+                Span::styled(format!("{name:<16} "), style),
+                Span::styled(format!("{}{open}", choice.server), theme.quiet()),
+            ])
+        }),
+    }
+    let hint_line = match menu.to_confirm {
+        Some(ends) => Line::styled(format!("{ends} Enter again changes the profile."), theme.warning()),
+        None => Line::styled("Enter opens the profile, and Esc closes the menu.", theme.quiet()),
+    };
+    canvas.text(vec![hint_line], hint);
+}
