@@ -123,6 +123,9 @@ pub enum Command {
     /// Check a server from the point of view of a client
     #[command(after_help = "Example:\n  trefoil-tui doctor https://id.example")]
     Doctor(DoctorArgs),
+    /// Print the keys of all actions in the form of the settings
+    #[command(after_help = "Example:\n  trefoil-tui keys >> ~/.config/trefoil-tui/settings.toml")]
+    Keys(KeysArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  trefoil-tui completions bash > ~/.local/share/bash-completion/completions/trefoil-tui"
@@ -218,6 +221,14 @@ pub struct DoctorArgs {
     #[arg(value_name = "URL")]
     pub url: Option<String>,
     /// Print the findings as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `keys`.
+#[derive(Debug, ClapArgs)]
+pub struct KeysArgs {
+    /// Print the table as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -466,6 +477,7 @@ impl Command {
         match self {
             Self::Setup(args) => args.json,
             Self::Doctor(args) => args.json,
+            Self::Keys(args) => args.json,
             Self::Completions(_) | Self::Man(_) => false,
             Self::SignIn(args) => args.json,
             Self::SignOut(args) => args.json,

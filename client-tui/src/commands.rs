@@ -1,18 +1,18 @@
 //! The commands of the palette, and the reasons why an action is not possible in the current state.
 
 use crate::export::ExportPhase;
-use crate::keys::{self, Action, KeyRow};
+use crate::keys::{Action, KeyRow};
 use crate::model::{Model, ResourceDetail, SignInState};
 
 /// Returns the commands of the visible screen that match a text. Each word of the text must occur in
-/// the description or in the name of the key.
+/// the description, in the name of the action or in that of a key.
 pub fn matching(model: &Model, text: &str) -> Vec<&'static KeyRow> {
     let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
     let matches = |row: &&KeyRow| {
-        let text = format!("{} {}", row.does, row.label).to_lowercase();
+        let text = format!("{} {} {}", row.does, row.label(), row.action.name()).to_lowercase();
         words.iter().all(|word| text.contains(word.as_str()))
     };
-    keys::commands(model.screen).filter(matches).collect()
+    model.keys.commands(model.screen).filter(matches).collect()
 }
 
 /// Returns the reason why an action is not possible now.

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use crate::api::ApiError;
 use crate::export::{ExportError, FolderError};
 use crate::profile::ProfileError;
+use crate::settings::SettingsError;
 
 /// Errors of a subcommand.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +13,9 @@ pub enum CommandFailure {
     /// The command line does not define a valid profile.
     #[error("{0}")]
     Profile(#[from] ProfileError),
+    /// The settings of the user are invalid.
+    #[error("{0}")]
+    Settings(#[from] SettingsError),
     /// A request to the server failed.
     #[error("{0}")]
     Api(#[from] ApiError),
@@ -55,6 +59,7 @@ impl CommandFailure {
         match self {
             Self::Profile(_)
             | Self::Usage(_)
+            | Self::Settings(_)
             | Self::Folder(_)
             | Self::Export(ExportError::Folder(FolderError::NotEmpty(_) | FolderError::NoExport { .. }))
             | Self::Api(ApiError::Profile(_))

@@ -34,6 +34,8 @@ pub mod output;
 pub mod private_files;
 pub mod profile;
 pub mod runtime;
+pub mod screen;
+pub mod settings;
 pub mod setup;
 pub mod sign_in_method;
 pub mod terminal;

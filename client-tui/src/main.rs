@@ -47,6 +47,7 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
     let args = match args.command {
         Some(Command::Exports(args)) => return headless::exports(&args),
         Some(Command::Setup(setup)) => return headless::setup(&args.profile, setup).await,
+        Some(Command::Keys(args)) => return headless::keys(&args),
         Some(Command::Completions(args)) => return headless::completions(&args),
         Some(Command::Man(args)) => return headless::man(&args),
         Some(Command::Doctor(ref doctor)) if doctor.url.is_some() => {

@@ -11,7 +11,7 @@ mod server;
 mod terminology;
 
 pub use self::export::exports;
-pub use self::server::{completions, man, setup};
+pub use self::server::{completions, keys, man, setup};
 use crate::api::{Api, Bearer};
 use crate::args::Command;
 use crate::failure::CommandFailure;
@@ -22,7 +22,7 @@ use crate::failure::CommandFailure;
 /// Returns the failure, from which [`CommandFailure::exit_code`] derives the exit code.
 pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
     match command {
-        Command::Setup(_) | Command::Completions(_) | Command::Man(_) => Ok(()),
+        Command::Setup(_) | Command::Keys(_) | Command::Completions(_) | Command::Man(_) => Ok(()),
         Command::Doctor(args) => server::doctor(api, &args).await,
         Command::SignIn(args) => identity::sign_in(api, &args).await,
         Command::SignOut(args) => identity::sign_out(api, &args).await,

@@ -1,4 +1,4 @@
-//! Subcommands about servers and about this program: setup, doctor, completions and man pages.
+//! Subcommands about servers and about this program: setup, doctor, keys, completions and man pages.
 
 use std::io::Write as _;
 
@@ -6,11 +6,13 @@ use clap::CommandFactory as _;
 use serde_json::json;
 
 use crate::api::Api;
-use crate::args::{Args, CompletionsArgs, DoctorArgs, ManArgs, ProfileArgs, SetupArgs};
+use crate::args::{Args, CompletionsArgs, DoctorArgs, KeysArgs, ManArgs, ProfileArgs, SetupArgs};
 use crate::doctor::{self, Finding, FindingStatus};
 use crate::failure::CommandFailure;
+use crate::keys::key::Key;
 use crate::output::Output;
 use crate::profile::file::{ProfileFile, ProfileSettings};
+use crate::settings;
 use crate::setup;
 
 /// Stores a profile.
@@ -48,6 +50,26 @@ pub(super) async fn doctor(api: &Api, args: &DoctorArgs) -> Result<(), CommandFa
         true => Err(CommandFailure::NegativeResult),
         false => Ok(()),
     }
+}
+
+/// Prints the keys of all actions. The names of the actions are those of the settings.
+///
+/// # Errors
+/// Returns [`CommandFailure`] if the settings are invalid, or if the table cannot be printed.
+pub fn keys(args: &KeysArgs) -> Result<(), CommandFailure> {
+    let path = settings::path_of_user()?;
+    let table = settings::read_keys(&path)?;
+    let rows: Vec<_> = table.rows_by_action().collect();
+    let details: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let keys: Vec<_> = row.keys.iter().map(Key::to_string).collect();
+            json!({ "action": row.action.name(), "keys": keys, "does": row.does, "where": row.place() })
+        })
+        .collect();
+    Output { json: args.json }.result(&details, || {
+        format!("# Store lines that you change in {}.\n{}", path.display(), table.settings().trim_end())
+    })
 }
 
 /// Prints a completion script.

@@ -22,7 +22,9 @@ use crate::api::{
 use crate::display::DisplayOptions;
 use crate::form::{Form, FormField};
 use crate::history::PastQuestion;
+use crate::keys::KeyTable;
 use crate::profile::Profile;
+pub use crate::screen::Screen;
 use crate::sign_in_method::SignInMethod;
 pub use batch::{BatchState, BatchView};
 pub use codes::{
@@ -38,38 +40,6 @@ pub use viewer::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, Viewer, View
 
 /// Maximum number of recorded exchanges.
 pub const EXCHANGES_KEPT: usize = 200;
-
-/// The screens, in the order of their tabs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the titles describe the screens")]
-pub enum Screen {
-    SignIn,
-    Codes,
-    Tree,
-    Export,
-    Requests,
-    Help,
-    /// The files of an export, which has no tab of its own.
-    Files,
-}
-
-impl Screen {
-    pub const ALL: [Self; 6] =
-        [Self::SignIn, Self::Codes, Self::Tree, Self::Export, Self::Requests, Self::Help];
-
-    /// Returns the title of the tab.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::SignIn => "Sign-in",
-            Self::Codes => "Codes",
-            Self::Tree => "Tree",
-            Self::Export => "Export",
-            Self::Requests => "Requests",
-            Self::Help => "Help",
-            Self::Files => "Files",
-        }
-    }
-}
 
 /// State of a request and its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,6 +76,8 @@ impl<T> From<Result<T, String>> for Answer<T> {
 pub struct Model {
     /// Server and credentials of the profile.
     pub about: ServerFacts,
+    /// The key bindings.
+    pub keys: &'static KeyTable,
     /// Time of the last tick.
     pub now: Timestamp,
     /// The visible screen.
@@ -291,6 +263,7 @@ impl Model {
                 sign_in_method: profile.sign_in_method,
                 profile_options: profile.options.clone(),
             },
+            keys: KeyTable::standard(),
             now,
             screen: Screen::SignIn,
             before_help: Screen::SignIn,
@@ -351,7 +324,7 @@ impl Model {
     pub fn with_profile(&self, profile: &Profile) -> Self {
         let mut model = Self::new(profile, self.about.display, self.now);
         model.about.zone = self.about.zone.clone();
-        model.mouse = self.mouse;
+        (model.keys, model.mouse) = (self.keys, self.mouse);
         model.notice = Some(match &profile.name {
             Some(name) => format!("The profile '{name}' is open."),
             None => "The profile of the command line is open.".to_owned(),

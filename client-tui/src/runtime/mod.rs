@@ -22,6 +22,7 @@ use crate::model::Model;
 use crate::msg::{Message, RuntimeEffect};
 use crate::profile::Profile;
 use crate::profile::choice::{ProfileChoice, ProfileSource};
+use crate::settings;
 use crate::terminal::{self, EventReader};
 use crate::update::update;
 use crate::view::{ClickRegion, view};
@@ -38,6 +39,8 @@ pub async fn open(
     clock: ClientClock,
 ) -> Result<(), CommandFailure> {
     let mut model = Model::new(&profile, display, (clock.now)());
+    // The table exists until the program ends.
+    model.keys = Box::leak(Box::new(settings::read_keys(&settings::path_of_user()?)?));
     model.about.zone = jiff::tz::TimeZone::system();
     let registry = ExportRegistry::of_user()?;
     let history = HistoryFile::of_user().map_err(CommandFailure::History)?;

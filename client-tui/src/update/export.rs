@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::export::registry::RegisteredExport;
 use crate::export::{ExportEvent, ExportJob};
+use crate::keys::Action;
 use crate::model::{Activity, Confirmation, ExportRow, Model};
 use crate::msg::{Answered, RuntimeEffect};
 
@@ -117,10 +118,9 @@ pub(super) fn delete(model: &mut Model, confirmed: Option<Confirmation>) -> Vec<
     let folder = row.folder.clone();
     let confirmation = Confirmation::DeleteExport(folder.clone());
     if confirmed.as_ref() != Some(&confirmation) {
-        model.notice = Some(match row.is_active() {
-            true => "Press x again to cancel the export on the server.".to_owned(),
-            false => "Press x again to delete the export on the server.".to_owned(),
-        });
+        let does = if row.is_active() { "cancel" } else { "delete" };
+        let key = model.keys.label(Action::DeleteExport);
+        model.notice = Some(format!("Press {key} again to {does} the export on the server."));
         model.to_confirm = Some(confirmation);
         return Vec::new();
     }

@@ -18,7 +18,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use crate::commands;
 use crate::form::types_a_character;
-use crate::keys::{self, Action};
+use crate::keys::Action;
 use crate::model::{ClickTarget, Confirmation, ExportRow, Model, Operation, Screen, SearchList};
 use crate::msg::{Message, RuntimeEffect};
 use crate::sign_in_method::SignInMethod;
@@ -145,7 +145,7 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
         return history::on_key(model, key);
     }
     model.notice = None;
-    let action = keys::action(key, model.screen, model.typing);
+    let action = model.keys.action(key, model.screen, model.typing);
     let confirmed = model.to_confirm.take();
     match (action, key.code) {
         (Some(action), _) => return act(model, action, confirmed),
@@ -171,7 +171,12 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::Help => {
             open(model, if model.screen == Screen::Help { model.before_help } else { Screen::Help })
         }
-        Action::Open(screen) => open(model, screen),
+        Action::OpenSignIn => open(model, Screen::SignIn),
+        Action::OpenCodes => open(model, Screen::Codes),
+        Action::OpenTree => open(model, Screen::Tree),
+        Action::OpenExport => open(model, Screen::Export),
+        Action::OpenRequests => open(model, Screen::Requests),
+        Action::OpenHelp => open(model, Screen::Help),
         Action::NextScreen => step_screen(model, 1),
         Action::PreviousScreen => step_screen(model, Screen::ALL.len() - 1),
         Action::NextField => step_field(model, 1),
@@ -317,7 +322,11 @@ fn scroll(model: &mut Model, down: bool, by: usize) -> Vec<RuntimeEffect> {
             let last = model.requests.exchanges.len().saturating_sub(1);
             model.requests.selected = step(model.requests.selected, last);
         }
-        Screen::Help => model.help_scroll = step(model.help_scroll.into(), keys::TABLE.len()) as u16,
+        Screen::Help => {
+            // Help repeats the rows that several screens share.
+            let last = model.keys.rows().len() * 3 / 2;
+            model.help_scroll = step(model.help_scroll.into(), last) as u16;
+        }
         Screen::Files => return viewer::scroll(model, down, by as u64),
         Screen::Export if by == PAGE => {
             let last = model.export.selected().map_or(0, |row| row.files.len().saturating_sub(1));
@@ -375,7 +384,10 @@ fn send(model: &mut Model) -> Vec<RuntimeEffect> {
 fn toggle_mouse(model: &mut Model) -> Vec<RuntimeEffect> {
     model.mouse = !model.mouse;
     model.notice = Some(match model.mouse {
-        true => "The mouse selects tabs, fields and rows; m returns it to the terminal.".to_owned(),
+        true => {
+            let key = model.keys.label(Action::ToggleMouse);
+            format!("The mouse selects tabs, fields and rows; {key} returns it to the terminal.")
+        }
         false => "The mouse belongs to the terminal.".to_owned(),
     });
     vec![RuntimeEffect::CaptureMouse(model.mouse)]

@@ -2,6 +2,7 @@
 
 use crate::api::{Bearer, SignedInSession, TokenInspection, TokenKind};
 use crate::journey::Step;
+use crate::keys::Action;
 use crate::model::{Answer, Inspector, Model, Screen, SignInState};
 use crate::msg::{Answered, RuntimeEffect};
 use crate::sign_in_method::SignInMethod;
@@ -44,7 +45,8 @@ pub(super) fn sign_in(model: &mut Model) -> Vec<RuntimeEffect> {
             if pasted.is_empty() { Vec::new() } else { vec![RuntimeEffect::Pasted(pasted)] }
         }
         SignInState::In(_) => {
-            model.notice = Some("A user is signed in already; press o to sign out.".to_owned());
+            let key = model.keys.label(Action::SignOut);
+            model.notice = Some(format!("A user is signed in already; press {key} to sign out."));
             Vec::new()
         }
         SignInState::Starting | SignInState::Device(_) => Vec::new(),

@@ -5,33 +5,41 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::canvas::Canvas;
-use crate::keys::{self, KeyRow, When};
+use super::push_right;
+use crate::keys::{KeyRow, When};
 use crate::model::{Model, Screen};
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let theme = canvas.theme;
-    let mut lines = vec![Line::raw("Tokens stay in memory and are never shown. Up and Down scroll.")];
-    let mut section = |title: String, rows: &mut dyn Iterator<Item = &'static KeyRow>| {
+    let area = canvas.pane("Keys", true, area);
+    let mut lines =
+        vec![Line::raw("Up and Down scroll. Settings can change the keys of the actions at the right.")];
+    let mut section = |title: &str, rows: &mut dyn Iterator<Item = &'static KeyRow>| {
         lines.push(Line::default());
-        lines.push(Line::styled(title, theme.accent()));
+        lines.push(Line::styled(title.to_owned(), theme.accent()));
         lines.extend(rows.map(|row| {
-            Line::from_iter([
-                Span::styled(format!("  {:<10}", row.label), theme.accent()),
-                Span::raw(row.does),
-            ])
+            let label = Span::styled(format!("  {:<10} ", row.label()), theme.accent());
+            let mut line = Line::from_iter([label, Span::raw(row.does)]);
+            if !row.action.is_fixed() {
+                push_right(&mut line, Span::styled(row.action.name(), theme.quiet()), area.width);
+            }
+            line
         }));
     };
-    let place = |row: &&KeyRow, when: When| row.screens.is_empty() && row.when == when;
-    section("Everywhere".to_owned(), &mut keys::TABLE.iter().filter(|row| place(row, When::Always)));
-    section("Outside of fields".to_owned(), &mut keys::TABLE.iter().filter(|row| place(row, When::Browsing)));
-    section("In a field".to_owned(), &mut keys::TABLE.iter().filter(|row| place(row, When::Typing)));
-    for screen in Screen::ALL {
-        let mut rows = keys::TABLE.iter().filter(|row| row.screens.contains(&screen)).peekable();
+    let rows = model.keys.rows();
+    for (title, when) in [
+        ("Everywhere; characters only outside of fields", When::Always),
+        ("Outside of fields", When::Browsing),
+        ("In a field", When::Typing),
+    ] {
+        section(title, &mut rows.iter().filter(|row| row.screens.is_empty() && row.when == when));
+    }
+    for screen in Screen::EVERY {
+        let mut rows = rows.iter().filter(|row| row.screens.contains(&screen)).peekable();
         if rows.peek().is_some() {
-            section(screen.title().to_owned(), &mut rows);
+            section(screen.title(), &mut rows);
         }
     }
-    let area = canvas.pane("Keys", true, area);
     let last = (lines.len() as u16).saturating_sub(area.height);
     canvas.draw(Paragraph::new(lines).scroll((model.help_scroll.min(last), 0)), area);
 }

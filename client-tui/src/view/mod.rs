@@ -31,7 +31,6 @@ use self::canvas::Canvas;
 pub use self::canvas::ClickRegion;
 use self::theme::{Theme, to_ascii};
 use crate::commands;
-use crate::keys;
 use crate::model::{ClickTarget, Model, Screen, SignInState};
 
 /// Minimum size of the terminal. Below it, only a message is shown.
@@ -164,10 +163,9 @@ fn status_line(model: &Model, theme: Theme) -> Line<'_> {
 /// Returns the keys of the footer, as many as fit: those whose action is possible now.
 fn footer_line(model: &Model, width: u16, theme: Theme) -> Line<'static> {
     let mut line = Line::default();
-    let rows = keys::footer(model.screen, model.typing)
-        .filter(|row| commands::unavailable(model, row.action).is_none());
-    for row in rows {
-        let key = Span::styled(row.label, theme.accent());
+    let rows = model.keys.footer(model.screen, model.typing);
+    for (key, row) in rows.filter(|(_, row)| commands::unavailable(model, row.action).is_none()) {
+        let key = Span::styled(key.to_string(), theme.accent());
         let does = Span::raw(format!(" {}  ", row.footer.unwrap_or(row.does)));
         if line.width() + key.width() + does.width() > usize::from(width) + 2 {
             break;
@@ -175,6 +173,15 @@ fn footer_line(model: &Model, width: u16, theme: Theme) -> Line<'static> {
         line.extend([key, does]);
     }
     line
+}
+
+/// Adds a text at the right end of a line, if there is space for it.
+fn push_right<'a>(line: &mut Line<'a>, text: Span<'a>, width: u16) {
+    if let Some(space) =
+        usize::from(width).checked_sub(line.width() + text.width()).filter(|space| *space > 1)
+    {
+        line.extend([Span::raw(" ".repeat(space)), text]);
+    }
 }
 
 fn error_line<'a>(reason: &str, theme: Theme) -> Line<'a> {

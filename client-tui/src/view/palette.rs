@@ -1,15 +1,17 @@
-//! The command palette: all actions that match a text, with the reason if one is not possible now.
+//! The command palette: all actions that match a text, with their names in the settings, or the reason if one is not
+//! possible now.
 
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::canvas::{Canvas, MARK};
+use super::push_right;
 use crate::commands;
 use crate::model::{Model, SearchList};
 
 pub(super) fn draw(model: &Model, palette: &SearchList, canvas: &mut Canvas) {
-    let area = canvas.popup("Commands", 64, 18);
+    let area = canvas.popup("Commands", 76, 18);
     let [field, _, list] =
         Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(area);
     canvas.field(&palette.field, true, field);
@@ -30,11 +32,12 @@ pub(super) fn draw(model: &Model, palette: &SearchList, canvas: &mut Canvas) {
         };
         let mut line = Line::from(vec![
             Span::styled(if selected { MARK } else { "  " }, theme.accent()),
-            Span::styled(format!("{:<10}", row.label), theme.accent()),
+            Span::styled(format!("{:<10} ", row.label()), theme.accent()),
             Span::styled(row.does, style),
         ]);
-        if let Some(reason) = reason {
-            line.push_span(Span::styled(format!(" ({reason})"), theme.quiet()));
+        match reason {
+            Some(reason) => line.push_span(Span::styled(format!(" ({reason})"), theme.quiet())),
+            None => push_right(&mut line, Span::styled(row.action.name(), theme.quiet()), list.width),
         }
         line
     });

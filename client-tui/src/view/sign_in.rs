@@ -9,6 +9,7 @@ use super::canvas::Canvas;
 use super::theme::Theme;
 use super::{clock, error_line, token};
 use crate::api::{DevicePrompt, SignedInSession};
+use crate::keys::Action;
 use crate::model::{Answer, Model, SignInState};
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
@@ -46,21 +47,23 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
             return;
         }
         SignInState::Waiting { url, browser } => {
-            match browser {
-                Ok(()) => lines.push(Line::raw(
-                    "Your browser was opened. If it was not, open this address (c copies it):",
-                )),
-                Err(reason) => lines.push(Line::raw(format!(
-                    "No browser was opened ({reason}). Open this address (c copies it):"
-                ))),
-            }
+            let key = model.keys.label(Action::CopyAddress);
+            lines.push(Line::raw(match browser {
+                Ok(()) => {
+                    format!("Your browser was opened. If it was not, open this address ({key} copies it):")
+                }
+                Err(reason) => {
+                    format!("No browser was opened ({reason}). Open this address ({key} copies it):")
+                }
+            }));
             lines.push(Line::styled(url.as_str(), theme.accent()));
             demo_hint(model, &mut lines);
             lines.push(Line::default());
             lines.push(Line::raw("Waiting for the browser to return."));
-            lines.push(Line::raw(
-                "If the browser runs on another machine, press Tab and paste its last address above.",
-            ));
+            lines.push(Line::raw(format!(
+                "If the browser runs on another machine, press {} and paste its last address above.",
+                model.keys.label(Action::NextField)
+            )));
             if let Some(reason) = &model.sign_in.paste_error {
                 lines.push(error_line(reason, theme));
             }
@@ -128,7 +131,8 @@ fn demo_hint(model: &Model, lines: &mut Vec<Line<'_>>) {
     if let Some((user, file)) = &model.about.demo_user {
         lines.push(Line::default());
         lines.push(Line::raw(format!(
-            "On this demo server '{user}' can sign in; the password is in {file}, and p copies it."
+            "On this demo server '{user}' can sign in; the password is in {file}, and {} copies it.",
+            model.keys.label(Action::CopyPassword)
         )));
         lines.push(Line::raw(
             "Your browser warns about the development certificate of the server; 'trefoil trust' adds its authority.",

@@ -10,11 +10,13 @@ use super::canvas::Canvas;
 use super::error_line;
 use super::theme::Theme;
 use crate::api::{SignatureStatus, TokenInspection, meaning, scope_meaning};
+use crate::keys::Action;
 use crate::model::{Answer, Inspector, Model};
 
 pub(super) fn draw(model: &Model, inspector: &Inspector, canvas: &mut Canvas, area: Rect) {
     let area = canvas.pane("Token", true, area);
-    let title = format!("{} (i shows the next token, Esc closes)", inspector.kind.title());
+    let key = model.keys.label(Action::InspectToken);
+    let title = format!("{} ({key} shows the next token, Esc closes)", inspector.kind.title());
     let mut lines = vec![Line::styled(title, canvas.theme.accent()), Line::default()];
     match &inspector.answer {
         Answer::None | Answer::Waiting => lines.push(Line::raw("Reading the token …")),

@@ -61,6 +61,30 @@ fn exit_codes_are_stable() {
 }
 
 #[test]
+fn keys_are_printed_and_changed_by_the_settings() {
+    let config = tempfile::tempdir().unwrap();
+    let keys = |args: &[&str]| {
+        let mut command = program();
+        command.env("XDG_CONFIG_HOME", config.path()).arg("keys").args(args).output().unwrap()
+    };
+    let printed = keys(&[]);
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert!(printed.contains("\n[keys]\n") && printed.contains("\ncopy-curl = \"c\" "), "{printed}");
+    std::fs::create_dir(config.path().join("trefoil-tui")).unwrap();
+    let settings = config.path().join("trefoil-tui/settings.toml");
+    std::fs::write(&settings, printed.replace("copy-curl = \"c\"", "copy-curl = [\"Y\", \"F5\"]")).unwrap();
+    let rows = result(&keys(&["--json"]));
+    let row = rows.as_array().unwrap().iter().find(|row| row["action"] == "copy-curl").unwrap();
+    assert_eq!(row["keys"], json!(["Y", "F5"]));
+    std::fs::write(&settings, "[keys]\nquit = \"z\"\n").unwrap();
+    let mut screens = program();
+    screens.env("XDG_CONFIG_HOME", config.path()).args(["--base-url", "https://t.example"]);
+    for output in [keys(&[]), screens.output().unwrap()] {
+        check_code(&output, 2, "line 2: 'z' has two actions");
+    }
+}
+
+#[test]
 fn a_backend_client_validates_codes_and_exports() {
     let server = Server::start();
     for client in ["demo-backend-es384", "demo-backend-rs384"] {

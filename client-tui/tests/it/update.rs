@@ -319,7 +319,7 @@ fn an_invalid_since_is_not_sent() {
 fn the_palette_finds_and_runs_commands() {
     let mut model = model();
     press(&mut model, KeyCode::Char(':'));
-    type_text(&mut model, "export open");
+    type_text(&mut model, "export userinfo");
     press(&mut model, KeyCode::Enter);
     assert!(model.palette.is_none());
     assert_eq!(model.screen, Screen::SignIn, "no command of this screen matches");

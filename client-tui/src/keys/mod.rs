@@ -1,0 +1,456 @@
+//! The table of key bindings, which defines the actions of keys, the footer, the help screen and the table in
+//! `README.md`. The settings of the user can give an action other keys.
+
+pub mod key;
+
+use std::sync::LazyLock;
+
+use clap::ValueEnum;
+use ratatui::crossterm::event::KeyEvent;
+
+use self::key::Key;
+use crate::screen::Screen;
+
+/// Action of a key. The settings name the actions, such as `copy-curl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[expect(missing_docs, reason = "the table describes each action")]
+pub enum Action {
+    Quit,
+    Help,
+    OpenSignIn,
+    OpenCodes,
+    OpenTree,
+    OpenExport,
+    OpenRequests,
+    OpenHelp,
+    NextScreen,
+    PreviousScreen,
+    NextField,
+    PreviousField,
+    Send,
+    Leave,
+    Erase,
+    Clear,
+    CursorLeft,
+    CursorRight,
+    CursorStart,
+    CursorEnd,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    InspectToken,
+    SignOut,
+    SignOutBrowser,
+    SignInOnDevice,
+    Userinfo,
+    SwitchBearer,
+    NewExport,
+    ViewFiles,
+    EditFilter,
+    SelectBody,
+    NextFile,
+    FirstLine,
+    LastLine,
+    NextReference,
+    FollowReference,
+    CheckCodes,
+    ResumeExport,
+    DeleteExport,
+    CopyCurl,
+    Replay,
+    EditRequest,
+    SaveRequests,
+    CopyAddress,
+    CopyPassword,
+    CopyCommand,
+    NextOperation,
+    PreviousOperation,
+    OpenInTree,
+    PreviousConcept,
+    NextCompletion,
+    PreviousCompletion,
+    OpenHistory,
+    OpenBatch,
+    CompareServers,
+    StopBatch,
+    ShowFailures,
+    OpenPalette,
+    ChangeProfile,
+    Zoom,
+    ToggleMouse,
+}
+
+/// State of the focus in which a key binding applies. A key that types a character never applies in a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// The binding applies with any focus.
+    Always,
+    /// The binding applies while a field has the focus.
+    Typing,
+    /// The binding applies while no field has the focus.
+    Browsing,
+}
+
+/// A key binding, which is one row of the table.
+#[derive(Clone, Debug)]
+pub struct KeyRow {
+    /// Keys of the binding.
+    pub keys: Vec<Key>,
+    /// Short description of the action.
+    pub does: &'static str,
+    /// State of the focus in which the binding applies.
+    pub when: When,
+    /// Screens in which the binding applies; empty for all screens.
+    pub screens: &'static [Screen],
+    /// Text in the footer; `None` if the footer does not show the binding.
+    pub footer: Option<&'static str>,
+    pub action: Action,
+}
+
+/// The key bindings of this run of the program.
+#[derive(Clone, Debug)]
+pub struct KeyTable {
+    rows: Vec<KeyRow>,
+}
+
+const FORMS: &[Screen] = &[Screen::SignIn, Screen::Codes, Screen::Tree, Screen::Export];
+const TERMINOLOGY: &[Screen] = &[Screen::Codes, Screen::Tree];
+
+/// Returns a row. `keys` are separated by commas.
+fn row(
+    keys: &str,
+    does: &'static str,
+    when: When,
+    screens: &'static [Screen],
+    footer: Option<&'static str>,
+    action: Action,
+) -> KeyRow {
+    let keys = keys.split(", ").map(|key| key.parse().expect("the table contains only keys")).collect();
+    KeyRow { keys, does, when, screens, footer, action }
+}
+
+static STANDARD: LazyLock<KeyTable> = LazyLock::new(|| KeyTable { rows: standard_rows() });
+
+/// All key bindings without the settings of the user.
+#[rustfmt::skip]
+fn standard_rows() -> Vec<KeyRow> {
+    use Action::*;
+    use When::*;
+    vec![
+        row("Enter", "sign in, or send the pasted text", Always, &[Screen::SignIn], Some("sign in"), Send),
+        row("Enter", "send the form", Always, &[Screen::Codes], Some("send"), Send),
+        row("Enter", "open the code of the form, or the selected concept", Always, &[Screen::Tree], Some("open"), Send),
+        row("Enter", "open the form, or start the export in it", Always, &[Screen::Export], Some("start"), Send),
+        row("Enter", "show or hide the resource, or apply the filter", Always, &[Screen::Files], Some("show"), Send),
+        row("/", "select a part of the response with a JSONPath", Browsing, &[Screen::Requests], Some("JSONPath"), SelectBody),
+        row("/", "edit the filter", Browsing, &[Screen::Files], Some("filter"), EditFilter),
+        row("Tab", "next file", Always, &[Screen::Files], Some("next file"), NextFile),
+        row("f", "select the next reference", Browsing, &[Screen::Files], Some("reference"), NextReference),
+        row("g", "go to the resource of the reference", Browsing, &[Screen::Files], Some("go to"), FollowReference),
+        row("c", "validate the codes of the resource", Browsing, &[Screen::Files], Some("check codes"), CheckCodes),
+        row("Home", "first line", Browsing, &[Screen::Files], None, FirstLine),
+        row("End", "last line", Browsing, &[Screen::Files], None, LastLine),
+        row("v", "view the downloaded files", Browsing, &[Screen::Export], Some("view files"), ViewFiles),
+        row("Enter", "show or hide the details", Always, &[Screen::Requests], Some("details"), Send),
+        row("Tab", "next field", Always, FORMS, Some("next field"), NextField),
+        row("Shift-Tab", "previous field", Always, FORMS, None, PreviousField),
+        row("Esc", "leave the field", Typing, &[], Some("leave field"), Leave),
+        row("Esc", "go back, or cancel the sign-in", Browsing, &[], None, Leave),
+        row("Backspace", "erase a character", Typing, &[], None, Erase),
+        row("Ctrl-U", "clear the field", Typing, &[], Some("clear field"), Clear),
+        row("Left", "move the cursor to the left", Typing, &[], None, CursorLeft),
+        row("Right", "move the cursor to the right", Typing, &[], None, CursorRight),
+        row("Home", "move the cursor to the start", Typing, &[], None, CursorStart),
+        row("End", "move the cursor to the end", Typing, &[], None, CursorEnd),
+        row("Down, Ctrl-N, Ctrl-Space", "complete the field: next value", Typing, TERMINOLOGY, Some("complete"), NextCompletion),
+        row("Up", "complete the field: previous value", Typing, TERMINOLOGY, None, PreviousCompletion),
+        row("i", "inspect the next token", Browsing, &[Screen::SignIn], Some("inspect token"), InspectToken),
+        row("w", "read userinfo again", Browsing, &[Screen::SignIn], Some("userinfo"), Userinfo),
+        row("o", "sign out and revoke the token", Browsing, &[Screen::SignIn], Some("sign out"), SignOut),
+        row("b", "sign out, also in the browser", Browsing, &[Screen::SignIn], Some("and browser"), SignOutBrowser),
+        row("v", "sign in on another device with a code", Browsing, &[Screen::SignIn], Some("on a device"), SignInOnDevice),
+        row("p", "copy the password of the demo user", Browsing, &[Screen::SignIn], Some("copy password"), CopyPassword),
+        row("c", "copy the sign-in address", Browsing, &[Screen::SignIn], None, CopyAddress),
+        row("t", "switch between the tokens of user and backend", Browsing, TERMINOLOGY, Some("switch token"), SwitchBearer),
+        row("o", "next operation", Browsing, &[Screen::Codes], Some("operation"), NextOperation),
+        row("O", "previous operation", Browsing, &[Screen::Codes], None, PreviousOperation),
+        row("y", "copy the command that does the same", Browsing, TERMINOLOGY, Some("copy command"), CopyCommand),
+        row("g", "go to the code in its hierarchy", Browsing, &[Screen::Codes], Some("in tree"), OpenInTree),
+        row("b", "validate a file of codes", Browsing, &[Screen::Codes], Some("batch"), OpenBatch),
+        row("d", "send each question to another server, too, and mark differences", Browsing, &[Screen::Codes], Some("compare"), CompareServers),
+        row("f", "show only the rows of the batch that are not valid, or all", Browsing, &[Screen::Codes], Some("only failures"), ShowFailures),
+        row("x", "stop the batch", Browsing, &[Screen::Codes], Some("stop"), StopBatch),
+        row("r", "recall an earlier question", Browsing, TERMINOLOGY, Some("recall"), OpenHistory),
+        row("Backspace", "back to the concept before", Browsing, &[Screen::Tree], Some("back"), PreviousConcept),
+        row("n", "open the form for a new export", Browsing, &[Screen::Export], Some("new"), NewExport),
+        row("r", "resume the selected export", Browsing, &[Screen::Export], Some("resume"), ResumeExport),
+        row("x", "cancel the selected export, or delete it on the server", Browsing, &[Screen::Export], Some("cancel/delete"), DeleteExport),
+        row("c", "copy as a curl command", Browsing, &[Screen::Requests], Some("copy curl"), CopyCurl),
+        row("p", "send the selected request again", Browsing, &[Screen::Requests], Some("replay"), Replay),
+        row("e", "edit the selected request in $EDITOR and send it", Browsing, &[Screen::Requests], Some("edit"), EditRequest),
+        row("s", "save all requests as an HTTP Archive", Browsing, &[Screen::Requests], Some("save HAR"), SaveRequests),
+        row("Up, k", "up in a list", Browsing, &[], None, Up),
+        row("Down, j", "down in a list", Browsing, &[], None, Down),
+        row("PgUp", "a page up", Browsing, &[], None, PageUp),
+        row("PgDn", "a page down", Browsing, &[], None, PageDown),
+        row("Right, l", "next screen", Browsing, &[], None, NextScreen),
+        row("Left, h", "previous screen", Browsing, &[], None, PreviousScreen),
+        row("1", "Sign-in", Browsing, &[], None, OpenSignIn),
+        row("2", "Codes", Browsing, &[], None, OpenCodes),
+        row("3", "Tree", Browsing, &[], None, OpenTree),
+        row("4", "Export", Browsing, &[], None, OpenExport),
+        row("5", "Requests", Browsing, &[], None, OpenRequests),
+        row("6", "Help", Browsing, &[], None, OpenHelp),
+        row(":, Ctrl-P", "search all commands", Always, &[], Some("commands"), OpenPalette),
+        row("P", "change the profile", Browsing, &[], None, ChangeProfile),
+        row("z", "show only the answer or the details, or both panes", Browsing, &[], None, Zoom),
+        row("m", "use the mouse here, or leave it to the terminal", Browsing, &[], None, ToggleMouse),
+        row("F1, ?", "help", Always, &[], Some("help"), Help),
+        row("q, Ctrl-C", "quit", Always, &[], Some("quit"), Quit),
+    ]
+}
+
+impl Action {
+    /// Returns the name in the settings.
+    pub fn name(self) -> String {
+        let value = self.to_possible_value().expect("no action is skipped");
+        value.get_name().to_owned()
+    }
+
+    /// Returns the action with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::from_str(name, false).ok()
+    }
+
+    /// Returns whether the settings cannot give the action another key: open lists and fields use these keys, too.
+    pub fn is_fixed(self) -> bool {
+        use Action::*;
+        matches!(self, Send | Leave | Erase | CursorLeft | CursorRight | CursorStart | CursorEnd)
+    }
+
+    /// Returns whether the action moves the focus or the selection. The command palette does not list it.
+    fn moves(self) -> bool {
+        use Action::*;
+        matches!(self, Up | Down | PageUp | PageDown | OpenPalette | Leave)
+    }
+}
+
+impl KeyRow {
+    /// Returns the keys for display.
+    pub fn label(&self) -> String {
+        self.keys.iter().map(Key::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the screens and the focus in which the binding applies, in words.
+    pub fn place(&self) -> String {
+        let mut place = match self.screens {
+            [] => "everywhere".to_owned(),
+            screens => screens.iter().map(|screen| screen.title()).collect::<Vec<_>>().join(", "),
+        };
+        place.push_str(match self.when {
+            When::Always => "",
+            When::Typing => ", in a field",
+            When::Browsing => ", outside of fields",
+        });
+        place
+    }
+
+    /// Returns the keys that apply to this screen and focus.
+    pub fn keys_at(&self, screen: Screen, typing: bool) -> impl Iterator<Item = &Key> {
+        let now = match self.when {
+            When::Always => true,
+            When::Typing => typing,
+            When::Browsing => !typing,
+        };
+        let holds = now && (self.screens.is_empty() || self.screens.contains(&screen));
+        self.keys.iter().filter(move |key| holds && !(typing && key.types_a_character()))
+    }
+}
+
+/// A key with two actions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyConflict {
+    pub key: Key,
+    pub screen: Screen,
+    pub actions: [Action; 2],
+}
+
+/// Keys that an action cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadBinding {
+    #[error("the key of '{0}' is fixed; remove this line")]
+    Fixed(String),
+    #[error("'{0}' has no key; state one, or remove this line")]
+    NoKey(String),
+    #[error(
+        "'{key}' types a character, but '{action}' is used in fields; choose a key like F2, Ctrl-X or Alt-x"
+    )]
+    Character { key: Key, action: String },
+}
+
+impl KeyTable {
+    /// Returns the key bindings without the settings of the user.
+    pub fn standard() -> &'static Self {
+        &STANDARD
+    }
+
+    pub fn rows(&self) -> &[KeyRow] {
+        &self.rows
+    }
+
+    /// Replaces the keys of an action.
+    ///
+    /// # Errors
+    /// Returns [`BadBinding`] if the action cannot have these keys.
+    pub fn set(&mut self, action: Action, keys: &[Key]) -> Result<(), BadBinding> {
+        if action.is_fixed() {
+            return Err(BadBinding::Fixed(action.name()));
+        }
+        if keys.is_empty() {
+            return Err(BadBinding::NoKey(action.name()));
+        }
+        for row in self.rows.iter_mut().filter(|row| row.action == action) {
+            if row.when == When::Typing
+                && let Some(key) = keys.iter().find(|key| key.types_a_character())
+            {
+                return Err(BadBinding::Character { key: *key, action: action.name() });
+            }
+            row.keys = keys.to_vec();
+        }
+        Ok(())
+    }
+
+    /// Returns a key that has two actions on a screen, if there is one.
+    pub fn conflict(&self) -> Option<KeyConflict> {
+        for screen in Screen::EVERY {
+            for typing in [false, true] {
+                let bound: Vec<_> = self
+                    .rows
+                    .iter()
+                    .flat_map(|row| row.keys_at(screen, typing).map(|key| (*key, row.action)))
+                    .collect();
+                for (at, (key, action)) in bound.iter().enumerate() {
+                    if let Some((_, other)) = bound[at + 1..].iter().find(|(other, _)| other == key) {
+                        return Some(KeyConflict { key: *key, screen, actions: [*action, *other] });
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the action of a key in the current state.
+    pub fn action(&self, key: KeyEvent, screen: Screen, typing: bool) -> Option<Action> {
+        let pressed = Key::from(key);
+        let row = self.rows.iter().find(|row| row.keys_at(screen, typing).any(|key| *key == pressed));
+        row.map(|row| row.action)
+    }
+
+    /// Returns the first key of an action for a sentence.
+    pub fn label(&self, action: Action) -> String {
+        let row = self.rows.iter().find(|row| row.action == action);
+        row.and_then(|row| row.keys.first()).map(Key::to_string).unwrap_or_default()
+    }
+
+    /// Returns the key bindings that the footer shows in the current state, each with its first key.
+    pub fn footer(&self, screen: Screen, typing: bool) -> impl Iterator<Item = (&Key, &KeyRow)> {
+        let rows = self.rows.iter().filter(|row| row.footer.is_some());
+        rows.filter_map(move |row| Some((row.keys_at(screen, typing).next()?, row)))
+    }
+
+    /// Returns the key bindings of a screen outside of fields, without those that move the focus, for the command
+    /// palette.
+    pub fn commands(&self, screen: Screen) -> impl Iterator<Item = &KeyRow> {
+        self.rows.iter().filter(move |row| !row.action.moves() && row.keys_at(screen, false).next().is_some())
+    }
+
+    /// Returns the table as Markdown, for `README.md`.
+    pub fn markdown(&self) -> String {
+        let mut text = "| Key | Does | Where |\n|---|---|---|\n".to_owned();
+        for row in &self.rows {
+            text.push_str(&format!("| `{}` | {} | {} |\n", row.label(), row.does, row.place()));
+        }
+        text
+    }
+
+    /// Returns the keys of all actions in the form of the settings.
+    pub fn settings(&self) -> String {
+        let mut text = "[keys]\n".to_owned();
+        for row in self.rows_by_action() {
+            let keys: Vec<_> = row.keys.iter().map(|key| toml::Value::String(key.to_string())).collect();
+            let keys = match &keys[..] {
+                [key] => key.clone(),
+                _ => toml::Value::Array(keys),
+            };
+            let setting = format!("{} = {keys}", row.action.name());
+            text.push_str(&format!("{setting:<40} # {}; {}\n", row.does, row.place()));
+        }
+        text
+    }
+
+    /// Returns the first row of each action that the settings can change.
+    pub fn rows_by_action(&self) -> impl Iterator<Item = &KeyRow> {
+        let is_first = |at: usize| self.rows[..at].iter().all(|row| row.action != self.rows[at].action);
+        let rows = self.rows.iter().enumerate().filter(move |(at, _)| is_first(*at)).map(|(_, row)| row);
+        rows.filter(|row| !row.action.is_fixed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_has_two_actions() {
+        assert_eq!(KeyTable::standard().conflict(), None);
+    }
+
+    #[test]
+    fn no_character_is_bound_only_in_fields() {
+        for row in KeyTable::standard().rows().iter().filter(|row| row.when == When::Typing) {
+            assert!(!row.keys.iter().any(Key::types_a_character), "'{}'", row.does);
+        }
+    }
+
+    #[test]
+    fn the_rows_of_an_action_have_the_same_keys() {
+        for row in KeyTable::standard().rows() {
+            let other = KeyTable::standard().rows().iter().find(|other| other.action == row.action);
+            assert_eq!(other.unwrap().keys, row.keys, "the settings replace the keys of all rows");
+        }
+    }
+
+    #[test]
+    fn every_screen_opens_and_can_be_left() {
+        let opens = |title| KeyTable::standard().rows().iter().any(|row| row.does == title);
+        for screen in Screen::ALL {
+            assert!(opens(screen.title()), "{screen:?}");
+            for typing in [false, true] {
+                let keys: Vec<_> =
+                    KeyTable::standard().footer(screen, typing).map(|(key, _)| key.to_string()).collect();
+                assert!(keys.contains(&"F1".to_owned()), "{screen:?} {keys:?}");
+            }
+        }
+    }
+
+    /// Checks the table in `README.md`. `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-tui` writes it.
+    #[test]
+    fn the_readme_has_the_table() {
+        const BEGIN: &str = "<!-- keys -->\n";
+        const END: &str = "<!-- end of keys -->";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = text.split_once(BEGIN).unwrap();
+        let (_, after) = rest.split_once(END).unwrap();
+        let expected = format!("{before}{BEGIN}{}{END}{after}", KeyTable::standard().markdown());
+        if std::env::var_os("TREFOIL_UPDATE_DOCS").is_some() {
+            std::fs::write(path, &expected).unwrap();
+        }
+        assert_eq!(
+            std::fs::read_to_string(path).unwrap(),
+            expected,
+            "set TREFOIL_UPDATE_DOCS=1 to write the table"
+        );
+    }
+}

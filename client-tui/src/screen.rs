@@ -1,0 +1,37 @@
+//! The screens of the program.
+
+/// The screens, in the order of their tabs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the titles describe the screens")]
+pub enum Screen {
+    SignIn,
+    Codes,
+    Tree,
+    Export,
+    Requests,
+    Help,
+    /// The files of an export, which has no tab of its own.
+    Files,
+}
+
+impl Screen {
+    /// All screens.
+    pub const EVERY: [Self; 7] =
+        [Self::SignIn, Self::Codes, Self::Tree, Self::Export, Self::Requests, Self::Help, Self::Files];
+    /// The screens with a tab.
+    pub const ALL: [Self; 6] =
+        [Self::SignIn, Self::Codes, Self::Tree, Self::Export, Self::Requests, Self::Help];
+
+    /// Returns the title of the tab.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::SignIn => "Sign-in",
+            Self::Codes => "Codes",
+            Self::Tree => "Tree",
+            Self::Export => "Export",
+            Self::Requests => "Requests",
+            Self::Help => "Help",
+            Self::Files => "Files",
+        }
+    }
+}

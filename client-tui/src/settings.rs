@@ -1,0 +1,188 @@
+//! The settings of the user, in `trefoil-tui/settings.toml` beside the profile file.
+//!
+//! ```toml
+//! [keys]
+//! copy-curl = "Y"
+//! quit = ["Q", "Ctrl-Q"]
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy as _;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::keys::key::Key;
+use crate::keys::{Action, KeyConflict, KeyTable};
+
+/// Settings that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The operating system has no folder for settings.
+    #[error("there is no folder for settings: {0}")]
+    Folder(etcetera::HomeDirError),
+    /// The file cannot be read.
+    #[error("failed to read {}: {error}", path.display())]
+    Read { path: PathBuf, error: std::io::Error },
+    /// The file is not TOML, or contains an unknown setting.
+    #[error("the settings {} are invalid: {reason}", path.display())]
+    Syntax { path: PathBuf, reason: String },
+    /// A setting is invalid.
+    #[error("the settings {} are invalid in line {line}: {reason}", path.display())]
+    Setting { path: PathBuf, line: usize, reason: String },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettingsFile {
+    /// Keys by the names of their actions.
+    #[serde(default)]
+    keys: BTreeMap<Spanned<String>, KeyNames>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a key such as \"Y\", or a list of keys")]
+enum KeyNames {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// Returns the path of the settings of this user.
+///
+/// # Errors
+/// Returns [`SettingsError::Folder`].
+pub fn path_of_user() -> Result<PathBuf, SettingsError> {
+    let base = etcetera::choose_base_strategy().map_err(SettingsError::Folder)?;
+    Ok(base.config_dir().join("trefoil-tui/settings.toml"))
+}
+
+/// Reads the key bindings. Without a file, they are the standard ones.
+///
+/// # Errors
+/// Returns [`SettingsError`] if a setting is invalid, or if a key has two actions.
+pub fn read_keys(path: &Path) -> Result<KeyTable, SettingsError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(SettingsError::Read { path: path.to_owned(), error }),
+    };
+    let file: SettingsFile = toml::from_str(&text)
+        .map_err(|error| SettingsError::Syntax { path: path.to_owned(), reason: error.to_string() })?;
+    let wrong = |at: usize, reason: String| {
+        let line = text[..at].matches('\n').count() + 1;
+        SettingsError::Setting { path: path.to_owned(), line, reason }
+    };
+    let mut table = KeyTable::standard().clone();
+    let mut lines = BTreeMap::new();
+    for (name, names) in &file.keys {
+        let at = name.span().start;
+        let action = Action::named(name.get_ref()).ok_or_else(|| {
+            let name = name.get_ref();
+            wrong(at, format!("'{name}' is not an action; 'trefoil-tui keys' lists the actions"))
+        })?;
+        let names = match names {
+            KeyNames::One(name) => std::slice::from_ref(name),
+            KeyNames::Several(names) => names,
+        };
+        let keys: Result<Vec<Key>, _> = names.iter().map(|name| name.parse()).collect();
+        let keys = keys.map_err(|error| wrong(at, format!("{error}")))?;
+        table.set(action, &keys).map_err(|error| wrong(at, error.to_string()))?;
+        lines.insert(action, at);
+    }
+    match table.conflict() {
+        None => Ok(table),
+        Some(KeyConflict { key, screen, actions: [one, other] }) => {
+            // At least one of the actions is in the file, because the standard keys have no conflict.
+            let (set, taken) = if lines.contains_key(&other) { (other, one) } else { (one, other) };
+            let at = lines.get(&set).copied().unwrap_or_default();
+            let (set, taken, screen) = (set.name(), taken.name(), screen.title());
+            Err(wrong(
+                at,
+                format!(
+                    "'{key}' has two actions on the screen {screen}: '{set}' and '{taken}'; choose another key for one of them"
+                ),
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+    use super::*;
+    use crate::screen::Screen;
+
+    fn read(content: &str) -> Result<KeyTable, SettingsError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("settings.toml");
+        std::fs::write(&path, content).unwrap();
+        read_keys(&path)
+    }
+
+    #[track_caller]
+    fn check_error(content: &str, line: usize, says: &[&str]) {
+        let error = read(content).unwrap_err().to_string();
+        assert!(error.contains(&format!("line {line}")), "{error}");
+        for text in says {
+            assert!(error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn keys_of_the_file_replace_the_standard_ones() {
+        let table = read("[keys]\ncopy-curl = \"Y\"\nquit = [\"Q\", \"Ctrl-Q\"]\n").unwrap();
+        let action = |c, typing| {
+            table.action(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE), Screen::Requests, typing)
+        };
+        assert_eq!(
+            [
+                action('Y', false),
+                action('c', false),
+                action('Q', false),
+                action('q', false),
+                action('Q', true)
+            ],
+            [Some(Action::CopyCurl), None, Some(Action::Quit), None, None]
+        );
+        assert_eq!(
+            (table.label(Action::CopyCurl), table.label(Action::Quit)),
+            ("Y".to_owned(), "Q".to_owned())
+        );
+    }
+
+    #[test]
+    fn two_actions_can_exchange_their_keys() {
+        let table = read("[keys]\nreplay = \"c\"\ncopy-curl = \"p\"\n").unwrap();
+        assert_eq!(table.label(Action::Replay), "c");
+    }
+
+    #[test]
+    fn a_missing_file_and_the_printed_table_are_the_standard_keys() {
+        let standard = KeyTable::standard().settings();
+        assert_eq!(read_keys(Path::new("/nowhere/settings.toml")).unwrap().settings(), standard);
+        assert_eq!(read("").unwrap().settings(), standard);
+        assert_eq!(read(&standard).unwrap().settings(), standard);
+    }
+
+    #[test]
+    fn errors_name_the_line_and_the_remedy() {
+        check_error(
+            "\n[keys]\ncopy-crul = \"Y\"\n",
+            3,
+            &["'copy-crul' is not an action", "trefoil-tui keys"],
+        );
+        check_error("[keys]\nquit = \"Q\"\nhelp = \"Ctrl+H\"\n", 3, &["'Ctrl+H' is not a key", "Ctrl-X"]);
+        check_error("[keys]\nquit = []\n", 2, &["'quit' has no key"]);
+        check_error("[keys]\nsend = \"x\"\n", 2, &["the key of 'send' is fixed"]);
+        check_error("[keys]\nclear = \"x\"\n", 2, &["'x' types a character"]);
+        check_error(
+            "[keys]\nquit = \"Q\"\ncopy-curl = \"p\"\n",
+            3,
+            &["'p'", "Requests", "'copy-curl'", "'replay'"],
+        );
+        check_error("[keys]\nquit = 3\n", 2, &["expected a key"]);
+        check_error("[key]\nquit = 3\n", 1, &["unknown field `key`"]);
+    }
+}
