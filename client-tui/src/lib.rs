@@ -23,6 +23,7 @@ pub mod har;
 pub mod headless;
 pub mod history;
 pub mod journey;
+pub mod json_path;
 pub mod key;
 pub mod keys;
 pub mod loopback;

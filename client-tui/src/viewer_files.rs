@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use memchr::memmem;
 use serde_json::Value;
 
 use crate::api::{Api, Bearer, ValidateCode};
+use crate::json_path::{Selector, is_path};
 use crate::model::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, ViewerPage};
 use crate::msg::{Answered, FoundResource};
 use crate::ndjson::NdjsonFile;
@@ -16,30 +18,67 @@ use crate::ndjson::resource::{bound_codes, references, split_reference, summary}
 #[derive(Clone, Default)]
 pub struct OpenFile(Arc<Mutex<Option<IndexedFile>>>);
 
+/// The filter of the list.
+enum LineFilter {
+    All,
+    /// Lines that contain a text.
+    Text(String),
+    /// Lines of which the path selects a part.
+    Path(Selector),
+}
+
+impl LineFilter {
+    /// Parses the text of the field. A JSONPath begins with `$`.
+    fn parse(text: &str) -> Answered<Self> {
+        Ok(match text {
+            "" => Self::All,
+            path if is_path(path) => Self::Path(Selector::parse(path)?),
+            text => Self::Text(text.to_owned()),
+        })
+    }
+}
+
 /// A file with its index and the lines of the last filter.
 struct IndexedFile {
     path: PathBuf,
     file: NdjsonFile,
-    filter: String,
-    /// Numbers of the lines that contain the filter; unused without a filter.
+    /// Text of the filter.
+    text: String,
+    filter: LineFilter,
+    /// Numbers of the lines that match the filter; unused without a filter.
     matches: Vec<u64>,
 }
 
 impl IndexedFile {
-    fn open(path: &Path, filter: &str) -> std::io::Result<Self> {
+    fn open(path: &Path, text: &str, filter: LineFilter) -> std::io::Result<Self> {
         let mut file = NdjsonFile::open(path)?;
-        let matches = if filter.is_empty() { Vec::new() } else { file.search(filter)? };
-        Ok(Self { path: path.to_owned(), file, filter: filter.to_owned(), matches })
+        let matches = match &filter {
+            LineFilter::All => Vec::new(),
+            LineFilter::Text(text) => {
+                let finder = memmem::Finder::new(text);
+                file.search(|line| finder.find(line).is_some())?
+            }
+            LineFilter::Path(path) => file.search(|line| path.selects(line))?,
+        };
+        Ok(Self { path: path.to_owned(), file, text: text.to_owned(), filter, matches })
     }
 
     /// Returns the number of lines of the list.
     fn lines(&self) -> u64 {
-        if self.filter.is_empty() { self.file.lines() } else { self.matches.len() as u64 }
+        if matches!(self.filter, LineFilter::All) { self.file.lines() } else { self.matches.len() as u64 }
+    }
+
+    /// Returns the JSONPath of the filter.
+    fn selector(&self) -> Option<&Selector> {
+        match &self.filter {
+            LineFilter::Path(selector) => Some(selector),
+            LineFilter::All | LineFilter::Text(_) => None,
+        }
     }
 
     /// Returns lines of the list.
     fn read(&mut self, first: u64, count: usize) -> std::io::Result<Vec<Vec<u8>>> {
-        if self.filter.is_empty() {
+        if matches!(self.filter, LineFilter::All) {
             return self.file.read(first, count);
         }
         let from = (first as usize).min(self.matches.len());
@@ -63,37 +102,47 @@ impl OpenFile {
         let failed = |error: std::io::Error| format!("failed to read {}: {error}", path.display());
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *open {
-            Some(file) if file.path == path && file.filter == filter => f(file).map_err(failed),
-            _ => f(open.insert(IndexedFile::open(path, filter).map_err(failed)?)).map_err(failed),
+            Some(file) if file.path == path && file.text == filter => f(file).map_err(failed),
+            _ => {
+                let parsed = LineFilter::parse(filter)?;
+                f(open.insert(IndexedFile::open(path, filter, parsed).map_err(failed)?)).map_err(failed)
+            }
         }
     }
 
     /// Returns the number of lines of the list and one page of it.
     pub fn page(&self, path: &Path, filter: &str, first: u64) -> Answered<(u64, ViewerPage)> {
         self.with(path, filter, |file| {
-            let rows = file.read(first, PAGE_LINES)?.iter().map(|line| summary(line)).collect();
+            let lines = file.read(first, PAGE_LINES)?;
+            let selector = file.selector();
+            let rows = lines.iter().map(|line| summary(line, selector)).collect();
             Ok((file.lines(), ViewerPage { first, rows }))
         })
     }
 
     /// Returns the resource at a position of the list.
     pub fn resource(&self, path: &Path, filter: &str, at: u64) -> Answered<ResourceDetail> {
-        let lines = self.with(path, filter, |file| file.read(at, 1))?;
+        let (lines, selector) =
+            self.with(path, filter, |file| Ok((file.read(at, 1)?, file.selector().cloned())))?;
         let line = lines.first().ok_or_else(|| "the file has no such line".to_owned())?;
         if line.len() >= MAX_LINE {
             return Err(format!("the line is longer than {} MiB and is not shown", MAX_LINE >> 20));
         }
-        let detail = |text: String, references: Vec<String>| ResourceDetail {
+        let detail = |text: String, selection, references: Vec<String>| ResourceDetail {
             text,
+            selection,
             references,
             selected_reference: 0,
             codes: None,
             scroll: 0,
         };
         Ok(match serde_json::from_slice::<Value>(line) {
-            Ok(json) => detail(format!("{json:#}"), references(&json)),
+            Ok(json) => {
+                let selection = selector.and_then(|selector| selector.text(&json));
+                detail(format!("{json:#}"), selection, references(&json))
+            }
             Err(error) => {
-                detail(format!("not JSON: {error}\n\n{}", String::from_utf8_lossy(line)), Vec::new())
+                detail(format!("not JSON: {error}\n\n{}", String::from_utf8_lossy(line)), None, Vec::new())
             }
         })
     }
@@ -139,4 +188,41 @@ pub async fn check_codes(api: &Api, resource: &str, bearer: &Bearer) -> Answered
         });
     }
     Ok(checks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_a_text_or_a_jsonpath() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.ndjson");
+        let lines = [
+            r#"{"id":"a","status":"final","code":{"text":"one"}}"#,
+            r#"{"id":"b","status":"amended","code":{"text":"final"}}"#,
+            r#"{"id":"c","status":"final""#,
+        ];
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        let file = OpenFile::default();
+        let found = |filter: &str| {
+            let (lines, page) = file.page(&path, filter, 0).unwrap();
+            let rows: Vec<_> = page.rows.into_iter().map(|row| (row.id, row.text)).collect();
+            assert_eq!(lines, rows.len() as u64);
+            rows
+        };
+        let ids = |filter: &str| found(filter).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        assert_eq!(ids("final"), ["a", "b", ""]);
+        assert_eq!(ids("$[?$.status == 'final']"), ["a"]);
+        let rows = found("$.code.text");
+        assert_eq!(rows, [("a".to_owned(), "\"one\"".to_owned()), ("b".to_owned(), "\"final\"".to_owned())]);
+        let resource = file.resource(&path, "$.code", 1).unwrap();
+        assert_eq!(resource.selection.as_deref(), Some("{\n  \"text\": \"final\"\n}"));
+        assert!(
+            resource.text.contains("amended"),
+            "the resource is complete, for the validation of its codes"
+        );
+        assert!(file.page(&path, "$[", 0).unwrap_err().contains("is not a JSONPath"));
+        assert_eq!(ids(""), ["a", "b", ""]);
+    }
 }

@@ -21,9 +21,9 @@ pub struct Viewer {
     pub selected: u64,
     /// A part of the list around the selected line.
     pub page: ViewerPage,
-    /// Field for the text that the lines must contain.
+    /// Field for the text that the lines must contain, or for a JSONPath.
     pub filter: Form,
-    /// Text that the lines of the list contain.
+    /// Filter of the list.
     pub applied_filter: String,
     /// The selected resource, if it is shown.
     pub detail: Option<ResourceDetail>,
@@ -51,6 +51,8 @@ pub struct ViewerPage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceDetail {
     pub text: String,
+    /// The values that the filter selects, if it is a JSONPath.
+    pub selection: Option<String>,
     /// References in the resource.
     pub references: Vec<String>,
     /// Index of the selected reference.
@@ -82,7 +84,7 @@ impl Viewer {
             page: ViewerPage::default(),
             filter: Form::new(vec![FormField::new(
                 "filter",
-                "text that the lines must contain; / edits it",
+                "text that the lines must contain, or a JSONPath like $.code",
                 "",
             )]),
             applied_filter: String::new(),

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::bindings::{Binding, bindings};
 use super::file::MAX_LINE;
+use crate::json_path::Selector;
 
 /// Returns the id of a resource.
 pub fn id(line: &[u8]) -> Option<String> {
@@ -20,12 +21,13 @@ pub fn id(line: &[u8]) -> Option<String> {
 pub struct Summary {
     /// Id of the resource; empty if the line is not a resource.
     pub id: String,
-    /// Date, status and subject of the resource, or the reason why the line is not JSON.
+    /// Date, status and subject of the resource, the values that a JSONPath selects, or the reason why the line is not
+    /// JSON.
     pub text: String,
 }
 
-/// Returns the summary of a line.
-pub fn summary(line: &[u8]) -> Summary {
+/// Returns the summary of a line. A JSONPath selects its text.
+pub fn summary(line: &[u8], selector: Option<&Selector>) -> Summary {
     if line.len() >= MAX_LINE {
         return Summary { id: String::new(), text: format!("longer than {} MiB", MAX_LINE >> 20) };
     }
@@ -34,6 +36,9 @@ pub fn summary(line: &[u8]) -> Summary {
         Err(error) => return Summary { id: String::new(), text: format!("Error: not JSON: {error}") },
     };
     let id = json["id"].as_str().unwrap_or_default().to_owned();
+    if let Some(selector) = selector {
+        return Summary { id, text: selector.short_text(&json) };
+    }
     let parts = [date(&json), json["status"].as_str().map(str::to_owned), subject(&json)];
     Summary { id, text: parts.into_iter().flatten().collect::<Vec<_>>().join("  ") }
 }
@@ -170,7 +175,7 @@ mod tests {
     fn resources_are_summarized() {
         #[track_caller]
         fn check(json: Value, expected: &str) {
-            assert_eq!(summary(json.to_string().as_bytes()).text, expected);
+            assert_eq!(summary(json.to_string().as_bytes(), None).text, expected);
         }
         check(
             json!({ "id": "o1", "status": "final", "effectiveDateTime": "2024-05-01T10:00:00Z",
@@ -182,7 +187,7 @@ mod tests {
             "1970-01-01  Ada Example",
         );
         check(json!({ "name": "A set" }), "A set");
-        assert!(summary(b"{").text.starts_with("Error: not JSON"));
+        assert!(summary(b"{", None).text.starts_with("Error: not JSON"));
     }
 
     #[test]

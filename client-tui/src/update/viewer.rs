@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::json_path::{self, Selector};
 use crate::model::{CodeCheck, Model, ResourceDetail, Screen, Viewer, ViewerPage};
 use crate::msg::{Answered, FoundResource, RuntimeEffect};
 
@@ -103,10 +104,18 @@ fn show_file(viewer: &mut Viewer, file: usize, selected: u64) {
 
 /// Applies the filter if it is edited, or else opens the selected resource.
 pub(super) fn enter(model: &mut Model) -> Vec<RuntimeEffect> {
-    let typing = std::mem::take(&mut model.typing);
     let Some(viewer) = &mut model.export.viewer else { return Vec::new() };
-    if typing {
-        viewer.applied_filter = viewer.filter.value("filter");
+    if model.typing {
+        let filter = viewer.filter.value("filter");
+        if json_path::is_path(&filter)
+            && let Err(reason) = Selector::parse(&filter)
+        {
+            model.notice = Some(format!("Error: {reason}"));
+            return Vec::new();
+        }
+        model.typing = false;
+        viewer.applied_filter = filter;
+        viewer.detail = None;
         viewer.selected = 0;
         viewer.lines = None;
         viewer.page = ViewerPage::default();

@@ -11,7 +11,6 @@ mod completion;
 mod export;
 mod help;
 pub mod json;
-mod json_path;
 mod palette;
 mod profile_menu;
 mod recall;

@@ -7,8 +7,9 @@ use ratatui::text::{Line, Span};
 use super::canvas::{Canvas, MARK};
 use super::json::json_line;
 use super::theme::Theme;
-use super::{clock, error_line, json_path};
+use super::{clock, error_line};
 use crate::api::RecordedExchange;
+use crate::json_path;
 use crate::model::{Model, RequestLog};
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {

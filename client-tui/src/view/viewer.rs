@@ -94,10 +94,14 @@ fn draw_detail(detail: &ResourceDetail, canvas: &mut Canvas, area: Rect) {
         }
         Some(Ok(codes)) => lines.extend(codes.iter().map(|code| code_line(code, theme))),
     }
+    if detail.selection.is_some() {
+        lines.push(Line::styled("the part that the filter selects", theme.quiet()));
+    }
     if !lines.is_empty() {
         lines.push(Line::default());
     }
-    lines.extend(detail.text.lines().map(|line| json_line(line, theme)));
+    let text = detail.selection.as_ref().unwrap_or(&detail.text);
+    lines.extend(text.lines().map(|line| json_line(line, theme)));
     canvas.scrolled_text(lines, detail.scroll, area);
 }
 

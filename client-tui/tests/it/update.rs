@@ -524,11 +524,28 @@ fn a_filter_is_applied_by_enter() {
 }
 
 #[test]
+fn a_jsonpath_is_checked_before_it_is_applied() {
+    let mut model = complete();
+    press(&mut model, KeyCode::Char('v'));
+    press(&mut model, KeyCode::Char('/'));
+    type_text(&mut model, "$.a[");
+    assert_eq!(press(&mut model, KeyCode::Enter), []);
+    assert!(model.typing && model.notice.as_deref().is_some_and(|notice| notice.contains("not a JSONPath")));
+    type_text(&mut model, "0]");
+    let effects = press(&mut model, KeyCode::Enter);
+    assert!(
+        matches!(&effects[..], [RuntimeEffect::ReadPage { filter, .. }] if filter == "$.a[0]"),
+        "{effects:?}"
+    );
+}
+
+#[test]
 fn references_of_a_resource_are_followed() {
     let mut model = complete();
     press(&mut model, KeyCode::Char('v'));
     let detail = ResourceDetail {
         text: "{}".to_owned(),
+        selection: None,
         references: vec!["Encounter/e1".to_owned(), "Patient/p1".to_owned()],
         selected_reference: 0,
         codes: None,

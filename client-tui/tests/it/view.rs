@@ -263,6 +263,7 @@ fn viewing_a_resource() -> Model {
     let detail = ResourceDetail {
         text: "{\n  \"resourceType\": \"Observation\",\n  \"status\": \"finl\",\n  \"value\": 1.5\n}"
             .to_owned(),
+        selection: None,
         references: vec!["Patient/p1".to_owned(), "Encounter/e1".to_owned()],
         selected_reference: 1,
         codes: Some(Ok(vec![check("finl", Ok(false)), check("final", Ok(true))])),

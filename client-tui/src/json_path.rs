@@ -1,0 +1,97 @@
+//! The parts of JSON that a JSONPath selects (RFC 9535).
+
+use serde_json::Value;
+use serde_json_path::JsonPath;
+
+/// Maximum number of characters of values on one line.
+const MAX_SHORT: usize = 300;
+
+/// A JSONPath.
+#[derive(Clone, Debug)]
+pub struct Selector(JsonPath);
+
+impl Selector {
+    /// Parses a path.
+    ///
+    /// # Errors
+    /// Returns a message for the user if the text is not a JSONPath.
+    pub fn parse(path: &str) -> Result<Self, String> {
+        JsonPath::parse(path).map(Self).map_err(|error| format!("'{path}' is not a JSONPath: {error}"))
+    }
+
+    /// Returns whether the path selects a value of the JSON text. It selects nothing of a text that is not JSON.
+    pub fn selects(&self, json: &[u8]) -> bool {
+        serde_json::from_slice(json).is_ok_and(|value: Value| !self.0.query(&value).is_empty())
+    }
+
+    /// Returns the selected values as formatted JSON, each beginning on a line of its own.
+    pub fn text(&self, json: &Value) -> Option<String> {
+        let found: Vec<_> = self.0.query(json).all().into_iter().map(|value| format!("{value:#}")).collect();
+        (!found.is_empty()).then(|| found.join("\n"))
+    }
+
+    /// Returns the selected values on one line, which may be cut.
+    pub fn short_text(&self, json: &Value) -> String {
+        let mut text = String::new();
+        for value in self.0.query(json).all() {
+            if !text.is_empty() {
+                text.push_str("  ");
+            }
+            text.push_str(&value.to_string());
+            if text.len() > MAX_SHORT {
+                break;
+            }
+        }
+        text.chars().take(MAX_SHORT).collect()
+    }
+}
+
+/// Returns whether the text of a filter is a JSONPath.
+pub fn is_path(filter: &str) -> bool {
+    filter.starts_with('$')
+}
+
+/// Returns the values that a path selects in a body, as formatted JSON.
+///
+/// # Errors
+/// Returns a message if the path or the body is invalid, or if nothing is selected.
+pub fn select(body: &str, path: &str) -> Result<String, String> {
+    let path = Selector::parse(path)?;
+    let body: Value = serde_json::from_str(body).map_err(|_| {
+        "the body cannot be filtered: it is not JSON, or only its beginning was recorded".to_owned()
+    })?;
+    path.text(&body).ok_or_else(|| "the path selects nothing".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_selected() {
+        let body = r#"{"entry":[{"id":"a","n":1},{"id":"b","n":2}]}"#;
+        assert_eq!(select(body, "$.entry[*].id").unwrap(), "\"a\"\n\"b\"");
+        assert_eq!(select(body, "$.entry[?@.n > 1].id").unwrap(), "\"b\"");
+        assert_eq!(select(body, "$.none").unwrap_err(), "the path selects nothing");
+        assert!(select(body, "entry").unwrap_err().contains("is not a JSONPath"));
+        assert!(select("{\"cut", "$").unwrap_err().contains("only its beginning"));
+    }
+
+    #[test]
+    fn lines_are_selected_and_shortened() {
+        let line = br#"{"id":"a","status":"final","name":[{"family":"Reed"}]}"#;
+        let json = serde_json::from_slice(line).unwrap();
+        let check = |path: &str, selects: bool, short: &str| {
+            let path = Selector::parse(path).unwrap();
+            assert_eq!((path.selects(line), path.short_text(&json).as_str()), (selects, short));
+        };
+        check("$.name[?@.family == 'Reed'].family", true, "\"Reed\"");
+        check("$['id', 'status']", true, "\"a\"  \"final\"");
+        check("$.id[?$.status == 'final']", false, "");
+        check("$[?$.status == 'final']", true, r#""a"  "final"  [{"family":"Reed"}]"#);
+        check("$[?$.status == 'amended']", false, "");
+        assert!(!Selector::parse("$").unwrap().selects(b"{\"cut"));
+        let long = serde_json::json!({ "text": "é".repeat(1000) });
+        assert_eq!(Selector::parse("$.text").unwrap().short_text(&long).chars().count(), MAX_SHORT);
+    }
+}
