@@ -130,10 +130,12 @@ pub struct ManifestLink {
 /// The part of a file that a request asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileRange {
-    /// First byte.
+    /// First byte of the representation, which is compressed if `gzip` is set.
     pub start: u64,
     /// Strong entity tag of the bytes before `start`.
     pub validator: Option<String>,
+    /// Whether the representation may be compressed.
+    pub gzip: bool,
 }
 
 /// One file of an export.
@@ -297,9 +299,8 @@ impl Api {
         range: &FileRange,
         bearer: Option<&Bearer>,
     ) -> Result<reqwest::Response, ApiError> {
-        // A compressed response could not be resumed.
         let mut request = self.http().get(url).header("accept", "application/fhir+ndjson");
-        request = request.header("accept-encoding", "identity");
+        request = request.header("accept-encoding", if range.gzip { "gzip" } else { "identity" });
         if range.start > 0 {
             request = request.header("range", format!("bytes={}-", range.start));
             if let Some(validator) = &range.validator {

@@ -1,12 +1,20 @@
 //! Download of one file. A connection that is lost is resumed with a range request (RFC 9110 14), in this process or a
 //! later one. A file has a temporary name until it is complete and its lines are counted.
+//!
+//! A complete file is requested with gzip, and stored uncompressed. The bytes of a range are those of the representation
+//! that `Accept-Encoding` selects, and the compressed one has a validator of its own (RFC 9110 8.8.3.3). A compressed
+//! download is therefore continued at its last compressed byte, with its own strong entity tag, by the decoder that has
+//! decoded the bytes before. Without this tag or this decoder, the uncompressed representation is requested from the
+//! last decoded byte on.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use flate2::write::MultiGzDecoder;
 use futures_util::StreamExt as _;
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 
 use super::job::{ExportFile, FileProgress, FileStatus};
 use super::retry::RetryCounter;
@@ -17,6 +25,8 @@ use crate::private_files::{create_private_folder, private_file};
 const REPORT_INTERVAL: u64 = 1 << 20;
 /// Size of the buffers for reading and writing files.
 const BUFFER: usize = 256 * 1024;
+/// Number of compressed bytes that are decoded at once, to at most a thousand times as many.
+const DECODED_PIECE: usize = 4096;
 
 /// Downloads a file to `path` and returns its size and number of lines. If the file exists, it is complete.
 ///
@@ -68,22 +78,30 @@ async fn attempt(
     report: &(impl Fn(FileProgress) + Sync),
 ) -> Result<(), ApiError> {
     let failed = |path: &Path, error: io::Error| not_written(path, &error);
-    let range = FileRange { start: part.bytes, validator: part.validator.clone() };
+    let interrupted =
+        |reason: &str| ApiError::Interrupted { url: file.url.clone(), reason: reason.to_owned() };
+    let range = part.missing();
     let response = api.request_file(&file.url, &range, bearer).await?;
+    let coding = ContentCoding::of(&response);
     match response.status() {
-        StatusCode::PARTIAL_CONTENT if range_start(&response) == Some(part.bytes) => {}
+        StatusCode::PARTIAL_CONTENT
+            if range_start(&response) == Some(range.start) && coding == Ok(part.coding()) => {}
         StatusCode::PARTIAL_CONTENT => {
             part.restart().map_err(|error| failed(&part.path, error))?;
-            let reason = "the range in the response is not the requested one".to_owned();
-            return Err(ApiError::Interrupted { url: file.url.clone(), reason });
+            return Err(interrupted("the range in the response is not the requested one"));
         }
-        StatusCode::RANGE_NOT_SATISFIABLE if total_size(&response) == Some(part.bytes) => return Ok(()),
+        StatusCode::RANGE_NOT_SATISFIABLE if total_size(&response) == Some(range.start) => {
+            return finish(file, part);
+        }
         StatusCode::RANGE_NOT_SATISFIABLE => {
             part.restart().map_err(|error| failed(&part.path, error))?;
-            let reason = "the file is shorter than the part that was downloaded before".to_owned();
-            return Err(ApiError::Interrupted { url: file.url.clone(), reason });
+            return Err(interrupted("the file is shorter than the part that was downloaded before"));
         }
-        _ => part.restart().map_err(|error| failed(&part.path, error))?,
+        _ => {
+            part.restart().map_err(|error| failed(&part.path, error))?;
+            let coding = coding.map_err(|reason| ApiError::Unexpected { url: file.url.clone(), reason })?;
+            part.decoder = (coding == ContentCoding::Gzip).then(Decoder::new);
+        }
     }
     part.validator = strong_validator(&response);
     let mut reported = part.bytes;
@@ -94,16 +112,91 @@ async fn attempt(
             Ok(piece) => piece,
             Err(error) => {
                 part.flush().map_err(|error| failed(&part.path, error))?;
-                return Err(ApiError::interrupted(&file.url, &error, part.bytes));
+                let received = part.missing().start;
+                part.keep_resumable();
+                return Err(ApiError::interrupted(&file.url, &error, received));
             }
         };
-        part.append(&piece).map_err(|error| failed(&part.path, error))?;
+        for piece in piece.chunks(DECODED_PIECE) {
+            let decoded = match &mut part.decoder {
+                Some(decoder) => decoder.decode(piece).map(Cow::Owned),
+                None => Ok(Cow::Borrowed(piece)),
+            };
+            let Ok(decoded) = decoded else { return Err(damaged(file, part)) };
+            part.append(&decoded).map_err(|error| failed(&part.path, error))?;
+        }
         if part.bytes - reported >= REPORT_INTERVAL {
             reported = part.bytes;
             report(part.progress(FileStatus::Downloading));
         }
     }
-    part.flush().map_err(|error| failed(&part.path, error))
+    finish(file, part)
+}
+
+/// Writes the end of a file whose bytes were all received.
+fn finish(file: &ExportFile, part: &mut PartialFile) -> Result<(), ApiError> {
+    if let Some(decoder) = part.decoder.take() {
+        let Ok(rest) = decoder.finish() else { return Err(damaged(file, part)) };
+        part.append(&rest).map_err(|error| not_written(&part.path, &error))?;
+    }
+    part.flush().map_err(|error| not_written(&part.path, &error))
+}
+
+/// Discards a file that cannot be decompressed. The next attempt requests it uncompressed.
+fn damaged(file: &ExportFile, part: &mut PartialFile) -> ApiError {
+    if let Err(error) = part.restart() {
+        return not_written(&part.path, &error);
+    }
+    part.without_gzip = true;
+    let reason = "the server compressed the file incorrectly".to_owned();
+    ApiError::Interrupted { url: file.url.clone(), reason }
+}
+
+/// Coding of the content of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ContentCoding {
+    Identity,
+    Gzip,
+}
+
+impl ContentCoding {
+    /// Reads `Content-Encoding` (RFC 9110 8.4).
+    fn of(response: &reqwest::Response) -> Result<Self, String> {
+        let value = response.headers().get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes);
+        match value.map(|value| String::from_utf8_lossy(value).trim().to_ascii_lowercase()).as_deref() {
+            None | Some("" | "identity") => Ok(Self::Identity),
+            Some("gzip" | "x-gzip") => Ok(Self::Gzip),
+            Some(other) => Err(format!("the file has the content coding '{other}', which was not requested")),
+        }
+    }
+}
+
+/// Decodes gzip. Its state continues when the download does.
+struct Decoder {
+    gzip: MultiGzDecoder<Vec<u8>>,
+    /// Number of compressed bytes that were received.
+    received: u64,
+}
+
+impl Decoder {
+    fn new() -> Self {
+        Self { gzip: MultiGzDecoder::new(Vec::new()), received: 0 }
+    }
+
+    /// Decodes the next bytes.
+    fn decode(&mut self, piece: &[u8]) -> io::Result<Vec<u8>> {
+        self.gzip.write_all(piece)?;
+        self.received += piece.len() as u64;
+        Ok(std::mem::take(self.gzip.get_mut()))
+    }
+
+    /// Checks the end of the content, and returns the last decoded bytes.
+    fn finish(mut self) -> io::Result<Vec<u8>> {
+        if self.received > 0 {
+            self.gzip.try_finish()?;
+        }
+        Ok(std::mem::take(self.gzip.get_mut()))
+    }
 }
 
 /// Returns the first byte of the range in a response: `Content-Range: bytes 5-9/10`.
@@ -135,8 +228,12 @@ struct PartialFile {
     /// Number of line ends.
     lines: u64,
     last_byte: u8,
-    /// Entity tag of the content, if the server sent one to this process.
+    /// Strong entity tag of the representation, if the server sent one to this process.
     validator: Option<String>,
+    /// Decoder of the compressed representation, if that is downloaded.
+    decoder: Option<Decoder>,
+    /// Whether the file is requested uncompressed, because it could not be decompressed.
+    without_gzip: bool,
 }
 
 impl PartialFile {
@@ -153,7 +250,34 @@ impl PartialFile {
         let mut file = private_file(&part, false)?;
         file.seek(io::SeekFrom::End(0))?;
         let out = BufWriter::with_capacity(BUFFER, file);
-        Ok(Self { path: part, out, bytes, lines, last_byte, validator: None })
+        let (validator, decoder, without_gzip) = (None, None, false);
+        Ok(Self { path: part, out, bytes, lines, last_byte, validator, decoder, without_gzip })
+    }
+
+    /// Returns the part that is missing: of the compressed representation, or of the uncompressed one.
+    fn missing(&self) -> FileRange {
+        match &self.decoder {
+            Some(decoder) => {
+                FileRange { start: decoder.received, validator: self.validator.clone(), gzip: true }
+            }
+            None => FileRange {
+                start: self.bytes,
+                validator: self.validator.clone(),
+                gzip: self.bytes == 0 && !self.without_gzip,
+            },
+        }
+    }
+
+    fn coding(&self) -> ContentCoding {
+        if self.decoder.is_some() { ContentCoding::Gzip } else { ContentCoding::Identity }
+    }
+
+    /// After a lost connection, drops the decoder if the compressed representation has no strong entity tag. The tag of
+    /// one representation is not valid for the other.
+    fn keep_resumable(&mut self) {
+        if self.validator.is_none() {
+            self.decoder = None;
+        }
     }
 
     fn append(&mut self, piece: &[u8]) -> io::Result<()> {
@@ -170,6 +294,7 @@ impl PartialFile {
         file.set_len(0)?;
         file.rewind()?;
         (self.bytes, self.lines, self.last_byte) = (0, 0, b'\n');
+        (self.validator, self.decoder) = (None, None);
         Ok(())
     }
 

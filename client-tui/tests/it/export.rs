@@ -1,8 +1,11 @@
 //! Exports from servers with faults: lost polls, interrupted downloads, several pages, damaged manifests.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use trefoil_tui::api::{ApiError, Bearer, KickOff};
 use trefoil_tui::export::run::delete;
 use trefoil_tui::export::{
@@ -16,7 +19,7 @@ use crate::support::{api, now};
 const PATIENTS: &str =
     "{\"resourceType\":\"Patient\",\"id\":\"p1\"}\n{\"resourceType\":\"Patient\",\"id\":\"p2\"}\n";
 
-fn accepted() -> String {
+fn accepted() -> Vec<u8> {
     respond(202, "content-location: {base}/status\r\n", "")
 }
 
@@ -27,9 +30,13 @@ fn manifest(more: &str) -> String {
     )
 }
 
-fn complete(more: &str) -> String {
-    // The length of the body is known only after the base address is inserted.
-    format!("HTTP/1.1 200 x\r\nconnection: close\r\n\r\n{}", manifest(more))
+fn complete(more: &str) -> Vec<u8> {
+    page(&manifest(more))
+}
+
+/// Returns a response with this manifest. The length of the body is known only after the base address is inserted.
+fn page(manifest: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 x\r\nconnection: close\r\n\r\n{manifest}").into_bytes()
 }
 
 type Completed = (ExportJob, Vec<FileProgress>);
@@ -60,7 +67,7 @@ async fn lost_polls_are_repeated() {
     let transient = r#"{"resourceType":"OperationOutcome","issue":[{"code":"transient"}]}"#;
     let server = FaultyServer::start(&[
         accepted(),
-        String::new(),
+        Vec::new(),
         respond(503, "retry-after: 7\r\n", ""),
         respond(500, "content-type: application/fhir+json\r\n", transient),
         respond(202, "x-progress: 10%\r\n", ""),
@@ -135,6 +142,115 @@ async fn a_server_that_ignores_ranges_sends_the_file_again() {
     let out = folder.path().join("e1");
     start(&server, &out).await.unwrap();
     assert_eq!(read(&out, "Patient.ndjson"), PATIENTS);
+}
+
+/// Returns many lines of patients that compress to several pieces, and the compressed bytes.
+fn compressed() -> (String, Vec<u8>) {
+    let mut random = fastrand::Rng::with_seed(7);
+    let lines: Vec<_> = (0..1000)
+        .map(|_| format!("{{\"resourceType\":\"Patient\",\"id\":\"{:x}\"}}\n", random.u128(..)))
+        .collect();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(lines.concat().as_bytes()).unwrap();
+    (lines.concat(), encoder.finish().unwrap())
+}
+
+/// Runs an export whose file has 1000 lines, and returns the requests for the file.
+async fn download_compressed(responses: &[Vec<u8>]) -> (String, Vec<String>) {
+    let manifest = page(&manifest("").replace("\"count\":2", "\"count\":1000"));
+    let server = FaultyServer::start(&[&[accepted(), manifest], responses].concat()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("e1");
+    let (_, files) = start(&server, &out).await.unwrap();
+    let content = read(&out, "Patient.ndjson");
+    assert_eq!((files[0].resources, files[0].bytes), (1000, content.len() as u64));
+    (content, server.requests().split_off(2))
+}
+
+#[tokio::test]
+async fn a_compressed_file_is_stored_uncompressed() {
+    let (lines, gzip) = compressed();
+    let (stored, requests) = download_compressed(&[respond(200, "content-encoding: gzip\r\n", &gzip)]).await;
+    assert_eq!(stored, lines);
+    assert!(requests[0].contains("accept-encoding: gzip\r\n"), "{requests:?}");
+    let (stored, _) = download_compressed(&[respond(200, "", &lines)]).await;
+    assert_eq!(stored, lines, "the server may also send the file uncompressed");
+}
+
+#[tokio::test]
+async fn a_compressed_download_continues_with_its_own_validator() {
+    let (lines, gzip) = compressed();
+    let head = "content-encoding: gzip\r\netag: \"v1-gzip\"\r\n";
+    let range =
+        |first: usize| format!("{head}content-range: bytes {first}-{}/{}\r\n", gzip.len() - 1, gzip.len());
+    let (stored, requests) = download_compressed(&[
+        cut(200, head, &gzip, 9000),
+        cut(206, &range(9000), &gzip[9000..], 5000),
+        respond(206, &range(14000), &gzip[14000..]),
+    ])
+    .await;
+    assert_eq!(stored, lines);
+    for (request, first) in requests[1..].iter().zip([9000, 14000]) {
+        assert!(request.contains(&format!("range: bytes={first}-")), "{request}");
+        assert!(
+            request.contains("if-range: \"v1-gzip\"") && request.contains("accept-encoding: gzip"),
+            "{request}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_download_without_a_validator_continues_uncompressed() {
+    let (lines, gzip) = compressed();
+    for head in ["content-encoding: gzip\r\n", "content-encoding: gzip\r\netag: W/\"v1\"\r\n"] {
+        // The number of bytes that were decoded depends on the decoder, so that the server ignores the range.
+        let (stored, requests) =
+            download_compressed(&[cut(200, head, &gzip, 15000), respond(200, "", &lines)]).await;
+        assert_eq!(stored, lines);
+        assert!(requests[1].contains("accept-encoding: identity\r\n"), "{requests:?}");
+        assert!(requests[1].contains("range: bytes=") && !requests[1].contains("if-range"), "{requests:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_range_of_another_coding_is_not_appended() {
+    let (lines, gzip) = compressed();
+    let head = "content-encoding: gzip\r\netag: \"v1\"\r\n";
+    let plain = format!("content-range: bytes 9000-{}/{}\r\n", lines.len() - 1, lines.len());
+    let (stored, requests) = download_compressed(&[
+        cut(200, head, &gzip, 9000),
+        respond(206, &plain, &lines[9000..]),
+        respond(200, head, &gzip),
+    ])
+    .await;
+    assert_eq!(stored, lines);
+    assert!(!requests[2].contains("range:"), "{}", requests[2]);
+}
+
+#[tokio::test]
+async fn a_damaged_compressed_file_is_downloaded_uncompressed() {
+    let (lines, gzip) = compressed();
+    let head = "content-encoding: gzip\r\n";
+    let mut wrong_sum = gzip.clone();
+    let sum = wrong_sum.len() - 8;
+    wrong_sum[sum] ^= 1;
+    for damaged in [&wrong_sum[..], &gzip[..gzip.len() - 20], b"no gzip at all"] {
+        let (stored, requests) =
+            download_compressed(&[respond(200, head, damaged), respond(200, "", &lines)]).await;
+        assert_eq!(stored, lines);
+        assert!(requests[1].contains("accept-encoding: identity\r\n"), "{requests:?}");
+        assert!(!requests[1].contains("range:"), "{requests:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_coding_that_was_not_requested_is_an_error() {
+    let server =
+        FaultyServer::start(&[accepted(), complete(""), respond(200, "content-encoding: br\r\n", PATIENTS)])
+            .await;
+    let folder = tempfile::tempdir().unwrap();
+    let error = start(&server, &folder.path().join("e1")).await.unwrap_err().to_string();
+    assert!(error.contains("content coding 'br'"), "{error}");
 }
 
 #[tokio::test]
@@ -257,17 +373,17 @@ async fn a_damaged_manifest_is_an_error() {
     fn check(error: &ExportError, says: &str) {
         assert!(error.to_string().contains(says), "{error}");
     }
-    let failing = async |responses: &[String]| {
+    let failing = async |responses: &[Vec<u8>]| {
         let server = FaultyServer::start(responses).await;
         let folder = tempfile::tempdir().unwrap();
         start(&server, &folder.path().join("e")).await.unwrap_err()
     };
-    let page = |body: &str| [accepted(), respond(200, "", body)];
-    check(&failing(&page("<html>")).await, "unexpected response");
-    check(&failing(&page(r#"{"transactionTime":"t"}"#)).await, "requiresAccessToken");
+    let answers = |body: &str| [accepted(), respond(200, "", body)];
+    check(&failing(&answers("<html>")).await, "unexpected response");
+    check(&failing(&answers(r#"{"transactionTime":"t"}"#)).await, "requiresAccessToken");
     let cycle = r#","link":[{"relation":"next","url":"status"}]"#;
     check(&failing(&[accepted(), complete(cycle), complete(cycle), complete(cycle)]).await, "cycle");
-    let too_few = complete("").replace("\"count\":2", "\"count\":3");
+    let too_few = page(&manifest("").replace("\"count\":2", "\"count\":3"));
     let error = failing(&[accepted(), too_few, respond(200, "", PATIENTS)]).await;
     check(&error, "the manifest says 3 resources, the file has 2");
 }
@@ -299,7 +415,8 @@ async fn a_failed_export_says_why() {
 
 #[tokio::test]
 async fn files_without_tokens_get_none() {
-    let without = complete("").replace("\"requiresAccessToken\":true", "\"requiresAccessToken\":false");
+    let without =
+        page(&manifest("").replace("\"requiresAccessToken\":true", "\"requiresAccessToken\":false"));
     let server = FaultyServer::start(&[accepted(), without, respond(200, "", PATIENTS)]).await;
     let folder = tempfile::tempdir().unwrap();
     start(&server, &folder.path().join("e1")).await.unwrap();

@@ -16,11 +16,15 @@ pub struct FaultyServer {
 impl FaultyServer {
     /// Starts a server. `{base}` in a response is replaced by the base address. An empty response closes the connection
     /// without an answer.
-    pub async fn start(responses: &[String]) -> Self {
+    pub async fn start(responses: &[Vec<u8>]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}", listener.local_addr().unwrap());
-        let mut responses: VecDeque<_> =
-            responses.iter().map(|response| response.replace("{base}", &base_url)).collect();
+        let insert_base = |response: &Vec<u8>| match std::str::from_utf8(response) {
+            Ok(text) => text.replace("{base}", &base_url).into_bytes(),
+            // A compressed body contains no address.
+            Err(_) => response.clone(),
+        };
+        let mut responses: VecDeque<_> = responses.iter().map(insert_base).collect();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let log = requests.clone();
         tokio::spawn(async move {
@@ -33,7 +37,7 @@ impl FaultyServer {
                 }
                 log.lock().unwrap().push(String::from_utf8_lossy(&head).to_ascii_lowercase());
                 let response = responses.pop_front().unwrap_or_else(|| respond(410, "", ""));
-                stream.write_all(response.as_bytes()).await.unwrap();
+                stream.write_all(&response).await.unwrap();
                 stream.shutdown().await.unwrap();
             }
         });
@@ -47,12 +51,17 @@ impl FaultyServer {
 }
 
 /// Returns a complete response. `headers` ends each line with `\r\n`.
-pub fn respond(status: u16, headers: &str, body: &str) -> String {
-    cut(status, headers, body, body.len())
+pub fn respond(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+    let length = body.as_ref().len();
+    cut(status, headers, body, length)
 }
 
 /// Returns a response that announces the whole body and contains only its first bytes.
-pub fn cut(status: u16, headers: &str, body: &str, sent: usize) -> String {
-    let (length, body) = (body.len(), &body[..sent]);
-    format!("HTTP/1.1 {status} x\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}")
+pub fn cut(status: u16, headers: &str, body: impl AsRef<[u8]>, sent: usize) -> Vec<u8> {
+    let body = body.as_ref();
+    let head = format!(
+        "HTTP/1.1 {status} x\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), &body[..sent]].concat()
 }
