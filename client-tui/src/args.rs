@@ -518,6 +518,9 @@ pub struct InspectArgs {
     /// Inspect the ID token of the signed-in user
     #[arg(long, conflicts_with = "token")]
     pub id_token: bool,
+    /// Ask the server whether the token is valid (RFC 7662), as a confidential client of the profile
+    #[arg(long)]
+    pub introspect: bool,
     /// Print the content as JSON
     #[arg(long)]
     pub json: bool,

@@ -12,8 +12,6 @@ use super::{Api, ApiError, Bearer};
 use crate::key::SigningKey;
 use crate::profile::BackendProfile;
 
-/// Type of client assertions (RFC 7523 2.2).
-pub(super) const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 /// Lifetime of a client assertion, in seconds. The server allows at most five minutes.
 const ASSERTION_LIFE_S: i64 = 120;
 /// Time before the expiry of a token at which it is renewed, in seconds.
@@ -104,14 +102,9 @@ impl Api {
         let backend = self.profile().backend.as_ref().ok_or(ApiError::Profile(NO_BACKEND))?;
         let url = &self.smart().await?.token_endpoint;
         let asked_at = self.now();
-        let assertion = client_assertion(&backend.client_id, &backend.key, url, asked_at, &random_id()?)?;
-        let form = [
-            ("grant_type", "client_credentials"),
-            ("scope", scope),
-            ("client_assertion_type", ASSERTION_TYPE),
-            ("client_assertion", &assertion),
-        ];
-        let answer = self.call(self.http().post(url).form(&form)).await?;
+        let client = self.backend_client().ok_or(ApiError::Profile(NO_BACKEND))?;
+        let form = vec![("grant_type", "client_credentials".to_owned()), ("scope", scope.to_owned())];
+        let answer = self.call(self.client_request(url, form, &client, url)?).await?;
         let token: BackendToken = answer.json(url).map_err(|error| explain_client(error, backend))?;
         Ok(BackendToken { asked_at, ..token })
     }

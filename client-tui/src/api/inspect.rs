@@ -7,7 +7,7 @@ use oauth2::TokenResponse as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Api, ApiError};
+use super::{Api, ApiError, Introspection};
 
 /// Tokens that the user can inspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -30,6 +30,9 @@ pub struct TokenInspection {
     /// Header and claims; `None` if the token is not a JWT.
     pub content: Option<TokenContent>,
     pub signature: SignatureStatus,
+    /// Answer of the server about the token; `None` if it was not asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub introspection: Option<Introspection>,
     /// Requested scopes, separated by spaces, if they are known.
     pub requested_scope: Option<String>,
 }
@@ -53,6 +56,20 @@ pub enum SignatureStatus {
     Unknown(String),
 }
 
+impl TokenInspection {
+    /// Returns the granted scopes, separated by spaces: from the token, or else from the answer of the server.
+    pub fn granted_scope(&self) -> &str {
+        let claims = self.content.as_ref().map(|content| &content.claims);
+        let members = match &self.introspection {
+            Some(Introspection::Active { members, .. }) => Some(members),
+            _ => None,
+        };
+        let scope =
+            [claims, members].into_iter().flatten().find_map(|members| members.get("scope")?.as_str());
+        scope.unwrap_or_default()
+    }
+}
+
 impl TokenKind {
     /// Returns the name of the token for the user.
     pub fn title(self) -> &'static str {
@@ -66,11 +83,11 @@ impl TokenKind {
 }
 
 impl Api {
-    /// Inspects a token of this process.
+    /// Inspects a token of this process. With `introspect`, the server is asked about it.
     ///
     /// # Errors
     /// Returns the error of the request for the token, or [`ApiError::NotSignedIn`].
-    pub async fn inspect(&self, kind: TokenKind) -> Result<TokenInspection, ApiError> {
+    pub async fn inspect(&self, kind: TokenKind, introspect: bool) -> Result<TokenInspection, ApiError> {
         let user = self.user_tokens().await.clone();
         let (token, requested_scope) = match (kind, user) {
             (TokenKind::BackendAccess, _) => {
@@ -89,12 +106,12 @@ impl Api {
                 return Err(ApiError::NotSignedIn);
             }
         };
-        Ok(self.inspect_token(kind, &token, requested_scope).await)
+        Ok(self.inspect_token(kind, &token, requested_scope, introspect).await)
     }
 
     /// Inspects a token that the user supplied.
-    pub async fn inspect_given(&self, token: &str) -> TokenInspection {
-        self.inspect_token(TokenKind::Given, token, None).await
+    pub async fn inspect_given(&self, token: &str, introspect: bool) -> TokenInspection {
+        self.inspect_token(TokenKind::Given, token, None, introspect).await
     }
 
     async fn inspect_token(
@@ -102,6 +119,7 @@ impl Api {
         kind: TokenKind,
         token: &str,
         requested_scope: Option<String>,
+        introspect: bool,
     ) -> TokenInspection {
         let content = parse(token);
         let signature = match &content {
@@ -113,7 +131,8 @@ impl Api {
                 Err(error) => SignatureStatus::Unknown(format!("the key set is not available: {error}")),
             },
         };
-        TokenInspection { kind, content, signature, requested_scope }
+        let introspection = if introspect { Some(self.introspect(kind, token).await) } else { None };
+        TokenInspection { kind, content, signature, introspection, requested_scope }
     }
 
     /// Reads the key set of the server (RFC 7517).
@@ -191,6 +210,8 @@ pub fn meaning(name: &str) -> &'static str {
         "patient" => "patient in context",
         "encounter" => "encounter in context",
         "fhirUser" => "resource of the user",
+        "token_type" => "how the token is sent",
+        "username" => "name with which the user signs in",
         "name" => "full name",
         "preferred_username" => "user name",
         "email" => "e-mail address",

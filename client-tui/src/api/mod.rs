@@ -3,6 +3,7 @@
 //! This module holds the tokens, in memory and in the token file of the profile: the model of the screens contains no token.
 
 mod backend;
+mod client_auth;
 mod device;
 mod discovery;
 mod error;
@@ -10,6 +11,7 @@ mod exchange;
 mod export;
 mod hierarchy;
 mod inspect;
+mod introspection;
 mod raw;
 mod session;
 mod sign_in;
@@ -43,6 +45,7 @@ pub use hierarchy::{
     ConceptLabel, ConceptSearch, HierarchyConcept, HierarchyPath, HierarchyQuery, PathQuery,
 };
 pub use inspect::{SignatureStatus, TokenContent, TokenInspection, TokenKind, meaning, scope_meaning};
+pub use introspection::Introspection;
 pub use raw::{RawRequest, TOKEN_PLACEHOLDER};
 pub use session::{SignedInSession, SignedOut, UserTokens};
 pub use sign_in::{BadRedirect, PendingSignIn, TokenAnswer};

@@ -14,7 +14,6 @@ use url::Url;
 use super::sign_in::{TokenAnswer, check_id_token, token_error};
 use super::{Api, ApiError};
 use crate::private_files::{create_private_folder, private_file, replace_private_file};
-use crate::profile::ClientCredential;
 
 /// Time before the expiry of an access token at which it is renewed.
 const RENEW_AHEAD: SignedDuration = SignedDuration::from_secs(20);
@@ -286,19 +285,9 @@ impl Api {
         for (hint, token) in
             refresh.into_iter().chain([("access_token", tokens.answer.access_token().secret())])
         {
-            let mut form = vec![("token", token.clone()), ("token_type_hint", hint.to_owned())];
-            let mut request = self.http().post(url);
-            match &self.profile().client_credential {
-                Some(ClientCredential::Secret(secret)) => {
-                    request = request
-                        .basic_auth(self.profile().client_id.clone().unwrap_or_default(), Some(secret));
-                }
-                _ => {
-                    form.push(("client_id", self.profile().client_id.clone().unwrap_or_default()));
-                    form.extend(self.client_authentication(url)?);
-                }
-            }
-            let answer = self.call(request.form(&form)).await?;
+            let form = vec![("token", token.clone()), ("token_type_hint", hint.to_owned())];
+            let client = self.user_client().ok_or(ApiError::NotSignedIn)?;
+            let answer = self.call(self.client_request(url, form, &client, &openid.token_endpoint)?).await?;
             if !answer.status.is_success() {
                 return Err(ApiError::refused(url, &answer));
             }

@@ -21,7 +21,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::{Url, form_urlencoded};
 
-use super::backend::{ASSERTION_TYPE, client_assertion, random_id};
 use super::session::UserTokens;
 use super::{Api, ApiError};
 use crate::profile::ClientCredential;
@@ -217,21 +216,6 @@ impl Api {
         Ok(client)
     }
 
-    /// Returns the parameters that authenticate a client with a private key (RFC 7523 2.2).
-    pub(super) fn client_authentication(
-        &self,
-        audience: &str,
-    ) -> Result<Vec<(&'static str, String)>, ApiError> {
-        let profile = self.profile();
-        let (Some(ClientCredential::Key(key)), Some(client_id)) =
-            (&profile.client_credential, &profile.client_id)
-        else {
-            return Ok(Vec::new());
-        };
-        let assertion = client_assertion(client_id, key, audience, self.now(), &random_id()?)?;
-        Ok(vec![("client_assertion_type", ASSERTION_TYPE.to_owned()), ("client_assertion", assertion)])
-    }
-
     /// Returns a function with which the `oauth2` crate sends its requests. Each request of a client with a private key gets
     /// a client assertion of its own, because a server accepts an assertion once.
     ///
@@ -242,7 +226,9 @@ impl Api {
         move |mut request| {
             let (api, audience) = (api.clone(), audience.clone());
             Box::pin(async move {
-                let authentication = api.client_authentication(&audience)?;
+                let client = api.user_client();
+                let authentication = client.map(|client| api.assertion_parameters(&client, &audience));
+                let authentication = authentication.transpose()?.unwrap_or_default();
                 if !authentication.is_empty() {
                     let form = String::from_utf8_lossy(request.body()).into_owned();
                     let mut form = form_urlencoded::Serializer::new(form);

@@ -119,12 +119,13 @@ pub(super) async fn token(api: &Api, args: &TokenArgs) -> Result<(), CommandFail
 async fn inspect(api: &Api, args: &InspectArgs) -> Result<(), CommandFailure> {
     let inspection = match &args.token {
         Some(token) => match given(token)? {
-            Bearer::Given(token) => api.inspect_given(&token).await,
+            Bearer::Given(token) => api.inspect_given(&token, args.introspect).await,
             Bearer::User | Bearer::Backend | Bearer::Anonymous => return Err(ApiError::NotSignedIn.into()),
         },
         None => {
             api.restore_session().await;
-            api.inspect(if args.id_token { TokenKind::Id } else { TokenKind::UserAccess }).await?
+            let kind = if args.id_token { TokenKind::Id } else { TokenKind::UserAccess };
+            api.inspect(kind, args.introspect).await?
         }
     };
     Output { json: args.json }.result(&inspection, || {
@@ -133,9 +134,15 @@ async fn inspect(api: &Api, args: &InspectArgs) -> Result<(), CommandFailure> {
             SignatureStatus::Invalid(reason) => format!("signature  INVALID: {reason}"),
             SignatureStatus::Unknown(reason) => format!("signature  not checked: {reason}"),
         };
-        for (name, value) in
-            inspection.content.iter().flat_map(|content| content.header.iter().chain(&content.claims))
-        {
+        let claims = inspection.content.as_ref().map(|content| &content.claims);
+        let known =
+            inspection.content.iter().flat_map(|content| content.header.iter().chain(&content.claims));
+        let introspection = inspection.introspection.as_ref();
+        if let Some(introspection) = introspection {
+            text.push_str(&format!("\nserver     {}", introspection.sentence()));
+        }
+        let more = introspection.into_iter().flat_map(|answer| answer.members_beside(claims));
+        for (name, value) in known.chain(more) {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             text.push_str(&format!("\n{name:<18} {value}  {}", meaning(name)));
         }

@@ -193,7 +193,7 @@ impl ProfileEffects {
                 self.ask(async move |api| Message::SignedOut(sign_out(&api, browser).await));
             }
             RuntimeEffect::Inspect(kind) => {
-                self.ask(async move |api| Message::Inspected(kind, in_words(api.inspect(kind).await)));
+                self.ask(async move |api| Message::Inspected(kind, in_words(api.inspect(kind, true).await)));
             }
             RuntimeEffect::RestoreSession => {
                 self.ask(async |api| Message::Restored(api.restore_session().await));

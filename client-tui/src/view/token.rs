@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::canvas::Canvas;
 use super::error_line;
 use super::theme::Theme;
-use crate::api::{SignatureStatus, TokenInspection, meaning, scope_meaning};
+use crate::api::{Introspection, SignatureStatus, TokenInspection, meaning, scope_meaning};
 use crate::keys::Action;
 use crate::model::{Answer, Inspector, Model};
 
@@ -43,14 +43,35 @@ fn token_lines<'a>(
             Line::styled(format!("signature  not checked: {reason}"), theme.warning())
         }
     }];
-    let Some(content) = &token.content else { return lines };
-    if let Some(exp) = content.claims.get("exp").and_then(Value::as_i64) {
+    let introspection = token.introspection.as_ref();
+    lines.extend(introspection.map(|introspection| {
+        let style = match introspection {
+            Introspection::Active { .. } => theme.good(),
+            Introspection::Inactive { .. } => theme.bad(),
+            Introspection::Unavailable { .. } => theme.quiet(),
+        };
+        Line::styled(format!("server     {}", introspection.sentence()), style)
+    }));
+    let claims = token.content.as_ref().map(|content| &content.claims);
+    let more: Vec<_> =
+        introspection.into_iter().flat_map(|introspection| introspection.members_beside(claims)).collect();
+    let mut sections = Vec::new();
+    if let Some(content) = &token.content {
+        sections.extend([
+            ("Header", content.header.iter().collect()),
+            ("Claims", content.claims.iter().collect()),
+        ]);
+    }
+    if !more.is_empty() {
+        sections.push(("Only in the answer of the server", more));
+    }
+    if let Some(exp) = claims.and_then(|claims| claims.get("exp")).and_then(Value::as_i64) {
         lines.push(countdown(exp - now.as_second(), theme));
     }
-    for (title, members) in [("Header", &content.header), ("Claims", &content.claims)] {
+    for (title, members) in sections {
         lines.push(Line::default());
         lines.push(Line::styled(title, theme.accent()));
-        for (name, value) in members.iter().filter(|(name, _)| *name != "scope") {
+        for (name, value) in members.into_iter().filter(|(name, _)| *name != "scope") {
             lines.push(Line::from(vec![
                 Span::raw(format!("  {name:<18} {}  ", value_text(name, value, zone))),
                 Span::styled(meaning(name), theme.quiet()),
@@ -80,9 +101,7 @@ fn value_text(name: &str, value: &Value, zone: &TimeZone) -> String {
 }
 
 fn scope_lines(token: &TokenInspection, theme: Theme) -> Vec<Line<'static>> {
-    let claims = token.content.as_ref().map(|content| &content.claims);
-    let granted = claims.and_then(|claims| claims.get("scope")).and_then(Value::as_str).unwrap_or_default();
-    let granted: Vec<_> = granted.split_whitespace().collect();
+    let granted: Vec<_> = token.granted_scope().split_whitespace().collect();
     let requested = token.requested_scope.as_deref().unwrap_or_default();
     let refused: Vec<_> = requested.split_whitespace().filter(|scope| !granted.contains(scope)).collect();
     if granted.is_empty() {

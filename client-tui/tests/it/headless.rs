@@ -306,6 +306,16 @@ fn a_profile_is_set_up_from_a_data_folder() {
     let inspection = result(&run_in(folder.path(), &["token", "inspect", token.trim(), "--json"]));
     assert_eq!(inspection["signature"]["status"], "valid", "{inspection}");
     assert_eq!(inspection["content"]["claims"]["scope"], "system/*.read");
+    assert_eq!(inspection["introspection"], Value::Null, "the server is not asked without --introspect");
+    let asked = ["token", "inspect", token.trim(), "--introspect", "--json"];
+    let introspection = &result(&run_in(folder.path(), &asked))["introspection"];
+    assert_eq!(
+        (&introspection["status"], &introspection["members"]["active"]),
+        (&json!("active"), &Value::Null)
+    );
+    assert_eq!(introspection["members"]["scope"], "system/*.read", "{introspection}");
+    let unknown = result(&run_in(folder.path(), &["token", "inspect", "abc", "--introspect", "--json"]));
+    assert_eq!(unknown["introspection"]["status"], "inactive", "{unknown}");
     let forged = token.trim().rsplit_once('.').unwrap().0.to_owned() + ".AAAA";
     let inspection = result(&run_in(folder.path(), &["token", "inspect", &forged, "--json"]));
     assert_eq!(inspection["signature"]["status"], "invalid", "{inspection}");

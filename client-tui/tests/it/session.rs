@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
 use serde_json::{Value, json};
-use trefoil_tui::api::{Api, ApiError, Bearer, ValidateCode};
+use trefoil_tui::api::{Api, ApiError, Bearer, Introspection, TokenKind, ValidateCode};
 use trefoil_tui::profile::{ClientCredential, Profile};
 use wiremock::matchers::{body_string_contains, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -214,6 +217,8 @@ async fn confidential_clients_authenticate() {
     .await;
     let pending = signed.begin_device_sign_in("openid").await.unwrap();
     signed.finish_device_sign_in(&pending).await.unwrap();
+    Mock::given(path("/revoke")).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+    signed.sign_out().await.unwrap();
     // A server accepts an assertion only once.
     let requests = server.received_requests().await.unwrap();
     let bodies = requests.iter().map(|request| String::from_utf8_lossy(&request.body).into_owned());
@@ -221,7 +226,13 @@ async fn confidential_clients_authenticate() {
         .filter_map(|body| Some(body.split("client_assertion=").nth(1)?.split('&').next()?.to_owned()))
         .collect();
     let different: std::collections::BTreeSet<_> = assertions.iter().collect();
-    assert_eq!((assertions.len(), different.len()), (4, 4), "one for the code, three for the polls");
+    let count = (assertions.len(), different.len());
+    assert_eq!(count, (6, 6), "one for the code, three for the polls, two for the revocations");
+    for assertion in &assertions {
+        let claims = URL_SAFE_NO_PAD.decode(assertion.split('.').nth(1).unwrap()).unwrap();
+        let claims: Value = serde_json::from_slice(&claims).unwrap();
+        assert_eq!(claims["aud"], format!("{}/token", server.uri()));
+    }
 }
 
 #[tokio::test]
@@ -259,4 +270,87 @@ async fn two_processes_renew_the_token_once() {
         .await;
     assert!(first.userinfo(&Bearer::User).await.is_ok());
     assert!(second.userinfo(&Bearer::User).await.is_ok());
+}
+
+/// Returns a server whose discovery document has these further members.
+async fn server_with(more: Value) -> MockServer {
+    let server = MockServer::start().await;
+    let mut configuration = json!({
+        "issuer": server.uri(),
+        "authorization_endpoint": format!("{}/authorize", server.uri()),
+        "token_endpoint": format!("{}/token", server.uri()),
+        "userinfo_endpoint": format!("{}/userinfo", server.uri()),
+    });
+    let more = more.as_object().unwrap().iter();
+    let more =
+        more.map(|(name, path)| (name.clone(), json!(format!("{}{}", server.uri(), path.as_str().unwrap()))));
+    configuration.as_object_mut().unwrap().extend(more);
+    Mock::given(path("/.well-known/openid-configuration"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(configuration))
+        .mount(&server)
+        .await;
+    server
+}
+
+/// Introspects a token with this profile.
+async fn introspect(profile: Profile) -> Introspection {
+    trefoil_tui::install_crypto();
+    let api = Api::new(profile, CLOCK, Box::new(drop)).unwrap();
+    let inspection = api.inspect_given("secret-token", true).await;
+    let is_active = matches!(inspection.introspection, Some(Introspection::Active { .. }));
+    assert_eq!(inspection.granted_scope(), if is_active { "openid" } else { "" });
+    inspection.introspection.unwrap()
+}
+
+#[tokio::test]
+async fn a_confidential_client_introspects_a_token() {
+    let server = server_with(json!({ "introspection_endpoint": "/introspect" })).await;
+    let answer = json!({ "active": true, "scope": "openid", "username": "willow" });
+    // RFC 6749 2.3.1: the secret is encoded as in a form.
+    let basic = format!("Basic {}", STANDARD.encode("native:a%3Ab+c"));
+    Mock::given(method("POST"))
+        .and(path("/introspect"))
+        .and(header("authorization", basic.as_str()))
+        .and(body_string_contains("token=secret-token&token_type_hint=access_token"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(answer))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let secret = Some(ClientCredential::Secret("a:b c".to_owned()));
+    let with_secret = Profile { client_credential: secret, ..profile(&server.uri()) };
+    let Introspection::Active { client, members } = introspect(with_secret).await else { panic!() };
+    assert_eq!(
+        (client.as_str(), &members["username"], members.get("active")),
+        ("native", &json!("willow"), None)
+    );
+
+    Mock::given(path("/introspect"))
+        .and(body_string_contains("client_assertion="))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({ "active": false })))
+        .mount(&server)
+        .await;
+    // The client for users is public, so that the backend client asks.
+    let inactive = Introspection::Inactive { client: "backend".to_owned() };
+    assert_eq!(introspect(profile(&server.uri())).await, inactive);
+}
+
+#[tokio::test]
+async fn a_missing_introspection_has_a_reason() {
+    let check = async |profile: Profile, says: &str| match introspect(profile).await {
+        Introspection::Unavailable { reason } => assert!(reason.contains(says), "{reason}"),
+        other => panic!("{other:?}"),
+    };
+    let server = server_with(json!({})).await;
+    check(profile(&server.uri()), "the server offers no introspection").await;
+    let public = Profile { backend: None, ..profile(&server.uri()) };
+    check(public, "needs a confidential client").await;
+    let server = server_with(json!({ "introspection_endpoint": "/introspect" })).await;
+    check(profile(&server.uri()), "404").await;
+    Mock::given(path("/introspect"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({})))
+        .mount(&server)
+        .await;
+    check(profile(&server.uri()), "no member 'active'").await;
+    let api = Api::new(profile(&server.uri()), CLOCK, Box::new(drop)).unwrap();
+    assert!(api.inspect(TokenKind::UserAccess, true).await.is_err(), "no user is signed in");
 }

@@ -7,9 +7,9 @@ use ratatui::crossterm::event::KeyCode;
 use ratatui::style::Color;
 use serde_json::json;
 use trefoil_tui::api::{
-    ConceptProperty, Designation, DevicePrompt, ExpandedCode, Expansion, LookupAnswer, RecordedExchange,
-    RecordedResponse, SignatureStatus, SubsumesAnswer, TokenContent, TokenInspection, TokenKind,
-    ValidationAnswer, ValidationIssue,
+    ConceptProperty, Designation, DevicePrompt, ExpandedCode, Expansion, Introspection, LookupAnswer,
+    RecordedExchange, RecordedResponse, SignatureStatus, SubsumesAnswer, TokenContent, TokenInspection,
+    TokenKind, ValidationAnswer, ValidationIssue,
 };
 use trefoil_tui::display::ColourScheme;
 use trefoil_tui::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
@@ -91,6 +91,10 @@ fn inspected() -> Model {
         kind: TokenKind::UserAccess,
         content: Some(content),
         signature: SignatureStatus::Valid,
+        introspection: Some(Introspection::Active {
+            client: "backend".to_owned(),
+            members: object(json!({ "sub": "s1", "username": "willow" })),
+        }),
         requested_scope: Some("openid user/ValueSet.rs user/Secret.rs".to_owned()),
     };
     update(&mut model, Message::Inspected(TokenKind::UserAccess, Ok(inspection)));

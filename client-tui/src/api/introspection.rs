@@ -1,0 +1,100 @@
+//! Introspection of tokens (RFC 7662): what the server says about a token.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::client_auth::ClientIdentity;
+use super::discovery::check_safe;
+use super::{Api, ApiError, TokenKind};
+
+/// Answer of the introspection endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "status")]
+pub enum Introspection {
+    /// The token is valid.
+    Active {
+        /// client_id that asked.
+        client: String,
+        /// Members of the response except `active`.
+        members: Map<String, Value>,
+    },
+    /// The token is not valid, or the client may not introspect it (RFC 7662 2.2).
+    Inactive { client: String },
+    /// The server was not asked, or its answer is not usable.
+    Unavailable { reason: String },
+}
+
+impl Introspection {
+    /// Returns a sentence for the user.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Active { client, .. } => format!("active, says the server to the client {client}"),
+            Self::Inactive { client } => {
+                format!("INACTIVE: the token is not valid, or the client {client} may not introspect it")
+            }
+            Self::Unavailable { reason } => format!("not available: {reason}"),
+        }
+    }
+
+    /// Returns the members of an active token that the token itself does not contain.
+    pub fn members_beside<'i>(
+        &'i self,
+        claims: Option<&'i Map<String, Value>>,
+    ) -> impl Iterator<Item = (&'i String, &'i Value)> {
+        let members = match self {
+            Self::Active { members, .. } => Some(members),
+            Self::Inactive { .. } | Self::Unavailable { .. } => None,
+        };
+        let is_new = move |(name, value): &(&String, &Value)| {
+            claims.and_then(|claims| claims.get(name.as_str())) != Some(value)
+        };
+        members.into_iter().flatten().filter(is_new)
+    }
+}
+
+impl Api {
+    /// Asks the server about a token, as the client that received it, or else as the other confidential client of the
+    /// profile.
+    pub(super) async fn introspect(&self, kind: TokenKind, token: &str) -> Introspection {
+        match self.ask_about(kind, token).await {
+            Ok(answer) => answer,
+            Err(error) => Introspection::Unavailable { reason: error.to_string() },
+        }
+    }
+
+    async fn ask_about(&self, kind: TokenKind, token: &str) -> Result<Introspection, ApiError> {
+        let unavailable = |reason: &str| Ok(Introspection::Unavailable { reason: reason.to_owned() });
+        if kind == TokenKind::Id {
+            return unavailable("servers introspect access and refresh tokens, but not ID tokens (RFC 7662)");
+        }
+        let Some(client) = self.introspecting_client(kind) else {
+            return unavailable(
+                "it needs a confidential client: --client-secret-file, --client-key or a backend client",
+            );
+        };
+        let openid = self.openid().await?;
+        let Some(url) = &openid.introspection_endpoint else {
+            return unavailable("the server offers no introspection");
+        };
+        check_safe(url)?;
+        let form = vec![("token", token.to_owned()), ("token_type_hint", "access_token".to_owned())];
+        let answer = self.call(self.client_request(url, form, &client, &openid.token_endpoint)?).await?;
+        let mut members: Map<String, Value> = answer.json(url)?;
+        let client = client.id.to_owned();
+        match members.remove("active") {
+            Some(Value::Bool(true)) => Ok(Introspection::Active { client, members }),
+            Some(Value::Bool(false)) => Ok(Introspection::Inactive { client }),
+            _ => {
+                let reason = "the response has no member 'active'".to_owned();
+                Err(ApiError::Unexpected { url: url.clone(), reason })
+            }
+        }
+    }
+
+    /// Returns a confidential client of the profile: the one that received the token, if possible.
+    fn introspecting_client(&self, kind: TokenKind) -> Option<ClientIdentity<'_>> {
+        let user = self.user_client().filter(ClientIdentity::is_confidential);
+        let backend = self.backend_client();
+        if kind == TokenKind::BackendAccess { backend.or(user) } else { user.or(backend) }
+    }
+}
