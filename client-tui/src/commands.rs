@@ -2,7 +2,7 @@
 
 use crate::export::ExportPhase;
 use crate::keys::{Action, KeyRow};
-use crate::model::{Model, ResourceDetail, SignInState};
+use crate::model::{Model, ResourceDetail, Screen, SignInState};
 
 /// Returns the commands of the visible screen that match a text. Each word of the text must occur in
 /// the description, in the name of the action or in that of a key.
@@ -73,6 +73,10 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         {
             Some("there are no requests")
         }
+        Action::OpenPager if model.pager_text().is_none() => match model.screen {
+            Screen::Files => Some("no resource is shown"),
+            _ => Some("no exchange with a body is selected"),
+        },
         Action::CopyCommand if model.sent_command().is_none() => Some("no question was sent"),
         Action::OpenInTree if model.codes.concept_in_hierarchy().is_none() => {
             Some("the form names no code of a code system")

@@ -41,6 +41,7 @@ pub mod setup;
 pub mod sign_in_method;
 pub mod terminal;
 pub mod update;
+pub mod user_programs;
 pub mod view;
 pub mod viewer_files;
 

@@ -260,6 +260,8 @@ pub enum RuntimeEffect {
     CheckCodes(String, Bearer),
     /// Opens a text in the editor of the user.
     EditRequest(String),
+    /// Shows a text in the pager of the user.
+    OpenPager(String),
     /// Sends a request of the user.
     SendRaw(RawRequest, Bearer),
     /// Writes a file that only the user may read.

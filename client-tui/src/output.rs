@@ -59,7 +59,7 @@ fn print_line(mut out: impl Write, line: &str) -> io::Result<()> {
 }
 
 /// Replaces the characters that a terminal executes or that change the order of text. Line feeds and tabs are kept.
-fn printable(text: &str) -> Cow<'_, str> {
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
     }

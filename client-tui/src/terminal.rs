@@ -1,8 +1,6 @@
-//! The terminal of the screens: setup, restoration, its events, and the editor of the user, which borrows it.
+//! The terminal of the screens: setup, restoration, its events, and the programs of the user, which borrow it.
 
 use std::io::{self, Write as _};
-use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,12 +18,13 @@ use terminal_colorsaurus::{QueryOptions, ThemeMode, theme_mode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::msg::Message;
+use crate::user_programs::{UserPrograms, edit, editor_of_user, page, pager_of_user};
 
 /// Maximum time for the answer of the terminal about its colours.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_millis(100);
-/// Time after which the reader of events checks whether the editor needs the terminal.
+/// Time after which the reader of events checks whether another program needs the terminal.
 const EVENT_TIMEOUT: Duration = Duration::from_millis(200);
-/// Time between two checks while the editor runs.
+/// Time between two checks while another program runs.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Switches the terminal to the screens. A panic restores the terminal.
@@ -78,7 +77,7 @@ pub fn capture_mouse(capture: bool) {
 /// A thread that reads the events of the terminal, because reading blocks. It ends with the program.
 #[derive(Clone, Default)]
 pub struct EventReader {
-    /// Whether the editor needs the terminal.
+    /// Whether another program needs the terminal.
     paused: Arc<AtomicBool>,
     /// Held while an event is read.
     reading: Arc<Mutex<()>>,
@@ -116,19 +115,25 @@ impl EventReader {
         if event::poll(EVENT_TIMEOUT)? { event::read().map(Some) } else { Ok(None) }
     }
 
-    /// Opens a text in `$VISUAL`, `$EDITOR` or `vi`, and returns the edited text. The editor has the terminal for
-    /// itself meanwhile.
-    ///
-    /// # Errors
-    /// Returns the message for the user if no editor could be started, or if it failed.
-    pub fn edit(&self, text: &str) -> Result<String, String> {
+    /// Runs a program of the user, which has the terminal for itself meanwhile.
+    fn lend<T>(&self, program: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         self.paused.store(true, Ordering::SeqCst);
         let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let edited = leave_screen().and_then(|()| run_editor(text));
+        let result = leave_screen().and_then(|()| program());
         let entered = enter_screen();
         drop(reading);
         self.paused.store(false, Ordering::SeqCst);
-        entered.and(edited)
+        entered.and(result)
+    }
+}
+
+impl UserPrograms for EventReader {
+    fn edit(&mut self, text: &str) -> Result<String, String> {
+        self.lend(|| edit(&editor_of_user(), text))
+    }
+
+    fn page(&mut self, text: &str) -> Result<(), String> {
+        self.lend(|| page(&pager_of_user(), text))
     }
 }
 
@@ -142,28 +147,4 @@ fn enter_screen() -> Result<(), String> {
     enable_raw_mode()
         .and_then(|()| execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste))
         .map_err(|error| format!("the terminal cannot be entered: {error}"))
-}
-
-/// Runs the editor on a private temporary file.
-fn run_editor(text: &str) -> Result<String, String> {
-    let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
-    let path = folder.path().join("request.http");
-    std::fs::write(&path, text).map_err(|error| format!("failed to write {}: {error}", path.display()))?;
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    let command = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
-    let status = editor(&command, &path)
-        .status()
-        .map_err(|error| format!("the editor '{command}' cannot be started: {error}; set EDITOR"))?;
-    if !status.success() {
-        return Err(format!("the editor '{command}' failed: {status}"));
-    }
-    std::fs::read_to_string(&path).map_err(|error| format!("failed to read {}: {error}", path.display()))
-}
-
-/// Returns the command of an editor, which may contain options, such as `code --wait`.
-fn editor(command: &str, path: &Path) -> Command {
-    let mut words = command.split_whitespace();
-    let mut editor = Command::new(words.next().unwrap_or_default());
-    editor.args(words).arg(path);
-    editor
 }

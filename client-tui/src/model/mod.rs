@@ -22,6 +22,7 @@ use crate::api::{
 use crate::display::DisplayOptions;
 use crate::form::{Form, FormField};
 use crate::history::PastQuestion;
+use crate::json_path;
 use crate::keys::KeyTable;
 use crate::profile::Profile;
 pub use crate::screen::Screen;
@@ -381,6 +382,24 @@ impl Model {
             Screen::Codes if self.batch.open => self.batch.sent_command(&self.about),
             _ => self.codes.sent_command(&self.about),
         }
+    }
+
+    /// Returns the text that the pager shows: the resource of the viewer, or the body of the selected exchange. If a
+    /// JSONPath selects a part, it is that part.
+    pub fn pager_text(&self) -> Option<String> {
+        if self.screen == Screen::Files {
+            let detail = self.export.viewer.as_ref()?.detail.as_ref()?;
+            return Some(detail.selection.as_ref().unwrap_or(&detail.text).clone());
+        }
+        let exchange = self.requests.exchanges.get(self.requests.selected)?;
+        let path = self.requests.filter.value("JSONPath");
+        let answered = match &exchange.outcome {
+            Some(Ok(answered)) if !answered.body.is_empty() => Some(answered.body.as_str()),
+            _ => None,
+        };
+        let selected =
+            answered.filter(|_| !path.is_empty()).and_then(|body| json_path::select(body, &path).ok());
+        selected.or_else(|| answered.or(exchange.request_body.as_deref()).map(str::to_owned))
     }
 
     pub fn is_signed_in(&self) -> bool {

@@ -134,7 +134,7 @@ impl ProfileEffects {
             }
             RuntimeEffect::Copy(text) => terminal::copy(&text),
             // The event loop performs these effects, because they need the terminal or replace this profile.
-            RuntimeEffect::EditRequest(_) | RuntimeEffect::OpenProfile(_) => {}
+            RuntimeEffect::EditRequest(_) | RuntimeEffect::OpenPager(_) | RuntimeEffect::OpenProfile(_) => {}
             RuntimeEffect::ListProfiles => {
                 self.send(Message::Profiles(in_words(self.services.profiles.choices())));
             }

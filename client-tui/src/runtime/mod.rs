@@ -25,6 +25,7 @@ use crate::profile::choice::{ProfileChoice, ProfileSource};
 use crate::settings;
 use crate::terminal::{self, EventReader};
 use crate::update::update;
+use crate::user_programs::UserPrograms;
 use crate::view::{ClickRegion, view};
 
 /// Opens the screens on this terminal until the user quits. The state of the terminal is restored in any case, even
@@ -49,9 +50,8 @@ pub async fn open(
     let ended_by = watch_signals(sender.clone())?;
     let mut terminal = terminal::open().map_err(CommandFailure::Terminal)?;
     let events = EventReader::start(sender.clone());
-    let edit = Box::new(move |text: &str| events.edit(text));
     let ticking = tokio::spawn(tick(sender, clock));
-    let ended = run(&mut terminal, model, effects, input, edit, |_| {}).await;
+    let ended = run(&mut terminal, model, effects, input, events, |_| {}).await;
     ticking.abort();
     terminal::close();
     ended.map_err(CommandFailure::Terminal)?;
@@ -99,7 +99,7 @@ pub async fn run<B: Backend>(
     mut model: Model,
     mut effects: ProfileEffects,
     mut input: UnboundedReceiver<Message>,
-    mut edit: TextEditor,
+    mut programs: impl UserPrograms,
     mut observe: impl FnMut(&Model),
 ) -> io::Result<Model>
 where
@@ -125,12 +125,14 @@ where
             for effect in message.map(|message| update(&mut model, message)).unwrap_or_default() {
                 match effect {
                     RuntimeEffect::EditRequest(text) => {
-                        let edited = edit(&text);
-                        terminal.clear().map_err(io::Error::other)?;
-                        if model.mouse {
-                            terminal::capture_mouse(true);
+                        effects.send(Message::Edited(programs.edit(&text)));
+                        redraw(terminal, &model)?;
+                    }
+                    RuntimeEffect::OpenPager(text) => {
+                        if let Err(reason) = programs.page(&text) {
+                            effects.send(Message::Saved(Err(reason)));
                         }
-                        effects.send(Message::Edited(edited));
+                        redraw(terminal, &model)?;
                     }
                     RuntimeEffect::OpenProfile(choice) => {
                         match replace_profile(&mut model, &mut effects, &choice) {
@@ -152,6 +154,18 @@ where
     Ok(model)
 }
 
+/// Draws everything again after another program has used the terminal.
+fn redraw<B: Backend>(terminal: &mut Terminal<B>, model: &Model) -> io::Result<()>
+where
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    terminal.clear().map_err(io::Error::other)?;
+    if model.mouse {
+        terminal::capture_mouse(true);
+    }
+    Ok(())
+}
+
 /// Replaces model and effects by those of another profile, which contain nothing of the open one. Returns the effects
 /// of the open profile.
 fn replace_profile(
@@ -166,9 +180,6 @@ fn replace_profile(
     *model = opened;
     Ok(Box::new(replaced))
 }
-
-/// Lets the user edit a text. An error is a message for the user.
-pub type TextEditor = Box<dyn FnMut(&str) -> Result<String, String> + Send>;
 
 /// Translates an event of the mouse. The last region that contains the position was drawn on top.
 fn on_mouse(event: MouseEvent, regions: &[ClickRegion]) -> Option<Message> {

@@ -240,6 +240,9 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::CopyCurl => return requests::copy_curl(model),
         Action::Replay => return requests::replay(model),
         Action::EditRequest => return requests::edit(model),
+        Action::OpenPager => {
+            return model.pager_text().map(RuntimeEffect::OpenPager).into_iter().collect();
+        }
         Action::SaveRequests => return requests::save(model),
         Action::CopyPassword => return vec![RuntimeEffect::CopyDemoPassword],
         Action::CopyAddress => return sign_in::copy_address(model),

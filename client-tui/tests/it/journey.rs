@@ -23,6 +23,7 @@ use trefoil_tui::runtime::{self, ProfileEffects};
 use url::Url;
 
 use crate::server::{Server, browse};
+use crate::support::Programs;
 
 /// A condition on the model, and the keys that are pressed when it holds.
 type Step = (fn(&Model) -> bool, &'static [KeyCode]);
@@ -122,7 +123,6 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
         history: HistoryFile::at(&server.data.path().join("history.json")),
     };
     let effects = ProfileEffects::new(profile, services).unwrap();
-    let edit = Box::new(|text: &str| Ok(text.replace("accept: ", "x-edited: ")));
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     let ticking = tokio::spawn(runtime::tick(sender.clone(), ClientClock::SYSTEM));
 
@@ -138,7 +138,7 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
             then.iter().copied().for_each(&press);
         }
     };
-    let running = runtime::run(&mut terminal, model, effects, input, edit, observe);
+    let running = runtime::run(&mut terminal, model, effects, input, Programs, observe);
     let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
     ticking.abort();
     let Ok(model) = ended else { panic!("stuck at:\n{}", terminal.backend()) };

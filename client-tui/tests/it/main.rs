@@ -12,6 +12,8 @@ mod history;
 mod journey;
 mod key;
 mod other_servers;
+#[cfg(unix)]
+mod pager;
 mod profiles;
 #[cfg(unix)]
 mod pty;

@@ -21,7 +21,7 @@ use trefoil_tui::update::update;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::support::{CLOCK, model, now, press, type_text};
+use crate::support::{CLOCK, Programs, model, now, press, type_text};
 
 fn choice(name: Option<&str>, server: &str) -> ProfileChoice {
     ProfileChoice { name: name.map(str::to_owned), server: server.to_owned() }
@@ -195,8 +195,7 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
         step += 1;
     };
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-    let edit = Box::new(|_: &str| Err("there is no editor".to_owned()));
-    let running = runtime::run(&mut terminal, model, effects, input, edit, observe);
+    let running = runtime::run(&mut terminal, model, effects, input, Programs, observe);
     let ended = tokio::time::timeout(Duration::from_secs(20), running).await;
     let Ok(model) = ended else { panic!("stuck at:\n{}", terminal.backend()) };
     let model = model.unwrap();

@@ -8,8 +8,9 @@ use std::process::{Child, Command};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Request of the program for the device attributes, which every terminal answers.
-const DEVICE_ATTRIBUTES: &[u8] = b"\x1b[c";
+/// Requests of the program that every terminal answers, with their answers: device attributes, and the position of the
+/// cursor.
+const REQUESTS: [(&[u8], &str); 2] = [(b"\x1b[c", "\x1b[?62c"), (b"\x1b[6n", "\x1b[1;1R")];
 
 /// A pseudo-terminal.
 pub struct PseudoTerminal {
@@ -37,7 +38,7 @@ impl PseudoTerminal {
         command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap()
     }
 
-    /// Reads the output of the program until it contains this text. Answers its question for the device attributes.
+    /// Reads the output of the program until it contains this text. Answers its requests.
     pub fn read_until(&mut self, text: &str) -> String {
         let mut shown = Vec::new();
         let mut buffer = [0; 4096];
@@ -47,8 +48,10 @@ impl PseudoTerminal {
                 _ => break,
             };
             shown.extend_from_slice(&buffer[..size]);
-            if buffer[..size].windows(DEVICE_ATTRIBUTES.len()).any(|bytes| bytes == DEVICE_ATTRIBUTES) {
-                self.send("\x1b[?62c");
+            for (request, answer) in REQUESTS {
+                if buffer[..size].windows(request.len()).any(|bytes| bytes == request) {
+                    self.send(answer);
+                }
             }
         }
         String::from_utf8_lossy(&shown).into_owned()

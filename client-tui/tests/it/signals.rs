@@ -9,8 +9,8 @@ use rustix::termios::{LocalModes, tcgetattr};
 use crate::pty::PseudoTerminal;
 
 /// Switches to the alternate screen, which contains the screens of the program.
-const ENTER: &str = "\u{1b}[?1049h";
-const LEAVE: &str = "\u{1b}[?1049l";
+pub const ENTER: &str = "\u{1b}[?1049h";
+pub const LEAVE: &str = "\u{1b}[?1049l";
 
 #[test]
 fn the_terminal_is_restored_after_a_signal() {

@@ -11,6 +11,7 @@ use trefoil_tui::model::Model;
 use trefoil_tui::msg::{Message, RuntimeEffect};
 use trefoil_tui::profile::{BackendProfile, FormDefaults, Profile};
 use trefoil_tui::update::update;
+use trefoil_tui::user_programs::UserPrograms;
 
 /// Two private keys as a JWK Set, the EC key first.
 pub const JWKS: &str = include_str!("keys/jwks.json");
@@ -99,5 +100,18 @@ pub fn manifest() -> ExportManifest {
         deleted: vec![],
         error: vec![file("OperationOutcome", None)],
         link: vec![],
+    }
+}
+
+/// Programs of a user who changes requests and reads nothing else.
+pub struct Programs;
+
+impl UserPrograms for Programs {
+    fn edit(&mut self, text: &str) -> Result<String, String> {
+        Ok(text.replace("accept: ", "x-edited: "))
+    }
+
+    fn page(&mut self, _: &str) -> Result<(), String> {
+        Err("there is no pager".to_owned())
     }
 }

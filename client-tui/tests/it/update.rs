@@ -613,3 +613,22 @@ fn an_export_of_another_server_is_not_resumed() {
         assert!(model.notice.as_deref().is_some_and(|notice| notice.contains("another server")));
     }
 }
+
+#[test]
+fn the_pager_shows_the_body_or_its_selected_part() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('5'));
+    assert_eq!(press(&mut model, KeyCode::Char('v')), [], "there is no exchange");
+    let response =
+        RecordedResponse { status: 200, headers: Vec::new(), body: "{\n  \"a\": [1, 2]\n}".to_owned() };
+    update(&mut model, Message::Exchanged(exchange(1, Some(Ok(response.clone())))));
+    assert_eq!(press(&mut model, KeyCode::Char('v')), [RuntimeEffect::OpenPager(response.body)]);
+    press(&mut model, KeyCode::Char('/'));
+    type_text(&mut model, "$.a[1]");
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(press(&mut model, KeyCode::Char('v')), [RuntimeEffect::OpenPager("2".to_owned())]);
+
+    let mut model = complete();
+    press(&mut model, KeyCode::Char('v'));
+    assert_eq!(press(&mut model, KeyCode::Char('v')), [], "no resource is shown");
+}
