@@ -66,6 +66,7 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         }
         Action::SelectBody
         | Action::CopyCurl
+        | Action::CopyHttpie
         | Action::Replay
         | Action::EditRequest
         | Action::SaveRequests

@@ -54,6 +54,14 @@ pub struct RecordedExchange {
     pub took_ms: u64,
 }
 
+/// A program that sends HTTP requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpProgram {
+    Curl,
+    /// <https://httpie.io>.
+    Httpie,
+}
+
 /// A response in the form in which it is displayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedResponse {
@@ -83,23 +91,32 @@ impl RecordedExchange {
         }
     }
 
-    /// Returns the request as a curl command for a shell. The token is written as `$TOKEN`.
-    /// `ca` is the file with the only certificates to trust.
-    pub fn curl(&self, ca: Option<&Path>) -> String {
+    /// Returns the request as a command for a shell. The token is written as `$TOKEN`. `ca` is the file with the only
+    /// certificates to trust.
+    pub fn command(&self, program: HttpProgram, ca: Option<&Path>) -> String {
         let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
-        let mut line = format!("curl -sS -X {} {}", self.method, quote(&self.url));
+        let (url, method) = (quote(&self.url), &self.method);
+        let ca = ca.map(|ca| quote(&ca.to_string_lossy()));
+        let (mut line, ca_option, header_option, colon, body_option) = match program {
+            HttpProgram::Curl => {
+                (format!("curl -sS -X {method} {url}"), "--cacert", " -H", ": ", "--data-raw")
+            }
+            HttpProgram::Httpie => {
+                (format!("http --ignore-stdin {method} {url}"), "--verify", "", ":", "--raw")
+            }
+        };
         if let Some(ca) = ca {
-            line.push_str(&format!(" --cacert {}", quote(&ca.to_string_lossy())));
+            line.push_str(&format!(" {ca_option} {ca}"));
         }
         for (name, value) in &self.request_headers {
-            if name == "authorization" {
-                line.push_str(" -H \"authorization: Bearer $TOKEN\"");
-            } else {
-                line.push_str(&format!(" -H {}", quote(&format!("{name}: {value}"))));
-            }
+            let header = match name.as_str() {
+                "authorization" => format!("\"authorization{colon}Bearer $TOKEN\""),
+                _ => quote(&format!("{name}{colon}{value}")),
+            };
+            line.push_str(&format!("{header_option} {header}"));
         }
         if let Some(body) = &self.request_body {
-            line.push_str(&format!(" --data-raw {}", quote(body)));
+            line.push_str(&format!(" {body_option} {}", quote(body)));
         }
         line
     }
@@ -236,7 +253,8 @@ mod tests {
             Some("grant_type=authorization_code&code=•••&code_verifier=•••&client%5Fassertion=•••"),
         );
         assert!(!format!("{shown:?}").contains("very-secret"), "{shown:?}");
-        assert!(shown.curl(None).contains("Bearer $TOKEN"), "{}", shown.curl(None));
+        let command = shown.command(HttpProgram::Curl, None);
+        assert!(command.contains("Bearer $TOKEN"), "{command}");
         let body = br#"{"access_token":"eyJ.a.b","scope":"openid"}"#;
         let answered = RecordedResponse::read(StatusCode::OK, &HeaderMap::new(), body);
         assert!(!answered.body.contains("eyJ") && answered.body.contains("openid"), "{}", answered.body);
@@ -270,9 +288,18 @@ mod tests {
     }
 
     #[test]
-    fn curl_commands_are_quoted_for_the_shell() {
+    fn commands_are_quoted_for_the_shell() {
         let request = client().get("https://as.example/a").header("x-note", "it's");
         let shown = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
-        assert_eq!(shown.curl(None), r"curl -sS -X GET 'https://as.example/a' -H 'x-note: it'\''s'");
+        assert_eq!(
+            shown.command(HttpProgram::Curl, None),
+            r"curl -sS -X GET 'https://as.example/a' -H 'x-note: it'\''s'"
+        );
+        let request = client().post("https://as.example/a").bearer_auth("t").body("{}");
+        let shown = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            shown.command(HttpProgram::Httpie, Some(Path::new("a b.pem"))),
+            r#"http --ignore-stdin POST 'https://as.example/a' --verify 'a b.pem' "authorization:Bearer $TOKEN" --raw '{}'"#
+        );
     }
 }

@@ -36,7 +36,7 @@ pub use device::{DevicePrompt, PendingDeviceSignIn};
 pub(crate) use discovery::check_safe;
 pub use discovery::{OpenIdConfiguration, SmartConfiguration};
 pub use error::ApiError;
-pub use exchange::{RecordedExchange, RecordedResponse};
+pub use exchange::{HttpProgram, RecordedExchange, RecordedResponse};
 pub use export::{
     ExportLevel, ExportManifest, ExportStatus, FileRange, KickOff, ManifestLink, ManifestPage, OutputFile,
     percent,

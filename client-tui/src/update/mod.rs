@@ -16,6 +16,7 @@ mod viewer;
 use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
+use crate::api::HttpProgram;
 use crate::commands;
 use crate::form::types_a_character;
 use crate::keys::Action;
@@ -237,7 +238,8 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::CheckCodes => return viewer::check_codes(model),
         Action::ResumeExport => return export::resume(model),
         Action::DeleteExport => return export::delete(model, confirmed),
-        Action::CopyCurl => return requests::copy_curl(model),
+        Action::CopyCurl => return requests::copy_command(model, HttpProgram::Curl),
+        Action::CopyHttpie => return requests::copy_command(model, HttpProgram::Httpie),
         Action::Replay => return requests::replay(model),
         Action::EditRequest => return requests::edit(model),
         Action::OpenPager => {

@@ -1,6 +1,6 @@
 //! Updates of the Requests screen.
 
-use crate::api::{RawRequest, RecordedExchange};
+use crate::api::{HttpProgram, RawRequest, RecordedExchange};
 use crate::har;
 use crate::model::{EXCHANGES_KEPT, Model};
 use crate::msg::{Answered, RuntimeEffect};
@@ -24,9 +24,9 @@ fn selected(model: &Model) -> Option<&RecordedExchange> {
     model.requests.exchanges.get(model.requests.selected)
 }
 
-pub(super) fn copy_curl(model: &mut Model) -> Vec<RuntimeEffect> {
+pub(super) fn copy_command(model: &mut Model, program: HttpProgram) -> Vec<RuntimeEffect> {
     let Some(exchange) = selected(model) else { return Vec::new() };
-    let command = exchange.curl(model.about.ca.as_deref());
+    let command = exchange.command(program, model.about.ca.as_deref());
     model.notice = Some("Copied. The token is replaced by $TOKEN, and other secrets are masked.".to_owned());
     vec![RuntimeEffect::Copy(command)]
 }
