@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
 pub use self::vocabulary::{
-    CompareArgs, ComparedQuestion, PARALLEL_REQUESTS, PathArgs, TreeArgs, ValidateBatchArgs,
+    CodePairArgs, CompareArgs, ComparedQuestion, ConceptArgs, PARALLEL_REQUESTS, PathArgs, TreeArgs,
+    ValidateBatchArgs,
 };
 
 /// Default scope: the identity of the user, and reading terminology.
@@ -330,15 +331,8 @@ pub struct SubsumesArgs {
     /// Id of the code system, instead of its URL
     #[arg(long)]
     pub id: Option<String>,
-    /// Version of the code system
-    #[arg(long)]
-    pub version: Option<String>,
-    /// First code
-    #[arg(long)]
-    pub code_a: String,
-    /// Second code
-    #[arg(long)]
-    pub code_b: String,
+    #[command(flatten)]
+    pub codes: CodePairArgs,
     /// Options for the token and the output.
     #[command(flatten)]
     pub ask: TerminologyArgs,
@@ -347,15 +341,8 @@ pub struct SubsumesArgs {
 /// Options of `lookup`.
 #[derive(Debug, ClapArgs)]
 pub struct LookupArgs {
-    /// Canonical URL of the code system
-    #[arg(long)]
-    pub system: String,
-    /// Version of the code system
-    #[arg(long)]
-    pub version: Option<String>,
-    /// Code to look up
-    #[arg(long)]
-    pub code: String,
+    #[command(flatten)]
+    pub concept: ConceptArgs,
     /// Property to return; may be repeated; by default, the server selects the properties
     #[arg(long = "property", value_name = "CODE")]
     pub properties: Vec<String>,

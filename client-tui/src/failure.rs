@@ -26,7 +26,7 @@ pub enum CommandFailure {
     #[error("the terminal cannot be used: {0}")]
     Terminal(std::io::Error),
     /// There is no folder for the history.
-    #[error("the history has no folder: {0}")]
+    #[error("the folder of the history cannot be determined: {0}")]
     History(std::io::Error),
     /// The result could not be printed.
     #[error("failed to print the result: {0}")]

@@ -20,7 +20,7 @@ use crate::keys::{Action, KeyConflict, KeyTable};
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The operating system has no folder for settings.
-    #[error("there is no folder for settings: {0}")]
+    #[error("the folder of the settings cannot be determined: {0}")]
     Folder(etcetera::HomeDirError),
     /// The file cannot be read.
     #[error("failed to read {}: {error}", path.display())]
@@ -174,7 +174,7 @@ mod tests {
             &["'copy-crul' is not an action", "trefoil-tui keys"],
         );
         check_error("[keys]\nquit = \"Q\"\nhelp = \"Ctrl+H\"\n", 3, &["'Ctrl+H' is not a key", "Ctrl-X"]);
-        check_error("[keys]\nquit = []\n", 2, &["'quit' has no key"]);
+        check_error("[keys]\nquit = []\n", 2, &["'quit' needs a key"]);
         check_error("[keys]\nsend = \"x\"\n", 2, &["the key of 'send' is fixed"]);
         check_error("[keys]\nclear = \"x\"\n", 2, &["'x' types a character"]);
         check_error(

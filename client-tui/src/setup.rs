@@ -152,7 +152,9 @@ async fn from_address(
             if !anonymous || !is_fhir || !is_absent {
                 return Err(error.into());
             }
-            actions.push(format!("the server has no sign-in ({error}); requests are sent without a token"));
+            actions.push(format!(
+                "the server does not offer sign-in ({error}); requests are sent without a token"
+            ));
         }
         Ok(openid) if settings.client_id.is_none() => match &openid.registration_endpoint {
             Some(endpoint) => {
@@ -201,7 +203,7 @@ async fn register(api: &Api, endpoint: &str) -> Result<String, ApiError> {
     let registered: Value = answer.json(endpoint)?;
     registered["client_id"].as_str().map(str::to_owned).ok_or_else(|| ApiError::Unexpected {
         url: endpoint.to_owned(),
-        reason: "the response has no client_id".to_owned(),
+        reason: "client_id is missing in the response".to_owned(),
     })
 }
 

@@ -124,7 +124,7 @@ impl OpenFile {
     pub fn resource(&self, path: &Path, filter: &str, at: u64) -> Answered<ResourceDetail> {
         let (lines, selector) =
             self.with(path, filter, |file| Ok((file.read(at, 1)?, file.selector().cloned())))?;
-        let line = lines.first().ok_or_else(|| "the file has no such line".to_owned())?;
+        let line = lines.first().ok_or_else(|| "the file does not have this line".to_owned())?;
         if line.len() >= MAX_LINE {
             return Err(format!("the line is longer than {} MiB and is not shown", MAX_LINE >> 20));
         }

@@ -251,7 +251,7 @@ impl Api {
         }
         let missing = || ApiError::Unexpected {
             url: url.clone(),
-            reason: "the 202 response has no status address in Content-Location".to_owned(),
+            reason: "Content-Location, the address of the status, is missing in the 202 response".to_owned(),
         };
         let at = answer.header("content-location").ok_or_else(missing)?;
         let at = url::Url::parse(&url).and_then(|base| base.join(at)).map_err(|_| missing())?;

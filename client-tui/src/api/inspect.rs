@@ -142,7 +142,7 @@ impl Api {
     pub async fn key_set(&self) -> Result<JwkSet, ApiError> {
         let url = &self.openid().await?.jwks_uri;
         if url.is_empty() {
-            let reason = "the discovery document has no jwks_uri".to_owned();
+            let reason = "jwks_uri is missing in the discovery document".to_owned();
             return Err(ApiError::Unexpected { url: self.profile().base_url.clone(), reason });
         }
         self.call(self.http().get(url)).await?.json(url)

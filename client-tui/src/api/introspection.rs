@@ -85,7 +85,7 @@ impl Api {
             Some(Value::Bool(true)) => Ok(Introspection::Active { client, members }),
             Some(Value::Bool(false)) => Ok(Introspection::Inactive { client }),
             _ => {
-                let reason = "the response has no member 'active'".to_owned();
+                let reason = "the member 'active' is missing in the response".to_owned();
                 Err(ApiError::Unexpected { url: url.clone(), reason })
             }
         }

@@ -54,6 +54,16 @@ pub struct SignedOut {
 }
 
 impl SignedOut {
+    /// Returns the address that ends the session of the browser.
+    ///
+    /// # Errors
+    /// Returns [`ApiError::SignIn`] if the server does not have one.
+    pub fn browser_sign_out(&self) -> Result<&str, ApiError> {
+        self.end_session.as_deref().ok_or_else(|| {
+            ApiError::SignIn("the server does not offer to end the session of the browser".to_owned())
+        })
+    }
+
     /// Returns a sentence for the user.
     pub fn sentence(&self) -> &'static str {
         match self.revoked {

@@ -294,7 +294,7 @@ impl Api {
     pub(super) fn read_expansion(answer: &Value, url: &str) -> Result<Expansion, ApiError> {
         let expansion = &answer["expansion"];
         if !expansion.is_object() {
-            let reason = "the response has no expansion".to_owned();
+            let reason = "the expansion is missing in the response".to_owned();
             return Err(ApiError::Unexpected { url: url.to_owned(), reason });
         }
         let mut codes = Vec::new();

@@ -12,18 +12,39 @@ pub const PARALLEL_REQUESTS: usize = 4;
 /// Maximum number of concurrent requests of a batch.
 const MAX_PARALLEL_REQUESTS: u64 = 32;
 
-/// Options of `tree`.
+/// Options that name a concept.
 #[derive(Debug, ClapArgs)]
-pub struct TreeArgs {
+pub struct ConceptArgs {
     /// Canonical URL of the code system
     #[arg(long)]
     pub system: String,
     /// Version of the code system
     #[arg(long)]
     pub version: Option<String>,
-    /// Code whose neighbours are printed
+    /// Code of the concept
     #[arg(long)]
     pub code: String,
+}
+
+/// Options that name two codes.
+#[derive(Debug, ClapArgs)]
+pub struct CodePairArgs {
+    /// Version of the code system
+    #[arg(long)]
+    pub version: Option<String>,
+    /// First code
+    #[arg(long)]
+    pub code_a: String,
+    /// Second code
+    #[arg(long)]
+    pub code_b: String,
+}
+
+/// Options of `tree`.
+#[derive(Debug, ClapArgs)]
+pub struct TreeArgs {
+    #[command(flatten)]
+    pub concept: ConceptArgs,
     /// Options for the token and the output.
     #[command(flatten)]
     pub ask: TerminologyArgs,
@@ -35,15 +56,8 @@ pub struct PathArgs {
     /// Canonical URL of the code system
     #[arg(long)]
     pub system: String,
-    /// Version of the code system
-    #[arg(long)]
-    pub version: Option<String>,
-    /// First code
-    #[arg(long)]
-    pub code_a: String,
-    /// Second code
-    #[arg(long)]
-    pub code_b: String,
+    #[command(flatten)]
+    pub codes: CodePairArgs,
     /// Options for the token and the output.
     #[command(flatten)]
     pub ask: TerminologyArgs,

@@ -32,7 +32,7 @@ pub enum BatchError {
     #[error("the file has no rows")]
     Empty,
     #[error(
-        "the header '{0}' has no column 'code'; the columns are code, system, display and url, in any order"
+        "the column 'code' is missing in the header '{0}'; the columns are code, system, display and url, in any order"
     )]
     NoCodeColumn(String),
     #[error("the file has more than {MAX_ROWS} rows; split it")]
@@ -105,7 +105,7 @@ fn to_row(row: u64, raw: Result<RawRow, String>, defaults: &BatchDefaults) -> Ba
         ("url", question.url.is_empty() && question.id.is_empty()),
     ];
     let missing = missing.into_iter().find(|(_, is_missing)| *is_missing);
-    let error = error.or_else(|| missing.map(|(name, _)| format!("the row has no {name}")));
+    let error = error.or_else(|| missing.map(|(name, _)| format!("the {name} is missing")));
     BatchRow { row, question, error }
 }
 
@@ -187,9 +187,9 @@ mod tests {
         let found = rows("{\"code\":\"a\"}\n{\"code\":1}\n{\"display\":\"x\"}\n");
         assert_eq!(found[0][4], "");
         assert!(found[1][4].contains("invalid type"), "{found:?}");
-        assert_eq!(found[2][4], "the row has no code");
+        assert_eq!(found[2][4], "the code is missing");
         let without = read("code\na\n", &BatchDefaults::default()).unwrap();
-        assert_eq!(without[0].error.as_deref(), Some("the row has no system"));
+        assert_eq!(without[0].error.as_deref(), Some("the system is missing"));
     }
 
     #[test]

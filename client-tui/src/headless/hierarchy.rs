@@ -2,13 +2,13 @@
 
 use super::terminology::terminology_bearer;
 use crate::api::{Api, ConceptLabel, HierarchyQuery, PathQuery};
-use crate::args::{PathArgs, TreeArgs};
+use crate::args::{CodePairArgs, ConceptArgs, PathArgs, TreeArgs};
 use crate::failure::CommandFailure;
 use crate::output::Output;
 
 pub(super) async fn tree(api: &Api, args: TreeArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
-    let TreeArgs { system, version, code, ask } = args;
+    let TreeArgs { concept: ConceptArgs { system, version, code }, ask } = args;
     let query = HierarchyQuery { system, version: version.unwrap_or_default(), code };
     let found = api.concept(&query, &bearer).await?;
     Output { json: ask.ask.sign_in.json }.result(&found, || {
@@ -23,7 +23,7 @@ pub(super) async fn tree(api: &Api, args: TreeArgs) -> Result<(), CommandFailure
 
 pub(super) async fn path(api: &Api, args: PathArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
-    let PathArgs { system, version, code_a, code_b, ask } = args;
+    let PathArgs { system, codes: CodePairArgs { version, code_a, code_b }, ask } = args;
     let query = PathQuery { system, version: version.unwrap_or_default(), code_a, code_b };
     let found = api.hierarchy_path(&query, &bearer).await?;
     Output { json: ask.ask.sign_in.json }.result(&found, || {

@@ -84,10 +84,7 @@ pub(super) async fn sign_out(api: &Api, args: &SignOutArgs) -> Result<(), Comman
     let signed_out = api.sign_out().await?;
     let output = Output { json: args.json };
     if args.browser {
-        let url = signed_out.end_session.clone().ok_or_else(|| {
-            ApiError::SignIn("the server has no address that ends the session of the browser".to_owned())
-        })?;
-        browser::open(&url).map_err(ApiError::SignIn)?;
+        browser::open(signed_out.browser_sign_out()?).map_err(ApiError::SignIn)?;
     }
     let details = json!({ "signedOut": true, "revoked": signed_out.revoked });
     output.result(&details, || signed_out.sentence().to_owned())

@@ -40,17 +40,17 @@ pub(super) fn subsumes_query(args: &SubsumesArgs) -> SubsumesQuery {
     SubsumesQuery {
         system: args.system.clone().unwrap_or_default(),
         id: args.id.clone().unwrap_or_default(),
-        version: args.version.clone().unwrap_or_default(),
-        code_a: args.code_a.clone(),
-        code_b: args.code_b.clone(),
+        version: args.codes.version.clone().unwrap_or_default(),
+        code_a: args.codes.code_a.clone(),
+        code_b: args.codes.code_b.clone(),
     }
 }
 
 pub(super) fn lookup_query(args: &LookupArgs) -> LookupQuery {
     LookupQuery {
-        system: args.system.clone(),
-        version: args.version.clone().unwrap_or_default(),
-        code: args.code.clone(),
+        system: args.concept.system.clone(),
+        version: args.concept.version.clone().unwrap_or_default(),
+        code: args.concept.code.clone(),
         properties: args.properties.clone(),
     }
 }

@@ -286,7 +286,7 @@ pub struct KeyConflict {
 pub enum BadBinding {
     #[error("the key of '{0}' is fixed; remove this line")]
     Fixed(String),
-    #[error("'{0}' has no key; state one, or remove this line")]
+    #[error("'{0}' needs a key; state one, or remove this line")]
     NoKey(String),
     #[error(
         "'{key}' types a character, but '{action}' is used in fields; choose a key like F2, Ctrl-X or Alt-x"

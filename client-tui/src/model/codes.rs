@@ -258,81 +258,52 @@ pub fn quote(word: &str) -> String {
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-impl Question for ValidateCode {
-    const COMMAND: &'static str = "validate-code";
+/// Implements [`Question`] for a query. Each member is listed with the field of the form and the option of the
+/// subcommand; the form does not set the others.
+macro_rules! question {
+    ($query:ty, $command:literal, $($member:ident: $field:literal, $option:literal;)*) => {
+        impl crate::model::Question for $query {
+            const COMMAND: &'static str = $command;
 
-    fn from_form(form: &Form) -> Self {
-        Self {
-            url: form.value("url"),
-            id: form.value("id"),
-            system: form.value("system"),
-            code: form.value("code"),
-            display: form.value("display"),
+            #[allow(clippy::needless_update, reason = "most forms set all members")]
+            fn from_form(form: &crate::form::Form) -> Self {
+                Self { $($member: form.value($field),)* ..Self::default() }
+            }
+
+            fn options(&self) -> Vec<(&'static str, &str)> {
+                vec![$(($option, self.$member.as_str())),*]
+            }
         }
-    }
+    };
+}
+pub(super) use question;
 
-    fn options(&self) -> Vec<(&'static str, &str)> {
-        vec![
-            ("url", &self.url),
-            ("id", &self.id),
-            ("system", &self.system),
-            ("code", &self.code),
-            ("display", &self.display),
-        ]
-    }
+question! { ValidateCode, "validate-code",
+    url: "url", "url";
+    id: "id", "id";
+    system: "system", "system";
+    code: "code", "code";
+    display: "display", "display";
 }
 
-impl Question for SubsumesQuery {
-    const COMMAND: &'static str = "subsumes";
-
-    fn from_form(form: &Form) -> Self {
-        Self {
-            system: form.value("system"),
-            id: form.value("id"),
-            version: form.value("version"),
-            code_a: form.value("codeA"),
-            code_b: form.value("codeB"),
-        }
-    }
-
-    fn options(&self) -> Vec<(&'static str, &str)> {
-        vec![
-            ("system", &self.system),
-            ("id", &self.id),
-            ("version", &self.version),
-            ("code-a", &self.code_a),
-            ("code-b", &self.code_b),
-        ]
-    }
+question! { SubsumesQuery, "subsumes",
+    system: "system", "system";
+    id: "id", "id";
+    version: "version", "version";
+    code_a: "codeA", "code-a";
+    code_b: "codeB", "code-b";
 }
 
-impl Question for LookupQuery {
-    const COMMAND: &'static str = "lookup";
-
-    fn from_form(form: &Form) -> Self {
-        Self {
-            system: form.value("system"),
-            version: form.value("version"),
-            code: form.value("code"),
-            properties: Vec::new(),
-        }
-    }
-
-    fn options(&self) -> Vec<(&'static str, &str)> {
-        vec![("system", &self.system), ("version", &self.version), ("code", &self.code)]
-    }
+question! { LookupQuery, "lookup",
+    system: "system", "system";
+    version: "version", "version";
+    code: "code", "code";
 }
 
-impl Question for ExpandQuery {
-    const COMMAND: &'static str = "expand";
-
-    fn from_form(form: &Form) -> Self {
-        Self { url: form.value("url"), filter: form.value("filter"), offset: form.value("offset") }
-    }
-
-    fn options(&self) -> Vec<(&'static str, &str)> {
-        vec![("url", &self.url), ("filter", &self.filter), ("offset", &self.offset)]
-    }
+question! { ExpandQuery, "expand",
+    url: "url", "url";
+    filter: "filter", "filter";
+    offset: "offset", "offset";
 }
 
 #[cfg(test)]

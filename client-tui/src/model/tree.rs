@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::codes::{Question, SentQuestion, TokenChoice};
+use super::codes::{Question, SentQuestion, TokenChoice, question};
 use super::{Answer, ServerFacts};
 use crate::api::{ConceptLabel, HierarchyConcept, HierarchyPath, HierarchyQuery, PathQuery};
 use crate::form::{Form, FormField};
@@ -164,36 +164,15 @@ impl TreeScreen {
     }
 }
 
-impl Question for HierarchyQuery {
-    const COMMAND: &'static str = "tree";
-
-    fn from_form(form: &Form) -> Self {
-        Self { system: form.value("system"), version: form.value("version"), code: form.value("code") }
-    }
-
-    fn options(&self) -> Vec<(&'static str, &str)> {
-        vec![("system", &self.system), ("version", &self.version), ("code", &self.code)]
-    }
+question! { HierarchyQuery, "tree",
+    system: "system", "system";
+    version: "version", "version";
+    code: "code", "code";
 }
 
-impl Question for PathQuery {
-    const COMMAND: &'static str = "path";
-
-    fn from_form(form: &Form) -> Self {
-        Self {
-            system: form.value("system"),
-            version: form.value("version"),
-            code_a: form.value("code"),
-            code_b: form.value("path to"),
-        }
-    }
-
-    fn options(&self) -> Vec<(&'static str, &str)> {
-        vec![
-            ("system", &self.system),
-            ("version", &self.version),
-            ("code-a", &self.code_a),
-            ("code-b", &self.code_b),
-        ]
-    }
+question! { PathQuery, "path",
+    system: "system", "system";
+    version: "version", "version";
+    code_a: "code", "code-a";
+    code_b: "path to", "code-b";
 }

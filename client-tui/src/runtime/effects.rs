@@ -360,15 +360,13 @@ async fn sign_out(api: &Api, in_browser: bool) -> Result<String, String> {
         .await
         .map_err(|error| format!("the token was removed here, but it may not be revoked: {error}"))?;
     let notice = signed_out.sentence().to_owned();
-    match signed_out.end_session.filter(|_| in_browser) {
-        Some(url) => match browser::open(&url) {
-            Ok(()) => Ok(notice),
-            Err(reason) => Err(format!("{notice} The session of the browser was not ended: {reason}")),
-        },
-        None if in_browser => {
-            Err(format!("{notice} The server has no address that ends the session of the browser."))
-        }
-        None => Ok(notice),
+    if !in_browser {
+        return Ok(notice);
+    }
+    let url = signed_out.browser_sign_out().map_err(|error| error.to_string());
+    match url.and_then(browser::open) {
+        Ok(()) => Ok(notice),
+        Err(reason) => Err(format!("{notice} The session of the browser was not ended: {reason}")),
     }
 }
 

@@ -140,7 +140,7 @@ async fn results_are_in_the_order_of_the_file() {
     let results = run(&server, "code\nslow\nfast\n\"\"\nfast\n").await;
     let found: Vec<_> = results.iter().map(|row| (row.row, row.result)).collect();
     assert_eq!(found, [(1, Some(true)), (2, Some(false)), (3, None), (4, Some(false))]);
-    assert_eq!(results[2].explanation(), "the row has no code");
+    assert_eq!(results[2].explanation(), "the code is missing");
     assert_eq!(server.received_requests().await.unwrap().len(), 3, "an invalid row is not sent");
 }
 
@@ -218,7 +218,7 @@ async fn rows_without_an_answer_fail_and_a_bad_file_is_a_usage_error() {
     assert!(text(&output.stderr).contains("1 of 1 rows have no answer"), "{}", text(&output.stderr));
     let output = validate_batch(&server, "system,display\n", &[]).await;
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no column 'code'"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("the column 'code' is missing"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests, too")]
 
 mod batch;
+mod browser;
 mod compare;
 mod export;
 mod faulty_server;

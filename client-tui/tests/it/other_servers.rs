@@ -1,13 +1,13 @@
 //! Journeys of the client against servers of other makers: oidc-provider (Node) as an OpenID provider, with a sign-in by
 //! the browser and one on another device.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::browser::{FilledForm, submit_forms};
 use crate::headless::result;
 
 /// A running oidc-provider.
@@ -57,7 +57,7 @@ impl Provider {
         let mut child = self.client(&args).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let event: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
-        answer_forms(event[address].as_str().unwrap()).await;
+        submit_forms(None, event[address].as_str().unwrap(), |_, page| form(page)).await;
         let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
         assert!(output.status.success(), "{:?}", lines.collect::<Vec<_>>());
         serde_json::from_slice(&output.stdout).unwrap()
@@ -72,34 +72,8 @@ impl Drop for Provider {
     }
 }
 
-/// Follows redirects and submits forms as a user with a browser does, until a page has no form.
-async fn answer_forms(start: &str) {
-    trefoil_tui::install_crypto();
-    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-    let mut cookies = BTreeMap::new();
-    let mut request = http.get(start).build().unwrap();
-    for _ in 0..20 {
-        let all: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        request.headers_mut().insert("cookie", all.join("; ").parse().unwrap());
-        let here = request.url().clone();
-        let response = http.execute(request).await.unwrap();
-        for cookie in response.headers().get_all("set-cookie") {
-            let (name, value) = cookie.to_str().unwrap().split(';').next().unwrap().split_once('=').unwrap();
-            cookies.insert(name.to_owned(), value.to_owned());
-        }
-        if let Some(location) = response.headers().get("location") {
-            request = http.get(here.join(location.to_str().unwrap()).unwrap()).build().unwrap();
-            continue;
-        }
-        let page = response.text().await.unwrap();
-        let Some((action, fields)) = form(&page) else { return };
-        request = http.post(here.join(&action).unwrap()).form(&fields).build().unwrap();
-    }
-    panic!("the sign-in did not complete after the maximum number of pages");
-}
-
 /// Returns the address of the form of a page, and its fields with the values of a user.
-fn form(page: &str) -> Option<(String, Vec<(String, String)>)> {
+fn form(page: &str) -> Option<FilledForm> {
     let form = page.split("<form").nth(1)?.split("</form>").next()?;
     let fields = form.split("<input").skip(1).filter_map(|input| {
         let tag = input.split('>').next()?;

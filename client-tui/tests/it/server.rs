@@ -1,11 +1,12 @@
 //! The real server with its demo project, and a simulated browser of a user.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
+
+use crate::browser::submit_forms;
 
 /// A demo server in a temporary folder. It is stopped at the end of the test.
 pub struct Server {
@@ -65,46 +66,24 @@ impl Server {
     }
 }
 
-/// Follows redirects and fills in forms as a user with a browser does. Returns the last page.
+/// Signs in as a user of the server does in a browser. Returns the last page.
 pub async fn browse(ca: Vec<u8>, start: String, username: String, password: String) -> String {
-    let http = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .tls_certs_only(reqwest::Certificate::from_pem_bundle(&ca).unwrap())
-        .build()
-        .unwrap();
-    let mut cookies = BTreeMap::new();
-    let mut request = http.get(&start).build().unwrap();
-    for _ in 0..10 {
-        if request.url().scheme() == "https" {
-            let all: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            request.headers_mut().insert("cookie", all.join("; ").parse().unwrap());
-        }
-        let here = request.url().clone();
-        let response = http.execute(request).await.unwrap();
-        for cookie in response.headers().get_all("set-cookie") {
-            let (name, value) = cookie.to_str().unwrap().split(';').next().unwrap().split_once('=').unwrap();
-            cookies.insert(name.to_owned(), value.to_owned());
-        }
-        if let Some(location) = response.headers().get("location") {
-            request = http.get(here.join(location.to_str().unwrap()).unwrap()).build().unwrap();
-            continue;
-        }
-        let page = response.text().await.unwrap();
+    let answer = |place: &str, page: &str| {
         // Users of a native app are asked for consent each time.
-        let (typed, scope): (&[_], _) = match here.path() {
+        let (typed, scope): (&[_], _) = match place {
             "/sign-in" => (&[("username", &username), ("password", &password)], None),
-            "/consent" => (&[], Some(hidden(&page, "scope"))),
-            _ => return page,
+            "/consent" => (&[], Some(hidden(page, "scope"))),
+            _ => return None,
         };
-        let (csrf, back) = (hidden(&page, "csrf"), hidden(&page, "continue"));
-        let mut form = vec![("csrf", &*csrf), ("continue", &back)];
-        form.extend(typed.iter().map(|(name, value)| (*name, value.as_str())));
-        if let Some(scope) = &scope {
-            form.extend([("scope", scope.as_str()), ("answer", "allow")]);
+        let mut fields: Vec<_> =
+            ["csrf", "continue"].map(|name| (name.to_owned(), hidden(page, name))).into();
+        fields.extend(typed.iter().map(|(name, value)| ((*name).to_owned(), (*value).clone())));
+        if let Some(scope) = scope {
+            fields.extend([("scope".to_owned(), scope), ("answer".to_owned(), "allow".to_owned())]);
         }
-        request = http.post(here.join(here.path()).unwrap()).form(&form).build().unwrap();
-    }
-    panic!("the sign-in did not complete after the maximum number of pages");
+        Some((place.to_owned(), fields))
+    };
+    submit_forms(Some(&ca), &start, answer).await
 }
 
 /// Returns the value of a hidden field.

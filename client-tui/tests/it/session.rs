@@ -79,6 +79,16 @@ async fn sign_in(server: &MockServer, api: &Api, response: Value) {
     api.finish_device_sign_in(&pending).await.unwrap();
 }
 
+/// Answers requests for userinfo with this token, and expects this number of them.
+async fn expect_userinfo(server: &MockServer, token: &str, times: u64) {
+    Mock::given(path("/userinfo"))
+        .and(header("authorization", format!("Bearer {token}").as_str()))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({ "sub": "s1" })))
+        .expect(times)
+        .mount(server)
+        .await;
+}
+
 /// Sends a request as the user to an endpoint that accepts only this token.
 async fn request_with(server: &MockServer, api: &Api, token: &str) {
     Mock::given(path("/userinfo"))
@@ -130,12 +140,7 @@ async fn concurrent_requests_renew_the_token_once() {
     let renewed =
         json!({ "access_token": "a2", "token_type": "Bearer", "expires_in": 3600, "refresh_token": "r2" });
     answer_token(&server, "refresh_token=r1", ResponseTemplate::new(200).set_body_json(renewed), 1).await;
-    Mock::given(path("/userinfo"))
-        .and(header("authorization", "Bearer a2"))
-        .respond_with(ResponseTemplate::new(200).set_body_json(json!({ "sub": "s1" })))
-        .expect(2)
-        .mount(&server)
-        .await;
+    expect_userinfo(&server, "a2", 2).await;
     let (one, two) = tokio::join!(api.userinfo(&Bearer::User), api.userinfo(&Bearer::User));
     assert!(one.is_ok() && two.is_ok(), "{one:?} {two:?}");
     let session = api.session().await.unwrap();
@@ -262,12 +267,7 @@ async fn two_processes_renew_the_token_once() {
     second.restore_session().await.unwrap();
     let response = ResponseTemplate::new(200).set_body_json(tokens(&server, "a2", "r2", 3600));
     answer_token(&server, "refresh_token=r1", response, 1).await;
-    Mock::given(path("/userinfo"))
-        .and(header("authorization", "Bearer a2"))
-        .respond_with(ResponseTemplate::new(200).set_body_json(json!({ "sub": "s1" })))
-        .expect(2)
-        .mount(&server)
-        .await;
+    expect_userinfo(&server, "a2", 2).await;
     assert!(first.userinfo(&Bearer::User).await.is_ok());
     assert!(second.userinfo(&Bearer::User).await.is_ok());
 }
@@ -350,7 +350,7 @@ async fn a_missing_introspection_has_a_reason() {
         .respond_with(ResponseTemplate::new(200).set_body_json(json!({})))
         .mount(&server)
         .await;
-    check(profile(&server.uri()), "no member 'active'").await;
+    check(profile(&server.uri()), "the member 'active' is missing").await;
     let api = Api::new(profile(&server.uri()), CLOCK, Box::new(drop)).unwrap();
     assert!(api.inspect(TokenKind::UserAccess, true).await.is_err(), "no user is signed in");
 }

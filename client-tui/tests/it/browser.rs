@@ -1,0 +1,47 @@
+//! A simulated browser: cookies, redirects and forms.
+
+use std::collections::BTreeMap;
+
+use reqwest::redirect::Policy;
+
+/// The action of a form, and its fields.
+pub type FilledForm = (String, Vec<(String, String)>);
+
+/// Follows redirects and submits the forms that `answer` fills in. It gets the path and the text of a page, and returns
+/// `None` for the last page, which is returned. `ca` has the only certificates to trust.
+pub async fn submit_forms(
+    ca: Option<&[u8]>,
+    start: &str,
+    answer: impl Fn(&str, &str) -> Option<FilledForm>,
+) -> String {
+    trefoil_tui::install_crypto();
+    let mut http = reqwest::Client::builder().redirect(Policy::none());
+    if let Some(ca) = ca {
+        http = http.tls_certs_only(reqwest::Certificate::from_pem_bundle(ca).unwrap());
+    }
+    let http = http.build().unwrap();
+    let mut cookies = BTreeMap::new();
+    let mut request = http.get(start).build().unwrap();
+    let server = request.url().origin();
+    for _ in 0..20 {
+        // The client, to which the browser returns, gets no cookies of the server.
+        let all: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        if request.url().origin() == server {
+            request.headers_mut().insert("cookie", all.join("; ").parse().unwrap());
+        }
+        let here = request.url().clone();
+        let response = http.execute(request).await.unwrap();
+        for cookie in response.headers().get_all("set-cookie") {
+            let (name, value) = cookie.to_str().unwrap().split(';').next().unwrap().split_once('=').unwrap();
+            cookies.insert(name.to_owned(), value.to_owned());
+        }
+        if let Some(location) = response.headers().get("location") {
+            request = http.get(here.join(location.to_str().unwrap()).unwrap()).build().unwrap();
+            continue;
+        }
+        let page = response.text().await.unwrap();
+        let Some((action, fields)) = answer(here.path(), &page) else { return page };
+        request = http.post(here.join(&action).unwrap()).form(&fields).build().unwrap();
+    }
+    panic!("the sign-in did not complete after the maximum number of pages");
+}
