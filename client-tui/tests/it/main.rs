@@ -5,6 +5,8 @@
 
 mod batch;
 mod browser;
+#[cfg(unix)]
+mod bulk_data_server;
 mod compare;
 mod export;
 mod faulty_server;
