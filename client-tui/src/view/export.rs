@@ -10,6 +10,7 @@ use super::theme::Theme;
 use super::{clock, error_line};
 use crate::api::percent;
 use crate::export::{ExportFile, ExportPhase, FileList, FileProgress, FileStatus};
+use crate::keys::{Action, KeyTable};
 use crate::model::{Activity, ExportRow, Model, Waiting};
 
 /// Maximum number of rows of the table of exports, if the files are below it.
@@ -27,7 +28,8 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let theme = canvas.theme;
     let state_width = if table.width < 60 { 0 } else { 26 };
     canvas.list(model.export.rows.len(), model.export.selected, table, |at| {
-        table_row(&model.export.rows[at], at == model.export.selected, state_width, theme)
+        let row = &model.export.rows[at];
+        table_row(row, state(row, model.keys, theme), at == model.export.selected, state_width, theme)
     });
     let detail = canvas.pane("Files", false, detail);
     if let Some(row) = model.export.selected() {
@@ -54,8 +56,13 @@ fn draw_new(model: &Model, canvas: &mut Canvas, area: Rect) {
     canvas.text(lines, rest);
 }
 
-fn table_row(row: &ExportRow, selected: bool, state_width: usize, theme: Theme) -> Line<'static> {
-    let (state, style) = state(row, theme);
+fn table_row(
+    row: &ExportRow,
+    (state, style): (String, Style),
+    selected: bool,
+    state_width: usize,
+    theme: Theme,
+) -> Line<'static> {
     let started = row.job.started_at.strftime("%m-%d %H:%M");
     Line::from(vec![
         Span::styled(if selected { MARK } else { "  " }, theme.accent()),
@@ -66,14 +73,14 @@ fn table_row(row: &ExportRow, selected: bool, state_width: usize, theme: Theme) 
 }
 
 /// Returns the state of an export in a few words.
-fn state(row: &ExportRow, theme: Theme) -> (String, Style) {
+fn state(row: &ExportRow, keys: &KeyTable, theme: Theme) -> (String, Style) {
     let done = row.files.iter().filter(|file| file.status == FileStatus::Done).count();
     let text = match (&row.job.phase, &row.activity) {
         (ExportPhase::Complete, _) => return ("complete".to_owned(), theme.good()),
         (ExportPhase::Failed(_), _) => return ("failed on the server".to_owned(), theme.bad()),
         (ExportPhase::Deleted, _) => return ("deleted on the server".to_owned(), theme.quiet()),
         (_, Activity::Stopped(_) | Activity::None) if row.can_resume() => {
-            return ("interrupted; r resumes".to_owned(), theme.bad());
+            return (format!("interrupted; {} resumes", keys.label(Action::ResumeExport)), theme.bad());
         }
         (_, Activity::Stopped(_) | Activity::None) => return ("not started".to_owned(), theme.bad()),
         (ExportPhase::Starting, _) => "starting".to_owned(),
