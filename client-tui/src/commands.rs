@@ -28,6 +28,11 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         Action::SignOut | Action::SignOutBrowser | Action::Userinfo if !signed_in => {
             Some("no user is signed in")
         }
+        Action::Send | Action::SignInOnDevice
+            if model.screen == Screen::SignIn && model.about.client_id.is_none() =>
+        {
+            Some("the profile does not name a client for signing in users")
+        }
         Action::SignInOnDevice
             if !matches!(model.sign_in.state, SignInState::Out | SignInState::Failed(_)) =>
         {

@@ -21,6 +21,21 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let theme = canvas.theme;
     let mut lines = Vec::new();
     match &model.sign_in.state {
+        SignInState::Out if model.about.client_id.is_none() => {
+            let token = match &model.about.backend_id {
+                Some(id) => format!("with the token of the backend client {id}"),
+                None => "without a token".to_owned(),
+            };
+            lines.push(Line::raw(format!("Requests are sent {token}.")));
+            lines.push(Line::default());
+            lines.push(Line::styled(
+                format!(
+                    "The profile does not name a client for signing in users (--client-id); {} changes the profile.",
+                    model.keys.label(Action::ChangeProfile)
+                ),
+                theme.quiet(),
+            ));
+        }
         SignInState::Out => {
             lines.push(Line::raw("No user is signed in. Press Enter to sign in with your browser."));
             demo_hint(model, &mut lines);

@@ -68,6 +68,13 @@ fn on_a_device() -> Model {
     model
 }
 
+fn without_client() -> Model {
+    let mut model = model();
+    model.about.client_id = None;
+    assert_eq!(press(&mut model, KeyCode::Enter), [], "no client can sign in");
+    model
+}
+
 fn signed_in() -> Model {
     let mut model = model();
     update(&mut model, Message::SignedIn(Ok(session())));
@@ -376,6 +383,7 @@ fn all() -> Vec<(&'static str, Model)> {
         ("completion", history::completed()),
         ("recall", history::recalled()),
         ("palette", with_palette()),
+        ("sign_in_without_client", without_client()),
         ("profiles", profiles::opened_menu()),
         ("export_running", exporting()),
         ("export_downloading", downloading()),
