@@ -1,6 +1,7 @@
 //! The command line: `run`, `list`, `explain` and `tx`. Exit codes: 0 for success, 1 for failed cases, 2 for a usage
 //! error, 3 if the target cannot be reached or stops answering, 4 if the suite itself failed, 130 after Ctrl-C.
 
+mod diff;
 mod laws;
 mod run;
 
@@ -14,6 +15,7 @@ use crate::run::selection::Selection;
 use crate::spec::Specification;
 use crate::tx::{self, SuiteError};
 use crate::{compare, explain};
+use diff::DiffArgs;
 use laws::LawArgs;
 use run::RunArgs;
 
@@ -55,6 +57,11 @@ enum Command {
         after_help = "Example:\n  trefoil-conformance laws https://tx.example/fhir --seed 7 --only subsumes"
     )]
     Laws(LawArgs),
+    /// Ask two terminology servers the same random questions until their answers differ, and show the smallest question.
+    #[command(
+        after_help = "Example:\n  trefoil-conformance diff https://one.example/fhir https://two.example/fhir --seed 7"
+    )]
+    Diff(DiffArgs),
     /// Compare the JSON reports of two runs. The exit code is 1 if a case became worse.
     #[command(after_help = "Example:\n  trefoil-conformance compare yesterday.jsonl today.jsonl")]
     Compare {
@@ -138,6 +145,7 @@ pub fn main() -> ExitCode {
         Command::List { filter } => list(&spec, filter),
         Command::Explain { id } => explain(&spec, &id),
         Command::Laws(args) => return laws::laws_command(&args),
+        Command::Diff(args) => return diff::diff_command(&args),
         Command::Init { url, ca } => return run::init_command(&spec, &url, ca.as_deref()),
         Command::Compare { first, second } => return compare_reports(&first, &second),
         Command::Publish { folder } => {

@@ -4,10 +4,12 @@
 //! | module | laws |
 //! |---|---|
 //! | [`authorization`] | redirect URIs are compared exactly; a code is spent once |
+//! | [`difference`] | not a law: two servers that are asked the same |
 //! | [`terminology`] | `$subsumes` is an order; `$validate-code` agrees with `$expand`; GET agrees with POST |
 //! | [`export`] | an export is complete, without duplicates, and its parts add up |
 
 pub mod authorization;
+pub mod difference;
 pub mod export;
 pub mod terminology;
 
@@ -208,17 +210,32 @@ impl<'a> LawTest<'a> {
     }
 }
 
+/// Asks two servers the same, at most about `budget` times. `seed` determines the questions.
+pub fn compare(
+    (first, second): (&TestEnvironment, &TestEnvironment),
+    runtime: &Runtime,
+    budget: u32,
+    seed: u64,
+) -> Verdict {
+    let test = |world| LawTest::new(world, runtime, budget, seed);
+    verdict(difference::differs(&test(first), &test(second)))
+}
+
+fn verdict(tested: Result<(), Broken>) -> Verdict {
+    match tested {
+        Ok(()) => Verdict::Pass,
+        Err(Broken::Failed(failure)) => Verdict::Fail(failure),
+        Err(Broken::Lacking(reason)) => Verdict::Skip { reason },
+        Err(Broken::Inconclusive(reason)) => Verdict::Inconclusive { reason },
+    }
+}
+
 /// Tests a law with `budget` random values that `seed` determines.
 pub fn test(law: &Law, world: &TestEnvironment, runtime: &Runtime, budget: u32, seed: u64) -> CaseOutcome {
     let started = Instant::now();
     let verdict = match world.lost() {
         Some(reason) => Verdict::Inconclusive { reason },
-        None => match (law.test)(&LawTest::new(world, runtime, budget, seed)) {
-            Ok(()) => Verdict::Pass,
-            Err(Broken::Failed(failure)) => Verdict::Fail(failure),
-            Err(Broken::Lacking(reason)) => Verdict::Skip { reason },
-            Err(Broken::Inconclusive(reason)) => Verdict::Inconclusive { reason },
-        },
+        None => verdict((law.test)(&LawTest::new(world, runtime, budget, seed))),
     };
     CaseOutcome {
         id: law.id.to_owned(),

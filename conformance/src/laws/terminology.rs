@@ -9,23 +9,26 @@ use super::{Broken, Finding, LawTest, failure};
 use crate::environment::preconditions::CaseContext;
 use crate::run::verdict::ShownExchange;
 
-const SYSTEM: &str = "https://laws.example/CodeSystem/random";
-const SET: &str = "https://laws.example/ValueSet/random";
+/// URLs of the resources that are sent with a request.
+pub(crate) const SYSTEM: &str = "https://laws.example/CodeSystem/random";
+pub(crate) const SET: &str = "https://laws.example/ValueSet/random";
 
 /// A random hierarchy: the parent of each code but the first, as an index below its own; and the root of a value set.
 #[derive(Debug, Clone)]
-struct Hierarchy {
+pub(crate) struct Hierarchy {
     parents: Vec<Index>,
     root: Index,
 }
 
-fn hierarchies() -> impl Strategy<Value = Hierarchy> {
+/// Returns random hierarchies.
+pub(crate) fn hierarchies() -> impl Strategy<Value = Hierarchy> {
     let parents = proptest::collection::vec(any::<Index>(), 1..10);
     (parents, any::<Index>()).prop_map(|(parents, root)| Hierarchy { parents, root })
 }
 
 impl Hierarchy {
-    fn codes(&self) -> Vec<String> {
+    /// Returns all codes.
+    pub(crate) fn codes(&self) -> Vec<String> {
         (0..=self.parents.len()).map(|index| format!("c{index}")).collect()
     }
 
@@ -65,7 +68,7 @@ impl Hierarchy {
     }
 
     /// Returns the parameters that send the resources.
-    fn resources(&self) -> Vec<Value> {
+    pub(crate) fn resources(&self) -> Vec<Value> {
         vec![
             json!({ "name": "tx-resource", "resource": self.code_system() }),
             json!({ "name": "tx-resource", "resource": self.value_set() }),
@@ -73,14 +76,23 @@ impl Hierarchy {
     }
 }
 
-/// Fails the law unless the server uses resources that come with a request.
-fn needs_resources(test: &LawTest<'_>) -> Result<(), Broken> {
-    let accepts = test.world.target.is_trefoil()
-        || test.world.target.profile.get("tx_resources").is_some_and(|accepts| *accepts == true);
-    if accepts { Ok(()) } else { Err(Broken::Lacking("the profile does not allow tx-resource".to_owned())) }
+/// Returns whether the server uses resources that come with a request.
+pub(crate) fn accepts_resources(test: &LawTest<'_>) -> bool {
+    test.world.target.is_trefoil()
+        || test.world.target.profile.get("tx_resources").is_some_and(|accepts| *accepts == true)
 }
 
-fn parameter(name: &str, kind: &str, value: &str) -> Value {
+/// Fails the law unless the server uses resources that come with a request.
+fn needs_resources(test: &LawTest<'_>) -> Result<(), Broken> {
+    if accepts_resources(test) {
+        Ok(())
+    } else {
+        Err(Broken::Lacking("the profile does not allow tx-resource".to_owned()))
+    }
+}
+
+/// Returns a parameter with a value of this type.
+pub(crate) fn parameter(name: &str, kind: &str, value: &str) -> Value {
     json!({ "name": name, format!("value{kind}"): value })
 }
 
@@ -89,13 +101,14 @@ fn bearer(scene: &CaseContext) -> Value {
     if token.is_empty() { Value::Null } else { "$system_token".into() }
 }
 
-fn post(scene: &CaseContext, operation: &str, parameters: Vec<Value>) -> Value {
+/// Returns the request of an operation in the form of the tables.
+pub(crate) fn post(scene: &CaseContext, operation: &str, parameters: Vec<Value>) -> Value {
     let body = json!({ "resourceType": "Parameters", "parameter": parameters });
     json!({ "post": format!("fhir/{operation}"), "json": body, "bearer": bearer(scene) })
 }
 
-/// Returns a parameter of a Parameters resource.
-fn found<'a>(body: &'a Value, name: &str) -> Option<&'a Value> {
+/// Returns the value of a parameter of a Parameters resource.
+pub(crate) fn found<'a>(body: &'a Value, name: &str) -> Option<&'a Value> {
     let all = body["parameter"].as_array()?;
     let parameter = all.iter().find(|parameter| parameter["name"] == name)?;
     parameter.as_object()?.iter().find(|(key, _)| key.starts_with("value")).map(|(_, value)| value)
@@ -219,10 +232,10 @@ fn compared(
 }
 
 /// A question: operation and parameters with name, type and value.
-type Question = (&'static str, Vec<(&'static str, &'static str, String)>);
+pub(crate) type Question = (&'static str, Vec<(&'static str, &'static str, String)>);
 
 /// Returns questions about the code systems and value sets of the profile.
-fn stored_questions(test: &LawTest<'_>, scene: &mut CaseContext) -> Result<Vec<Question>, Broken> {
+pub(crate) fn stored_questions(test: &LawTest<'_>, scene: &mut CaseContext) -> Result<Vec<Question>, Broken> {
     let urls = |name: &str| -> Vec<String> {
         let all = test.world.target.profile.get(name).and_then(Value::as_array);
         all.into_iter().flatten().filter_map(|one| one["url"].as_str().map(str::to_owned)).collect()

@@ -1,11 +1,17 @@
 //! Properties of the running server: the laws for all servers, and exports compared with the demo project.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde_json::{Value, json};
+use trefoil_conformance::environment::TestEnvironment;
 use trefoil_conformance::environment::preconditions::CaseContext;
+use trefoil_conformance::environment::target::{TIMEOUT, TargetKind, TestTarget};
 use trefoil_conformance::laws::{self, Broken, LAWS, LawTest};
+use trefoil_conformance::profile::Profile;
 use trefoil_conformance::run::verdict::Verdict;
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::Trial;
 
@@ -66,4 +72,27 @@ fn an_export_contains_exactly_the_selected_resources() {
         all.entry(resource.kind.clone()).or_default().insert(resource.id.clone());
     }
     assert_eq!(exported(&trial, &mut scene, "/fhir/R4/$export"), all);
+}
+
+/// Checks that two servers are compared: a Trefoil server with itself, and with one that always gives the same answer.
+#[test]
+fn two_servers_are_compared() {
+    let trial = Trial::start();
+    let compare = |second: &TestEnvironment| laws::compare((&trial.world, second), &trial.runtime, 60, 7);
+    assert_eq!(compare(&trial.world), Verdict::Pass);
+    let always = json!({ "resourceType": "Parameters", "parameter": [
+        { "name": "result", "valueBoolean": true }, { "name": "outcome", "valueCode": "equivalent" },
+    ] });
+    let (_server, other) = trial.runtime.block_on(async {
+        let server = MockServer::start().await;
+        let answer = ResponseTemplate::new(200).set_body_json(always);
+        Mock::given(any()).respond_with(answer).mount(&server).await;
+        let text = format!("fhir_base = \"{}\"\nanonymous = true\ntx_resources = true\n", server.uri());
+        let profile = Profile::from_toml(&text, Path::new(".")).unwrap();
+        let target = TestTarget::connect(&server.uri(), profile, TargetKind::Other, TIMEOUT).await.unwrap();
+        (server, TestEnvironment::of(target))
+    });
+    let Verdict::Fail(failure) = compare(&other) else { panic!("a difference") };
+    assert_eq!(failure.exchanges.len(), 2);
+    assert!(failure.differences[1].starts_with("smallest value: (Hierarchy"), "{failure}");
 }

@@ -1,0 +1,67 @@
+//! The command `diff`: asks two servers the same questions until their answers differ.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::run::connect;
+use super::{FAILED, UNREACHABLE, broken};
+use crate::environment::TestEnvironment;
+use crate::environment::target::TIMEOUT;
+use crate::laws;
+use crate::run::verdict::Verdict;
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// FHIR base URLs of the two servers.
+    #[arg(num_args = 2, required = true, value_names = ["URL1", "URL2"])]
+    urls: Vec<String>,
+    /// Profile of a server, first that of the first one: a TOML or JSON file, or the name of a ready profile.
+    #[arg(long = "profile", value_name = "FILE|NAME")]
+    profiles: Vec<String>,
+    /// Number that determines all questions; a new one by default.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Maximum number of requests, about.
+    #[arg(long, value_name = "N", default_value_t = 10 * laws::BUDGET)]
+    budget: u32,
+}
+
+/// Runs the command.
+pub fn diff_command(args: &DiffArgs) -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return broken(&error.into()),
+    };
+    let mut worlds = Vec::new();
+    for (index, url) in args.urls.iter().enumerate() {
+        let profile = args.profiles.get(index).map(String::as_str);
+        match runtime.block_on(connect(url, profile, false, TIMEOUT)) {
+            Ok(target) => worlds.push(TestEnvironment::of(target)),
+            Err(error) => {
+                eprintln!("error: {url} cannot be asked: {error:#}");
+                return ExitCode::from(UNREACHABLE);
+            }
+        }
+    }
+    let [first, second] = &worlds[..] else { return broken(&anyhow::anyhow!("diff compares two servers")) };
+    let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
+    match laws::compare((first, second), &runtime, args.budget, seed) {
+        Verdict::Pass => {
+            println!("no difference was found (--seed {seed})");
+            ExitCode::SUCCESS
+        }
+        Verdict::Fail(failure) => {
+            for (url, exchange) in args.urls.iter().zip(&failure.exchanges) {
+                println!("{url}\n  {}\n{}\n", exchange.request, exchange.answer);
+            }
+            println!("- {}", failure.differences.join("\n- "));
+            ExitCode::from(FAILED)
+        }
+        verdict => {
+            eprintln!("error: {}", verdict.reason().unwrap_or_default());
+            ExitCode::from(FAILED)
+        }
+    }
+}
