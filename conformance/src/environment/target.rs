@@ -43,6 +43,8 @@ pub struct TestTarget {
     pub kind: TargetKind,
     /// Secrets that were sent and must not be in a log or a report.
     pub secrets: SeenSecrets,
+    /// Beginning of the ids of resources that this run creates.
+    pub run: String,
     /// Resources and exports that the run has created on the server.
     pub leftovers: Leftovers,
     client: reqwest::Client,
@@ -81,6 +83,7 @@ impl TestTarget {
             profile: profile.members,
             kind,
             secrets,
+            run: crate::wire::random::random_text()[..8].replace(['_', '-'], "x"),
             leftovers: Leftovers::default(),
             client,
         })
@@ -186,6 +189,7 @@ impl TestTarget {
             vars.set(name, value);
         }
         vars.set("base_url", self.addresses.base_url.as_str());
+        vars.set("run", self.run.as_str());
         vars.set("issuer", self.addresses.issuer.as_str());
         vars.set("endpoints", self.addresses.endpoints.clone());
         if let Some(fhir_base) = &self.addresses.fhir_base {
