@@ -8,6 +8,7 @@ mod documentation;
 mod exchanges;
 mod laws;
 mod other_servers;
+mod run_options;
 mod tx;
 
 use std::path::PathBuf;

@@ -29,27 +29,33 @@ use crate::bulk_server;
 
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Verdicts by case, with the text of a failure.
+/// Verdicts on cases, in the order of the run.
 #[derive(Clone, Default)]
-struct Verdicts(Arc<Mutex<BTreeMap<String, Verdict>>>);
+pub struct Verdicts(Arc<Mutex<Vec<(String, Verdict)>>>);
 
 impl RunListener for Verdicts {
     fn hear(&mut self, event: &RunEvent<'_>) {
         if let RunEvent::Case(outcome) = event {
-            self.0.lock().unwrap().insert(outcome.id.clone(), outcome.verdict.clone());
+            self.0.lock().unwrap().push((outcome.id.clone(), outcome.verdict.clone()));
         }
     }
 }
 
 impl Verdicts {
-    fn names(&self) -> BTreeMap<String, &'static str> {
+    /// Returns the ids of the cases, in the order of the run.
+    pub fn order(&self) -> Vec<String> {
+        self.0.lock().unwrap().iter().map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Returns the names of the verdicts by case.
+    pub fn names(&self) -> BTreeMap<String, &'static str> {
         self.0.lock().unwrap().iter().map(|(id, verdict)| (id.clone(), verdict.name())).collect()
     }
 
     /// Returns the texts of the cases that failed or could not be tested.
-    fn faults(&self) -> Vec<String> {
+    pub fn faults(&self) -> Vec<String> {
         let verdicts = self.0.lock().unwrap();
-        let text = |(id, verdict): (&String, &Verdict)| match verdict {
+        let text = |(id, verdict): &(String, Verdict)| match verdict {
             Verdict::Fail(failure) => Some(format!("{id}: {failure}")),
             Verdict::Inconclusive { reason } => Some(format!("{id}: {reason}")),
             _ => None,
@@ -230,12 +236,18 @@ async fn dumb_server(answers: usize) -> String {
     url
 }
 
+/// Returns a dumb server as a target.
+pub async fn dumb_environment(answers: usize) -> TestEnvironment {
+    let url = dumb_server(answers).await;
+    let target = TestTarget::connect(&url, oidc_profile(), TargetKind::Other, TIMEOUT).await.unwrap();
+    TestEnvironment::of(target)
+}
+
 #[test]
 fn a_dumb_server_passes_almost_nothing() {
     Runtime::new().unwrap().block_on(async {
-        let url = dumb_server(usize::MAX).await;
-        let target = TestTarget::connect(&url, oidc_profile(), TargetKind::Other, TIMEOUT).await.unwrap();
-        let (summary, verdicts) = run_on(&TestEnvironment::of(target), &RunOptions::default()).await;
+        let world = dumb_environment(usize::MAX).await;
+        let (summary, verdicts) = run_on(&world, &RunOptions::default()).await;
         // Its metadata is right, and a revocation is answered like this.
         let is_right = |case: &&Case| {
             let mut steps = case.steps.iter().map(|step| step.request.to.as_str());
@@ -253,9 +265,8 @@ fn a_dumb_server_passes_almost_nothing() {
 #[test]
 fn a_server_that_dies_is_one_finding() {
     Runtime::new().unwrap().block_on(async {
-        let url = dumb_server(40).await;
-        let target = TestTarget::connect(&url, oidc_profile(), TargetKind::Other, TIMEOUT).await.unwrap();
-        let (end, verdicts) = run_to_the_end(&TestEnvironment::of(target), &RunOptions::default()).await;
+        let world = dumb_environment(40).await;
+        let (end, verdicts) = run_to_the_end(&world, &RunOptions::default()).await;
         assert!(end.lost.is_some(), "{end:?}");
         assert!(end.summary.failed < 40 && end.summary.inconclusive > 50, "{}", end.summary);
         let silent = verdicts.faults().iter().filter(|fault| fault.contains("no answer")).count();
