@@ -4,6 +4,7 @@
 mod diff;
 mod laws;
 mod run;
+mod tx;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,11 +14,12 @@ use clap::{Parser, Subcommand};
 
 use crate::run::selection::Selection;
 use crate::spec::Specification;
-use crate::tx::{self, SuiteError};
+use crate::tx::publish;
 use crate::{compare, explain};
 use diff::DiffArgs;
 use laws::LawArgs;
 use run::RunArgs;
+use tx::TxArgs;
 
 /// Exit codes: a case failed, the command is wrong, the target cannot be reached, the suite failed, Ctrl-C.
 const FAILED: u8 = 1;
@@ -92,41 +94,7 @@ enum Command {
     /// Run HL7's terminology ecosystem suite against a FHIR R4 server.
     #[command(after_help = "Example:\n  trefoil-conformance tx --tests fhir-tx-ecosystem-ig/tests \
         --target http://localhost:8080/fhir/R4 --suite version")]
-    Tx {
-        /// Folder with test-cases.json.
-        #[arg(long, value_name = "DIR")]
-        tests: PathBuf,
-        /// FHIR base URL of the server.
-        #[arg(long, value_name = "URL")]
-        target: String,
-        /// Run only this suite. Can be repeated.
-        #[arg(long = "suite", value_name = "NAME")]
-        suites: Vec<String>,
-        /// Run only this operation, such as validate-code. Can be repeated.
-        #[arg(long = "operation", value_name = "NAME")]
-        operations: Vec<String>,
-        /// Also run the tests of this mode, such as flat or snomed. Can be repeated.
-        #[arg(long = "mode", value_name = "NAME")]
-        modes: Vec<String>,
-        /// File with the texts of the server's messages, which the suite calls externals.
-        #[arg(long, value_name = "FILE")]
-        externals: Option<PathBuf>,
-        /// Write a statement of compliance to this file as Markdown.
-        #[arg(long, value_name = "FILE")]
-        statement: Option<PathBuf>,
-        /// Write all results to this file as JSON.
-        #[arg(long, value_name = "FILE")]
-        out: Option<PathBuf>,
-        /// Bearer token to send.
-        #[arg(long, value_name = "BEARER")]
-        token: Option<String>,
-        /// PEM file with certificates to trust in addition to those of the system.
-        #[arg(long, value_name = "FILE")]
-        ca: Option<PathBuf>,
-        /// Accept any certificate.
-        #[arg(long)]
-        insecure: bool,
-    },
+    Tx(Box<TxArgs>),
 }
 
 /// Runs the program with the arguments of the process.
@@ -149,43 +117,10 @@ pub fn main() -> ExitCode {
         Command::Init { url, ca } => return run::init_command(&spec, &url, ca.as_deref()),
         Command::Compare { first, second } => return compare_reports(&first, &second),
         Command::Publish { folder } => {
-            tx::publish::write(&spec, &folder).map(|count| println!("{count} files in {}", folder.display()))
+            publish::write(&spec, &folder).map(|count| println!("{count} files in {}", folder.display()))
         }
         Command::Run(args) => return run::run_command(&spec, &args),
-        Command::Tx {
-            tests,
-            target,
-            suites,
-            operations,
-            modes,
-            externals,
-            statement,
-            out,
-            token,
-            ca,
-            insecure,
-        } => {
-            let ca_pem = ca.map(|path| {
-                std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))
-            });
-            return match ca_pem.transpose() {
-                Ok(ca_pem) => {
-                    let options = tx::SuiteOptions {
-                        tests,
-                        target,
-                        suites,
-                        operations,
-                        modes,
-                        externals,
-                        token,
-                        ca_pem,
-                        insecure,
-                    };
-                    run_tx(&options, out.as_deref(), statement.as_deref())
-                }
-                Err(error) => usage(&error),
-            };
-        }
+        Command::Tx(args) => return tx::tx_command(*args),
     };
     done.map_or_else(|error| usage(&error), |()| ExitCode::SUCCESS)
 }
@@ -231,34 +166,4 @@ fn explain(spec: &Specification, id: &str) -> Result<()> {
     })?;
     print!("{text}");
     Ok(())
-}
-
-/// Runs HL7's terminology suite and prints its report.
-fn run_tx(options: &tx::SuiteOptions, out: Option<&Path>, statement: Option<&Path>) -> ExitCode {
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => return broken(&error.into()),
-    };
-    let report = match runtime.block_on(tx::run(options)) {
-        Ok(report) => report,
-        Err(SuiteError::Unreadable(error)) => return usage(&error),
-        Err(SuiteError::Server(error)) => {
-            eprintln!("error: {} cannot be tested: {error:#}", options.target);
-            return ExitCode::from(UNREACHABLE);
-        }
-    };
-    println!("{report}");
-    let today = jiff::Zoned::now().date();
-    let files = [
-        (out, format!("{:#}\n", report.json())),
-        (statement, tx::statement::statement(&report, &options.target, today)),
-    ];
-    for (path, text) in files.iter().filter_map(|(path, text)| Some((path.as_ref()?, text))) {
-        if let Err(error) =
-            std::fs::write(path, text).with_context(|| format!("failed to write {}", path.display()))
-        {
-            return usage(&error);
-        }
-    }
-    ExitCode::from(u8::from(report.sum(None).failed > 0))
 }

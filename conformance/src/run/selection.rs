@@ -70,7 +70,7 @@ impl Selection {
         }
         let lacking = spec.requirements_of(case).find(|requirement| !offers(target, requirement.actor));
         if let Some(requirement) = lacking {
-            return Some(format!("the server is no {}", requirement.actor.name()));
+            return Some(format!("the server does not act as {}", requirement.actor.name()));
         }
         if case.steps.iter().any(wants_token) && is_anonymous(target) {
             return Some("expects a token to be needed, and the server needs none (anonymous)".to_owned());

@@ -42,14 +42,14 @@ pub enum BoundActor {
 }
 
 impl BoundActor {
-    /// Returns the name in words.
+    /// Returns the name in words, with its article.
     pub fn name(self) -> &'static str {
         match self {
-            Self::AuthorizationServer => "authorization server",
-            Self::TerminologyServer => "terminology server",
-            Self::BulkServer => "bulk server",
-            Self::FhirServer => "FHIR server",
-            Self::Server => "server",
+            Self::AuthorizationServer => "an authorization server",
+            Self::TerminologyServer => "a terminology server",
+            Self::BulkServer => "a bulk server",
+            Self::FhirServer => "a FHIR server",
+            Self::Server => "a server",
         }
     }
 }
