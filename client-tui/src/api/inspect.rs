@@ -202,6 +202,7 @@ pub fn meaning(name: &str) -> &'static str {
         "amr" => "methods of the sign-in",
         "nonce" => "value that binds it to the sign-in",
         "azp" | "client_id" => "client that received the token",
+        "generation" => "registration of the client, on Trefoil",
         "scope" => "granted scopes",
         "sid" => "session of the browser",
         "at_hash" => "hash of the access token",

@@ -177,6 +177,8 @@ const TEXTS: &[(&str, &str)] = &[
         "Der Benutzername oder der Code ist falsch, oder der Code wurde schon verwendet.",
     ),
     // Consent and scopes.
+    ("{} on {}", "{} auf {}"),
+    ("An unknown browser", "Ein unbekannter Browser"),
     ("Allow {}?", "{} zulassen?"),
     ("{} asks to:", "{} möchte:"),
     ("The answer goes to {}.", "Die Antwort geht an {}."),

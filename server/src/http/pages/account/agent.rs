@@ -1,5 +1,7 @@
 //! A readable name of a browser, from its `User-Agent`. It only helps users to recognize their own browsers.
 
+use crate::http::pages::texts::{fill, t};
+
 /// Returns a name such as `Firefox on Linux`.
 pub fn describe(agent: &str) -> String {
     let first = |names: &[(&str, &'static str)]| {
@@ -26,9 +28,9 @@ pub fn describe(agent: &str) -> String {
         ("Linux", "Linux"),
     ]);
     match (browser, system) {
-        (Some(browser), Some(system)) => format!("{browser} on {system}"),
+        (Some(browser), Some(system)) => fill("{} on {}", &[&browser, &system]),
         (Some(name), None) | (None, Some(name)) => name.to_owned(),
-        (None, None) => "An unknown browser".to_owned(),
+        (None, None) => t("An unknown browser").to_owned(),
     }
 }
 
