@@ -227,11 +227,17 @@ pub fn assertions(target: &TestTarget) -> Result<Value, SetupError> {
     let now = Timestamp::now().as_second();
     let issuer = &target.addresses.issuer;
     let vars = target.vars();
+    // The message of one assertion with the signature of another: algorithm and key are right.
+    let (one, other) = (with(none())?, with(none())?);
+    let forged = match (one.rsplit_once('.'), other.rsplit_once('.')) {
+        (Some((message, _)), Some((_, signature))) => format!("{message}.{signature}"),
+        _ => return Err(SetupError::Failed("an assertion has no signature".to_owned())),
+    };
     // A key that is not registered, under the `kid` of the client.
     let stranger = jose::fresh_key("stranger").map_err(|error| SetupError::Failed(error.to_string()))?;
     let header = json!({ "alg": "ES256", "kid": vars.get("backend.0.jwk.kid"), "typ": "JWT" });
     let good = claims(target, member(&vars, "backend.0.client_id")?);
-    let forged =
+    let other_key =
         jose::sign(&stranger, &header, &good).map_err(|error| SetupError::Failed(error.to_string()))?;
     let unsigned = assertion(target, 0, json!({ "alg": "none" }), none())?;
     let unsigned = unsigned.rsplit_once('.').map(|(message, _)| format!("{message}."));
@@ -251,6 +257,8 @@ pub fn assertions(target: &TestTarget) -> Result<Value, SetupError> {
         "without_kid": assertion(target, 0, json!({ "kid": null }), none())?,
         "unknown_kid": assertion(target, 0, json!({ "kid": "nobody" }), none())?,
         "forged": forged,
+        "other_key": other_key,
+        "other_algorithm": assertion(target, 1, json!({ "alg": "RS256" }), none())?,
         "unsigned": unsigned,
     }))
 }

@@ -14,6 +14,7 @@
 //! | [`key_hosts`] | hosts of clients' keys, correct and faulty |
 //! | [`browser`] | signs in a user |
 //! | [`applications`] | client applications: codes, tokens, assertions, exports |
+//! | [`passkeys`] | passkeys of users |
 //! | [`preconditions`] | the initial states of cases |
 
 pub mod addresses;
@@ -22,6 +23,7 @@ pub mod browser;
 pub mod cookies;
 pub mod key_hosts;
 pub mod leftovers;
+pub mod passkeys;
 pub mod pauses;
 pub mod preconditions;
 pub mod probe;

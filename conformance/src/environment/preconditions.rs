@@ -13,6 +13,7 @@ use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
 use super::applications::{self, IssuedCode, backend_token, member, person, unexpected};
 use super::browser::{self, Credentials, address, answer_param};
 use super::cookies::CookieJar;
+use super::passkeys;
 use super::server::OwnServer;
 use super::target::TestTarget;
 use super::{SetupError, TestEnvironment};
@@ -45,6 +46,14 @@ impl CaseContext {
     /// Returns the server that the case tests.
     pub fn target<'a>(&'a self, world: &'a TestEnvironment) -> &'a TestTarget {
         self.own.as_ref().map_or(&world.target, |own| &own.1)
+    }
+
+    /// Sets `$cookies` to the cookies of the browser, as the text of a header.
+    pub fn set_cookies(&mut self, target: &TestTarget) {
+        let url = url::Url::parse(&target.addresses.base_url).ok();
+        let header = url.and_then(|url| self.cookies.header(&url));
+        let cookies = header.as_ref().and_then(|header| header.to_str().ok()).unwrap_or_default();
+        self.vars.set("cookies", cookies);
     }
 
     /// Sets the variables for the tokens that a response of the token endpoint contains.
@@ -85,6 +94,8 @@ pub struct SharedStates {
     guide_3: OnceCell<Arc<(OwnServer, TestTarget)>>,
     /// A server that returns signed URLs for its export files.
     signed_addresses: OnceCell<Arc<(OwnServer, TestTarget)>>,
+    /// A server whose signed URLs expire after ten seconds.
+    brief_addresses: OnceCell<Arc<(OwnServer, TestTarget)>>,
     /// Lock that is held while a case ends all sessions of the last user.
     lone: Arc<Mutex<()>>,
 }
@@ -131,6 +142,10 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
         "dpop-key" => dpop_key(scene)?,
         "dpop-token" => dpop_token(world, scene).await?,
         "fresh-user" => fresh_user(world, scene, &[]).await?,
+        "passkey" | "required-passkey" => {
+            fresh_user(world, scene, &[]).await?;
+            passkeys::set_up(target, scene, name == "required-passkey").await?;
+        }
         "fresh-patient" => {
             let scopes = "openid profile offline_access user/ValueSet.rs patient/*.cud";
             fresh_user(world, scene, &["--fhir-user", "Patient/pat-01", "--allowed-scopes", scopes]).await?;
@@ -196,6 +211,11 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
             let made = shared.signed_addresses.get_or_try_init(|| configured(world, config)).await?.clone();
             ask_of(made, scene).await?;
         }
+        "brief-addresses" => {
+            let config = "[bulk]\nsigned_url_s = 10\n";
+            let made = shared.brief_addresses.get_or_try_init(|| configured(world, config)).await?.clone();
+            ask_of(made, scene).await?;
+        }
         "assertions" => scene.vars.set("assertion", applications::assertions(target)?),
         "system-token" => scene.vars.set("system_token", system_token(world).await?),
         "writing-client" => {
@@ -220,6 +240,7 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
             scene.vars.set("system_token", system_token(world).await?);
         }
         "failed-export" => failed_export(world, scene).await?,
+        "expired-export" => expired_export(world, scene).await?,
         "disabled-user" => removed_user(world, scene, "disable").await?,
         "deleted-user" => removed_user(world, scene, "delete").await?,
         // Codes are valid for 300 s and tokens for 3600 s. The case has 30 s to use them.
@@ -412,6 +433,23 @@ async fn failed_export(world: &TestEnvironment, scene: &mut CaseContext) -> Resu
     let (status_url, _) = applications::export(world, &target, &token, &request).await?;
     scene.vars = target.vars();
     scene.vars.set("bulk", json!({ "request": request, "status_url": status_url }));
+    scene.vars.set("system_token", token);
+    scene.own = Some(Arc::new((server, target)));
+    Ok(())
+}
+
+/// Completes an export on a separate server that keeps exports for a second, and waits until it has expired.
+async fn expired_export(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
+    world.local()?;
+    let server = OwnServer::start("[bulk]\nretention_s = 1\n").await.map_err(not_started)?;
+    let target = server.target().await.map_err(not_started)?;
+    let token = backend_token(&target, 0, None).await?;
+    let request = format!("{}/$export?_type=Patient", target.fhir_base()?);
+    let (status_url, answer) = applications::export(world, &target, &token, &request).await?;
+    let manifest = answer.json().ok_or_else(|| unexpected("the status URL", &answer))?;
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    scene.vars = target.vars();
+    scene.vars.set("bulk", json!({ "request": request, "status_url": status_url, "manifest": manifest }));
     scene.vars.set("system_token", token);
     scene.own = Some(Arc::new((server, target)));
     Ok(())
@@ -654,6 +692,7 @@ async fn aged(world: &TestEnvironment, scene: &mut CaseContext, age_s: i64) -> R
     let tokens = applications::tokens(&target, &mut cookies, &person, "openid").await?;
     device_code(&target, scene).await?;
     let device_code = scene.vars.text("device_code")?.to_owned();
+    let request_uri = pushed_request(&target).await?;
     let server = server.restart(age_s).await.map_err(not_started)?;
     let target = server.target().await.map_err(not_started)?;
     scene.vars = target.vars();
@@ -661,8 +700,25 @@ async fn aged(world: &TestEnvironment, scene: &mut CaseContext, age_s: i64) -> R
     scene.set_code(code);
     scene.set_tokens(&tokens);
     scene.vars.set("device_code", device_code);
+    scene.vars.set("request_uri", request_uri);
     scene.own = Some(Arc::new((server, target)));
     Ok(())
+}
+
+/// Pushes an authorization request of the public client, and returns its `request_uri`.
+async fn pushed_request(target: &TestTarget) -> Result<Value, SetupError> {
+    let vars = target.vars();
+    let form = [
+        ("client_id", member(&vars, "public.client_id")?),
+        ("redirect_uri", member(&vars, "public.redirect_uris.0")?),
+        ("response_type", "code"),
+    ];
+    let sent = browser::post(address(target.endpoint("par")?)?, &form);
+    let answer = target.send(&sent, &mut CookieJar::new()).await?;
+    match answer.json() {
+        Some(pushed) if answer.status.is_success() => Ok(pushed["request_uri"].clone()),
+        _ => Err(unexpected("the endpoint for pushed requests", &answer)),
+    }
 }
 
 /// Starts a device authorization: `$device_code`, `$user_code`.

@@ -3,7 +3,7 @@
 //! The providers are stateless. The `code` of the redirect determines the response of the correct provider:
 //! `400.invalid_grant` requests an error with this status and code, `SUB~MAIL~NONCE` an ID token for this subject with
 //! this verified e-mail address, `SUB~MAIL~NONCE~AGE` one whose `auth_time` is so many seconds ago, and any other text an ID
-//! token with the text as nonce.
+//! token with the text as nonce. `!FAULT` after such a text is the fault of the ID token: see [`add_fault`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -57,6 +57,7 @@ impl Respond for TokenResponder {
             return ResponseTemplate::new(status).set_body_json(json!({ "error": error }));
         }
         let now = Timestamp::now().as_second();
+        let (code, fault) = code.split_once('!').unwrap_or((code, ""));
         let parts: Vec<&str> = code.split('~').collect();
         let (sub, email, verified, nonce) = match parts[..] {
             [sub, email, nonce] | [sub, email, nonce, _] => (sub, email, true, nonce),
@@ -71,12 +72,31 @@ impl Respond for TokenResponder {
         if let Some(age) = parts.get(3).and_then(|age| age.parse::<i64>().ok()) {
             claims["auth_time"] = (now - age).into();
         }
+        add_fault(&mut claims, fault, now);
         match jose::sign(&self.key, &json!({ "alg": "ES256", "kid": "outside" }), &claims) {
             Ok(id_token) => ResponseTemplate::new(200).set_body_json(
                 json!({ "access_token": "outside", "token_type": "Bearer", "id_token": id_token }),
             ),
             Err(_) => ResponseTemplate::new(500),
         }
+    }
+}
+
+/// Adds a fault to the claims of an ID token: a wrong value of the claim with this name, or an e-mail address that is
+/// `unverified`.
+fn add_fault(claims: &mut Value, fault: &str, now: i64) {
+    match fault {
+        "aud" => claims["aud"] = "another-client".into(),
+        "azp" => {
+            claims["aud"] = json!([CLIENT_ID, "another-client"]);
+            claims["azp"] = "another-client".into();
+        }
+        "iss" => claims["iss"] = "https://other.example".into(),
+        "exp" => claims["exp"] = (now - 120).into(),
+        "iat" => claims["iat"] = (now + 600).into(),
+        "at_hash" => claims["at_hash"] = "77QmUPtjPfzWtF2AnpK9RQ".into(),
+        "unverified" => claims["email_verified"] = false.into(),
+        _ => {}
     }
 }
 

@@ -152,7 +152,8 @@ impl<'a> LawTest<'a> {
             serde_json::from_value(request).map_err(|error| Broken::Inconclusive(error.to_string()))?;
         let sent =
             build_request(&request, &scene.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
-        let answer = self.runtime.block_on(case_run::exchange(self.world, scene, &sent, request.poll))?;
+        let (answer, _) =
+            self.runtime.block_on(case_run::exchange(self.world, scene, &sent, request.poll))?;
         let mask = |text: String| self.world.target.secrets.mask(&text);
         let shown =
             ShownExchange { request: mask(exchange::curl(&sent)), answer: mask(exchange::shown(&answer)) };

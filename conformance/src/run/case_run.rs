@@ -1,6 +1,6 @@
 //! Runs one case: sets up its preconditions, sends its requests and compares the responses.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use serde_json::Value;
@@ -49,21 +49,62 @@ async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
             return Err(not_set_up(world, given, error).await);
         }
     }
+    scene.set_cookies(&world.target);
+    let mut failed: Option<CaseFailure> = None;
     let mut exchanges = Vec::new();
-    for step in &case.steps {
+    for (number, step) in (1..).zip(&case.steps) {
         if step.only_house && !scene.target(world).is_trefoil() {
             continue;
         }
+        let differences = try_step(world, &mut scene, step, &mut exchanges).await?;
+        if differences.is_empty() {
+            continue;
+        }
+        match &mut failed {
+            // The failures of the other independent steps are added to that of the first.
+            Some(failure) => {
+                let differences = differences.into_iter().map(|text| format!("step {number}: {text}"));
+                failure.differences.extend(differences);
+            }
+            None => failed = Some(CaseFailure { exchanges: exchanges.clone(), differences }),
+        }
+        if !case.independent {
+            break;
+        }
+    }
+    let Some(CaseFailure { exchanges, differences }) = failed else { return Ok(()) };
+    let mask = |text: String| world.target.secrets.mask(&text);
+    let masked =
+        |shown: ShownExchange| ShownExchange { request: mask(shown.request), answer: mask(shown.answer) };
+    Err(Verdict::Fail(CaseFailure {
+        exchanges: exchanges.into_iter().map(masked).collect(),
+        differences: differences.into_iter().map(mask).collect(),
+    }))
+}
+
+/// Sends the request of a step as often as the row says, and compares each response. Returns the differences of the first
+/// response that has any, and adds its exchange to `exchanges`. Secrets are not masked yet.
+async fn try_step(
+    world: &TestEnvironment,
+    scene: &mut CaseContext,
+    step: &Step,
+    exchanges: &mut Vec<ShownExchange>,
+) -> Result<Vec<Difference>, Verdict> {
+    let mut seen: Vec<(&str, Value)> = Vec::new();
+    tokio::time::sleep(Duration::from_secs(step.request.wait_s)).await;
+    for round in 0..step.request.times {
+        if round > 0 {
+            exchanges.pop();
+        }
         let sent = build_request(&step.request, &scene.vars).map_err(|error| not_built(world, error))?;
-        let mask = |text: String| world.target.secrets.mask(&text);
-        let answered = match step_answer(world, &mut scene, step, &sent).await {
+        let (answered, pending) = match step_answer(world, scene, step, &sent).await {
             Ok(answer) => answer,
             Err(error) => {
                 if let Some(reason) = world.find_lost(&error).await {
                     return Err(Verdict::Inconclusive { reason });
                 }
-                exchanges.push(ShownExchange { request: mask(exchange::curl(&sent)), answer: String::new() });
-                return Err(Verdict::Fail(CaseFailure { exchanges, differences: vec![error.to_string()] }));
+                exchanges.push(ShownExchange { request: exchange::curl(&sent), answer: String::new() });
+                return Ok(vec![error.to_string()]);
             }
         };
         if let Some(part) =
@@ -74,21 +115,31 @@ async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
         }
         let target = scene.target(world);
         let (keys, is_trefoil) = (target.addresses.keys.clone(), target.is_trefoil());
-        exchanges.push(ShownExchange {
-            request: mask(exchange::curl(&sent)),
-            answer: mask(exchange::shown(&answered)),
-        });
+        exchanges.push(ShownExchange { request: exchange::curl(&sent), answer: exchange::shown(&answered) });
         let mut differences = check_step(step, &answered, &mut scene.vars, &keys, is_trefoil)
             .map_err(|error| not_built(world, error.into()))?;
+        if let Some(pending) = pending {
+            let expected = &step.expect.pending_headers;
+            response_check::check_headers(expected, &pending, &scene.vars, &mut differences)
+                .map_err(|error| not_built(world, error.into()))?;
+        }
+        for source in &step.expect.distinct {
+            match answer_part::find_part(&answered, source).map(|value| (source.as_str(), value)) {
+                Some(part) if seen.contains(&part) => {
+                    differences.push(format!("{source}: {} was in an earlier response", part.1));
+                }
+                Some(part) => seen.push(part),
+                None => differences.push(format!("{source}: the answer does not have it")),
+            }
+        }
         if let Some(expected) = step.expect.page {
-            differences.extend(check_page(world, &mut scene, &sent, answered, expected).await);
+            differences.extend(check_page(world, scene, &sent, answered, expected).await);
         }
         if !differences.is_empty() {
-            let differences = differences.into_iter().map(mask).collect();
-            return Err(Verdict::Fail(CaseFailure { exchanges, differences }));
+            return Ok(differences);
         }
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
 /// Returns the verdict on a case whose precondition was not set up. Another case reports what failed there, so this case
@@ -129,7 +180,7 @@ async fn step_answer(
     scene: &mut CaseContext,
     step: &Step,
     sent: &SentRequest,
-) -> Result<Answer, SetupError> {
+) -> Result<(Answer, Option<Answer>), SetupError> {
     let target = scene.target(world);
     let expects_redirect = step.expect.location.is_some()
         || step.expect.status.as_ref().is_some_and(|status| status.matches(StatusCode::FOUND.as_u16()));
@@ -149,7 +200,7 @@ async fn step_answer(
             .await?;
     }
     let pages = browser::to_client(&world.target, &mut scene.cookies, person.as_ref(), sent, &redirect_uris);
-    Ok(pages.await?.last)
+    Ok((pages.await?.last, None))
 }
 
 /// Follows the redirects of a response within the server, and compares the page to which they lead.
@@ -182,21 +233,27 @@ pub fn check_step(
     keys: &Value,
     house: bool,
 ) -> Result<Vec<Difference>, UnknownVariable> {
-    let mut differences = response_check::check_response(&step.expect, answer, vars, keys, house)?;
-    if house && let Some(more) = &step.house {
-        differences.extend(response_check::check_response(more, answer, vars, keys, house)?);
-    }
+    let (mut captured, mut missing) = (Variables::default(), Vec::new());
     for (name, source) in &step.capture {
         match answer_part::find_part(answer, source) {
-            Some(value) => vars.set(name, value),
-            None => differences.push(format!("capture {name}: the answer has no {source}")),
+            Some(value) => captured.set(name, value),
+            None => missing.push(format!("capture {name}: the answer has no {source}")),
         }
     }
+    // The expectation can refer to a part that this step captures, unless the part replaces a variable.
+    let mut known = captured.clone();
+    known.extend_from(vars);
+    let mut differences = response_check::check_response(&step.expect, answer, &known, keys, house)?;
+    if house && let Some(more) = &step.house {
+        differences.extend(response_check::check_response(more, answer, &known, keys, house)?);
+    }
+    differences.append(&mut missing);
+    vars.extend_from(&captured);
     Ok(differences)
 }
 
 /// Sends a request with the cookies of the case, and stores the cookies of the response. Repeats the request while the
-/// response has the status `poll`.
+/// response has the status `poll`. Returns the last response, and the first one with this status.
 ///
 /// # Errors
 /// Returns [`SetupError`] if there is no response, or if the status is still `poll` after the last repetition.
@@ -205,8 +262,9 @@ pub async fn exchange(
     scene: &mut CaseContext,
     sent: &SentRequest,
     poll: Option<u16>,
-) -> Result<Answer, SetupError> {
+) -> Result<(Answer, Option<Answer>), SetupError> {
     let mut pauses = Pauses::new(world, scene.target(world));
+    let mut pending = None;
     loop {
         let target = match &scene.own {
             Some(own) => &own.1,
@@ -217,8 +275,11 @@ pub async fn exchange(
         // A server that is not ours may ask for a pause at any time (RFC 6585 4).
         let is_throttled = answer.status == StatusCode::TOO_MANY_REQUESTS && !target.is_trefoil();
         if !is_polled && !is_throttled {
-            return Ok(answer);
+            return Ok((answer, pending));
         }
         pauses.wait(&answer).await?;
+        if is_polled {
+            pending.get_or_insert(answer);
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! Compares received values with the values that a row expects. Members that the row does not name are not compared.
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
 use regex::Regex;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 use crate::wire::adapt::ADAPT;
 use crate::wire::variables::{UnknownVariable, Variables};
@@ -15,6 +18,16 @@ pub const MATCHERS: &[(&str, &str)] = &[
     ("$regex:RE", "a text that the regular expression matches as a whole"),
     ("$optional:MATCHER", "what the matcher matches; on a server that is not Trefoil also no value"),
     ("$house:MATCHER", "what the matcher matches; on a server that is not Trefoil anything"),
+    ("$number:A..B", "a number from A to B, also as a text; either bound can be left out"),
+    (
+        "$within:A..B",
+        "a time from A to B seconds after now: seconds since 1970, an HTTP date or an instant of FHIR",
+    ),
+    ("$bits:N", "a text that is long enough for N random bits, judged by the kinds of its characters"),
+    (
+        "$half_hash:ALG:TEXT",
+        "the left half of the hash of a text in base64url, as `at_hash`; ALG is SHA-256, SHA-384 or SHA-512",
+    ),
     ("anything else", "that text, with its variables filled in"),
 ];
 
@@ -127,7 +140,25 @@ pub fn text(
         "$boolean" => actual.is_some_and(Value::is_boolean),
         _ => {
             let found = actual.and_then(Value::as_str);
-            if let Some(part) = pattern.strip_prefix("$contains:") {
+            if let Some(measured) = measure(pattern, actual) {
+                match measured {
+                    Ok(fits) => fits,
+                    Err(why) => {
+                        out.push(format!("{at}: the row's '{pattern}' is wrong: {why}"));
+                        return Ok(());
+                    }
+                }
+            } else if let Some((algorithm, text)) =
+                pattern.strip_prefix("$half_hash:").and_then(|rest| rest.split_once(':'))
+            {
+                match half_hash(algorithm, &vars.fill(text)?) {
+                    Some(hash) => found == Some(hash.as_str()),
+                    None => {
+                        out.push(format!("{at}: the row's hash '{algorithm}' is not known"));
+                        return Ok(());
+                    }
+                }
+            } else if let Some(part) = pattern.strip_prefix("$contains:") {
                 let part = vars.fill(part)?;
                 found.is_some_and(|found| found.contains(&part))
             } else if let Some(expression) = pattern.strip_prefix("$regex:") {
@@ -157,6 +188,77 @@ pub fn text(
 /// Returns whether the target is not Trefoil, so that the rules of Trefoil do not hold.
 fn is_other(vars: &Variables) -> bool {
     vars.get(ADAPT).is_some()
+}
+
+/// Compares a value with a matcher that measures it: `$number`, `$within` or `$bits`. Returns `None` for other patterns.
+fn measure(pattern: &str, actual: Option<&Value>) -> Option<Result<bool, String>> {
+    let (name, range) = pattern.strip_prefix('$')?.split_once(':')?;
+    let measured = match name {
+        "number" => actual.and_then(number),
+        "within" => actual.and_then(seconds_from_now),
+        "bits" => actual.and_then(Value::as_str).map(random_bits),
+        _ => return None,
+    };
+    let range = match name {
+        "bits" => format!("{range}.."),
+        _ => range.to_owned(),
+    };
+    Some(bounds(&range).map(|(low, high)| measured.is_some_and(|value| low <= value && value <= high)))
+}
+
+/// Parses `A..B`.
+fn bounds(text: &str) -> Result<(f64, f64), String> {
+    let (low, high) = text.split_once("..").ok_or("a range is written A..B")?;
+    let bound = |text: &str, open: f64| match text {
+        "" => Ok(open),
+        text => text.parse::<f64>().map_err(|_| format!("'{text}' is not a number")),
+    };
+    Ok((bound(low, f64::NEG_INFINITY)?, bound(high, f64::INFINITY)?))
+}
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// Returns the time from now to a time in seconds.
+fn seconds_from_now(value: &Value) -> Option<f64> {
+    let now = Timestamp::now().as_millisecond() as f64 / 1000.0;
+    if let Some(seconds) = value.as_f64() {
+        // NumericDate has seconds, and `now` has fractions.
+        return Some(seconds - now.floor());
+    }
+    let text = value.as_str()?;
+    let time = match jiff::fmt::rfc2822::parse(text) {
+        Ok(time) => time.timestamp(),
+        Err(_) => text.parse().ok()?,
+    };
+    Some(time.as_millisecond() as f64 / 1000.0 - now.floor())
+}
+
+/// Returns the number of random bits for which a text has room: 4 for each character of a text in lower-case
+/// hexadecimal, 5 for one of a single case, and 6 otherwise.
+fn random_bits(text: &str) -> f64 {
+    let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    let has_both =
+        text.contains(|c: char| c.is_ascii_lowercase()) && text.contains(|c: char| c.is_ascii_uppercase());
+    let of_character = if text.chars().all(is_hex) {
+        4
+    } else if has_both {
+        6
+    } else {
+        5
+    };
+    (text.chars().filter(char::is_ascii_alphanumeric).count() * of_character) as f64
+}
+
+fn half_hash(algorithm: &str, text: &str) -> Option<String> {
+    let half = |digest: &[u8]| URL_SAFE_NO_PAD.encode(&digest[..digest.len() / 2]);
+    match algorithm {
+        "SHA-256" => Some(half(&Sha256::digest(text))),
+        "SHA-384" => Some(half(&Sha384::digest(text))),
+        "SHA-512" => Some(half(&Sha512::digest(text))),
+        _ => None,
+    }
 }
 
 /// Formats a value for a message.
@@ -237,5 +339,47 @@ mod tests {
         check(json!({ "$each": "$number" }), json!([1, "x"]), &[r#"body[1]: "x" instead of $number"#]);
         check(json!({ "$each": "$any" }), json!([]), &["body: [] instead of a list that is not empty"]);
         check(json!({ "$most": 1 }), json!([1]), &["body: the row says '$most', which means nothing"]);
+    }
+
+    #[test]
+    fn numbers_and_times_are_compared_with_a_range() {
+        check(json!("$number:1..3"), json!(2), &[]);
+        check(json!("$number:1.."), json!("7"), &[]);
+        check(json!("$number:..3"), json!(4), &["body: 4 instead of $number:..3"]);
+        check(
+            json!("$number:3"),
+            json!(3),
+            &["body: the row's '$number:3' is wrong: a range is written A..B"],
+        );
+        let now = Timestamp::now();
+        check(json!("$within:-2..2"), json!(now.as_second()), &[]);
+        check(json!("$within:-2..2"), json!(now.to_string()), &[]);
+        let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now).unwrap();
+        check(json!("$within:-2..2"), json!(date), &[]);
+        let differences = |value: Value| {
+            let mut out = Vec::new();
+            json("body", &json!("$within:1..300"), Some(&value), &Variables::default(), &mut out).unwrap();
+            out.len()
+        };
+        assert_eq!(differences(json!(now.as_second() + 100)), 0);
+        for wrong in [json!(now.as_second() - 9), json!(now.as_millisecond() + 100), json!("soon"), json!("")]
+        {
+            assert_eq!(differences(wrong), 1);
+        }
+    }
+
+    #[test]
+    fn secrets_have_room_for_random_bits_and_hashes_are_computed() {
+        check(json!("$bits:128"), json!("0123456789abcdef0123456789abcdef"), &[]);
+        check(json!("$bits:128"), json!("xQ7rT1mZ0aLw9Kd3Vb6nYp"), &[]);
+        check(json!("$bits:128"), json!("xQ7r"), &[r#"body: "xQ7r" instead of $bits:128"#]);
+        // The example of OpenID Connect Core, appendix A.3.
+        let token = "jHkWEdUXMU1BwAsC4vtUsZwnNvTIxEl0z9K3vx5KF0Y";
+        check(json!(format!("$half_hash:SHA-256:{token}")), json!("77QmUPtjPfzWtF2AnpK9RQ"), &[]);
+        check(
+            json!("$half_hash:SHA-256:x"),
+            json!("77Qm"),
+            &[r#"body: "77Qm" instead of $half_hash:SHA-256:x"#],
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! Compares a response with the expectation of its step.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::matcher::{self, Difference};
@@ -35,10 +37,7 @@ pub fn check_response(
         let found = answer.media_type().map(Value::from);
         matcher::text("content type", expected, found.as_ref(), vars, &mut out)?;
     }
-    for (name, pattern) in &expect.headers {
-        let found = answer.header(name).map(Value::from);
-        matcher::text(&format!("header {name}"), pattern, found.as_ref(), vars, &mut out)?;
-    }
+    check_headers(&expect.headers, answer, vars, &mut out)?;
     if let Some(dialect) = expect.dialect {
         check_error_format(dialect, answer, vars, house, &mut out)?;
     }
@@ -78,6 +77,23 @@ pub fn check_response(
     Ok(out)
 }
 
+/// Compares headers of a response.
+///
+/// # Errors
+/// Returns [`UnknownVariable`] if an expected header contains an unknown variable.
+pub fn check_headers(
+    expected: &BTreeMap<String, String>,
+    answer: &Answer,
+    vars: &Variables,
+    out: &mut Vec<Difference>,
+) -> Result<(), UnknownVariable> {
+    for (name, pattern) in expected {
+        let found = answer.header(name).map(Value::from);
+        matcher::text(&format!("header {name}"), pattern, found.as_ref(), vars, out)?;
+    }
+    Ok(())
+}
+
 /// Checks the format of an error.
 fn check_error_format(
     dialect: ErrorDialect,
@@ -109,7 +125,7 @@ fn check_error_format(
 }
 
 fn check_parameters(
-    expected: &std::collections::BTreeMap<String, Value>,
+    expected: &BTreeMap<String, Value>,
     answer: &Answer,
     vars: &Variables,
     out: &mut Vec<Difference>,

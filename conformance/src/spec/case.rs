@@ -29,6 +29,8 @@ pub struct Case {
     pub given: Vec<String>,
     /// Requests in order; there is at least one.
     pub steps: Vec<Step>,
+    /// Whether the steps are independent: a step that fails does not end the case.
+    pub independent: bool,
 }
 
 impl Case {
@@ -89,6 +91,9 @@ pub(super) struct CaseRow {
     given: Vec<String>,
     #[serde(default)]
     steps: Vec<StepRow>,
+    /// Independent steps.
+    #[serde(default)]
+    each: Vec<StepRow>,
     /// Step of a case without `steps`.
     #[serde(flatten)]
     step: StepRow,
@@ -125,11 +130,16 @@ impl CaseRow {
         let line = 1 + text[..self.id.span().start].matches('\n').count();
         let id = self.id.into_inner();
         let fault = |error: String| format!("{file}:{line}: {id}: {error}");
-        let steps = match (self.steps.is_empty(), self.step.is_empty()) {
-            (true, false) => vec![self.step],
-            (false, true) => self.steps,
-            _ => return Err(fault("a case has either one step, or 'steps'".to_owned())),
+        let independent = !self.each.is_empty();
+        let steps = match (self.steps.is_empty(), self.each.is_empty(), self.step.is_empty()) {
+            (true, true, false) => vec![self.step],
+            (false, true, true) => self.steps,
+            (true, false, true) => self.each,
+            _ => return Err(fault("a case has either one step, or 'steps', or 'each'".to_owned())),
         };
+        if independent && steps.iter().any(|step| !step.capture.is_empty()) {
+            return Err(fault("the steps of 'each' are independent and capture nothing".to_owned()));
+        }
         let steps: Vec<Step> = steps
             .into_iter()
             .map(|step| step.into_step(&self.given))
@@ -144,7 +154,7 @@ impl CaseRow {
         let is_same_row = |line: &&str| !line.starts_with("[[") || line.starts_with("[[case.");
         let row = text.lines().skip(line - 1).take_while(is_same_row).collect::<Vec<_>>().join("\n");
         let place = TablePlace { file: file.to_owned(), line };
-        Ok(Case { id, place, row: row.trim_end().to_owned(), covers, given: self.given, steps })
+        Ok(Case { id, place, row: row.trim_end().to_owned(), covers, given: self.given, steps, independent })
     }
 }
 

@@ -40,6 +40,13 @@ pub struct Expectation {
     pub ndjson: Option<Value>,
     /// Number of lines of the body.
     pub lines: Option<usize>,
+    /// Expected headers of each response after which the request is repeated, if there is one.
+    #[serde(default)]
+    pub pending_headers: BTreeMap<String, String>,
+    /// Parts of the responses that must differ if the request is sent several times, by
+    /// [source](crate::wire::answer_part).
+    #[serde(default)]
+    pub distinct: Vec<String>,
 }
 
 /// Expected status: one status, one of several, or a class such as `4xx`.

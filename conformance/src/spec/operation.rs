@@ -96,6 +96,8 @@ impl Operation {
             content_type: None,
             poll: None,
             exact: false,
+            times: 1,
+            wait_s: 0,
         })
     }
 }

@@ -31,6 +31,10 @@ pub struct Request {
     pub poll: Option<u16>,
     /// Whether the request is sent as it is, without what servers may require of every request: see [`crate::wire::adapt`].
     pub exact: bool,
+    /// Seconds to wait before the request.
+    pub wait_s: u64,
+    /// Number of times that the request is sent. Each response is compared with the expectation.
+    pub times: usize,
 }
 
 impl Request {
@@ -83,6 +87,9 @@ struct RequestRow {
     poll: Option<u16>,
     #[serde(default)]
     exact: bool,
+    times: Option<usize>,
+    #[serde(default)]
+    wait_s: u64,
 }
 
 impl TryFrom<RequestRow> for Request {
@@ -126,6 +133,8 @@ impl TryFrom<RequestRow> for Request {
             content_type: row.content_type,
             poll: row.poll,
             exact: row.exact,
+            times: row.times.unwrap_or(1),
+            wait_s: row.wait_s,
         })
     }
 }
@@ -146,6 +155,9 @@ pub struct DpopProof {
     /// Whether the proof is signed with a key other than that of the case.
     #[serde(default)]
     pub other_key: bool,
+    /// Whether the proof contains the key of the case but is signed with another one.
+    #[serde(default)]
+    pub forged: bool,
     /// Number of times the header is sent; 1 by default.
     pub times: Option<usize>,
     /// Text that is sent instead of a proof.

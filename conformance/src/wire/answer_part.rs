@@ -7,6 +7,7 @@
 //! | `query:NAME`, `fragment:NAME` | a parameter of the Location |
 //! | `body:RE`, `header:NAME:RE` | the first group of a regular expression |
 //! | `page:NAME` | the value of an input of a page |
+//! | `lower:SOURCE` | a part in lower case |
 
 use regex::Regex;
 use serde_json::Value;
@@ -30,6 +31,7 @@ pub fn find_part(answer: &Answer, source: &str) -> Option<Value> {
             Some((name, expression)) => first_group(expression, &answer.header(name)?),
             None => answer.header(name),
         },
+        "lower" => find_part(answer, name)?.as_str().map(str::to_lowercase),
         "body" => first_group(name, &answer.text()),
         "page" => html_form::form_inputs(&answer.text())
             .into_iter()
@@ -75,6 +77,7 @@ mod tests {
         check("header:location:^(https://[^/]+)", Some(json!("https://a.example")));
         check("query:state", None);
         check("header:etag", None);
+        check("lower:header:location:https://([^/]+)", Some(json!("a.example")));
         check("nonsense", None);
     }
 }

@@ -54,9 +54,13 @@ pub fn proof_headers(
         };
         change_member(&mut claims, name, value, vars)?;
     }
+    let signer = match proof.forged {
+        true => jose::fresh_key("other").map_err(|error| error.to_string())?,
+        false => key,
+    };
     let text = match &proof.text {
         Some(text) => text.clone(),
-        None => jose::sign(&key, &head, &claims).map_err(|error| error.to_string())?,
+        None => jose::sign(&signer, &head, &claims).map_err(|error| error.to_string())?,
     };
     let mut headers = vec![(HeaderName::from_static("dpop"), text); proof.times.unwrap_or(1)];
     headers.extend(token.map(|token| (header::AUTHORIZATION, format!("DPoP {token}"))));

@@ -7,7 +7,7 @@ use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeyPairComponents, PublicKeyComponen
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED,
     ECDSA_P384_SHA384_FIXED_SIGNING, ED25519, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_2048_8192_SHA256,
-    RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_SHA384, UnparsedPublicKey,
+    RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, UnparsedPublicKey,
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
@@ -46,8 +46,8 @@ fn point(jwk: &Value) -> Result<Vec<u8>, KeyError> {
     Ok([vec![4], member(jwk, "x")?, member(jwk, "y")?].concat())
 }
 
-/// Signs a JWT with a private JWK. The `kty` and `crv` of the key determine the algorithm: ES256, ES384 or RS384. The
-/// header is used unchanged, even if it contradicts the key.
+/// Signs a JWT with a private JWK. The `kty` and `crv` of the key determine the algorithm: ES256, ES384 or RS384; an RSA
+/// key also signs with RS256 if the header says so. The header is used unchanged, even if it contradicts the key.
 ///
 /// # Errors
 /// Returns [`KeyError`] if the key is invalid.
@@ -66,7 +66,8 @@ pub fn sign(jwk: &Value, header: &Value, claims: &Value) -> Result<String, KeyEr
         })
         .map_err(|_| KeyError::Refused("RSA"))?;
         let mut signature = vec![0; key.public_modulus_len()];
-        key.sign(&RSA_PKCS1_SHA384, &random, message.as_bytes(), &mut signature)
+        let padding = if header["alg"] == "RS256" { &RSA_PKCS1_SHA256 } else { &RSA_PKCS1_SHA384 };
+        key.sign(padding, &random, message.as_bytes(), &mut signature)
             .map_err(|_| KeyError::Refused("RSA"))?;
         signature
     } else {

@@ -29,6 +29,11 @@ impl Variables {
         self.0.extend(members);
     }
 
+    /// Sets all variables of another set, replacing existing ones.
+    pub fn extend_from(&mut self, other: &Self) {
+        self.0.extend(other.0.clone());
+    }
+
     /// Returns the value at a dotted path.
     pub fn get(&self, path: &str) -> Option<&Value> {
         let mut parts = path.split('.');

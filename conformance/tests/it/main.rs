@@ -51,6 +51,6 @@ impl Trial {
     fn ask(&self, scene: &mut CaseContext, request: &str) -> Answer {
         let request: Request = toml::from_str(request).unwrap();
         let sent = build_request(&request, &scene.vars).unwrap();
-        self.runtime.block_on(exchange(&self.world, scene, &sent, request.poll)).unwrap()
+        self.runtime.block_on(exchange(&self.world, scene, &sent, request.poll)).unwrap().0
     }
 }

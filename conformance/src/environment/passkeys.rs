@@ -1,0 +1,81 @@
+//! Passkeys of users that a case creates: added on the account page, and used at sign-in.
+
+use serde_json::Value;
+
+use super::SetupError;
+use super::applications::unexpected;
+use super::browser::{self, address};
+use super::cookies::CookieJar;
+use super::preconditions::CaseContext;
+use super::target::TestTarget;
+use crate::wire::authenticator::Authenticator;
+use crate::wire::exchange::Answer;
+use crate::wire::html_form::form_inputs;
+
+/// Sends a form to a page and returns the response.
+async fn submit(
+    target: &TestTarget,
+    cookies: &mut CookieJar,
+    path: &str,
+    form: &[(&str, &str)],
+) -> Result<Answer, SetupError> {
+    let sent = browser::post(address(&format!("{}{path}", target.addresses.base_url))?, form);
+    target.send(&sent, cookies).await
+}
+
+/// Opens a page and returns the value of its input `csrf`.
+async fn form_token(target: &TestTarget, cookies: &mut CookieJar, path: &str) -> Result<String, SetupError> {
+    let sent = browser::get(address(&format!("{}{path}", target.addresses.base_url))?);
+    let answer = target.send(&sent, cookies).await?;
+    let inputs = form_inputs(&answer.text());
+    let token = inputs.into_iter().find(|input| input.name == "csrf").map(|input| input.value);
+    token.ok_or_else(|| unexpected(path, &answer))
+}
+
+/// Begins a ceremony and returns its id and its options.
+async fn begin(
+    target: &TestTarget,
+    cookies: &mut CookieJar,
+    path: &str,
+    csrf: &str,
+) -> Result<(String, Value), SetupError> {
+    let answer = submit(target, cookies, path, &[("csrf", csrf)]).await?;
+    let Some(begun) = answer.json().filter(|_| answer.status.is_success()) else {
+        return Err(unexpected(path, &answer));
+    };
+    Ok((begun["ceremony"].as_str().unwrap_or_default().to_owned(), begun["options"].clone()))
+}
+
+/// Adds a passkey for the user who is signed in in the browser of the case; `required` also requires it after the
+/// password. Then begins a sign-in in a new browser: `$csrf`, `$ceremony`, `$credential`, and `$unverified` for a
+/// credential without verification of the user.
+///
+/// # Errors
+/// Returns [`SetupError`] if the server rejects the passkey.
+pub async fn set_up(target: &TestTarget, scene: &mut CaseContext, required: bool) -> Result<(), SetupError> {
+    let refused = |error: crate::wire::jose::KeyError| SetupError::Failed(error.to_string());
+    let mut authenticator = Authenticator::new(&address(&target.addresses.base_url)?).map_err(refused)?;
+    let csrf = form_token(target, &mut scene.cookies, "/account").await?;
+    let (ceremony, options) = begin(target, &mut scene.cookies, "/account/passkeys/options", &csrf).await?;
+    let credential = authenticator.create(&options);
+    let form =
+        [("csrf", csrf.as_str()), ("ceremony", &ceremony), ("credential", &credential), ("name", "Garden")];
+    let mut forms = vec![("/account/passkeys", form.to_vec())];
+    if required {
+        forms.push(("/account/passkeys/ask", vec![("csrf", csrf.as_str()), ("ask", "yes")]));
+    }
+    for (path, form) in forms {
+        let answer = submit(target, &mut scene.cookies, path, &form).await?;
+        if answer.status != http::StatusCode::SEE_OTHER {
+            return Err(unexpected(path, &answer));
+        }
+    }
+    scene.cookies = CookieJar::new();
+    let csrf = form_token(target, &mut scene.cookies, "/sign-in").await?;
+    let (ceremony, options) = begin(target, &mut scene.cookies, "/passkey/options", &csrf).await?;
+    scene.vars.set("unverified", authenticator.get(&options, false).map_err(refused)?);
+    scene.vars.set("credential", authenticator.get(&options, true).map_err(refused)?);
+    scene.vars.set("csrf", csrf);
+    scene.vars.set("ceremony", ceremony);
+    Ok(())
+}
