@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`demo`] | the demo server, a short guide, the terminal client |
 //! | [`fhir_tables`] | tables that are generated from HL7's definitions of FHIR R4 |
+//! | [`mutants`] | the suite against servers with planted faults |
 //! | [`soak`] | the long checks: fuzz targets with millions of runs, kills, hostile traffic |
 //! | [`test`] | all checks, with the totals in the last line |
 //! | [`tidy`] | boundaries between the crates, prose, links, commits |
@@ -13,6 +14,7 @@
 
 mod demo;
 mod fhir_tables;
+mod mutants;
 mod pictures;
 mod soak;
 mod test;
@@ -46,6 +48,8 @@ enum XtaskCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Run the conformance suite against servers with planted faults, and list the faults that it does not find.
+    Mutants(mutants::MutantArgs),
     /// Generate the records of the demo project from their seed.
     GenFixtures {
         /// Compare the files instead of writing them.
@@ -104,6 +108,7 @@ fn run(task: XtaskCommand) -> Result<()> {
             let program = target_dir().join("debug/trefoil-conformance");
             check(Command::new(program).arg("run").args(args))
         }
+        XtaskCommand::Mutants(args) => mutants::run(&args),
         XtaskCommand::GenFixtures { check: only_check } => {
             let mut command = cargo();
             command.args(["run", "--quiet", "-p", "trefoil-fixtures", "--bin", "gen-fixtures", "--"]);
@@ -200,6 +205,17 @@ fn root() -> PathBuf {
         .parent()
         .expect("the folder of xtask is in the workspace")
         .to_owned()
+}
+
+/// Returns the paths of all files that git tracks or would track.
+fn tracked_files() -> Result<Vec<String>> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .context("failed to ask git for the files")?;
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text.lines().map(str::to_owned).filter(|file| root().join(file).is_file()).collect())
 }
 
 /// Returns Cargo's target folder.

@@ -1,12 +1,14 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
 //! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive evaluators, a server
-//! that is killed many times, hostile traffic, and exports as Parquet. The duration of each check is printed.
+//! that is killed many times, hostile traffic, exports as Parquet, and the conformance suite against planted faults. The
+//! duration of each check is printed.
 
 use std::process::Stdio;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::mutants::{self, MutantArgs};
 use crate::{bench, bench_parquet, cargo, check, root};
 
 /// Arguments that select the test programs with the fuzz targets, and the prefix of the targets in the list of tests.
@@ -30,6 +32,8 @@ const ATTACKS: &str = "attacks";
 /// Name of the comparison of searches with a naive evaluator, and the number of its random cases.
 const SEARCHES: &str = "searches";
 const SEARCH_CASES: &str = "2000";
+/// Name of the conformance suite against servers with planted faults.
+const MUTANTS: &str = "mutants";
 /// Cargo feature of exports as Parquet, which adds crates.
 const PARQUET: &str = "parquet";
 
@@ -42,7 +46,7 @@ pub struct SoakArgs {
     #[arg(long, default_value_t = 200)]
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
-    /// `expression-constraints`, `kills`, `attacks`, `searches` or `parquet`.
+    /// `expression-constraints`, `kills`, `attacks`, `searches`, `parquet` or `mutants`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -56,7 +60,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
     names.extend(covered()?.into_iter().filter(|name| wanted(name)));
     names.extend(
-        [BENCHMARK, CONSTRAINTS, KILLS, ATTACKS, SEARCHES, PARQUET]
+        [BENCHMARK, CONSTRAINTS, KILLS, ATTACKS, SEARCHES, PARQUET, MUTANTS]
             .into_iter()
             .filter(|name| wanted(name))
             .map(str::to_owned),
@@ -119,6 +123,8 @@ pub fn run(args: &SoakArgs) -> Result<()> {
                 "searches::",
             ]);
             check(command.env("TREFOIL_CASES", SEARCH_CASES))
+        } else if name == MUTANTS {
+            mutants::run(&MutantArgs::for_all())
         } else if name == PARQUET {
             check(cargo().args(["test", "--quiet", "-p", "trefoil-bulk", "--features", PARQUET]))
                 .and_then(|()| check(&mut bench_parquet()))

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::mutants::{self, MutantArgs};
 use crate::{cargo, fhir_tables, lint, target_dir, tidy, vocabularies};
 
 #[derive(Default)]
@@ -62,6 +63,8 @@ pub fn run() -> Result<()> {
         let mut fixtures = cargo();
         fixtures.args(["run", "--quiet", "-p", "trefoil-fixtures", "--bin", "gen-fixtures", "--", "--check"]);
         sum.step("gen-fixtures --check", quiet(&mut fixtures, &mut log));
+        announce("planted faults", started);
+        sum.step("mutants --sample 12", mutants::run(&MutantArgs::for_sample(12)));
         announce("tests", started);
         tests(&mut sum, &mut log, started)?;
     }

@@ -86,7 +86,7 @@ fn the_examples_in_the_readme_are_valid_rows() {
     let text = std::fs::read_to_string(README).unwrap();
     let blocks: Vec<_> =
         text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert_eq!(blocks.len(), 3);
+    assert_eq!(blocks.len(), 4);
     let operation = format!("[[case]]\nid = \"a/b/c/d\"\ncovers = [\"a/b/c\"]\n{}", blocks[2]);
     for block in [blocks[0], blocks[1], &operation] {
         Specification::default().add("README.md", block).unwrap();

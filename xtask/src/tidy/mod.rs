@@ -7,6 +7,7 @@
 //! | [`module_cycles`] | no cycle among the top-level modules of a crate |
 //! | [`prose`] | words and openings that comments, messages and documents must not contain |
 //! | [`links`] | documents and rows refer to anchors that exist |
+//! | [`mutants`] | planted faults name expressions that exist; their list is current |
 //! | [`commits`] | length of commit subjects |
 
 mod commits;
@@ -21,7 +22,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::root;
+use crate::{mutants, root, tracked_files};
 
 /// Checks all rules and prints all faults.
 pub fn run() -> Result<()> {
@@ -45,6 +46,8 @@ pub fn run() -> Result<()> {
     module_cycles::check(&sources, &mut faults);
     prose::check(&sources, &documents, &mut faults);
     links::check(&documents, &tables, &mut faults);
+    mutants::table::check(&mut faults)?;
+    mutants::document::check(&mut faults)?;
     commits::check(&mut faults)?;
     if faults.is_empty() {
         return Ok(());
@@ -53,15 +56,4 @@ pub fn run() -> Result<()> {
         println!("tidy: {line}");
     }
     bail!("{} faults", faults.len())
-}
-
-/// Returns the paths of all files that git tracks or would track.
-fn tracked_files() -> Result<Vec<String>> {
-    let output = std::process::Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root())
-        .output()
-        .context("failed to ask git for the files")?;
-    let text = String::from_utf8(output.stdout)?;
-    Ok(text.lines().map(str::to_owned).filter(|file| root().join(file).is_file()).collect())
 }

@@ -1,0 +1,192 @@
+//! Runs of the conformance suite against the server with one fault. A run ends at the first case that fails.
+
+use std::fmt;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use super::plant::{Programs, with_fault};
+use super::table::Mutant;
+use crate::target_dir;
+
+/// Maximum duration of a run, and the time between two looks at its report.
+const LIMIT: Duration = Duration::from_secs(300);
+const PAUSE: Duration = Duration::from_millis(40);
+
+/// Result of the runs against a fault.
+#[derive(Debug)]
+pub enum Discovery {
+    /// This case failed.
+    By {
+        /// Id of the case.
+        case: String,
+        /// First difference that the case reports.
+        differences: String,
+    },
+    /// All cases passed or were skipped.
+    None,
+}
+
+impl fmt::Display for Discovery {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::By { case, differences } => {
+                let line = differences.lines().next().unwrap_or_default();
+                write!(f, "{case}: {}", line.chars().take(120).collect::<String>())
+            }
+            Self::None => f.write_str("NOT FOUND"),
+        }
+    }
+}
+
+/// The suite, and how it reaches the server.
+pub struct Suite {
+    /// The suite and the server.
+    pub programs: Programs,
+    /// Whether the server is started outside of the suite.
+    pub black_box: bool,
+}
+
+impl Suite {
+    /// Runs the rows of a fault and, if they pass, all rows.
+    pub fn find(&self, mutant: &Mutant) -> Result<Discovery> {
+        match self.run(&mutant.name, &mutant.rows)? {
+            Discovery::None => self.run(&mutant.name, &[]),
+            found => Ok(found),
+        }
+    }
+
+    /// Runs the cases that the filters select until one fails.
+    pub fn run(&self, fault: &str, filters: &[String]) -> Result<Discovery> {
+        static RUNS: AtomicUsize = AtomicUsize::new(0);
+        let number = RUNS.fetch_add(1, Ordering::Relaxed);
+        let folder = target_dir().join(format!("mutants/runs/{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let result = self.run_in(&folder, fault, filters);
+        if result.is_ok() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        result
+    }
+
+    fn run_in(&self, folder: &std::path::Path, fault: &str, filters: &[String]) -> Result<Discovery> {
+        let report = folder.join("report.jsonl");
+        let mut command = with_fault(&self.programs.suite, fault);
+        command.arg("run").args(filters).arg("--report").arg(format!("json={}", report.display()));
+        let server =
+            self.black_box.then(|| RunningServer::start(&self.programs, fault, folder)).transpose()?;
+        match &server {
+            Some(server) => {
+                command.args(["--house", "--write", "--target", &server.base_url, "--profile"]);
+                command.arg(&server.profile);
+            }
+            None => {
+                command.env("TREFOIL_BIN", &self.programs.server);
+            }
+        }
+        let output = std::fs::File::create(folder.join("suite.log"))?;
+        command.stdout(output.try_clone()?).stderr(output);
+        let mut group = ProcessGroup::spawn(&mut command)?;
+        let started = Instant::now();
+        loop {
+            let ended = group.0.try_wait()?;
+            if let Some(found) = first_failure(&std::fs::read_to_string(&report).unwrap_or_default()) {
+                return Ok(found);
+            }
+            match ended.and_then(|status: ExitStatus| status.code()) {
+                Some(0) => return Ok(Discovery::None),
+                Some(code) => {
+                    let log = std::fs::read_to_string(folder.join("suite.log")).unwrap_or_default();
+                    bail!("the suite ended with {code} and reported no failure:\n{log}")
+                }
+                None if ended.is_some() => bail!("the suite was killed"),
+                None if started.elapsed() > LIMIT => bail!("the run took longer than {} s", LIMIT.as_secs()),
+                None => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+}
+
+/// Returns the first case that failed according to a report, which may still be incomplete.
+fn first_failure(report: &str) -> Option<Discovery> {
+    let complete = &report[..report.rfind('\n')?];
+    let failed = complete.lines().filter(|line| line.contains("\"fail\""));
+    let mut cases = failed.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let case = cases.find(|line| line["event"] == "case" && line["verdict"] == "fail")?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Some(Discovery::By { case: text(&case["id"]), differences: text(&case["differences"][0]) })
+}
+
+/// A process and all processes that it starts. They are killed when it is dropped.
+struct ProcessGroup(Child);
+
+impl ProcessGroup {
+    fn spawn(command: &mut Command) -> Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command.process_group(0).spawn().with_context(|| format!("failed to start {name}"))?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        let group = format!("-{}", self.0.id());
+        drop(Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status());
+        drop(self.0.wait());
+    }
+}
+
+/// A server with the demo project, and the profile that the suite needs for it.
+struct RunningServer {
+    base_url: String,
+    profile: PathBuf,
+    _group: ProcessGroup,
+}
+
+impl RunningServer {
+    fn start(programs: &Programs, fault: &str, folder: &std::path::Path) -> Result<Self> {
+        let data = folder.join("data");
+        std::fs::create_dir_all(&data)?;
+        let log = std::fs::File::create(folder.join("server.log"))?;
+        let mut command = with_fault(&programs.server, fault);
+        command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"]).arg(&data);
+        command.stdout(Stdio::piped()).stderr(log);
+        let mut group = ProcessGroup::spawn(&mut command)?;
+        let output = group.0.stdout.take().context("the output of the server is not piped")?;
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        let ready = lines.find_map(|line| line.strip_prefix("ready ").map(str::to_owned));
+        let base_url = ready.with_context(|| {
+            format!("the server ended before it was ready; see {}", folder.join("server.log").display())
+        })?;
+        let read = |name: &str| -> Result<Value> {
+            let text =
+                std::fs::read(data.join(name)).with_context(|| format!("the server wrote no {name}"))?;
+            Ok(serde_json::from_slice(&text)?)
+        };
+        let mut profile = read("demo.json")?;
+        profile["ca"] = read("endpoint.json")?["ca"].clone();
+        let path = folder.join("profile.json");
+        std::fs::write(&path, profile.to_string())?;
+        Ok(Self { base_url, profile: path, _group: group })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_of_an_incomplete_report_is_found() {
+        let report = "{\"event\":\"case\",\"id\":\"a\",\"verdict\":\"pass\"}\n\
+                      {\"event\":\"case\",\"id\":\"b\",\"verdict\":\"fail\",\"differences\":[\"status\"]}\n{\"ev";
+        let Some(Discovery::By { case, differences }) = first_failure(report) else { panic!("no failure") };
+        assert_eq!((case.as_str(), differences.as_str()), ("b", "status"));
+        assert!(first_failure("{\"event\":\"case\",\"verdict\":\"fail\"").is_none());
+    }
+}
