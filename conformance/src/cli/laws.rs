@@ -1,16 +1,16 @@
 //! The command `laws`: tests properties with random requests.
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use jiff::Timestamp;
 
 use super::run::{connect, exit_code, listeners};
 use super::{UNREACHABLE, broken, usage};
 use crate::environment::TestEnvironment;
 use crate::laws::{self, LAWS, Law};
-use crate::run::{RunEnd, RunEvent, RunStart};
-use crate::spec::Specification;
+use crate::run::{self, RunEnd, RunEvent, RunStart};
 
 /// Arguments of `laws`.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub struct LawArgs {
     /// Seconds until a response must be complete.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     timeout: u64,
-    /// Also write a report: json=FILE or junit=FILE. Can be repeated.
+    /// Also write a report, such as html=FILE. Can be repeated.
     #[arg(long = "report", value_name = "KIND=FILE")]
     reports: Vec<String>,
 }
@@ -75,9 +75,17 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
     };
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut tell = |event: &RunEvent<'_>| listeners.iter_mut().for_each(|listener| listener.hear(event));
-    let spec = Specification::default();
+    let begin = Instant::now();
     let target = world.target.addresses.base_url.as_str();
-    tell(&RunEvent::Start(&RunStart { target, spec: &spec, cases: chosen.len(), seed: Some(seed) }));
+    let requirements: Vec<_> = chosen.iter().map(|law| law.requirement()).collect();
+    tell(&RunEvent::Start(&RunStart {
+        suite: run::SUITE,
+        target,
+        started: Timestamp::now(),
+        requirements: requirements.iter().collect(),
+        sections: run::sections(chosen.iter().map(|law| law.id)),
+        seed: Some(seed),
+    }));
     let mut end = RunEnd::default();
     for law in chosen {
         let outcome = laws::test(law, &world, &runtime, args.budget, seed);
@@ -88,6 +96,7 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
     if world.local.is_none() {
         end.leftovers = runtime.block_on(world.target.clean_up());
     }
+    end.took_ms = run::milliseconds_since(begin);
     tell(&RunEvent::End(&end));
     exit_code(&end)
 }

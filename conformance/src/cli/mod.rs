@@ -1,4 +1,4 @@
-//! The command line: `run`, `list`, `explain` and `tx`. Exit codes: 0 for success, 1 for failed cases, 2 for a usage
+//! The command line. Exit codes: 0 for success, 1 for failed cases, 2 for a usage
 //! error, 3 if the target cannot be reached or stops answering, 4 if the suite itself failed, 130 after Ctrl-C.
 
 mod diff;
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Parser, Subcommand};
+use clap::{ColorChoice, Parser, Subcommand};
 
 use crate::run::selection::Selection;
 use crate::spec::Specification;
 use crate::tx::publish;
-use crate::{compare, explain};
+use crate::{compare, explain, report};
 use diff::DiffArgs;
 use laws::LawArgs;
 use run::RunArgs;
@@ -32,6 +32,9 @@ const INTERRUPTED: u8 = 130;
 #[derive(Debug, Parser)]
 #[command(name = "trefoil-conformance", version, arg_required_else_help = true)]
 struct Cli {
+    /// Colours of the output: when it is a terminal and NO_COLOR is not set, always or never.
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = ColorChoice::Auto)]
+    color: ColorChoice,
     /// Folder with further tables (TOML), whose rows are added to those of the suite.
     #[arg(long, global = true, value_name = "DIR")]
     tables: Option<PathBuf>,
@@ -72,6 +75,17 @@ enum Command {
         /// Report of the later run.
         second: PathBuf,
     },
+    /// Write reports of a run from its JSON report.
+    #[command(
+        after_help = "Example:\n  trefoil-conformance report run.jsonl --report html=run.html --report badge=run.svg"
+    )]
+    Report {
+        /// JSON report of the run.
+        file: PathBuf,
+        /// Report to write, such as html=FILE; without one, the report of the terminal is printed. Can be repeated.
+        #[arg(long = "report", value_name = "KIND=FILE")]
+        reports: Vec<String>,
+    },
     /// List the ids of all cases, or of the selected cases.
     #[command(after_help = "Example:\n  trefoil-conformance list spec/authorize")]
     List {
@@ -100,6 +114,12 @@ enum Command {
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    match cli.color {
+        ColorChoice::Auto => anstream::ColorChoice::Auto,
+        ColorChoice::Always => anstream::ColorChoice::Always,
+        ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
     let mut spec = match Specification::load() {
         Ok(spec) => spec,
         Err(error) => return broken(&error.into()),
@@ -116,6 +136,7 @@ pub fn main() -> ExitCode {
         Command::Diff(args) => return diff::diff_command(&args),
         Command::Init { url, ca } => return run::init_command(&spec, &url, ca.as_deref()),
         Command::Compare { first, second } => return compare_reports(&first, &second),
+        Command::Report { file, reports } => write_reports(&file, &reports),
         Command::Publish { folder } => {
             publish::write(&spec, &folder).map(|count| println!("{count} files in {}", folder.display()))
         }
@@ -149,12 +170,20 @@ fn compare_reports(first: &Path, second: &Path) -> ExitCode {
     let reports = run::read_report(first).and_then(|first| Ok((first, run::read_report(second)?)));
     match reports {
         Ok((first, second)) => {
-            let comparison = compare::compare(&first, &second);
+            let comparison = compare::compare(&first.outcomes, &second.outcomes);
             println!("{comparison}");
             ExitCode::from(if comparison.worse.is_empty() { 0 } else { FAILED })
         }
         Err(error) => usage(&error),
     }
+}
+
+/// Sends a recorded run to the listeners that `reports` selects, or to the terminal.
+fn write_reports(file: &Path, reports: &[String]) -> Result<()> {
+    let record = run::read_report(file)?;
+    let listeners = if reports.is_empty() { run::listeners(&[]) } else { report::to_files(reports) };
+    listeners?.iter_mut().for_each(|listener| record.tell(&mut **listener));
+    Ok(())
 }
 
 fn explain(spec: &Specification, id: &str) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write as _, stdout};
+use std::io::{BufReader, Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use jiff::Timestamp;
 
 use super::{FAILED, INTERRUPTED, UNREACHABLE, broken, usage};
 use crate::environment::probe;
@@ -18,9 +19,9 @@ use crate::environment::target::{TIMEOUT, TargetKind, TestTarget};
 use crate::environment::{MAX_WAIT, TestEnvironment};
 use crate::init;
 use crate::profile::Profile;
-use crate::report::json::{self, JsonLines};
-use crate::report::junit::JunitReport;
+use crate::report::record::RunRecord;
 use crate::report::terminal::TerminalReport;
+use crate::report::{self, json};
 use crate::run::selection::Selection;
 use crate::run::{self, RunEnd, RunListener, RunOptions};
 use crate::spec::Specification;
@@ -84,7 +85,7 @@ pub struct RunArgs {
     /// JSON report of a run that was interrupted: its outcomes are taken over, and the other cases run.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// Also write a report: json=FILE or junit=FILE. Can be repeated.
+    /// Also write a report, such as html=FILE. Can be repeated.
     #[arg(long = "report", value_name = "KIND=FILE")]
     reports: Vec<String>,
 }
@@ -113,7 +114,7 @@ impl RunArgs {
         let usual = if has_target && !self.house { Level::Must } else { Level::May };
         let level = if self.strict { Level::Should } else { self.level.unwrap_or(usual) };
         let earlier = match &self.resume {
-            Some(path) => read_report(path)?,
+            Some(path) => read_report(path)?.outcomes,
             None => Vec::new(),
         };
         let baseline = match &self.baseline {
@@ -127,6 +128,7 @@ impl RunArgs {
             baseline,
             earlier,
             deadline: self.max_time.map(|seconds| Instant::now() + Duration::from_secs(seconds)),
+            started: Timestamp::now(),
         })
     }
 }
@@ -179,13 +181,13 @@ pub fn init_command(spec: &Specification, url: &str, ca: Option<&Path>) -> ExitC
     })
 }
 
-/// Reads the outcomes of a JSON report.
+/// Reads a JSON report.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or is not a report.
-pub fn read_report(path: &Path) -> Result<Vec<run::verdict::CaseOutcome>> {
+pub fn read_report(path: &Path) -> Result<RunRecord> {
     let file = File::open(path).with_context(|| format!("failed to read {}", path.display()))?;
-    json::outcomes(BufReader::new(file)).with_context(|| path.display().to_string())
+    json::read(BufReader::new(file)).with_context(|| path.display().to_string())
 }
 
 fn read_baseline(path: &Path) -> Result<BTreeMap<String, String>> {
@@ -281,7 +283,7 @@ pub fn exit_code(end: &RunEnd) -> ExitCode {
 async fn stop_at_interrupt(stop: Arc<AtomicBool>) {
     if tokio::signal::ctrl_c().await.is_ok() {
         stop.store(true, Ordering::Relaxed);
-        eprintln!("interrupted: waiting for the cases that run; press Ctrl-C again to end at once");
+        eprintln!("\ninterrupted: waiting for the cases that run; press Ctrl-C again to end at once");
     }
     if tokio::signal::ctrl_c().await.is_ok() {
         std::process::exit(i32::from(INTERRUPTED));
@@ -310,24 +312,13 @@ fn show_plan(world: &TestEnvironment, spec: &Specification, selection: &Selectio
     drop(plan());
 }
 
-/// Returns the listeners that `--report` selects.
+/// Returns the listeners that `--report` selects, and the terminal.
 ///
 /// # Errors
 /// Returns an error if a kind is not known, or if a file cannot be created.
 pub fn listeners(reports: &[String]) -> Result<Vec<Box<dyn RunListener>>> {
-    let mut listeners: Vec<Box<dyn RunListener>> = vec![Box::new(TerminalReport::new(stdout()))];
-    for report in reports {
-        let (kind, path) =
-            report.split_once('=').with_context(|| format!("--report '{report}' must be KIND=FILE"))?;
-        let create =
-            || File::create(path).map(BufWriter::new).with_context(|| format!("failed to write {path}"));
-        match kind {
-            "json" => listeners.push(Box::new(JsonLines(create()?))),
-            "junit" => listeners.push(Box::new(JunitReport::new(create()?))),
-            _ => bail!("--report '{kind}' is not known; use json or junit"),
-        }
-    }
-    Ok(listeners)
+    let terminal: Box<dyn RunListener> = Box::new(TerminalReport::of_process());
+    Ok(std::iter::once(terminal).chain(report::to_files(reports)?).collect())
 }
 
 /// Collects the ids of failed cases for a baseline.

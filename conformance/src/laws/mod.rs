@@ -26,7 +26,7 @@ use crate::environment::{SetupError, TestEnvironment};
 use crate::run::case_run;
 use crate::run::verdict::{CaseFailure, CaseOutcome, ShownExchange, Verdict};
 use crate::spec::request::Request;
-use crate::spec::requirement::Level;
+use crate::spec::requirement::{BoundActor, Level, Requirement};
 use crate::wire::build::build_request;
 use crate::wire::exchange::{self, Answer};
 
@@ -40,6 +40,8 @@ pub struct Law {
     pub id: &'static str,
     /// Statement of the law.
     pub gist: &'static str,
+    /// URL of the clause of a standard that states it, or from which it follows.
+    pub standard: &'static str,
     test: fn(&LawTest<'_>) -> Result<(), Broken>,
 }
 
@@ -48,46 +50,55 @@ pub const LAWS: [Law; 9] = [
     Law {
         id: "law/authorize/redirect-exact",
         gist: "A redirect URI that differs from the registered one in any character never receives a response.",
+        standard: "https://www.rfc-editor.org/rfc/rfc9700#section-2.1",
         test: authorization::redirect_exact,
     },
     Law {
         id: "law/token/code-once",
         gist: "Of several concurrent requests with the same code, one at most receives tokens.",
+        standard: "https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2",
         test: authorization::code_once,
     },
     Law {
         id: "law/subsumes/mirrored",
         gist: "$subsumes of B and A mirrors that of A and B; a code is equivalent to itself.",
+        standard: "https://hl7.org/fhir/R4/codesystem-operation-subsumes.html",
         test: terminology::mirrored,
     },
     Law {
         id: "law/subsumes/transitive",
         gist: "If A subsumes B, and B subsumes C, then A subsumes C.",
+        standard: "https://hl7.org/fhir/R4/codesystem-operation-subsumes.html",
         test: terminology::transitive,
     },
     Law {
         id: "law/terminology/get-equals-post",
         gist: "An operation by GET answers like the same operation by POST.",
+        standard: "https://hl7.org/fhir/R4/operations.html#executing",
         test: terminology::get_equals_post,
     },
     Law {
         id: "law/validate-code/agrees-with-expand",
         gist: "$validate-code finds exactly the codes in a value set that $expand lists.",
+        standard: "https://hl7.org/fhir/R4/valueset-operation-validate-code.html",
         test: terminology::agrees_with_expand,
     },
     Law {
         id: "law/export/increments-add-up",
         gist: "An export with _since contains exactly the resources that were changed after that time.",
+        standard: "https://hl7.org/fhir/uv/bulkdata/STU2/export.html#query-parameters",
         test: export::increments_add_up,
     },
     Law {
         id: "law/export/no-duplicates",
         gist: "Each resource of an export occurs once, and the counts of the manifest are right.",
+        standard: "https://hl7.org/fhir/uv/bulkdata/STU2/export.html#response---complete-status",
         test: export::no_duplicates,
     },
     Law {
         id: "law/export/types-add-up",
         gist: "The exports of each type alone contain together what one export of all types contains.",
+        standard: "https://hl7.org/fhir/uv/bulkdata/STU2/export.html#query-parameters",
         test: export::types_add_up,
     },
 ];
@@ -101,6 +112,20 @@ pub enum Broken {
     Lacking(String),
     /// Something that precedes the test failed.
     Inconclusive(String),
+}
+
+impl Law {
+    /// Returns the law as a requirement, for reports.
+    pub fn requirement(&self) -> Requirement {
+        Requirement {
+            id: self.id.to_owned(),
+            level: Level::Must,
+            actor: BoundActor::Server,
+            standard: Some(self.standard.to_owned()),
+            house: None,
+            gist: self.gist.to_owned(),
+        }
+    }
 }
 
 impl From<SetupError> for Broken {
@@ -240,10 +265,10 @@ pub fn test(law: &Law, world: &TestEnvironment, runtime: &Runtime, budget: u32, 
     };
     CaseOutcome {
         id: law.id.to_owned(),
-        covers: Vec::new(),
+        covers: vec![law.id.to_owned()],
         level: Level::Must,
         verdict,
-        took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        took_ms: crate::run::milliseconds_since(started),
     }
 }
 

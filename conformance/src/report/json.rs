@@ -1,73 +1,127 @@
 //! Report for programs: one JSON object per line, written as soon as its event happens.
 //!
-//! The first line has `event` = `start`, each case has a line with `event` = `case` and the members of [`CaseOutcome`],
-//! and the last line has `event` = `end` and the numbers. `--resume` and `compare` read this format.
+//! `conformance/docs/reports.md` describes the lines. The commands `report` and `compare` and `--resume` read this
+//! format.
 
 use std::io::{BufRead, Write};
 
-use anyhow::{Context as _, Result};
-use serde_json::{Value, json};
+use anyhow::{Context as _, Result, bail};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use crate::run::verdict::CaseOutcome;
-use crate::run::{RunEvent, RunListener};
+use super::record::RunRecord;
+use crate::run::verdict::{CaseOutcome, RunSummary};
+use crate::run::{RunEnd, RunEvent, RunListener};
+use crate::spec::requirement::Requirement;
 
 /// Writes the report to `W`.
 pub struct JsonLines<W>(pub W);
 
-fn line(event: &RunEvent<'_>) -> Value {
-    let with_kind = |kind: &str, value: Value| {
-        let mut line = json!({ "event": kind });
-        if let (Value::Object(line), Value::Object(members)) = (&mut line, value) {
-            line.extend(members);
-        }
-        line
-    };
+/// A line of the report.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+enum Line {
+    Start(StartLine),
+    Case(CaseOutcome),
+    End(EndLine),
+}
+
+/// The first line.
+#[derive(Serialize, Deserialize)]
+struct StartLine {
+    suite: String,
+    target: String,
+    started: Timestamp,
+    seed: Option<u64>,
+    cases: usize,
+    /// Number of cases by name of the section, in the order of the run.
+    sections: Map<String, Value>,
+    requirements: Vec<Requirement>,
+}
+
+/// The last line.
+#[derive(Serialize, Deserialize)]
+struct EndLine {
+    #[serde(flatten)]
+    summary: RunSummary,
+    interrupted: bool,
+    lost: Option<String>,
+    leftovers: Vec<String>,
+    took_ms: u64,
+}
+
+fn line(event: &RunEvent<'_>) -> Line {
     match event {
-        RunEvent::Start(start) => json!({
-            "event": "start",
-            "suite": env!("CARGO_PKG_VERSION"),
-            "target": start.target,
-            "cases": start.cases,
-            "seed": start.seed,
+        RunEvent::Start(start) => Line::Start(StartLine {
+            suite: start.suite.to_owned(),
+            target: start.target.to_owned(),
+            started: start.started,
+            seed: start.seed,
+            cases: start.cases(),
+            sections: start.sections.iter().map(|(name, cases)| (name.clone(), (*cases).into())).collect(),
+            requirements: start.requirements.iter().copied().cloned().collect(),
         }),
-        RunEvent::Case(outcome) => with_kind("case", json!(outcome)),
-        RunEvent::End(end) => {
-            let mut line = with_kind("end", json!(end.summary));
-            line["interrupted"] = end.interrupted.into();
-            line["lost"] = json!(end.lost);
-            line["leftovers"] = json!(end.leftovers);
-            line
-        }
+        RunEvent::Case(outcome) => Line::Case((*outcome).clone()),
+        RunEvent::End(end) => Line::End(EndLine {
+            summary: end.summary,
+            interrupted: end.interrupted,
+            lost: end.lost.clone(),
+            leftovers: end.leftovers.clone(),
+            took_ms: end.took_ms,
+        }),
     }
 }
 
-/// Reads the outcomes of a report. A last line that was cut off is ignored, so that a run can be resumed.
+/// Reads a report. A run whose report has no last line, or whose last line was cut off, was interrupted.
 ///
 /// # Errors
 /// Returns an error if the text cannot be read, or if another line is not part of a report.
-pub fn outcomes(text: impl BufRead) -> Result<Vec<CaseOutcome>> {
-    let mut found = Vec::new();
+pub fn read(text: impl BufRead) -> Result<RunRecord> {
+    let mut record =
+        RunRecord { end: RunEnd { interrupted: true, ..RunEnd::default() }, ..RunRecord::default() };
+    let mut is_started = false;
     let mut lines = (1..).zip(text.lines()).peekable();
     while let Some((number, line)) = lines.next() {
-        let line = line?;
-        let Ok(value) = serde_json::from_str::<Value>(&line) else {
-            if lines.peek().is_none() {
-                break;
+        let line = match serde_json::from_str(&line?) {
+            Ok(line) => line,
+            Err(error) if error.is_eof() && is_started && lines.peek().is_none() => break,
+            Err(error) => {
+                return Err(error).with_context(|| format!("line {number} is not part of a report"));
             }
-            anyhow::bail!("line {number} is not JSON");
         };
-        if value["event"] == "case" {
-            let outcome = serde_json::from_value(value);
-            found.push(outcome.with_context(|| format!("line {number} is not the outcome of a case"))?);
+        match line {
+            Line::Start(start) => {
+                is_started = true;
+                let sections = start.sections.into_iter();
+                let sections = sections.map(|(name, cases)| {
+                    let cases = cases.as_u64().and_then(|cases| usize::try_from(cases).ok());
+                    Ok((name, cases.with_context(|| format!("line {number}: a section is not a number"))?))
+                });
+                record.sections = sections.collect::<Result<_>>()?;
+                (record.suite, record.target) = (start.suite, start.target);
+                (record.started, record.seed) = (start.started, start.seed);
+                record.requirements = start.requirements;
+            }
+            Line::Case(outcome) => {
+                record.end.summary.count(&outcome.verdict);
+                record.outcomes.push(outcome);
+            }
+            Line::End(EndLine { summary, interrupted, lost, leftovers, took_ms }) => {
+                record.end = RunEnd { summary, interrupted, lost, leftovers, took_ms };
+            }
         }
     }
-    Ok(found)
+    if !is_started {
+        bail!("it is not a JSON report of a run");
+    }
+    Ok(record)
 }
 
 impl<W: Write> RunListener for JsonLines<W> {
     fn hear(&mut self, event: &RunEvent<'_>) {
         // A report that cannot be written any more does not end the run.
-        drop(writeln!(self.0, "{}", line(event)));
+        drop(serde_json::to_writer(&mut self.0, &line(event)).map(|()| self.0.write_all(b"\n")));
         drop(self.0.flush());
     }
 }
@@ -75,24 +129,27 @@ impl<W: Write> RunListener for JsonLines<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::trial;
 
     #[test]
     fn the_json_report_is_complete() {
         let mut text = Vec::new();
-        crate::report::trial::tell(&mut JsonLines(&mut text));
+        trial::tell(&mut JsonLines(&mut text));
         insta::assert_snapshot!(String::from_utf8(text).unwrap());
     }
 
     #[test]
-    fn outcomes_are_read_back() {
+    fn a_report_is_read_back() {
         let mut text = Vec::new();
-        crate::report::trial::tell(&mut JsonLines(&mut text));
-        let read = outcomes(&text[..]).unwrap();
-        let verdicts: Vec<_> = read.iter().map(|outcome| outcome.verdict.name()).collect();
-        assert_eq!(verdicts, ["pass", "gap", "pass", "fail", "skip", "inconclusive"]);
-        let mut cut = text.clone();
-        cut.truncate(text.len() - 10);
-        assert_eq!(outcomes(&cut[..]).unwrap().len(), 6);
-        assert!(outcomes(&b"x\n{}\n"[..]).is_err());
+        trial::tell(&mut JsonLines(&mut text));
+        let mut again = Vec::new();
+        read(&text[..]).unwrap().tell(&mut JsonLines(&mut again));
+        assert_eq!(text, again);
+        let cut = read(&text[..text.len() - 10]).unwrap();
+        assert_eq!((cut.outcomes.len(), cut.end.interrupted), (6, true));
+        assert_eq!(cut.end.summary, read(&text[..]).unwrap().end.summary);
+        for wrong in [&b"x\n{}\n"[..], b"", b"{}", b"{\"event\":\"start\"}"] {
+            assert!(read(wrong).is_err());
+        }
     }
 }

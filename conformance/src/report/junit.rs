@@ -1,74 +1,91 @@
-//! Report for CI servers: JUnit XML with one `testsuite` per section, written at the end of a run.
+//! Report for CI servers: JUnit XML with one `testsuite` per section, in the form of Jenkins' schema.
 
-use std::io::Write;
+use std::fmt::Write as _;
 
+use super::record::RunRecord;
 use crate::run::verdict::{CaseOutcome, ShownExchange, Verdict};
-use crate::run::{RunEvent, RunListener};
 
-/// Writes the report to `W`.
-pub struct JunitReport<W> {
-    out: W,
-    outcomes: Vec<CaseOutcome>,
-}
-
-impl<W: Write> JunitReport<W> {
-    /// Returns a listener that writes to `out`.
-    pub fn new(out: W) -> Self {
-        Self { out, outcomes: Vec::new() }
-    }
-
-    fn end(&mut self) -> std::io::Result<()> {
-        let out = &mut self.out;
-        writeln!(
-            out,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"trefoil-conformance\">"
-        )?;
-        let mut sections: Vec<&str> = self.outcomes.iter().map(CaseOutcome::section).collect();
-        let mut seen = std::collections::BTreeSet::new();
-        sections.retain(|section| seen.insert(*section));
-        for section in sections {
-            let cases: Vec<_> = self.outcomes.iter().filter(|outcome| outcome.section() == section).collect();
-            let count = |fits: fn(&Verdict) -> bool| cases.iter().filter(|case| fits(&case.verdict)).count();
-            let failed = count(|verdict| matches!(verdict, Verdict::Fail(_)));
-            let skipped = count(|verdict| matches!(verdict, Verdict::Skip { .. } | Verdict::Gap { .. }));
-            let errors = count(|verdict| matches!(verdict, Verdict::Inconclusive { .. }));
-            let (section, tests) = (escaped(section), cases.len());
-            writeln!(
-                out,
-                "  <testsuite name=\"{section}\" tests=\"{tests}\" failures=\"{failed}\" errors=\"{errors}\" \
-                 skipped=\"{skipped}\">"
-            )?;
-            for case in cases {
-                write_case(out, &section, case)?;
-            }
-            writeln!(out, "  </testsuite>")?;
+/// Returns the report.
+pub fn junit(record: &RunRecord) -> String {
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let (tests, summary) = (record.outcomes.len(), record.end.summary);
+    let _ = writeln!(
+        out,
+        "<testsuites name=\"trefoil-conformance\" tests=\"{tests}\" failures=\"{}\" errors=\"{}\" time=\"{}\">",
+        summary.failed,
+        summary.inconclusive,
+        seconds(record.end.took_ms)
+    );
+    for (section, _) in &record.sections {
+        let cases: Vec<_> = record.outcomes.iter().filter(|outcome| outcome.section() == section).collect();
+        if !cases.is_empty() {
+            write_suite(&mut out, record, section, &cases);
         }
-        writeln!(out, "</testsuites>")?;
-        out.flush()
     }
+    out.push_str("</testsuites>\n");
+    out
 }
 
-fn write_case(out: &mut impl Write, section: &str, case: &CaseOutcome) -> std::io::Result<()> {
-    let (id, seconds, ms) = (escaped(&case.id), case.took_ms / 1000, case.took_ms % 1000);
-    write!(out, "    <testcase classname=\"{section}\" name=\"{id}\" time=\"{seconds}.{ms:03}\"")?;
-    match &case.verdict {
-        Verdict::Pass => writeln!(out, "/>"),
+fn write_suite(out: &mut String, record: &RunRecord, section: &str, cases: &[&CaseOutcome]) {
+    let time = seconds(cases.iter().map(|case| case.took_ms).sum());
+    let (name, counts) = (escaped(section), counts(cases));
+    // The schema demands a time without fractions and without a zone.
+    let timestamp = record.started.strftime("%Y-%m-%dT%H:%M:%S");
+    let _ = writeln!(out, "  <testsuite name=\"{name}\" {counts} time=\"{time}\" timestamp=\"{timestamp}\">");
+    out.push_str("    <properties>\n");
+    let seed = record.seed.map(|seed| seed.to_string());
+    let properties =
+        [("target", Some(&record.target)), ("suite", Some(&record.suite)), ("seed", seed.as_ref())];
+    for (name, value) in properties {
+        if let Some(value) = value {
+            let _ = writeln!(out, "      <property name=\"{name}\" value=\"{}\"/>", escaped(value));
+        }
+    }
+    out.push_str("    </properties>\n");
+    cases.iter().for_each(|case| write_case(out, &name, case));
+    out.push_str("  </testsuite>\n");
+}
+
+/// Returns the attributes with the numbers of cases.
+fn counts(cases: &[&CaseOutcome]) -> String {
+    let count = |names: &[&str]| cases.iter().filter(|case| names.contains(&case.verdict.name())).count();
+    let (failed, errors) = (count(&["fail"]), count(&["inconclusive"]));
+    let skipped = count(&["skip", "gap"]);
+    format!("tests=\"{}\" failures=\"{failed}\" errors=\"{errors}\" skipped=\"{skipped}\"", cases.len())
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{}.{:03}", ms / 1000, ms % 1000)
+}
+
+fn write_case(out: &mut String, section: &str, case: &CaseOutcome) {
+    let (id, time) = (escaped(&case.id), seconds(case.took_ms));
+    let _ = write!(out, "    <testcase classname=\"{section}\" name=\"{id}\" time=\"{time}\"");
+    let (element, reason) = match &case.verdict {
+        Verdict::Pass => {
+            out.push_str("/>\n");
+            return;
+        }
         Verdict::Fail(failure) => {
             let message = escaped(&failure.differences.join("; "));
+            let detail = escaped(&failure.differences.join("\n"));
             let texts = failure
                 .exchanges
                 .iter()
                 .map(|ShownExchange { request, answer }| format!("{request}\n\n{answer}"));
-            let detail = escaped(&texts.collect::<Vec<_>>().join("\n\n"));
-            writeln!(out, ">\n      <failure message=\"{message}\">{detail}</failure>\n    </testcase>")
+            let exchanges = escaped(&texts.collect::<Vec<_>>().join("\n\n"));
+            let _ = writeln!(
+                out,
+                ">\n      <failure message=\"{message}\" type=\"{}\">{detail}</failure>",
+                case.level.keyword()
+            );
+            let _ = writeln!(out, "      <system-out>{exchanges}</system-out>\n    </testcase>");
+            return;
         }
-        Verdict::Inconclusive { reason } => {
-            writeln!(out, ">\n      <error message=\"{}\"/>\n    </testcase>", escaped(reason))
-        }
-        Verdict::Gap { reason } | Verdict::Skip { reason } => {
-            writeln!(out, ">\n      <skipped message=\"{}\"/>\n    </testcase>", escaped(reason))
-        }
-    }
+        Verdict::Inconclusive { reason } => ("error type=\"inconclusive\"", reason),
+        Verdict::Gap { reason } | Verdict::Skip { reason } => ("skipped", reason),
+    };
+    let _ = writeln!(out, ">\n      <{element} message=\"{}\"/>\n    </testcase>", escaped(reason));
 }
 
 /// Escapes a text for XML, and omits characters that XML cannot contain.
@@ -81,31 +98,74 @@ fn escaped(text: &str) -> String {
             '&' => out.push_str("&amp;"),
             '"' => out.push_str("&quot;"),
             '\n' | '\t' => out.push(c),
-            c if c.is_control() => {}
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
             c => out.push(c),
         }
     }
     out
 }
 
-impl<W: Write> RunListener for JunitReport<W> {
-    fn hear(&mut self, event: &RunEvent<'_>) {
-        match event {
-            RunEvent::Start(_) => {}
-            RunEvent::Case(outcome) => self.outcomes.push((*outcome).clone()),
-            RunEvent::End(_) => drop(self.end()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use quick_xml::Reader;
+    use quick_xml::events::{BytesStart, Event};
+
     use super::*;
+    use crate::report::trial;
+
+    /// Elements with their parents, and their attributes, as in Jenkins' `junit-10.xsd`. A `!` precedes a required one.
+    const ELEMENTS: [(&str, &str, &str); 9] = [
+        ("testsuites", "", "name tests failures errors time"),
+        ("testsuite", "testsuites", "!name !tests !failures !errors skipped time timestamp"),
+        ("properties", "testsuite", ""),
+        ("property", "properties", "!name !value"),
+        ("testcase", "testsuite", "!name classname time"),
+        ("failure", "testcase", "type message"),
+        ("error", "testcase", "type message"),
+        ("skipped", "testcase", "type message"),
+        ("system-out", "testcase", ""),
+    ];
+
+    fn check_element(element: &BytesStart<'_>, parent: &str) -> String {
+        let name = element.name().as_ref().to_owned();
+        let known = ELEMENTS.iter().find(|(known, ..)| *known == name);
+        let (_, expected, attributes) = known.unwrap_or_else(|| panic!("{name} is not an element"));
+        assert_eq!(parent, *expected, "parent of {name}");
+        let found: BTreeSet<String> =
+            element.attributes().map(|attribute| attribute.unwrap().key.as_ref().to_owned()).collect();
+        let known: BTreeSet<_> = attributes.split(' ').map(|word| word.trim_start_matches('!')).collect();
+        assert!(found.iter().all(|name| known.contains(name.as_str())), "{name}: {found:?}");
+        let mut required = attributes.split(' ').filter_map(|word| word.strip_prefix('!'));
+        assert!(required.all(|word| found.contains(word)), "{name}: {found:?}");
+        name
+    }
 
     #[test]
     fn the_junit_report_is_complete() {
-        let mut text = Vec::new();
-        crate::report::trial::tell(&mut JunitReport::new(&mut text));
-        insta::assert_snapshot!(String::from_utf8(text).unwrap());
+        insta::assert_snapshot!(trial::text(junit));
+    }
+
+    #[test]
+    fn the_junit_report_has_the_elements_of_the_schema() {
+        let text = trial::text(junit);
+        let mut reader = Reader::from_str(&text);
+        let (mut path, mut names) = (vec![String::new()], BTreeSet::new());
+        loop {
+            match reader.read_event().unwrap() {
+                Event::Start(element) => path.push(check_element(&element, path.last().unwrap())),
+                Event::Empty(element) => drop(names.insert(check_element(&element, path.last().unwrap()))),
+                Event::End(_) => drop(names.insert(path.pop().unwrap())),
+                Event::Eof => break,
+                _ => {}
+            }
+        }
+        assert_eq!((path.len(), names.len()), (1, ELEMENTS.len()), "{path:?} {names:?}");
+    }
+
+    #[test]
+    fn texts_are_escaped() {
+        assert_eq!(escaped("<a b=\"&\">\u{1}\u{ffff}\n\u{e9}"), "&lt;a b=&quot;&amp;&quot;&gt;\n\u{e9}");
     }
 }

@@ -37,7 +37,7 @@ pub async fn outcome(
         covers: case.covers.clone(),
         level: spec.level_of(case),
         verdict: weigh(tried, gap),
-        took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        took_ms: super::milliseconds_since(started),
     }
 }
 

@@ -14,15 +14,17 @@ pub mod response_check;
 pub mod selection;
 pub mod verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures_util::StreamExt as _;
+use jiff::Timestamp;
 
 use crate::environment::TestEnvironment;
 use crate::spec::Specification;
-use crate::spec::case::Case;
+use crate::spec::case::{self, Case};
+use crate::spec::requirement::Requirement;
 use selection::Selection;
 use verdict::{CaseOutcome, RunSummary, Verdict};
 
@@ -40,14 +42,40 @@ pub enum RunEvent<'a> {
 /// Facts that are known at the start of a run.
 #[derive(Debug)]
 pub struct RunStart<'a> {
+    /// Version of the suite.
+    pub suite: &'a str,
     /// Base URL of the target.
     pub target: &'a str,
-    /// Requirements and cases.
-    pub spec: &'a Specification,
-    /// Number of cases.
-    pub cases: usize,
+    /// Time at which the run began.
+    pub started: Timestamp,
+    /// Requirements that the cases test, in the order of the tables.
+    pub requirements: Vec<&'a Requirement>,
+    /// Number of cases of each section, in the order of the run.
+    pub sections: Vec<(String, usize)>,
     /// Seed of the order of the cases; `None` for the order of the tables.
     pub seed: Option<u64>,
+}
+
+impl RunStart<'_> {
+    /// Returns the number of cases.
+    pub fn cases(&self) -> usize {
+        self.sections.iter().map(|(_, cases)| cases).sum()
+    }
+}
+
+/// Version of this suite.
+pub const SUITE: &str = env!("CARGO_PKG_VERSION");
+
+/// Returns the number of ids of each section, in the order of their first ids.
+pub fn sections<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<(String, usize)> {
+    let mut sections: Vec<(String, usize)> = Vec::new();
+    for section in ids.map(case::section_of) {
+        match sections.iter_mut().find(|(name, _)| name == section) {
+            Some((_, cases)) => *cases += 1,
+            None => sections.push((section.to_owned(), 1)),
+        }
+    }
+    sections
 }
 
 /// How a run has ended.
@@ -61,6 +89,8 @@ pub struct RunEnd {
     pub lost: Option<String>,
     /// URLs of what the run has created and could not delete.
     pub leftovers: Vec<String>,
+    /// Duration of the run, in milliseconds.
+    pub took_ms: u64,
 }
 
 /// Listens to a run.
@@ -84,6 +114,8 @@ pub struct RunOptions {
     pub earlier: Vec<CaseOutcome>,
     /// Time after which no case is started.
     pub deadline: Option<Instant>,
+    /// Time at which the run begins, for reports.
+    pub started: Timestamp,
 }
 
 /// Number of cases that run concurrently on our own server and on others.
@@ -98,13 +130,26 @@ pub async fn run(
     stop: &AtomicBool,
     listeners: &mut [Box<dyn RunListener>],
 ) -> RunEnd {
+    let begin = Instant::now();
     let mut tell = |event: &RunEvent<'_>| listeners.iter_mut().for_each(|listener| listener.hear(event));
     let mut cases = options.selection.cases(spec);
     if let Some(seed) = options.seed {
         fastrand::Rng::with_seed(seed).shuffle(&mut cases);
     }
     let target = world.target.addresses.base_url.as_str();
-    tell(&RunEvent::Start(&RunStart { target, spec, cases: cases.len(), seed: options.seed }));
+    let covered: BTreeSet<&String> = cases.iter().flat_map(|case| &case.covers).collect();
+    tell(&RunEvent::Start(&RunStart {
+        suite: SUITE,
+        target,
+        started: options.started,
+        requirements: spec
+            .requirements
+            .iter()
+            .filter(|requirement| covered.contains(&requirement.id))
+            .collect(),
+        sections: sections(cases.iter().map(|case| case.id.as_str())),
+        seed: options.seed,
+    }));
     let mut end = RunEnd::default();
     let usual = if world.target.is_trefoil() { AT_ONCE.0 } else { AT_ONCE.1 };
     let jobs = if options.jobs == 0 { usual } else { options.jobs };
@@ -124,8 +169,14 @@ pub async fn run(
     if world.local.is_none() {
         end.leftovers = world.target.clean_up().await;
     }
+    end.took_ms = milliseconds_since(begin);
     tell(&RunEvent::End(&end));
     end
+}
+
+/// Returns the whole milliseconds since a point in time.
+pub fn milliseconds_since(begin: Instant) -> u64 {
+    u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns the outcome of a case: that of an earlier run, a skip, or that of running it now.

@@ -137,6 +137,12 @@ impl RunSummary {
         } += 1;
     }
 
+    /// Returns the number of all cases.
+    pub fn count_of_all(&self) -> usize {
+        let Self { passed, failed, gaps, skipped, inconclusive } = self;
+        passed + failed + gaps + skipped + inconclusive
+    }
+
     /// Returns whether all cases that ran passed or are known gaps.
     pub fn is_success(&self) -> bool {
         self.failed == 0 && self.inconclusive == 0

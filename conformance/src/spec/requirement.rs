@@ -26,7 +26,7 @@ impl Level {
 }
 
 /// The part of a server to which a requirement applies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BoundActor {
     /// Sign-in, tokens, claims.
@@ -55,7 +55,7 @@ impl BoundActor {
 }
 
 /// A statement of a standard, or one of our own rules (a house rule).
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requirement {
     /// Id, which consists of specification, section and slug and never changes.
@@ -65,16 +65,26 @@ pub struct Requirement {
     /// The part of a server that must meet the requirement.
     pub actor: BoundActor,
     /// URL of the clause in a standard that states the requirement.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standard: Option<String>,
     /// File and anchor in the documents of the project that state the requirement.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub house: Option<String>,
     /// Summary of the statement.
     pub gist: String,
 }
 
 impl Requirement {
+    /// Returns the kind of the source: `standard` or `house`.
+    pub fn kind(&self) -> &'static str {
+        if self.standard.is_some() { "standard" } else { "house" }
+    }
+
+    /// Returns the specification, which is the first part of the id.
+    pub fn specification(&self) -> &str {
+        self.id.split('/').next().unwrap_or_default()
+    }
+
     /// Returns the source of the statement: a URL, or a file and an anchor.
     pub fn source(&self) -> &str {
         self.standard.as_deref().or(self.house.as_deref()).unwrap_or_default()
