@@ -6,7 +6,9 @@
 //! | [`json`] | one JSON object per line, for programs |
 //! | [`record`] | the record of a complete run, for the formats that are written at its end |
 //! | [`junit`] | JUnit XML, for CI servers |
+//! | [`html`] | one HTML page, for people |
 
+pub mod html;
 pub mod json;
 pub mod junit;
 pub mod live_line;
@@ -23,7 +25,7 @@ use json::JsonLines;
 use record::{ReportAtEnd, ReportText};
 
 /// Kinds of reports that are written at the end of a run.
-const KINDS: [(&str, ReportText); 1] = [("junit", junit::junit)];
+const KINDS: [(&str, ReportText); 2] = [("html", html::html), ("junit", junit::junit)];
 
 /// Creates the files of reports, each of the form `KIND=FILE`, and returns their listeners.
 ///
@@ -67,7 +69,7 @@ mod tests {
         };
         assert_eq!(fault(format!("json={}", path("a.jsonl"))), "no fault");
         assert_eq!(fault("html".to_owned()), "--report 'html' must be KIND=FILE");
-        let known = "json, junit";
+        let known = "json, html, junit";
         assert_eq!(fault("pdf=a".to_owned()), format!("--report 'pdf' is not known; use {known}"));
         let missing = path("missing/a.html");
         assert!(fault(format!("html={missing}")).starts_with(&format!("failed to write {missing}: ")));

@@ -108,6 +108,11 @@ impl CaseOutcome {
     pub fn section(&self) -> &str {
         crate::spec::case::section_of(&self.id)
     }
+
+    /// Returns the first part of the id, which names the specification.
+    pub fn specification(&self) -> &str {
+        self.id.split('/').next().unwrap_or_default()
+    }
 }
 
 /// Number of cases of each verdict.

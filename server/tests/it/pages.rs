@@ -15,7 +15,7 @@ const CHECKS: &str = include_str!("pages/checks.js");
 
 /// Script that returns the elements that the keyboard can focus, in the order of the page.
 const REACHED: &str = r#"
-window.reachable = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), summary")]
+window.reachable = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']")]
   .filter((element) => element.checkVisibility({ checkVisibilityCSS: true }) && !element.disabled);
 document.activeElement?.blur();
 window.getSelection().removeAllRanges();
@@ -193,4 +193,22 @@ fn authorize(client: &Value, redirect_uri: &str, scope: &str, aud: &str) -> Stri
         ])
         .finish();
     format!("/oauth2/authorize?{query}")
+}
+
+/// The report of the conformance suite is a page of its own, made from an invented run.
+#[tokio::test]
+async fn the_conformance_report_is_accessible() {
+    if !have_browser() {
+        return;
+    }
+    let driver = Driver::start().await;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/docs");
+    driver.go(&format!("file://{folder}/example-report.html")).await;
+    look(&driver, "conformance-report").await;
+    driver.run("for (const details of document.querySelectorAll('details')) details.open = true").await;
+    look(&driver, "conformance-report-open").await;
+    let filtered = "const form = document.querySelector('form'); form.text.value = 'USERINFO'; \
+        form.verdict.value = 'fail'; form.dispatchEvent(new Event('input')); \
+        return [...document.querySelectorAll('.cases li')].filter((item) => item.checkVisibility()).map((item) => item.textContent.trim())";
+    assert_eq!(driver.run(filtered).await, serde_json::json!(["✕ b"]));
 }
