@@ -7,13 +7,21 @@
 //! | [`record`] | the record of a complete run, for the formats that are written at its end |
 //! | [`junit`] | JUnit XML, for CI servers |
 //! | [`html`] | one HTML page, for people |
+//! | [`markdown`] | summary for the pages of CI jobs |
+//! | [`sarif`] | SARIF, for tools that collect findings |
+//! | [`test_report`] | FHIR TestReport |
+//! | [`badge`] | SVG for a README |
 
+pub mod badge;
 pub mod html;
 pub mod json;
 pub mod junit;
 pub mod live_line;
+pub mod markdown;
 pub mod record;
+pub mod sarif;
 pub mod terminal;
+pub mod test_report;
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -25,7 +33,14 @@ use json::JsonLines;
 use record::{ReportAtEnd, ReportText};
 
 /// Kinds of reports that are written at the end of a run.
-const KINDS: [(&str, ReportText); 2] = [("html", html::html), ("junit", junit::junit)];
+const KINDS: [(&str, ReportText); 6] = [
+    ("html", html::html),
+    ("junit", junit::junit),
+    ("markdown", markdown::markdown),
+    ("sarif", sarif::sarif),
+    ("testreport", test_report::test_report),
+    ("badge", badge::badge),
+];
 
 /// Creates the files of reports, each of the form `KIND=FILE`, and returns their listeners.
 ///
@@ -69,7 +84,7 @@ mod tests {
         };
         assert_eq!(fault(format!("json={}", path("a.jsonl"))), "no fault");
         assert_eq!(fault("html".to_owned()), "--report 'html' must be KIND=FILE");
-        let known = "json, html, junit";
+        let known = "json, html, junit, markdown, sarif, testreport, badge";
         assert_eq!(fault("pdf=a".to_owned()), format!("--report 'pdf' is not known; use {known}"));
         let missing = path("missing/a.html");
         assert!(fault(format!("html={missing}")).starts_with(&format!("failed to write {missing}: ")));
