@@ -107,7 +107,11 @@ pub struct SharedStates {
 /// `preconditions.toml` names is not set.
 pub async fn set_up(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -> Result<(), SetupError> {
     static TABLE: LazyLock<Vec<Precondition>> = LazyLock::new(|| preconditions::load().unwrap_or_default());
-    perform(world, name, scene).await?;
+    let done = perform(world, name, scene).await;
+    if let Some(own) = &scene.own {
+        world.target.secrets.add_server(&own.1.secrets);
+    }
+    done?;
     let sets = TABLE.iter().find(|row| row.name == name).map(|row| &*row.sets).unwrap_or_default();
     match sets.iter().find(|variable| scene.vars.get(variable).is_none()) {
         Some(missing) => Err(SetupError::Failed(format!("the setup did not set ${missing}"))),

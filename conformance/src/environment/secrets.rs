@@ -2,7 +2,7 @@
 //! server can be searched for them.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
@@ -30,14 +30,20 @@ const NAMES: [&str; 14] = [
 
 /// Minimum length of a secret that is searched for in a log; shorter texts could occur by chance.
 const SHORTEST: usize = 20;
+/// Members of a JWK that are private (RFC 7518 6).
+const PRIVATE_MEMBERS: [&str; 7] = ["d", "p", "q", "dp", "dq", "qi", "k"];
+/// Minimum length of a cookie that is a secret. A shorter one, such as the language of a page, is masked in headers only.
+const SHORTEST_COOKIE: usize = 8;
 /// Text that replaces a secret in a report.
 const MASK: &str = "***";
 
-/// The collected secrets.
-#[derive(Default)]
+/// The collected secrets. Clones share them.
+#[derive(Clone, Default)]
 pub struct SeenSecrets {
     /// Secrets as they were sent; of a signed token only the signature.
-    values: Mutex<BTreeSet<String>>,
+    values: Arc<Mutex<BTreeSet<String>>>,
+    /// Secrets of further servers that the run has started.
+    others: Arc<Mutex<Vec<SeenSecrets>>>,
     /// Base URL of the FHIR interface, where `code` is no secret.
     fhir_base: Option<String>,
 }
@@ -53,37 +59,42 @@ impl SeenSecrets {
         secrets
     }
 
-    fn all(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+    fn all(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.values.lock().expect("no thread panics while it holds the lock")
+    }
+
+    /// Also masks the secrets of another server, now and later.
+    pub fn add_server(&self, other: &Self) {
+        let mut others = self.others.lock().expect("no thread panics while it holds the lock");
+        if !others.iter().any(|known| Arc::ptr_eq(&known.values, &other.values)) {
+            others.push(other.clone());
+        }
     }
 
     fn is_fhir(&self, url: &url::Url) -> bool {
         self.fhir_base.as_deref().is_some_and(|base| url.as_str().starts_with(base))
     }
 
-    /// Returns the text with all secrets masked: as they are, form-encoded, and in JSON.
+    /// Returns the text with all secrets masked, in each form in which requests, pages and JSON contain them.
     pub fn mask(&self, text: &str) -> String {
-        let mut masked = text.to_owned();
-        let mut values: Vec<String> = self.all().iter().cloned().collect();
-        // A secret may contain another one.
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        for value in values {
-            let encoded: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
-            let quoted = Value::from(value.as_str()).to_string();
-            for form in [value.as_str(), encoded.as_str(), quoted.trim_matches('"')] {
-                if masked.contains(form) {
-                    masked = masked.replace(form, MASK);
-                }
-            }
+        let mut values = self.all().clone();
+        for other in self.others.lock().expect("no thread panics while it holds the lock").iter() {
+            values.extend(other.all().iter().cloned());
         }
-        masked
+        let forms: BTreeSet<String> = values.iter().flat_map(|value| forms(value)).collect();
+        let mut forms: Vec<_> = forms.into_iter().filter(|form| text.contains(form)).collect();
+        // A secret may contain another one.
+        forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+        let masked = forms.iter().fold(text.to_owned(), |text, form| text.replace(form, MASK));
+        masked.split_inclusive('\n').map(mask_cookies).collect()
     }
 
     fn take_profile(&self, value: &Value) {
         match value {
             Value::Object(members) => {
-                for name in ["password", "client_secret", "d", "p", "q"] {
-                    self.add(members.get(name).and_then(Value::as_str).unwrap_or_default());
+                let private: &[&str] = if members.contains_key("kty") { &PRIVATE_MEMBERS } else { &[] };
+                for name in ["password", "client_secret"].iter().chain(private) {
+                    self.add(members.get(*name).and_then(Value::as_str).unwrap_or_default());
                 }
                 members.values().for_each(|value| self.take_profile(value));
             }
@@ -102,6 +113,10 @@ impl SeenSecrets {
             _ => secret,
         };
         self.all().insert(part.to_owned());
+    }
+
+    fn is_known(&self, secret: &str) -> bool {
+        self.all().contains(secret)
     }
 
     /// Adds a text that may be a word of a row instead of a secret, if it is long enough to be a secret.
@@ -130,6 +145,12 @@ impl SeenSecrets {
             let basic = STANDARD.decode(credentials).ok().and_then(|bytes| String::from_utf8(bytes).ok());
             if let Some((_, secret)) = basic.as_deref().and_then(|text| text.split_once(':')) {
                 self.add_long(secret);
+                let secret = form_urlencoded::parse(format!("={secret}").as_bytes())
+                    .next()
+                    .map_or_else(String::new, |(_, secret)| secret.into_owned());
+                if self.is_known(&secret) {
+                    self.add(credentials);
+                }
             }
         }
         // Larger bodies are test data of rows and contain no secrets.
@@ -140,7 +161,7 @@ impl SeenSecrets {
 
     /// Collects the secrets of a response, and the current cookies of the browser.
     pub fn take_answer(&self, answer: &Answer, cookies: &CookieJar) {
-        cookies.values().for_each(|value| self.add_long(value));
+        cookies.values().filter(|value| value.len() >= SHORTEST_COOKIE).for_each(|value| self.add(value));
         if let Some(to) = answer.location() {
             self.take_pairs(to.query().unwrap_or_default(), Self::add);
             self.take_pairs(to.fragment().unwrap_or_default(), Self::add);
@@ -177,6 +198,47 @@ impl SeenSecrets {
     }
 }
 
+/// Returns the forms in which texts contain a secret: as it is, in a URL or form, in JSON, in HTML and quoted for a shell.
+fn forms(secret: &str) -> Vec<String> {
+    let encoded: String = form_urlencoded::byte_serialize(secret.as_bytes()).collect();
+    let percent = encoded.replace('+', "%20");
+    let json = Value::from(secret).to_string();
+    let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    vec![
+        secret.to_owned(),
+        with_small_digits(&percent),
+        with_small_digits(&encoded),
+        percent,
+        encoded,
+        json[1..json.len() - 1].to_owned(),
+        html.replace('"', "&quot;").replace('\'', "&#39;"),
+        html.replace('"', "&#34;").replace('\'', "&#x27;"),
+        html,
+        secret.replace('\'', r"'\''"),
+    ]
+}
+
+/// Returns a percent-encoded text with its hexadecimal digits in lower case.
+fn with_small_digits(encoded: &str) -> String {
+    let mut parts = encoded.split('%');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at(part.len().min(2));
+        text.extend(["%", &digits.to_ascii_lowercase(), rest]);
+    }
+    text
+}
+
+/// Masks the value of the cookie in a line of a response that sets one.
+fn mask_cookies(line: &str) -> String {
+    let masked = line.strip_prefix("set-cookie: ").and_then(|cookie| {
+        let (name, rest) = cookie.split_once('=')?;
+        let end = rest.find([';', '\n']).unwrap_or(rest.len());
+        Some(format!("set-cookie: {name}={MASK}{}", &rest[end..]))
+    });
+    masked.unwrap_or_else(|| line.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -201,5 +263,20 @@ mod tests {
         let profile = json!({ "users": [{ "password": "p&1" }], "public": { "client_secret": "a\"b" } });
         let secrets = SeenSecrets::of_profile(profile.as_object().unwrap(), None);
         assert_eq!(secrets.mask("x=p%261&y=p&1 {\"s\":\"a\\\"b\"}"), "x=***&y=*** {\"s\":\"***\"}");
+        assert_eq!(with_small_digits("aB%3F%C3%a"), "aB%3f%c3%a");
+        assert_eq!(secrets.mask("<p>p&amp;1 a&quot;b</p>"), "<p>*** ***</p>");
+    }
+
+    #[test]
+    fn keys_cookies_and_other_servers_are_masked() {
+        let jwk = json!({ "kty": "oct", "k": "short" });
+        let profile = json!({ "backend": [{ "jwk": jwk }], "declared": [{ "d": "free" }] });
+        let secrets = SeenSecrets::of_profile(profile.as_object().unwrap(), None);
+        let other = SeenSecrets::default();
+        secrets.add_server(&other);
+        other.add("later");
+        assert_eq!(secrets.mask("short free later"), "*** free ***");
+        let answer = "200 OK\nset-cookie: lang=en; Path=/\nset-cookie: a=b\n\nen";
+        assert_eq!(secrets.mask(answer), "200 OK\nset-cookie: lang=***; Path=/\nset-cookie: a=***\n\nen");
     }
 }

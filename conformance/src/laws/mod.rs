@@ -267,7 +267,7 @@ pub fn test(law: &Law, world: &TestEnvironment, runtime: &Runtime, budget: u32, 
         id: law.id.to_owned(),
         covers: vec![law.id.to_owned()],
         level: Level::Must,
-        verdict,
+        verdict: verdict.map_texts(|text| world.target.secrets.mask(text)),
         took_ms: crate::run::milliseconds_since(started),
     }
 }

@@ -36,7 +36,8 @@ pub async fn outcome(
         id: case.id.clone(),
         covers: case.covers.clone(),
         level: spec.level_of(case),
-        verdict: weigh(tried, gap),
+        // A step may have revealed a secret that an earlier exchange contains.
+        verdict: weigh(tried, gap).map_texts(|text| world.target.secrets.mask(text)),
         took_ms: super::milliseconds_since(started),
     }
 }

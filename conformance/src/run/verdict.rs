@@ -44,6 +44,27 @@ impl Verdict {
         }
     }
 
+    /// Returns the verdict with all texts of a failure or a reason replaced.
+    pub fn map_texts(self, replaced: impl Fn(&str) -> String) -> Self {
+        let reason = |reason: String| replaced(&reason);
+        match self {
+            Self::Pass => Self::Pass,
+            Self::Fail(CaseFailure { exchanges, differences }) => {
+                let exchange = |shown: ShownExchange| ShownExchange {
+                    request: replaced(&shown.request),
+                    answer: replaced(&shown.answer),
+                };
+                Self::Fail(CaseFailure {
+                    exchanges: exchanges.into_iter().map(exchange).collect(),
+                    differences: differences.iter().map(|difference| replaced(difference)).collect(),
+                })
+            }
+            Self::Gap { reason: text } => Self::Gap { reason: reason(text) },
+            Self::Skip { reason: text } => Self::Skip { reason: reason(text) },
+            Self::Inconclusive { reason: text } => Self::Inconclusive { reason: reason(text) },
+        }
+    }
+
     /// Returns the reason of a verdict that has one.
     pub fn reason(&self) -> Option<&str> {
         match self {

@@ -7,6 +7,7 @@ mod bulk_server;
 mod documentation;
 mod exchanges;
 mod laws;
+mod masking;
 mod other_servers;
 mod run_options;
 mod tx;
