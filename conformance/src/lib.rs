@@ -7,7 +7,7 @@
 //! | [`profile`] | what the suite must be told about a server |
 //! | [`environment`] | the server under test, fake identity providers, preconditions |
 //! | [`run`] | runs cases and checks the responses |
-//! | [`report`] | listeners to a run: terminal, JSON lines, JUnit |
+//! | [`report`] | listeners to a run: the terminal and files in seven formats |
 //! | [`laws`] | properties of every server, tested with random requests |
 //! | [`init`] | writes the profile of a server |
 //! | [`compare`] | compares the reports of two runs |

@@ -152,4 +152,80 @@ mod tests {
             assert!(read(wrong).is_err());
         }
     }
+
+    const SCHEMA: &str = include_str!("../../docs/report.schema.json");
+
+    /// Returns whether a value fits a schema. Only the keywords that the schema of the report uses are known.
+    fn fits(value: &Value, schema: &Value, whole: &Value) -> bool {
+        let member = |name: &str| value.get(name);
+        schema.as_object().unwrap().iter().all(|(keyword, rule)| match keyword.as_str() {
+            "$schema" | "$defs" | "title" => true,
+            "$ref" => {
+                fits(value, whole.pointer(rule.as_str().unwrap().trim_start_matches('#')).unwrap(), whole)
+            }
+            "oneOf" => rule.as_array().unwrap().iter().filter(|rule| fits(value, rule, whole)).count() == 1,
+            "const" => value == rule,
+            "enum" => rule.as_array().unwrap().contains(value),
+            "type" => match rule {
+                Value::Array(types) => types.iter().any(|name| is_of_type(value, name)),
+                name => is_of_type(value, name),
+            },
+            "format" => match rule.as_str().unwrap() {
+                "uri" => url::Url::parse(value.as_str().unwrap()).is_ok(),
+                "date-time" => value.as_str().unwrap().parse::<Timestamp>().is_ok(),
+                other => panic!("unknown format {other}"),
+            },
+            "minLength" => value.as_str().is_some_and(|text| text.len() as u64 >= rule.as_u64().unwrap()),
+            "minimum" => value.is_null() || value.as_u64() >= rule.as_u64(),
+            "minItems" => value.as_array().is_some_and(|items| items.len() as u64 >= rule.as_u64().unwrap()),
+            "items" => value.as_array().is_some_and(|items| items.iter().all(|item| fits(item, rule, whole))),
+            "required" => {
+                rule.as_array().unwrap().iter().all(|name| member(name.as_str().unwrap()).is_some())
+            }
+            "properties" => rule
+                .as_object()
+                .unwrap()
+                .iter()
+                .all(|(name, rule)| member(name).is_none_or(|value| fits(value, rule, whole))),
+            "additionalProperties" => value.as_object().is_some_and(|members| {
+                let known = schema.get("properties");
+                let mut others =
+                    members.iter().filter(|(name, _)| known.is_none_or(|known| known.get(name).is_none()));
+                others.all(|(_, value)| *rule != false && fits(value, rule, whole))
+            }),
+            other => panic!("unknown keyword {other}"),
+        })
+    }
+
+    fn is_of_type(value: &Value, name: &Value) -> bool {
+        match name.as_str().unwrap() {
+            "object" => value.is_object(),
+            "array" => value.is_array(),
+            "string" => value.is_string(),
+            "integer" => value.is_u64() || value.is_i64(),
+            "boolean" => value.is_boolean(),
+            "null" => value.is_null(),
+            other => panic!("unknown type {other}"),
+        }
+    }
+
+    #[test]
+    fn all_lines_fit_the_schema() {
+        let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+        let mut text = Vec::new();
+        trial::tell(&mut JsonLines(&mut text));
+        for line in String::from_utf8(text).unwrap().lines() {
+            let value: Value = serde_json::from_str(line).unwrap();
+            assert!(fits(&value, &schema, &schema), "{line}");
+            // All members are required, and no others are known.
+            for name in value.as_object().unwrap().keys() {
+                let mut less = value.clone();
+                less.as_object_mut().unwrap().remove(name);
+                assert!(!fits(&less, &schema, &schema), "{line} without {name}");
+            }
+            let mut more = value.clone();
+            more["another"] = 1.into();
+            assert!(!fits(&more, &schema, &schema), "{line} with another member");
+        }
+    }
 }
