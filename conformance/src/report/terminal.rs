@@ -104,9 +104,9 @@ impl<W: Write> TerminalReport<W> {
             let id = &outcome.id;
             writeln!(
                 out,
-                "\n{DIM}show what a case sends and expects:{DIM:#} trefoil-conformance explain {id}"
+                "\n{DIM}Show what a case sends and expects:{DIM:#}\n  trefoil-conformance explain {id}"
             )?;
-            writeln!(out, "{DIM}run only this case:{DIM:#} --only {id}")?;
+            writeln!(out, "{DIM}Run it alone; add to the command:{DIM:#}\n  --only {id}")?;
         }
         let interrupted = if record.end.interrupted { ", interrupted" } else { "" };
         writeln!(out, "\n{}{interrupted}", coloured_summary(&record.end.summary))?;
@@ -165,6 +165,7 @@ fn write_reasons(out: &mut impl Write, record: &RunRecord) -> Result<()> {
             writeln!(out)?;
         }
         for (reason, count) in reasons {
+            let reason = reason.trim_end().replace('\n', "\n  ");
             writeln!(out, "{style}{count} {word}: {reason}{style:#}")?;
         }
     }
