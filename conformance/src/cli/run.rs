@@ -14,9 +14,8 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::{FAILED, INTERRUPTED, UNREACHABLE, broken, usage};
-use crate::environment::probe;
 use crate::environment::target::{TIMEOUT, TargetKind, TestTarget};
-use crate::environment::{MAX_WAIT, TestEnvironment};
+use crate::environment::{MAX_WAIT, TestEnvironment, probe, server};
 use crate::init;
 use crate::profile::Profile;
 use crate::report::record::RunRecord;
@@ -244,23 +243,32 @@ async fn run_on_target(
                 }
             }
         }
-        None => match TestEnvironment::start().await {
-            Ok(world) => world,
-            Err(error) => return broken(&error),
-        },
+        None => {
+            server::survive_interrupts();
+            let started = tokio::select! {
+                started = TestEnvironment::start() => started,
+                () = interrupt() => return ExitCode::from(INTERRUPTED),
+            };
+            match started {
+                Ok(world) => world,
+                Err(error) => return broken(&error),
+            }
+        }
     };
     world.max_wait = Duration::from_secs(args.max_wait);
     if args.dry_run {
         show_plan(&world, spec, &options.selection);
         return ExitCode::SUCCESS;
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    tokio::spawn(stop_at_interrupt(stop.clone()));
+    let stop = AtomicBool::new(false);
     let failures = Failures::default();
     if args.write_baseline.is_some() {
         listeners.push(Box::new(failures.clone()));
     }
-    let end = run::run(&world, spec, options, &stop, &mut listeners).await;
+    let end = tokio::select! {
+        end = run::run(&world, spec, options, &stop, &mut listeners) => end,
+        () = two_interrupts(&stop) => return ExitCode::from(INTERRUPTED),
+    };
     if let Some(path) = &args.write_baseline
         && let Err(error) = failures.write(path)
     {
@@ -279,14 +287,30 @@ pub fn exit_code(end: &RunEnd) -> ExitCode {
     }
 }
 
-/// Sets `stop` at the first Ctrl-C, after which the run ends in order, and ends the process at the second.
-async fn stop_at_interrupt(stop: Arc<AtomicBool>) {
-    if tokio::signal::ctrl_c().await.is_ok() {
-        stop.store(true, Ordering::Relaxed);
-        eprintln!("\ninterrupted: waiting for the cases that run; press Ctrl-C again to end at once");
+/// Waits for two interrupts. Sets `stop` at the first, after which the run ends in order.
+async fn two_interrupts(stop: &AtomicBool) {
+    interrupt().await;
+    stop.store(true, Ordering::Relaxed);
+    eprintln!("\ninterrupted: waiting for the cases that run; press Ctrl-C again to end at once");
+    interrupt().await;
+}
+
+/// Waits for Ctrl-C, or a signal that ends programs: a CI server sends one to a job that it cancels.
+async fn interrupt() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let waits = kinds.into_iter().filter_map(|kind| signal(kind).ok()).map(|mut signal| {
+            Box::pin(async move {
+                signal.recv().await;
+            })
+        });
+        futures_util::future::select_all(waits).await;
     }
-    if tokio::signal::ctrl_c().await.is_ok() {
-        std::process::exit(i32::from(INTERRUPTED));
+    #[cfg(not(unix))]
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -17,6 +18,15 @@ use crate::profile::Profile;
 
 /// Maximum time until the server prints the line `ready`.
 const READY: Duration = Duration::from_secs(60);
+
+/// Whether servers are started in process groups of their own.
+static SURVIVE_INTERRUPTS: AtomicBool = AtomicBool::new(false);
+
+/// Keeps servers that are started from now on running when a terminal interrupts this program (Ctrl-C), so that the cases
+/// that run can end. The program must handle the signal, and drop the servers.
+pub fn survive_interrupts() {
+    SURVIVE_INTERRUPTS.store(true, Ordering::Relaxed);
+}
 
 /// Returns the path of the server: `TREFOIL_BIN`, or `trefoil` in the folder of this program or its parent (where Cargo
 /// puts test binaries), or else the program that `cargo build` builds.
@@ -95,7 +105,12 @@ impl OwnServer {
         let file = data.join("trefoil.toml");
         std::fs::write(&file, config)?;
         let log = std::fs::File::create(data.join("server.log"))?;
-        let mut child = Command::new(&program)
+        let mut command = Command::new(&program);
+        #[cfg(unix)]
+        if SURVIVE_INTERRUPTS.load(Ordering::Relaxed) {
+            command.process_group(0);
+        }
+        let mut child = command
             .args(["serve", "--demo", "--listen", &format!("127.0.0.1:{port}"), "--data"])
             .arg(data)
             .arg("--config")
