@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::header;
 use serde_json::{Map, Value, json};
@@ -61,6 +61,10 @@ impl TestTarget {
         kind: TargetKind,
         timeout: Duration,
     ) -> Result<Self> {
+        // The URL is part of every report.
+        if url::Url::parse(base_url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some()) {
+            bail!("the URL of the server must not contain a user name or a password");
+        }
         super::install_crypto();
         let mut builder = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())

@@ -148,3 +148,15 @@ fn no_report_contains_a_secret() {
         assert!(text.contains("***") || ["markdown", "badge"].contains(&kind), "{kind}");
     }
 }
+
+#[test]
+fn a_url_with_a_password_is_rejected() {
+    let connected = Runtime::new().unwrap().block_on(TestTarget::connect(
+        "http://willow:secret@localhost:1",
+        Profile::default(),
+        TargetKind::Other,
+        TIMEOUT,
+    ));
+    let error = connected.err().unwrap().to_string();
+    assert_eq!(error, "the URL of the server must not contain a user name or a password");
+}
