@@ -9,6 +9,7 @@ mod exchanges;
 mod laws;
 mod masking;
 mod other_servers;
+mod reports;
 mod run_options;
 mod tx;
 
