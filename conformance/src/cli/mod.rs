@@ -182,7 +182,7 @@ fn compare_reports(first: &Path, second: &Path) -> ExitCode {
 fn write_reports(file: &Path, reports: &[String]) -> Result<()> {
     let record = run::read_report(file)?;
     let listeners = if reports.is_empty() { run::listeners(&[]) } else { report::to_files(reports) };
-    listeners?.iter_mut().for_each(|listener| record.tell(&mut **listener));
+    listeners?.iter_mut().for_each(|listener| record.replay(&mut **listener));
     Ok(())
 }
 

@@ -143,7 +143,7 @@ mod tests {
         let mut text = Vec::new();
         trial::tell(&mut JsonLines(&mut text));
         let mut again = Vec::new();
-        read(&text[..]).unwrap().tell(&mut JsonLines(&mut again));
+        read(&text[..]).unwrap().replay(&mut JsonLines(&mut again));
         assert_eq!(text, again);
         let cut = read(&text[..text.len() - 10]).unwrap();
         assert_eq!((cut.outcomes.len(), cut.end.interrupted), (6, true));

@@ -12,7 +12,7 @@ use crate::run::verdict::{CaseOutcome, RunSummary};
 /// The section has the rest of the line, and is cut off where the terminal ends.
 const TEMPLATE: &str = "{bar:12} {pos}/{len}  {prefix}  {elapsed}, {eta} left  {wide_msg}";
 
-/// Colour of a verdict: one of the 16 that every terminal has, so that its theme decides.
+/// Colour of a verdict: one of the 16 that every terminal has, in the shade of its theme.
 pub fn verdict_style(verdict: &str) -> Style {
     match verdict {
         "pass" => AnsiColor::Green.on_default(),
@@ -31,7 +31,7 @@ pub struct LiveLine {
 }
 
 impl LiveLine {
-    /// Returns a line that nobody sees.
+    /// Returns a line that is not shown.
     pub fn hidden() -> Self {
         Self { bar: ProgressBar::hidden(), has_colour: false, summary: RunSummary::default() }
     }
@@ -62,7 +62,7 @@ impl LiveLine {
         self.bar.inc(1);
     }
 
-    /// Runs `print`, which writes to standard output, while the line is away.
+    /// Runs `print`, which writes to standard output, while the line is removed.
     pub fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }

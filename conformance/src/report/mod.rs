@@ -174,7 +174,7 @@ gist = "The response has the claim \"sub\"."
             outcomes: outcomes.into(),
             end: RunEnd { summary, interrupted: true, lost: None, leftovers, took_ms: 65_432 },
         };
-        record.tell(listener);
+        record.replay(listener);
     }
 
     /// Returns a report of the run that is written at its end.

@@ -48,7 +48,7 @@ impl RunRecord {
     }
 
     /// Sends the events of the run to a listener.
-    pub fn tell(&self, listener: &mut dyn RunListener) {
+    pub fn replay(&self, listener: &mut dyn RunListener) {
         listener.hear(&RunEvent::Start(&RunStart {
             suite: &self.suite,
             target: &self.target,

@@ -25,7 +25,7 @@ const VERDICTS: [(&str, &str, &str); 5] = [
 
 /// Returns the page.
 pub fn html(record: &RunRecord) -> String {
-    // A policy that the page states about itself: a response of the server that is shown can load and run nothing.
+    // A policy that the page states about itself: the responses that it shows can neither load nor run anything.
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",
