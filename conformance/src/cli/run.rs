@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, Write as _, stdout};
+use std::io::{BufReader, IsTerminal as _, Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -244,7 +244,9 @@ async fn run_on_target(
             }
         }
         None => {
-            server::survive_interrupts();
+            if stdout().is_terminal() {
+                server::survive_interrupts();
+            }
             let started = tokio::select! {
                 started = TestEnvironment::start() => started,
                 () = interrupt() => return ExitCode::from(INTERRUPTED),

@@ -179,9 +179,7 @@ impl<'a> LawTest<'a> {
             build_request(&request, &scene.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
         let (answer, _) =
             self.runtime.block_on(case_run::exchange(self.world, scene, &sent, request.poll))?;
-        let mask = |text: String| self.world.target.secrets.mask(&text);
-        let shown =
-            ShownExchange { request: mask(exchange::curl(&sent)), answer: mask(exchange::shown(&answer)) };
+        let shown = ShownExchange { request: exchange::curl(&sent), answer: exchange::shown(&answer) };
         Ok((answer, shown))
     }
 
@@ -244,7 +242,8 @@ pub fn compare(
     seed: u64,
 ) -> Verdict {
     let test = |world| LawTest::new(world, runtime, budget, seed);
-    verdict(difference::differs(&test(first), &test(second)))
+    let verdict = verdict(difference::differs(&test(first), &test(second)));
+    verdict.map_texts(|text| second.target.secrets.mask(&first.target.secrets.mask(text)))
 }
 
 fn verdict(tested: Result<(), Broken>) -> Verdict {

@@ -36,7 +36,7 @@ pub async fn outcome(
         id: case.id.clone(),
         covers: case.covers.clone(),
         level: spec.level_of(case),
-        // A step may have revealed a secret that an earlier exchange contains.
+        // All texts are masked at the end, because a step may reveal a secret that an earlier exchange contains.
         verdict: weigh(tried, gap).map_texts(|text| world.target.secrets.mask(text)),
         took_ms: super::milliseconds_since(started),
     }
@@ -73,18 +73,11 @@ async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
             break;
         }
     }
-    let Some(CaseFailure { exchanges, differences }) = failed else { return Ok(()) };
-    let mask = |text: String| world.target.secrets.mask(&text);
-    let masked =
-        |shown: ShownExchange| ShownExchange { request: mask(shown.request), answer: mask(shown.answer) };
-    Err(Verdict::Fail(CaseFailure {
-        exchanges: exchanges.into_iter().map(masked).collect(),
-        differences: differences.into_iter().map(mask).collect(),
-    }))
+    failed.map_or(Ok(()), |failure| Err(Verdict::Fail(failure)))
 }
 
 /// Sends the request of a step as often as the row says, and compares each response. Returns the differences of the first
-/// response that has any, and adds its exchange to `exchanges`. Secrets are not masked yet.
+/// response that has any, and adds its exchange to `exchanges`.
 async fn try_step(
     world: &TestEnvironment,
     scene: &mut CaseContext,
@@ -152,7 +145,7 @@ async fn not_set_up(world: &TestEnvironment, given: &str, error: SetupError) -> 
         error => {
             let reason = match world.find_lost(&error).await {
                 Some(reason) => reason,
-                None => format!("given '{given}': {}", world.target.secrets.mask(&error.to_string())),
+                None => format!("given '{given}': {error}"),
             };
             Verdict::Inconclusive { reason }
         }
