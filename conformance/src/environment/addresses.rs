@@ -31,6 +31,8 @@ pub struct TargetAddresses {
     pub endpoints: Map<String, Value>,
     /// OpenID provider metadata, or the metadata of the authorization server.
     pub metadata: Option<Value>,
+    /// Whether there is a document of RFC 8414, which servers may publish besides that of OpenID Connect.
+    pub has_oauth_metadata: bool,
     /// SMART configuration.
     pub smart: Option<Value>,
     /// CapabilityStatement.
@@ -64,9 +66,9 @@ impl TargetAddresses {
         let mut found = Self { base_url: base_url.to_owned(), ..Self::default() };
         let discovery_url = format!("{base_url}/.well-known/openid-configuration");
         found.metadata = document(client, &discovery_url).await?;
-        if found.metadata.is_none() {
-            found.metadata = document(client, oauth_metadata_url(base_url)?.as_str()).await?;
-        }
+        let oauth_metadata = document(client, oauth_metadata_url(base_url)?.as_str()).await?;
+        found.has_oauth_metadata = oauth_metadata.is_some();
+        found.metadata = found.metadata.or(oauth_metadata);
         match profile.text("fhir_base") {
             Some(fhir_base) => found.read_fhir(client, fhir_base.trim_end_matches('/')).await?,
             None => {

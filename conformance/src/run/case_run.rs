@@ -210,6 +210,8 @@ async fn check_page(
     match browser::page_behind(target, &mut scene.cookies, sent, answer, &redirect_uris).await {
         Ok(found) if found == expected => None,
         Ok(PageKind::Error) if expected == PageKind::Refusal => None,
+        // A server that cannot sign in the user again returns an error (OpenID Connect Core 1.0, 3.1.2.1).
+        Ok(PageKind::Refusal) if expected == PageKind::SignIn && !target.is_trefoil() => None,
         Ok(found) => Some(format!("the request leads to {found} instead of {expected}")),
         Err(error) => Some(format!("the request does not lead to {expected}: {error}")),
     }

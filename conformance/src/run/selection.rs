@@ -75,6 +75,18 @@ impl Selection {
         if case.steps.iter().any(wants_token) && is_anonymous(target) {
             return Some("expects a token to be needed, and the server needs none (anonymous)".to_owned());
         }
+        if case.steps.iter().any(asks_oauth_metadata) && !target.addresses.has_oauth_metadata {
+            return Some("the server has no oauth-authorization-server document".to_owned());
+        }
+        let announces = |member: &str| {
+            target.addresses.metadata.as_ref().is_some_and(|metadata| !metadata[member].is_null())
+        };
+        if case.row.contains("dpop") && !announces("dpop_signing_alg_values_supported") {
+            return Some("the server does not announce DPoP".to_owned());
+        }
+        if case.row.contains("request_uri:") && target.addresses.endpoint("par").is_none() {
+            return Some("the server does not announce pushed authorization requests".to_owned());
+        }
         if case.steps.iter().any(asks_smart) && target.addresses.smart.is_none() {
             return Some("the server has no smart-configuration".to_owned());
         }
@@ -157,6 +169,10 @@ fn wants_token(step: &Step) -> bool {
     is_fhir && step.expect.status.as_ref().is_some_and(|status| status.matches(401) || status.matches(403))
 }
 
+fn asks_oauth_metadata(step: &Step) -> bool {
+    step.request.to.contains("oauth-authorization-server")
+}
+
 fn asks_smart(step: &Step) -> bool {
     step.request.to.contains("smart-configuration")
 }
@@ -197,8 +213,10 @@ fn not_offered(case: &Case, metadata: &Value) -> Option<String> {
                 "response_type" => offered.iter().any(|one| sorted(one) == sorted(value)),
                 _ => is_offered(value),
             };
-            // A refusal can be tested, except with an unusual response type: where its error goes depends on the type.
-            let matters = !is_error || *parameter != "scope";
+            // A refusal can be tested, except with a response type of a standard: where its error goes depends on it.
+            let is_invented =
+                !value.split(' ').all(|word| ["code", "token", "id_token", "none"].contains(&word));
+            let matters = !is_error || *parameter == "response_type" && !is_invented;
             (!fits && matters).then(|| format!("the target does not offer {parameter}={value}"))
         })
     })
