@@ -1,5 +1,5 @@
-//! Checks the examples of the documents with the programs that read them: TOML with `trefoil serve`, JSON with a
-//! parser, and commands with the command-line parser of the program, without running the commands.
+//! Checks the examples of the documents with the programs that read them: TOML with `trefoil serve` or the settings of
+//! the client, JSON with a parser, and commands with the command-line parser of the program, without running the commands.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,7 @@ fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
             .unwrap_or_else(|| panic!("{place}: '{language}' is not checked by any reader; add one here"))
             .1 += 1;
         match language.as_str() {
+            "toml" if place.starts_with("client-tui/") => check_client_settings(place, text),
             "toml" => check_configuration(place, text),
             "json" => drop(parse_json(place, text)),
             "sh" => {
@@ -103,6 +104,15 @@ fn inline_code(text: &str) -> impl Iterator<Item = &str> {
 
 fn parse_json(place: &str, text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{place}: {error}"))
+}
+
+/// Reads settings of the terminal client.
+fn check_client_settings(place: &str, text: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("settings.toml");
+    std::fs::write(&file, text).unwrap();
+    let read = trefoil_tui::settings::read_keys(&file);
+    assert!(read.is_ok(), "{place}: the client does not read these settings: {}", read.unwrap_err());
 }
 
 /// Starts a server with a configuration. Its absolute paths are moved to a temporary folder in which the files exist.
