@@ -1,0 +1,63 @@
+//! Exports: completed, failed and expired.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::context::CaseContext;
+use super::servers::{configured, not_started};
+use super::tokens::system_token;
+use crate::environment::applications::{self, backend_token, member, unexpected};
+use crate::environment::{SetupError, TestEnvironment};
+
+/// Runs an export of the first Group: `$bulk.status_url`, `$bulk.request`, `$bulk.manifest`.
+pub(super) async fn export(world: &TestEnvironment) -> Result<Value, SetupError> {
+    let vars = world.target.vars();
+    let group = member(&vars, "groups.0")?;
+    let request = format!("{}/Group/{group}/$export?_outputFormat=ndjson", world.target.fhir_base()?);
+    let token = system_token(world).await?;
+    let (status_url, answer) = applications::export(world, &world.target, &token, &request).await?;
+    match (answer.status.as_u16(), answer.json()) {
+        (200, Some(manifest)) => {
+            Ok(json!({ "request": request, "status_url": status_url, "manifest": manifest }))
+        }
+        _ => Err(unexpected("the status URL", &answer)),
+    }
+}
+
+/// Starts an export on a separate server whose folder for export files cannot be written.
+pub(super) async fn failed_export(
+    world: &TestEnvironment,
+    scene: &mut CaseContext,
+) -> Result<(), SetupError> {
+    let made = configured(world, "").await?;
+    let (server, target) = &*made;
+    server.block_exports().map_err(not_started)?;
+    let token = backend_token(target, 0, None).await?;
+    let request = format!("{}/$export?_type=Patient", target.fhir_base()?);
+    let (status_url, _) = applications::export(world, target, &token, &request).await?;
+    scene.vars = target.vars();
+    scene.vars.set("bulk", json!({ "request": request, "status_url": status_url }));
+    scene.vars.set("system_token", token);
+    scene.own = Some(made);
+    Ok(())
+}
+
+/// Completes an export on a separate server that keeps exports for a second, and waits until it has expired.
+pub(super) async fn expired_export(
+    world: &TestEnvironment,
+    scene: &mut CaseContext,
+) -> Result<(), SetupError> {
+    let made = configured(world, "[bulk]\nretention_s = 1\n").await?;
+    let target = &made.1;
+    let token = backend_token(target, 0, None).await?;
+    let request = format!("{}/$export?_type=Patient", target.fhir_base()?);
+    let (status_url, answer) = applications::export(world, target, &token, &request).await?;
+    let manifest = answer.json().ok_or_else(|| unexpected("the status URL", &answer))?;
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    scene.vars = target.vars();
+    scene.vars.set("bulk", json!({ "request": request, "status_url": status_url, "manifest": manifest }));
+    scene.vars.set("system_token", token);
+    scene.own = Some(made);
+    Ok(())
+}

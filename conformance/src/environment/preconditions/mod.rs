@@ -1,0 +1,210 @@
+//! Sets up the initial states of cases. A state that a case can change is set up for each case, and other states once
+//! for a run.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `context` | the state of one case, and the states that all cases share |
+//! | `sign_in` | sessions and authorization codes of users |
+//! | `tokens` | tokens, device codes and pushed requests |
+//! | `accounts` | users and clients that are created for a case |
+//! | `exports` | exports: completed, failed and expired |
+//! | `servers` | separate servers: with other settings, with other data, or at a later time |
+
+mod accounts;
+mod context;
+mod exports;
+mod servers;
+mod sign_in;
+mod tokens;
+
+use std::sync::LazyLock;
+
+use serde_json::json;
+
+use super::applications::{self, backend_token, member, person};
+use super::passkeys;
+use super::target::TestTarget;
+use super::{SetupError, TestEnvironment};
+use crate::spec::preconditions::{self, Precondition};
+use accounts::{basic_client, fresh_user, own_user, removed_user};
+pub use context::{CaseContext, SharedStates};
+use exports::{expired_export, export, failed_export};
+use servers::{aged, ask_of, branded_pages, configured, releases, turned_keys};
+use sign_in::{
+    administrator, at_sign_in, code, confidential_code, declared_codes, first_session, lone_user,
+    refreshable_code, session,
+};
+use tokens::{
+    answers_anyone, created_client_token, device_code, dpop_key, dpop_token, implicit, system_token, tokens,
+};
+
+/// Sets up a state: variables and cookies of the case.
+///
+/// # Errors
+/// Returns [`SetupError`] if the target lacks what is needed or does not behave as expected, or if a variable that
+/// `preconditions.toml` names is not set.
+pub async fn set_up(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -> Result<(), SetupError> {
+    static TABLE: LazyLock<Vec<Precondition>> = LazyLock::new(|| preconditions::load().unwrap_or_default());
+    let done = perform(world, name, scene).await;
+    if let Some(own) = &scene.own {
+        world.target.secrets.add_server(&own.1.secrets);
+    }
+    done?;
+    let sets = TABLE.iter().find(|row| row.name == name).map(|row| &*row.sets).unwrap_or_default();
+    match sets.iter().find(|variable| scene.vars.get(variable).is_none()) {
+        Some(missing) => Err(SetupError::Failed(format!("the setup did not set ${missing}"))),
+        None => Ok(()),
+    }
+}
+
+async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -> Result<(), SetupError> {
+    let (shared, target) = (&world.shared, &world.target);
+    match name {
+        "demo-data" => demo_data(target)?,
+        "providers" => scene.vars.set("providers", world.local()?.providers.vars()),
+        "browser-at-sign-in" => at_sign_in(target, scene).await?,
+        "signed-in" => scene.cookies = first_session(world).await?,
+        "freshly-signed-in" => scene.cookies = session(target, "users.1").await?,
+        "lone-user" => lone_user(world, scene).await?,
+        "code" => scene.set_code(code(world, &scene.vars, "public", true).await?),
+        "plain-code" if target.requires_pkce() => {
+            return Err(SetupError::Lacking(
+                "sends no code challenge, which the server may require (pkce = false in the profile runs it)"
+                    .to_owned(),
+            ));
+        }
+        "plain-code" => scene.set_code(code(world, &scene.vars, "public", false).await?),
+        "confidential-code" => confidential_code(world, scene).await?,
+        "token" => scene.set_tokens(shared.token.get_or_try_init(|| tokens(world, name)).await?),
+        "openid-token" => scene.set_tokens(shared.openid.get_or_try_init(|| tokens(world, name)).await?),
+        "notes-token" => scene.set_tokens(shared.notes.get_or_try_init(|| tokens(world, name)).await?),
+        "implicit-token" => scene.set_tokens(shared.implicit.get_or_try_init(|| implicit(world)).await?),
+        "fresh-token" => scene.set_tokens(&tokens(world, name).await?),
+        "refresh-token" => {
+            let code = refreshable_code(world, &scene.vars).await?;
+            scene.set_tokens(&applications::redeem(target, "confidential", &code).await?);
+        }
+        "dpop-key" => dpop_key(scene)?,
+        "dpop-token" => dpop_token(world, scene).await?,
+        "fresh-user" => fresh_user(world, scene, &[]).await?,
+        "passkey" | "required-passkey" => {
+            fresh_user(world, scene, &[]).await?;
+            passkeys::set_up(target, scene, name == "required-passkey").await?;
+        }
+        "fresh-patient" => {
+            let scopes = "openid profile offline_access user/ValueSet.rs patient/*.cud";
+            fresh_user(world, scene, &["--fhir-user", "Patient/pat-01", "--allowed-scopes", scopes]).await?;
+        }
+        "fresh-clinician" => {
+            let scopes = "openid profile offline_access user/*.cruds";
+            fresh_user(world, scene, &["--fhir-user", "Practitioner/prac-1", "--allowed-scopes", scopes])
+                .await?;
+        }
+        "grace-token" => {
+            let code = code(world, &scene.vars, "retrying", false).await?;
+            scene.set_tokens(&applications::redeem(target, "retrying", &code).await?);
+        }
+        "keyed-assertions" => {
+            scene.vars.set("keyed", world.local()?.key_hosts.assertions(target)?);
+        }
+        "basic-client" => scene.vars.set("basic_client", basic_client(world, "system/*.rs", &[]).await?),
+        "client-of-a-group" => {
+            let group = member(&scene.vars, "groups.0")?.to_owned();
+            scene.vars.set("basic_client", basic_client(world, "system/*.rs", &["--group", &group]).await?);
+        }
+        "writing-client-of-a-group" => {
+            let group = member(&scene.vars, "groups.0")?.to_owned();
+            let made = basic_client(world, "system/*.cruds", &["--group", &group]).await?;
+            scene.vars.set("basic_client", made);
+        }
+        "admin-token" => {
+            let made = shared.admin.get_or_try_init(|| created_client_token(world, "trefoil/admin")).await?;
+            scene.vars.set("admin_token", made.as_str());
+        }
+        "administrator-token" => administrator(world, scene).await?,
+        "would-be-administrator" => {
+            let mut cookies = first_session(world).await?;
+            let more = [("scope", "openid trefoil/admin")];
+            let person = person(&scene.vars, "user")?;
+            world.local()?;
+            scene.set_code(
+                applications::code(target, &mut cookies, &person, "declared.admin", true, &more).await?,
+            );
+        }
+        "declared-codes" => declared_codes(world, scene).await?,
+        "own-user" => {
+            own_user(world, scene).await?;
+        }
+        "turned-keys" => turned_keys(world, scene).await?,
+        "releases" => {
+            let loaded = shared.releases.get_or_try_init(|| releases(world)).await?.clone();
+            scene.vars = loaded.1.vars();
+            scene.own = Some(loaded);
+        }
+        "branded-pages" => {
+            let made = shared.branded_pages.get_or_try_init(|| branded_pages(world)).await?.clone();
+            scene.vars = made.1.vars();
+            scene.own = Some(made);
+        }
+        "guide-3" => {
+            let config = "[bulk]\nguide = \"3.0.0\"\nnested_groups = true\nfile_size = 8192\n";
+            let made = shared.guide_3.get_or_try_init(|| configured(world, config)).await?.clone();
+            ask_of(made, scene).await?;
+        }
+        "signed-addresses" => {
+            let config = "[bulk]\nsigned_url_s = 300\n";
+            let made = shared.signed_addresses.get_or_try_init(|| configured(world, config)).await?.clone();
+            ask_of(made, scene).await?;
+        }
+        "brief-addresses" => {
+            let config = "[bulk]\nsigned_url_s = 10\n";
+            let made = shared.brief_addresses.get_or_try_init(|| configured(world, config)).await?.clone();
+            ask_of(made, scene).await?;
+        }
+        "assertions" => scene.vars.set("assertion", applications::assertions(target)?),
+        "system-token" => scene.vars.set("system_token", system_token(world).await?),
+        "writing-client" => {
+            scene.vars.set("basic_client", basic_client(world, "system/*.cruds", &[]).await?);
+        }
+        "writing-token" => {
+            let made =
+                shared.writing.get_or_try_init(|| created_client_token(world, "system/*.cruds")).await?;
+            scene.vars.set("writing_token", made.as_str());
+        }
+        "narrow-token" => {
+            if answers_anyone(target) {
+                return Err(SetupError::Lacking("the FHIR interface answers without a token".to_owned()));
+            }
+            scene.vars.set("narrow_token", backend_token(target, 0, Some("system/Patient.rs")).await?);
+        }
+        "export" | "fresh-export" => {
+            let export = match name {
+                "export" => shared.export.get_or_try_init(|| export(world)).await?.clone(),
+                _ => export(world).await?,
+            };
+            scene.vars.set("bulk", export);
+            scene.vars.set("system_token", system_token(world).await?);
+        }
+        "failed-export" => failed_export(world, scene).await?,
+        "expired-export" => expired_export(world, scene).await?,
+        "disabled-user" => removed_user(world, scene, "disable").await?,
+        "deleted-user" => removed_user(world, scene, "delete").await?,
+        // Codes are valid for 300 s and tokens for 3600 s. The case has 30 s to use them.
+        "aged-code" => aged(world, scene, 270).await?,
+        "aged-session" => aged(world, scene, 60).await?,
+        "expired-code" => aged(world, scene, 301).await?,
+        "lasting-token" => aged(world, scene, 3570).await?,
+        "expired-token" => aged(world, scene, 3601).await?,
+        "device-code" => device_code(&world.target, scene).await?,
+        "expired-device-code" => aged(world, scene, 601).await?,
+        _ => return Err(SetupError::Failed("no code is implemented for this precondition".to_owned())),
+    }
+    Ok(())
+}
+
+fn demo_data(target: &TestTarget) -> Result<(), SetupError> {
+    if json!(target.profile).to_string().contains("https://trefoil.example/fhir/CodeSystem/care-aids") {
+        return Ok(());
+    }
+    Err(SetupError::Lacking("uses the demo project of Trefoil, which the target does not have".to_owned()))
+}

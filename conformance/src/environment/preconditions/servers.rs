@@ -1,0 +1,127 @@
+//! Separate servers: with other settings, with other data, or at a later time.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::context::CaseContext;
+use super::tokens::{device_code, pushed_request};
+use crate::environment::applications::{self, backend_token, person};
+use crate::environment::cookies::CookieJar;
+use crate::environment::server::OwnServer;
+use crate::environment::target::TestTarget;
+use crate::environment::{SetupError, TestEnvironment};
+
+pub(super) fn not_started(error: anyhow::Error) -> SetupError {
+    SetupError::Failed(format!("{error:#}"))
+}
+
+/// Starts a server with anonymous terminology and the releases of `fixtures/releases`.
+pub(super) async fn releases(world: &TestEnvironment) -> Result<Arc<(OwnServer, TestTarget)>, SetupError> {
+    const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/releases");
+    world.local()?;
+    if !Path::new(FOLDER).is_dir() {
+        return Err(SetupError::Lacking("fixtures/releases does not exist".to_owned()));
+    }
+    let made = configured(world, "[terminology]\nanonymous = true\n").await?;
+    made.0.admin(&["import", FOLDER], "").await?;
+    Ok(made)
+}
+
+/// Starts a separate server with additional settings.
+pub(super) async fn configured(
+    world: &TestEnvironment,
+    config: &str,
+) -> Result<Arc<(OwnServer, TestTarget)>, SetupError> {
+    world.local()?;
+    let server = OwnServer::start(config).await.map_err(not_started)?;
+    let target = server.target().await.map_err(not_started)?;
+    Ok(Arc::new((server, target)))
+}
+
+/// Starts a server with a name, a logo and colours of its own.
+pub(super) async fn branded_pages(
+    world: &TestEnvironment,
+) -> Result<Arc<(OwnServer, TestTarget)>, SetupError> {
+    world.local()?;
+    let folder = tempfile::tempdir().map_err(|error| not_started(error.into()))?;
+    let logo = folder.path().join("leaf.svg");
+    let image =
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><circle cx="4" cy="4" r="4"/></svg>"#;
+    std::fs::write(&logo, image).map_err(|error| not_started(error.into()))?;
+    let settings = format!(
+        "[pages]\nname = \"Garden Health\"\nlogo = \"{}\"\ncolor = \"#20409A\"\ndark_color = \"#9db8ff\"\n",
+        logo.display()
+    );
+    // The server reads the logo at its start.
+    configured(world, &settings).await
+}
+
+/// Makes this server the target of the case, with `$system_token` and `$narrow_token`.
+pub(super) async fn ask_of(
+    server: Arc<(OwnServer, TestTarget)>,
+    scene: &mut CaseContext,
+) -> Result<(), SetupError> {
+    scene.vars = server.1.vars();
+    scene.vars.set("system_token", backend_token(&server.1, 0, None).await?);
+    scene.vars.set("narrow_token", backend_token(&server.1, 0, Some("system/Patient.rs")).await?);
+    scene.own = Some(server);
+    Ok(())
+}
+
+/// Starts a separate server that issues a token, rotates its keys and is restarted. `$kids.retired` is the key that
+/// signed the token, and `$kids.next` is the key that will sign after the next rotation.
+pub(super) async fn turned_keys(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
+    world.local()?;
+    let server = OwnServer::start("").await.map_err(not_started)?;
+    let target = server.target().await.map_err(not_started)?;
+    let person = person(&target.vars(), "user")?;
+    let tokens = applications::tokens(&target, &mut CookieJar::new(), &person, "openid").await?;
+    let kid = async |stage: &str| -> Result<String, SetupError> {
+        let listed = server.admin(&["keys", "list"], "").await?;
+        let line = listed.lines().find(|line| line.contains("access-token") && line.contains(stage));
+        let kid = line.and_then(|line| line.split_whitespace().next()).map(str::to_owned);
+        kid.ok_or_else(|| SetupError::Failed(format!("no key for access tokens is {stage}")))
+    };
+    let retired = kid("active").await?;
+    server.admin(&["keys", "rotate", "--now"], "").await?;
+    let next = kid("next").await?;
+    let server = server.restart(0).await.map_err(not_started)?;
+    let target = server.target().await.map_err(not_started)?;
+    scene.vars = target.vars();
+    scene.vars.set("kids", json!({ "retired": retired, "next": next }));
+    scene.set_tokens(&tokens);
+    scene.own = Some(Arc::new((server, target)));
+    Ok(())
+}
+
+/// Sets up a code and a token that were issued `age_s` seconds ago. A separate server issues them and is restarted with
+/// its clock moved forward.
+pub(super) async fn aged(
+    world: &TestEnvironment,
+    scene: &mut CaseContext,
+    age_s: i64,
+) -> Result<(), SetupError> {
+    world.local()?;
+    let server = OwnServer::start("").await.map_err(not_started)?;
+    let target = server.target().await.map_err(not_started)?;
+    let mut cookies = CookieJar::new();
+    let person = person(&target.vars(), "user")?;
+    let code =
+        applications::code(&target, &mut cookies, &person, "public", true, &[("scope", "openid")]).await?;
+    let tokens = applications::tokens(&target, &mut cookies, &person, "openid").await?;
+    device_code(&target, scene).await?;
+    let device_code = scene.vars.text("device_code")?.to_owned();
+    let request_uri = pushed_request(&target).await?;
+    let server = server.restart(age_s).await.map_err(not_started)?;
+    let target = server.target().await.map_err(not_started)?;
+    scene.vars = target.vars();
+    scene.cookies = cookies;
+    scene.set_code(code);
+    scene.set_tokens(&tokens);
+    scene.vars.set("device_code", device_code);
+    scene.vars.set("request_uri", request_uri);
+    scene.own = Some(Arc::new((server, target)));
+    Ok(())
+}
