@@ -42,6 +42,7 @@ use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::pending_quota::PendingLimits;
 use identity::storage::encryption::{SecretEncryption, SecretStorageError};
 use jiff::SignedDuration;
+use store::{DatabaseLimits, DatabaseUrl, Store, StoreError};
 
 use self::audit::AuditConfig;
 use self::bulk::BulkConfig;
@@ -57,8 +58,11 @@ use self::settings::Settings;
 pub const LOG_VARIABLE: &str = "TREFOIL_LOG";
 const AHEAD_VARIABLE: &str = "TREFOIL_DEMO_AHEAD_S";
 
+/// Environment variable with the password of the database, as PostgreSQL's own programs have it.
+const PASSWORD_VARIABLE: &str = "PGPASSWORD";
+
 /// The environment variables of `serve`, with their descriptions.
-pub const ENVIRONMENT: [(&str, &str); 2] = [
+pub const ENVIRONMENT: [(&str, &str); 3] = [
     (
         LOG_VARIABLE,
         "level of the log on standard error, such as debug or trefoil_server=debug [default: info]",
@@ -67,15 +71,48 @@ pub const ENVIRONMENT: [(&str, &str); 2] = [
         AHEAD_VARIABLE,
         "seconds by which the clock of a demo server is set ahead, to show how tokens expire [default: 0]",
     ),
+    (PASSWORD_VARIABLE, "password of the database, if its URL contains none"),
 ];
 
 /// The storage engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreEngine {
     /// In memory: the data are lost when the process ends.
     Memory,
     /// Files in a folder.
     File,
+    /// A PostgreSQL database, which several servers share.
+    Postgres(DatabaseUrl),
+}
+
+impl StoreEngine {
+    /// Returns the engine with this name or URL.
+    fn named(name: &str) -> Result<Self, ConfigError> {
+        match name {
+            "file" => Ok(Self::File),
+            "memory" => Ok(Self::Memory),
+            url if DatabaseUrl::is_url(url) => {
+                let url = DatabaseUrl::new(url, std::env::var(PASSWORD_VARIABLE).ok());
+                url.check().map_err(|error| ConfigError::Setting(format!("[store] engine: {error}")))?;
+                Ok(Self::Postgres(url))
+            }
+            other => Err(ConfigError::Setting(format!(
+                "store '{other}' is not known; use memory, file or a URL such as postgres://user@host/name"
+            ))),
+        }
+    }
+
+    /// Opens the store. The store of the engine `file` is in the data folder.
+    ///
+    /// # Errors
+    /// See [`Store::open`] and [`Store::postgres`].
+    pub async fn open(&self, data: &Path) -> Result<Store, StoreError> {
+        match self {
+            Self::Memory => Ok(Store::memory()),
+            Self::File => Store::open(&data.join("store")),
+            Self::Postgres(url) => Store::postgres(url, DatabaseLimits::default()).await,
+        }
+    }
 }
 
 /// The checked settings of a server.
@@ -141,7 +178,7 @@ pub struct ServeFlags {
     /// Folder for the store, exports, keys and certificate [default: trefoil-data]
     #[arg(long, value_name = "FOLDER")]
     pub data: Option<PathBuf>,
-    /// Store engine: memory or file [default: file]
+    /// Store engine: memory, file, or the URL of a PostgreSQL database [default: file]
     #[arg(long, value_name = "ENGINE")]
     pub store: Option<String>,
     /// Address and port to listen on; port 0 chooses a free one [default: 127.0.0.1:8443]
@@ -173,13 +210,7 @@ impl Config {
         let at = ConfigSource { path: &path, text: &text };
         let setting = ConfigError::Setting;
         let listen = flags.listen.unwrap_or(file.server.listen);
-        let engine = match flags.store.as_deref().unwrap_or(&file.store.engine) {
-            "file" => StoreEngine::File,
-            "memory" => StoreEngine::Memory,
-            other => {
-                return Err(setting(format!("store '{other}' is not known; use memory or file")));
-            }
-        };
+        let engine = StoreEngine::named(flags.store.as_deref().unwrap_or(&file.store.engine))?;
         if flags.insecure_http && !listen.ip().is_loopback() {
             return Err(setting(format!(
                 "--insecure-http serves loopback addresses only, not {listen}; put a TLS proxy in front"

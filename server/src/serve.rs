@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::administration::socket;
 use crate::clock::Clock;
 use crate::config::ConnectionLimits;
-use crate::config::{Config, ServeFlags, StoreEngine, exit_code};
+use crate::config::{Config, ServeFlags, exit_code};
 use crate::demo;
 use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
 use crate::http::routes;
@@ -65,10 +65,7 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
         true => None,
         false => Some(tls::load_tls(config.certificate.as_ref(), &config.data, clock.now())?),
     };
-    let store = match config.engine {
-        StoreEngine::Memory => Store::memory(),
-        StoreEngine::File => Store::open(&config.data.join("store"))?,
-    };
+    let store = config.engine.open(&config.data).await?;
     let limits =
         ConnectionLimits { total: config.connections.total.min(budget.connections), ..config.connections };
     let timers = ConnectionTimers { idle: config.idle_timeout, ..ConnectionTimers::default() };

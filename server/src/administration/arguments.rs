@@ -105,6 +105,9 @@ pub struct DataArgs {
     /// store
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Store engine while the server is stopped: file, or the URL of a PostgreSQL database [default: file]
+    #[arg(long, global = true, value_name = "ENGINE")]
+    pub store: Option<String>,
 }
 
 /// Options of `export`.

@@ -86,7 +86,7 @@ pub async fn run_import(
         ImportProgress::Done { .. } => {}
     };
     let now = || services.clock.now();
-    let before = services.resources.store().last_seq();
+    let before = services.resources.store().last_seq().await?;
     let report = services.resources.import(paths, ImportOptions::default(), new_id, progress, now).await?;
     // One event records the whole import, because an import can have millions of resources.
     services.audit.add(&AuditEntry::Import { stored: report.total(), paths: names });

@@ -31,7 +31,7 @@ use anyhow::{Context as _, Result, bail};
 use identity::sign_in::password::PasswordPolicy;
 use identity::{Dependencies, Identity};
 use resources::Resources;
-use store::{Store, StoreError};
+use store::StoreError;
 use terminology_import::StatedVersion;
 
 use self::arguments::{AdminSubcommand, DataArgs};
@@ -142,17 +142,18 @@ async fn run_offline(args: &DataArgs, command: AdminCommand, events: EventSink<'
     if matches!(command, AdminCommand::AcceptClock) {
         bail!("no server runs on {}; the clock is accepted at the start", data.display());
     }
+    let flags = ServeFlags {
+        config: args.config.clone(),
+        data: Some(data.clone()),
+        store: args.store.clone(),
+        ..ServeFlags::default()
+    };
+    let config = Config::load(&flags)?;
     // Stored references may begin with the base URL of the running server.
-    let mut fhir_base = String::new();
-    if matches!(command, AdminCommand::Export(_) | AdminCommand::Import { .. }) {
-        let flags =
-            ServeFlags { config: args.config.clone(), data: Some(data.clone()), ..ServeFlags::default() };
-        let base_url = Config::load(&flags)?.base_url;
-        fhir_base = format!("{}/fhir/R4", base_url.as_deref().unwrap_or("https://localhost:8443"));
-    }
+    let fhir_base = format!("{}/fhir/R4", config.base_url.as_deref().unwrap_or("https://localhost:8443"));
     make_data_folder(data)?;
     let (encryption, passwords) = read_identity(args.config.as_deref())?;
-    let store = match Store::open(&data.join("store")) {
+    let store = match config.engine.open(data).await {
         Ok(store) => store,
         Err(error @ StoreError::Locked { .. }) => bail!("{error}"),
         Err(error) => return Err(error).context("failed to open the store"),

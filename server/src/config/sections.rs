@@ -130,7 +130,7 @@ settings_table! {
 settings_table! {
     /// Engine and folder.
     pub struct StoreSection {
-        /// Storage engine: `memory` or `file`.
+        /// Storage engine: `memory`, `file`, or the URL of a PostgreSQL database.
         engine: String = "file".to_owned(),
         /// Folder for the store, exports, keys and certificate.
         data: PathBuf = PathBuf::from(DEFAULT_DATA_FOLDER),

@@ -320,6 +320,11 @@ fn store_status(error: &StoreError) -> (StatusCode, IssueCode, &'static str) {
             IssueCode::NoStore,
             "the server cannot store data at the moment; try again later",
         ),
+        StoreError::Unavailable { .. } => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            IssueCode::Transient,
+            "the database of the server is unavailable at the moment; try again later",
+        ),
         StoreError::Clock { .. } => (
             StatusCode::SERVICE_UNAVAILABLE,
             IssueCode::Transient,
@@ -345,9 +350,13 @@ fn store_status(error: &StoreError) -> (StatusCode, IssueCode, &'static str) {
 fn store_error(dialect: Dialect, error: &StoreError) -> Response {
     let (status, code, text) = store_status(error);
     tracing::error!(%error, "store");
-    match dialect {
+    let response = match dialect {
         Dialect::Fhir => fhir_error(status, code, text),
         _ => dialect.plain_error(status, text),
+    };
+    match error {
+        StoreError::Unavailable { .. } => reply::with_static(response, header::RETRY_AFTER, "5"),
+        _ => response,
     }
 }
 

@@ -108,7 +108,7 @@ impl App {
         clock: Clock,
     ) -> Result<Arc<Self>> {
         let now = clock.now();
-        if let Some(last) = store.last_time()? {
+        if let Some(last) = store.last_time().await? {
             guard::log_start(now, last);
         }
         let clock_guard = Arc::new(clock.guard());
@@ -167,7 +167,7 @@ impl App {
         };
         let indexes = match config.engine {
             StoreEngine::Memory => None,
-            StoreEngine::File => {
+            StoreEngine::File | StoreEngine::Postgres(_) => {
                 let indexes = SavedIndexes::open(&config.data);
                 let swept = indexes.and_then(|indexes| indexes.remove_partial().map(|()| indexes));
                 Some(swept.context("failed to open the saved indexes")?)

@@ -50,7 +50,7 @@ impl TerminologySync {
             let releases = tokio::task::spawn_blocking(move || indexes.releases()).await??;
             self.terminology.apply(releases);
         }
-        let at = self.store.last_seq();
+        let at = self.store.last_seq().await?;
         for kind in TERMINOLOGY_TYPES {
             let mut after: Option<String> = None;
             loop {
@@ -79,7 +79,7 @@ impl TerminologySync {
     /// Returns [`StoreError`] if the changes cannot be read.
     pub async fn apply_changes(&self) -> Result<(), StoreError> {
         const PAGE: usize = 1_000;
-        let is_behind = || Seq(self.applied.load(Ordering::Acquire)) < self.store.last_seq();
+        let is_behind = || Seq(self.applied.load(Ordering::Acquire)) < self.store.heard_seq();
         if !is_behind() {
             return Ok(());
         }

@@ -118,7 +118,7 @@ fn each_error_has_its_exit_code() {
         3,
         "loopback addresses only",
     );
-    check(&server.trefoil(&["serve", "--store", "oracle"]), 3, "use memory or file");
+    check(&server.trefoil(&["serve", "--store", "oracle"]), 3, "use memory, file or a URL");
     let settings = server.data().join("trefoil.toml");
     std::fs::write(&settings, "[server]\nlissten = \"x\"\n").unwrap();
     check(&server.trefoil(&["serve", "--config", settings.to_str().unwrap()]), 3, "line 2");

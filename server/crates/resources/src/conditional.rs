@@ -32,7 +32,7 @@ impl<'r> CompartmentView<'r> {
         lock: &mut Option<MutexGuard<'r, ()>>,
     ) -> Result<(Option<StoredResource>, Option<IndexCondition>), ResourceError> {
         let resources = self.resources();
-        let since = resources.store().last_seq();
+        let since = resources.store().last_seq().await?;
         let clauses = filter.index_clauses();
         let clause = candidates::small_clause(resources.store(), &clauses).await?;
         let condition = clause.map(|clause| IndexCondition { ranges: clause.ranges.clone(), since });

@@ -30,7 +30,7 @@ impl Resources {
         compartments: &[String],
         kind: &str,
     ) -> Result<Vec<String>, ResourceError> {
-        let at = self.store().last_seq();
+        let at = self.store().last_seq().await?;
         let mut found = Vec::new();
         let mut left = MAX_SEARCHED;
         let has_compartments =

@@ -128,7 +128,7 @@ impl CompartmentView<'_> {
         from: Option<&str>,
         count: usize,
     ) -> Result<FoundResource, ResourceError> {
-        self.search_at(kind, filter, from, self.resources().store().last_seq(), count).await
+        self.search_at(kind, filter, from, self.resources().store().last_seq().await?, count).await
     }
 
     /// Like [`CompartmentView::search`], with a sequence number for the first page.

@@ -38,6 +38,12 @@ pub enum StoreError {
         /// Reason of the failure, for the log.
         reason: String,
     },
+    /// The database cannot be reached at the moment. A write may have been done if `reason` says so.
+    #[error("the database is unavailable: {reason}")]
+    Unavailable {
+        /// Reason of the failure, for the log.
+        reason: String,
+    },
     /// The wall clock has jumped forward. Times of writes never decrease, so a write with a wrong time would affect all
     /// later ones.
     #[error(

@@ -9,6 +9,7 @@
 //! | [`space`] | free space on a disk, and its reserve |
 //! | [`memory`] | the engine for tests: nothing outlives the process |
 //! | [`file`](mod@file) | the engine on a local folder: durable, one process |
+//! | [`postgres`] | the engine on a PostgreSQL database: durable, several nodes |
 //!
 //! [`Store`] is the handle that the domains hold; it is cheap to clone. An operation that must happen once is a compare-and-set ([`Expect`], [`ExpectVersion`]); no lock is held across calls.
 //!
@@ -36,6 +37,7 @@ pub mod memory;
 mod page;
 mod plan;
 pub mod ports;
+pub mod postgres;
 pub mod space;
 mod store;
 pub mod types;
@@ -43,6 +45,7 @@ pub mod types;
 pub use error::StoreError;
 pub use file::FileOptions;
 pub use ports::{Ledger, Versions};
+pub use postgres::{DatabaseLimits, DatabaseUrl};
 pub use store::{Store, WriteGate};
 pub use types::{
     ChangeRecord, Commit, Expect, ExpectVersion, IndexCondition, IndexEntry, IndexLookup, IndexRange,

@@ -5,7 +5,6 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use jiff::Timestamp;
-use tokio::sync::watch;
 
 use crate::page::{self, FillingLines, PageBuilder, unknown_start};
 use crate::plan::{PresentState, StoreCounters, StoredRecord, WriteRound};
@@ -18,12 +17,7 @@ use crate::{
 /// A store in memory. Clones share the same data.
 #[derive(Clone)]
 pub struct MemoryEngine {
-    shared: Arc<SharedState>,
-}
-
-struct SharedState {
-    state: RwLock<StoreState>,
-    last: watch::Sender<Seq>,
+    state: Arc<RwLock<StoreState>>,
 }
 
 #[derive(Default)]
@@ -46,17 +40,16 @@ struct StoreState {
 impl MemoryEngine {
     /// Creates an empty store.
     pub fn new() -> Self {
-        let shared = SharedState { state: RwLock::default(), last: watch::Sender::new(Seq::ZERO) };
-        Self { shared: Arc::new(shared) }
+        Self { state: Arc::default() }
     }
 
     // A panic while the lock is held cannot leave a round half applied, because `apply` only inserts into maps.
     fn read_state(&self) -> RwLockReadGuard<'_, StoreState> {
-        self.shared.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write_state(&self) -> RwLockWriteGuard<'_, StoreState> {
-        self.shared.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Decides one request and applies it.
@@ -102,12 +95,6 @@ impl MemoryEngine {
                 None => state.records.remove(&put.key),
             };
         }
-        // The number is sent while the lock is still held, so that watchers see increasing numbers.
-        self.shared.last.send_if_modified(|last| {
-            let is_new = last.0 != counters.seq;
-            *last = Seq(counters.seq);
-            is_new
-        });
         Ok(answer)
     }
 }
@@ -367,11 +354,11 @@ impl Versions for MemoryEngine {
         Ok(before.map(|version| version.seq).max().unwrap_or_default())
     }
 
-    fn last_seq(&self) -> Seq {
-        *self.shared.last.borrow()
+    async fn last_seq(&self) -> Result<Seq, StoreError> {
+        Ok(self.heard_seq())
     }
 
-    fn watch(&self) -> watch::Receiver<Seq> {
-        self.shared.last.subscribe()
+    fn heard_seq(&self) -> Seq {
+        Seq(self.read_state().counters.seq)
     }
 }

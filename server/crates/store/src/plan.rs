@@ -17,8 +17,10 @@ use crate::{
     WriteResult,
 };
 
-/// Maximum length of a key, kind, id or compartment in bytes.
-const KEY_LIMIT: usize = 1_024;
+/// Maximum length of a ledger key in bytes.
+const LEDGER_KEY_LIMIT: usize = 1_024;
+/// Maximum length of a type, id or compartment in bytes. An engine stores up to three of them in one key.
+const KEY_LIMIT: usize = 255;
 /// Maximum length of a term of the search index in bytes.
 const TERM_LIMIT: usize = 255;
 
@@ -282,7 +284,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
     }
 
     fn record(&mut self, write: LedgerWrite, now: Timestamp) -> Result<u64, StoreError> {
-        check_key(write.key())?;
+        check_ledger_key(write.key())?;
         let replaced = self.current_record(write.key())?;
         let live = replaced.as_ref().filter(|record| record.is_live(now));
         let (LedgerWrite::Put { expect, .. } | LedgerWrite::Delete { expect, .. }) = &write;
@@ -318,12 +320,21 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
     }
 }
 
-/// Checks that a text can be part of an engine's key.
+/// Checks that a type, id or compartment can be part of an engine's key.
 pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
+    check_text(key, KEY_LIMIT, "it is longer than 255 bytes")
+}
+
+/// Checks that a text can be a key of the ledger.
+pub(crate) fn check_ledger_key(key: &str) -> Result<(), StoreError> {
+    check_text(key, LEDGER_KEY_LIMIT, "it is longer than 1,024 bytes")
+}
+
+fn check_text(key: &str, limit: usize, too_long: &'static str) -> Result<(), StoreError> {
     let reason = if key.is_empty() {
         "it is empty"
-    } else if key.len() > KEY_LIMIT {
-        "it is longer than 1,024 bytes"
+    } else if key.len() > limit {
+        too_long
     } else if key.contains('\0') {
         "it contains a zero byte"
     } else {

@@ -6,7 +6,6 @@
 use std::future::Future;
 
 use jiff::Timestamp;
-use tokio::sync::watch;
 
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, LedgerRecord, LedgerWrite, LinePage, LineScanRange,
@@ -154,10 +153,10 @@ pub trait Versions: Clone + Send + Sync + 'static {
     /// is none. `lastUpdated` never decreases from a write to the next, so all later writes are after `time`.
     fn seq_at(&self, time: Timestamp) -> impl Future<Output = Result<Seq, StoreError>> + Send;
 
-    /// Returns the sequence number of the last visible commit.
-    fn last_seq(&self) -> Seq;
+    /// Returns the sequence number of the last visible commit of any node.
+    fn last_seq(&self) -> impl Future<Output = Result<Seq, StoreError>> + Send;
 
-    /// Returns a channel with the value of [`Versions::last_seq`], which is updated after each commit that wrote
-    /// something.
-    fn watch(&self) -> watch::Receiver<Seq>;
+    /// Returns the greatest sequence number that this node has heard of, without IO. It is at or after each commit and
+    /// snapshot that this node has acknowledged, and each result of [`last_seq`](Self::last_seq).
+    fn heard_seq(&self) -> Seq;
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
-use tokio::sync::watch;
 
 use crate::file::{FileEngine, FileOptions};
 use crate::memory::MemoryEngine;
+use crate::postgres::{DatabaseLimits, DatabaseUrl, PostgresEngine};
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
     LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, Version,
@@ -30,6 +30,8 @@ enum StoreEngine {
     Memory(MemoryEngine),
     /// In a folder: durable, for one process.
     File(FileEngine),
+    /// In a database: durable, for several nodes.
+    Postgres(PostgresEngine),
 }
 
 impl Store {
@@ -58,6 +60,15 @@ impl Store {
         FileEngine::open_with(dir, options).map(|file| Self::over(StoreEngine::File(file)))
     }
 
+    /// Opens the store in a PostgreSQL database, and creates its tables if it has none. Several nodes may open the same
+    /// database.
+    ///
+    /// # Errors
+    /// See [`PostgresEngine::open`].
+    pub async fn postgres(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<Self, StoreError> {
+        PostgresEngine::open(url, limits).await.map(|engine| Self::over(StoreEngine::Postgres(engine)))
+    }
+
     /// Sets a function that is called before each write of this store and its clones, and can reject the write. Only
     /// the first call of this method has an effect.
     pub fn set_gate(&self, gate: WriteGate) {
@@ -74,17 +85,19 @@ impl Store {
         match &self.engine {
             StoreEngine::Memory(_) => "memory".to_owned(),
             StoreEngine::File(file) => file.id(),
+            StoreEngine::Postgres(database) => database.id(),
         }
     }
 
     /// Returns the latest time that was assigned to a write, or `None` if there was no write.
     ///
     /// # Errors
-    /// See [`FileEngine::last_time`].
-    pub fn last_time(&self) -> Result<Option<Timestamp>, StoreError> {
+    /// See [`FileEngine::last_time`] and [`PostgresEngine::last_time`].
+    pub async fn last_time(&self) -> Result<Option<Timestamp>, StoreError> {
         match &self.engine {
             StoreEngine::Memory(_) => Ok(None),
             StoreEngine::File(file) => file.last_time(),
+            StoreEngine::Postgres(database) => database.last_time().await,
         }
     }
 
@@ -97,6 +110,7 @@ impl Store {
         match &self.engine {
             StoreEngine::Memory(_) => Ok(()),
             StoreEngine::File(file) => file.check_writable().await,
+            StoreEngine::Postgres(database) => database.check_writable().await,
         }
     }
 }
@@ -107,6 +121,7 @@ macro_rules! each {
         match &$store.engine {
             StoreEngine::Memory($engine) => $call,
             StoreEngine::File($engine) => $call,
+            StoreEngine::Postgres($engine) => $call,
         }
     };
 }
@@ -211,11 +226,11 @@ impl Versions for Store {
         each!(self, engine => engine.seq_at(time).await)
     }
 
-    fn last_seq(&self) -> Seq {
-        each!(self, engine => engine.last_seq())
+    async fn last_seq(&self) -> Result<Seq, StoreError> {
+        each!(self, engine => engine.last_seq().await)
     }
 
-    fn watch(&self) -> watch::Receiver<Seq> {
-        each!(self, engine => engine.watch())
+    fn heard_seq(&self) -> Seq {
+        each!(self, engine => engine.heard_seq())
     }
 }

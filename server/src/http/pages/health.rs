@@ -46,6 +46,7 @@ fn describe_fault(error: &StoreError) -> String {
     tracing::warn!(%error, "not ready");
     match error {
         StoreError::ReadOnly { part, .. } => format!("the store cannot be written: {part}"),
+        StoreError::Unavailable { .. } => "the database is unavailable".to_owned(),
         StoreError::Clock { .. } => "the store cannot be written: clock".to_owned(),
         _ => "the store cannot be read".to_owned(),
     }

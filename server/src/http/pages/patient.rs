@@ -67,7 +67,7 @@ async fn find_patients(
 ) -> Result<(Vec<PatientRow>, Option<String>), StoreError> {
     let (mut found, mut scanned, mut after) = (Vec::new(), 0, after);
     loop {
-        let scan = ScanOptions::at(context.app.store.last_seq()).after(after.as_deref());
+        let scan = ScanOptions::at(context.app.store.last_seq().await?).after(after.as_deref());
         let scan = scan.limit(PageLimit { count: PAGE, ..PageLimit::default() });
         let page = context.app.store.scan_kind("Patient", scan).await?;
         scanned += page.versions.len();

@@ -146,7 +146,7 @@ impl CompartmentView<'_> {
         let store = self.resources().store();
         let (at, offset) = match from {
             Some(cursor) => read_cursor(cursor).ok_or(ResourceError::Page)?,
-            None => (store.last_seq(), 0),
+            None => (store.last_seq().await?, 0),
         };
         let mut found: Vec<(Vec<Option<SortValue>>, String)> = Vec::new();
         self.each_match(kind, filter, at, |resource| {
@@ -181,7 +181,7 @@ impl CompartmentView<'_> {
         filter: Option<&TypeFilter>,
     ) -> Result<usize, ResourceError> {
         let mut count = 0;
-        let at = self.resources().store().last_seq();
+        let at = self.resources().store().last_seq().await?;
         self.each_match(kind, filter, at, |_| {
             count += 1;
             Ok(())

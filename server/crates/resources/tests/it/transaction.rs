@@ -131,7 +131,7 @@ async fn a_failed_transaction_writes_nothing() {
     ] {
         let error = run(&resources, &bundle("transaction", &[&put("a", ""), &second])).await.unwrap_err();
         assert_eq!(error.to_string(), expected);
-        assert_eq!(resources.store().last_seq(), Seq::ZERO, "{expected}");
+        assert_eq!(resources.store().last_seq().await.unwrap(), Seq::ZERO, "{expected}");
     }
 }
 
@@ -258,9 +258,9 @@ async fn conditional_updates_and_deletes_apply_to_the_found_resource() {
     assert_eq!(twice.unwrap_err(), "Bundle.entry[1]: the transaction contains its resource twice");
     let several = format!(r#"{{"resource":{},{}}}"#, patient("1", ""), request("POST", "Patient", ""));
     ask("batch", &[&several]).await.unwrap();
-    let seq = resources.store().last_seq();
+    let seq = resources.store().last_seq().await.unwrap();
     assert!(ask("transaction", &[&put("3", ""), &delete("1")]).await.unwrap_err().contains("Patient"));
-    assert_eq!(resources.store().last_seq(), seq, "nothing was written");
+    assert_eq!(resources.store().last_seq().await.unwrap(), seq, "nothing was written");
     assert_eq!(ask("transaction", &[&delete("2"), &delete("4")]).await.unwrap(), ["deleted 2", "was absent"]);
 }
 

@@ -73,7 +73,18 @@ struct SharedState {
     disk: Arc<DiskSpace>,
     readers: ReaderThreads,
     /// Lock on the folder, held until all fields above are closed.
-    _lock: fs::File,
+    _lock: FolderLock,
+}
+
+/// The lock on the folder. It is released explicitly, because a child process that is just being started has a copy of
+/// the descriptor for a moment.
+struct FolderLock(fs::File);
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // Closing the file releases the lock as well.
+        drop(self.0.unlock());
+    }
 }
 
 impl Drop for SharedState {
@@ -141,7 +152,7 @@ impl FileEngine {
             last: watched,
             disk,
             readers: ReaderThreads::start()?,
-            _lock: lock,
+            _lock: FolderLock(lock),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -391,12 +402,12 @@ impl Versions for FileEngine {
         self.page(move |view| view.seq_at(time)).await
     }
 
-    fn last_seq(&self) -> Seq {
-        *self.shared.last.borrow()
+    async fn last_seq(&self) -> Result<Seq, StoreError> {
+        Ok(self.heard_seq())
     }
 
-    fn watch(&self) -> watch::Receiver<Seq> {
-        self.shared.last.clone()
+    fn heard_seq(&self) -> Seq {
+        *self.shared.last.borrow()
     }
 }
 

@@ -156,12 +156,12 @@ async fn a_check_reports_why_a_write_would_fail() {
         clock(),
     )
     .unwrap();
-    let before = store.last_seq();
+    let before = store.heard_seq();
     store.check_writable().await.unwrap();
     left.store(4096, Ordering::Relaxed);
     let refused = store.check_writable().await.unwrap_err().to_string();
     assert!(refused.contains("the disk has 4 KiB left"), "{refused}");
-    assert_eq!(store.last_seq(), before);
+    assert_eq!(store.heard_seq(), before);
 }
 
 #[tokio::test]

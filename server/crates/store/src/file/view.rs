@@ -10,7 +10,7 @@ use super::disk::StoreTables;
 use super::keys::{self, StoreTable, StoredVersion};
 use super::read_failure;
 use crate::page::{FillingLines, PageBuilder, unknown_start};
-use crate::plan::{StoreCounters, check_key};
+use crate::plan::{StoreCounters, check_key, check_ledger_key};
 use crate::{
     ChangeRecord, IndexEntry, IndexLookup, LedgerRecord, LinePage, LineScanRange, PageLimit, ResourceKey,
     ScanOptions, ScanPosition, Seq, StoreError, Version, VersionHeader, VersionPage,
@@ -62,7 +62,7 @@ impl<'a> CommittedView<'a> {
     }
 
     pub fn get(&self, key: &str, now: Timestamp) -> Result<Option<LedgerRecord>, StoreError> {
-        if check_key(key).is_err() {
+        if check_ledger_key(key).is_err() {
             return Ok(None);
         }
         let Some(value) = self.value(StoreTable::Records, key)? else { return Ok(None) };

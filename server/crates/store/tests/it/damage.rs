@@ -151,7 +151,7 @@ fn an_incomplete_end_after_a_crash_is_accepted() {
 
 /// Returns everything that a store returns for all reads.
 fn dump(store: &Store) -> Result<Vec<String>, StoreError> {
-    let mut found = vec![format!("last {:?}", store.last_seq())];
+    let mut found = vec![format!("last {:?}", store.heard_seq())];
     block_on(async {
         let kinds = store.kinds(Seq::LATEST).await?;
         for kind in &kinds {

@@ -21,9 +21,10 @@ use std::sync::mpsc;
 
 use jiff::Timestamp;
 use tempfile::TempDir;
+use test_database::TestDatabase;
 use trefoil_store::{
-    LinePage, LineScanRange, ResourceDraft, ResourceKey, ScanOptions, Store, VersionHeader, VersionWrite,
-    Versions as _,
+    DatabaseLimits, DatabaseUrl, LinePage, LineScanRange, ResourceDraft, ResourceKey, ScanOptions, Store,
+    VersionHeader, VersionWrite, Versions as _,
 };
 
 /// An engine, with the folder that must outlive it.
@@ -31,28 +32,39 @@ struct StoreEngine {
     name: &'static str,
     store: Store,
     dir: Option<TempDir>,
+    /// URL of the database, if it is in one.
+    url: Option<DatabaseUrl>,
 }
 
 impl StoreEngine {
     fn memory() -> Self {
-        Self { name: "memory", store: Store::memory(), dir: None }
+        Self { name: "memory", store: Store::memory(), dir: None, url: None }
     }
 
     fn file() -> Self {
         let dir = TempDir::new().unwrap();
-        Self { name: "file", store: Store::open(dir.path()).unwrap(), dir: Some(dir) }
+        Self { name: "file", store: Store::open(dir.path()).unwrap(), dir: Some(dir), url: None }
+    }
+
+    /// Returns the engine on a database, or `None` if PostgreSQL is not installed.
+    async fn postgres() -> Option<Self> {
+        let url = DatabaseUrl::new(TestDatabase::shared()?.create().unwrap(), None);
+        let store = Store::postgres(&url, DatabaseLimits::default()).await.unwrap();
+        Some(Self { name: "postgres", store, dir: None, url: Some(url) })
     }
 
     /// Returns each engine, empty.
-    fn each() -> [Self; 2] {
-        [Self::memory(), Self::file()]
+    async fn each() -> Vec<Self> {
+        [Some(Self::memory()), Some(Self::file()), Self::postgres().await].into_iter().flatten().collect()
     }
 
-    /// Closes the engine and opens it again, if it is stored in a folder.
-    fn reopen(&mut self) {
+    /// Closes the engine and opens it again, unless it is in memory.
+    async fn reopen(&mut self) {
         if let Some(dir) = &self.dir {
             self.store = Store::memory();
             self.store = open(dir.path());
+        } else if let Some(url) = &self.url {
+            self.store = Store::postgres(url, DatabaseLimits::default()).await.unwrap();
         }
     }
 }

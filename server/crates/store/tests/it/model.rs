@@ -183,7 +183,7 @@ async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
             Step::Tick(ms) => model.clock += ms,
             Step::Reopen => {
                 drop(store);
-                engine.reopen();
+                engine.reopen().await;
             }
             Step::Snapshot => {
                 let snapshot = store.snapshot(at(model.clock)).await.unwrap();
@@ -229,7 +229,7 @@ async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
         }
     }
     check(&model, &engine).await;
-    engine.reopen();
+    engine.reopen().await;
     check(&model, &engine).await;
 }
 
@@ -283,7 +283,7 @@ async fn ledger(model: &mut Model, engine: &StoreEngine, steps: Vec<LedgerStep>)
 async fn check(model: &Model, engine: &StoreEngine) {
     let store = &engine.store;
     let last = Seq(model.log.len() as u64);
-    assert_eq!(store.last_seq(), last);
+    assert_eq!(store.last_seq().await.unwrap(), last);
     for seq in model.snapshots.iter().map(|snapshot| snapshot.seq).chain([last, Seq::LATEST]) {
         let mut kinds = Vec::new();
         for kind in KINDS {
@@ -471,7 +471,7 @@ async fn pages(
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().build().unwrap()
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 proptest! {
@@ -489,5 +489,14 @@ proptest! {
     #[test]
     fn the_file_engine_behaves_as_the_model(steps in proptest::collection::vec(step(), 1..30)) {
         runtime().block_on(run(StoreEngine::file(), steps));
+    }
+
+    #[test]
+    fn the_postgres_engine_behaves_as_the_model(steps in proptest::collection::vec(step(), 1..30)) {
+        runtime().block_on(async {
+            if let Some(engine) = StoreEngine::postgres().await {
+                run(engine, steps).await;
+            }
+        });
     }
 }

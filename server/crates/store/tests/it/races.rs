@@ -14,7 +14,7 @@ use crate::{StoreEngine, at, put};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_code_is_spent_once() {
-    for StoreEngine { name, store, .. } in StoreEngine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each().await {
         for round in 0..10 {
             let key = format!("code/{round}");
             let live =
@@ -37,7 +37,7 @@ async fn a_code_is_spent_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_update_is_lost() {
-    for StoreEngine { name, store, .. } in StoreEngine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each().await {
         let mut tasks = JoinSet::new();
         for _ in 0..8 {
             tasks.spawn(count_up(store.clone(), 10));
@@ -72,7 +72,7 @@ async fn count_up(store: Store, times: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_snapshot_divides_all_writes_into_earlier_and_later_ones() {
-    for StoreEngine { name, store, .. } in StoreEngine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each().await {
         // A shared clock that often stops and sometimes goes back.
         let clock = Arc::new(AtomicI64::new(0));
         let mut writers = JoinSet::new();
@@ -90,7 +90,7 @@ async fn a_snapshot_divides_all_writes_into_earlier_and_later_ones() {
         }
         let mut snapshots: Vec<(StoreSnapshot, Vec<Version>)> = Vec::new();
         while snapshots.len() < 30 {
-            let seen = store.last_seq();
+            let seen = store.last_seq().await.unwrap();
             let snapshot = store.snapshot(at(clock.load(Ordering::Relaxed))).await.unwrap();
             assert!(snapshot.seq >= seen, "{name}: it contains all earlier commits");
             let page = store.scan_compartment("c", "Patient", all(snapshot.seq)).await.unwrap();

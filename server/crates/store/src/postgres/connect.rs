@@ -1,0 +1,273 @@
+//! Connections to the database: pool, TLS, time limits, and the meaning of errors.
+
+use std::error::Error as _;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
+use percent_encoding::percent_decode_str;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Config, Row};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::StoreError;
+
+/// A parameter of a statement with its type. Statements are sent unnamed with their types, in one round trip, because a
+/// pooler in transaction mode has no prepared statements.
+pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// The URL of a database: `postgres://user:password@host:port/name?sslmode=…`. Shown without its password.
+///
+/// TLS is used if the server offers it, and required with `sslmode=require`, `verify-ca` or `verify-full`. A certificate
+/// is always checked, with the roots of this machine or those in the PEM file `sslrootcert`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl {
+    text: String,
+    password: Option<String>,
+}
+
+impl DatabaseUrl {
+    /// Returns whether a text has the form of such a URL.
+    pub fn is_url(text: &str) -> bool {
+        text.starts_with("postgres://") || text.starts_with("postgresql://")
+    }
+
+    /// Creates a URL. `password` is used if the URL contains none.
+    pub fn new(text: impl Into<String>, password: Option<String>) -> Self {
+        Self { text: text.into(), password }
+    }
+
+    /// Checks the URL, without connecting.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Engine`] with the part that is wrong.
+    pub fn check(&self) -> Result<(), StoreError> {
+        self.config(&DatabaseLimits::default()).map(drop)
+    }
+
+    /// Returns the settings of a connection, and the file with the roots for TLS.
+    fn config(&self, limits: &DatabaseLimits) -> Result<(Config, Option<String>), StoreError> {
+        let (url, roots) = split_roots(&self.text);
+        // The error does not contain the URL, whose password must not be shown.
+        let mut config: Config =
+            url.parse().map_err(|error: tokio_postgres::Error| bad_url(&chain(&error)))?;
+        if config.get_hosts().is_empty() {
+            return Err(bad_url("it names no host"));
+        }
+        if let (None, Some(password)) = (config.get_password(), &self.password) {
+            config.password(password);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("trefoil");
+        }
+        config.connect_timeout(limits.connect).keepalives_idle(Duration::from_secs(10));
+        config.tcp_user_timeout(Duration::from_secs(10));
+        Ok((config, roots))
+    }
+}
+
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.text.split_once("://").unwrap_or_default();
+        let address = rest.split('?').next().unwrap_or_default();
+        match address.rsplit_once('@') {
+            Some((user, address)) => {
+                let user = user.split(':').next().unwrap_or_default();
+                write!(f, "{scheme}://{user}@{address}")
+            }
+            None => write!(f, "{scheme}://{address}"),
+        }
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Time limits and sizes.
+#[derive(Debug, Clone, Copy)]
+pub struct DatabaseLimits {
+    /// Maximum number of connections of this process.
+    pub connections: usize,
+    /// Time to wait for a connection.
+    pub connect: Duration,
+    /// Time that one statement may take.
+    pub statement: Duration,
+    /// Time for which a write is repeated while the database is away.
+    pub retry: Duration,
+}
+
+impl Default for DatabaseLimits {
+    fn default() -> Self {
+        Self {
+            connections: 16,
+            connect: Duration::from_secs(2),
+            statement: Duration::from_secs(30),
+            retry: Duration::from_secs(4),
+        }
+    }
+}
+
+/// The database of a store: a pool of connections.
+pub(super) struct Database {
+    pool: Pool,
+    pub limits: DatabaseLimits,
+}
+
+impl Database {
+    /// Prepares the connections to a database. Opens none yet.
+    pub fn at(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<Self, StoreError> {
+        let (config, roots) = url.config(&limits)?;
+        let tls = MakeRustlsConnect::new(tls(roots.as_deref().map(Path::new))?);
+        let manager =
+            Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let pool = Pool::builder(manager)
+            .max_size(limits.connections)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(limits.connect))
+            .create_timeout(Some(limits.connect))
+            .build()
+            .map_err(|error| bad_url(&error.to_string()))?;
+        Ok(Self { pool, limits })
+    }
+
+    /// Returns a connection.
+    pub async fn connection(&self) -> Result<Object, StoreError> {
+        self.pool.get().await.map_err(|error| match error {
+            PoolError::Backend(error) => failure("connect to the database", &error),
+            PoolError::Timeout(_) => unavailable("no connection was free in time"),
+            other => unavailable(&other.to_string()),
+        })
+    }
+
+    /// Runs a query that only reads, and returns all its rows. Repeats it once if its connection turns out to be
+    /// broken, for example because the database was restarted.
+    pub async fn query(
+        &self,
+        action: &'static str,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, StoreError> {
+        let mut is_repeated = false;
+        loop {
+            let connection = self.connection().await?;
+            let rows =
+                tokio::time::timeout(self.limits.statement, connection.query_typed(sql, parameters)).await;
+            match rows {
+                Ok(Ok(rows)) => return Ok(rows),
+                Ok(Err(_)) if connection.is_closed() && !is_repeated => is_repeated = true,
+                Ok(Err(error)) => return Err(failure(action, &error)),
+                Err(_) => {
+                    // The connection is closed, and with it the statement ends.
+                    drop(Object::take(connection));
+                    return Err(unavailable("a statement took too long"));
+                }
+            }
+        }
+    }
+}
+
+/// Takes `sslrootcert` out of a URL, and writes the values of `sslmode` that libpq has for checked certificates as
+/// `require`.
+fn split_roots(url: &str) -> (String, Option<String>) {
+    let Some((address, query)) = url.split_once('?') else { return (url.to_owned(), None) };
+    let (mut roots, mut kept) = (None, Vec::new());
+    for pair in query.split('&') {
+        match pair.split_once('=') {
+            Some(("sslrootcert", file)) => {
+                roots = Some(percent_decode_str(file).decode_utf8_lossy().into_owned())
+            }
+            Some(("sslmode", "verify-ca" | "verify-full")) => kept.push("sslmode=require"),
+            _ => kept.push(pair),
+        }
+    }
+    (format!("{address}?{}", kept.join("&")), roots)
+}
+
+/// Returns the TLS settings.
+fn tls(roots: Option<&Path>) -> Result<rustls::ClientConfig, StoreError> {
+    let failed = |reason: String| StoreError::Engine { action: "prepare TLS to the database", reason };
+    let provider = rustls::crypto::aws_lc_rs::default_provider().into();
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(error.to_string()))?;
+    let Some(file) = roots else {
+        return Ok(builder
+            .with_platform_verifier()
+            .map_err(|error| failed(error.to_string()))?
+            .with_no_client_auth());
+    };
+    let mut store = rustls::RootCertStore::empty();
+    let certificates = CertificateDer::pem_file_iter(file)
+        .and_then(|all| all.collect::<Result<Vec<_>, _>>())
+        .map_err(|error| failed(format!("{}: {error}", file.display())))?;
+    if certificates.is_empty() {
+        return Err(failed(format!("{} contains no certificate", file.display())));
+    }
+    for certificate in certificates {
+        store.add(certificate).map_err(|error| failed(format!("{}: {error}", file.display())))?;
+    }
+    Ok(builder.with_root_certificates(store).with_no_client_auth())
+}
+
+fn bad_url(reason: &str) -> StoreError {
+    StoreError::Engine { action: "use the URL of the database", reason: reason.to_owned() }
+}
+
+/// Returns the error of a database that cannot be reached at the moment.
+pub(super) fn unavailable(reason: &str) -> StoreError {
+    StoreError::Unavailable { reason: reason.to_owned() }
+}
+
+/// Returns the error for the callers.
+pub(super) fn failure(action: &'static str, error: &tokio_postgres::Error) -> StoreError {
+    match error.code() {
+        Some(code) if *code == SqlState::DISK_FULL => {
+            StoreError::ReadOnly { part: "disk", reason: chain(error) }
+        }
+        // A syntax error, a missing table or a wrong password does not go away by waiting.
+        Some(code) if !is_passing(code) => StoreError::Engine { action, reason: chain(error) },
+        _ => unavailable(&chain(error)),
+    }
+}
+
+/// Returns whether a statement that failed with this code may succeed later.
+fn is_passing(code: &SqlState) -> bool {
+    let passing = [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::QUERY_CANCELED,
+        SqlState::ADMIN_SHUTDOWN,
+        SqlState::CRASH_SHUTDOWN,
+        SqlState::CANNOT_CONNECT_NOW,
+        SqlState::TOO_MANY_CONNECTIONS,
+        SqlState::OUT_OF_MEMORY,
+        SqlState::INSUFFICIENT_RESOURCES,
+        // A former primary that became a standby.
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+        // Two rounds created the same key; the second one reads it again.
+        SqlState::UNIQUE_VIOLATION,
+    ];
+    // Class 08 is a connection exception. PgBouncer reports a lost server with it.
+    passing.contains(code) || code.code().starts_with("08")
+}
+
+/// Returns the text of an error with its causes.
+fn chain(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,327 @@
+//! The engine on a PostgreSQL database, which several nodes share.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `connect` | pool, TLS, time limits, errors |
+//! | `schema` | tables and migrations |
+//! | `rounds` | writer tasks: requests that are written together in one transaction |
+//! | `commits` | rounds of commits and snapshots: the commit-ordered sequence |
+//! | `records` | rounds of ledger writes |
+//! | `prefetched` | what a round reads before it decides |
+//! | `read` | reads at a sequence number |
+//!
+//! Only SQL is used that CockroachDB and YugabyteDB document too: no advisory locks, triggers, cursors or `COPY`.
+
+mod commits;
+mod connect;
+mod prefetched;
+mod read;
+mod records;
+mod rounds;
+mod schema;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::types::Type;
+
+use self::commits::{CommitRequest, CommitRounds};
+use self::connect::{Database, Parameter, unavailable};
+pub use self::connect::{DatabaseLimits, DatabaseUrl};
+use self::prefetched::{number, text};
+use self::read::KindSpan;
+use self::records::{LedgerRequest, LedgerRounds};
+use crate::page::{self, FillingLines, PageBuilder};
+use crate::plan::StoredRecord;
+use crate::{
+    ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, Version,
+    VersionHeader, VersionPage, VersionWrite, Versions,
+};
+
+/// Time between two looks at the sequence number of the other nodes.
+const POLL: Duration = Duration::from_secs(1);
+
+/// A store in a database. Clones share the same connections.
+#[derive(Clone)]
+pub struct PostgresEngine {
+    database: Arc<Database>,
+    commits: mpsc::Sender<CommitRequest>,
+    records: mpsc::Sender<LedgerRequest>,
+    heard: Arc<AtomicU64>,
+    id: Arc<str>,
+}
+
+impl PostgresEngine {
+    /// Opens the store in the database with this URL, and creates its tables if it has none.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, and [`StoreError::Engine`] if the URL or
+    /// the tables cannot be used.
+    pub async fn open(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<Self, StoreError> {
+        let database = Arc::new(Database::at(url, limits)?);
+        schema::migrate(&database).await?;
+        let rows = database.query("read the id of the store", "SELECT store_id FROM clock", &[]).await?;
+        let row = rows
+            .first()
+            .ok_or_else(|| StoreError::Corrupt { what: "the table clock is empty".to_owned() })?;
+        let heard = Arc::new(AtomicU64::new(0));
+        let rounds = CommitRounds { heard: Arc::clone(&heard) };
+        let engine = Self {
+            commits: rounds::start(rounds, Arc::clone(&database)),
+            records: rounds::start(LedgerRounds, Arc::clone(&database)),
+            heard,
+            id: row.get::<_, &str>(0).into(),
+            database,
+        };
+        engine.last_seq().await?;
+        engine.follow();
+        Ok(engine)
+    }
+
+    /// Looks periodically at the sequence number, until the last clone of the engine is dropped.
+    fn follow(&self) {
+        let (database, heard) = (Arc::downgrade(&self.database), Arc::clone(&self.heard));
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(POLL).await;
+                let Some(database) = database.upgrade() else { break };
+                // The next look may succeed. Until then, questions are answered from what is known.
+                match read::last_seq(&database).await {
+                    Ok(seq) => drop(heard.fetch_max(seq.0, Ordering::AcqRel)),
+                    Err(error) => tracing::debug!(%error, "the sequence number is unknown"),
+                }
+            }
+        });
+    }
+
+    /// Returns the id of the store.
+    pub fn id(&self) -> String {
+        self.id.to_string()
+    }
+
+    /// Returns the latest time that was assigned to a write.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached.
+    pub async fn last_time(&self) -> Result<Option<Timestamp>, StoreError> {
+        let sql = "SELECT floor_ms FROM clock WHERE floor_ms > 0";
+        let rows = self.database.query("read the clock of the store", sql, &[]).await?;
+        rows.first().map(|row| prefetched::time(row.get(0))).transpose()
+    }
+
+    /// Checks that the database can be reached and accepts writes.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if it does not.
+    pub async fn check_writable(&self) -> Result<(), StoreError> {
+        let sql = "SELECT current_setting('transaction_read_only')";
+        let rows = self.database.query("check the database", sql, &[]).await?;
+        match rows.first().map(|row| row.get::<_, &str>(0)) {
+            Some("off") => Ok(()),
+            _ => Err(unavailable("the database accepts no writes")),
+        }
+    }
+
+    async fn send_commit<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> CommitRequest,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.commits.send(request(reply)).await.map_err(|_| unavailable("the writer has ended"))?;
+        answer.await.map_err(|_| unavailable("the writer has ended"))?
+    }
+}
+
+impl Ledger for PostgresEngine {
+    async fn get(&self, key: &str, now: Timestamp) -> Result<Option<LedgerRecord>, StoreError> {
+        let sql = "SELECT key, value, revision, expires_us FROM ledger WHERE key = $1";
+        let parameters: &[Parameter<'_>] = &[(&key.as_bytes(), Type::BYTEA)];
+        let rows = self.database.query("read a record", sql, parameters).await?;
+        let found = rows.first().map(records::record).transpose()?;
+        Ok(found
+            .map(|(_, record)| record)
+            .filter(|record| record.is_live(now))
+            .map(StoredRecord::into_record))
+    }
+
+    async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let request = LedgerRequest { writes, now, reply };
+        self.records.send(request).await.map_err(|_| unavailable("the writer has ended"))?;
+        answer.await.map_err(|_| unavailable("the writer has ended"))?
+    }
+
+    async fn scan(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<(String, LedgerRecord)>, StoreError> {
+        // No byte of a text in UTF-8 is 255.
+        let end = [prefix.as_bytes(), &[u8::MAX]].concat();
+        let sql = "SELECT key, value, revision, expires_us FROM ledger \
+                   WHERE key >= $1 AND key < $2 AND key > $3 AND (expires_us IS NULL OR expires_us > $4) \
+                   ORDER BY key LIMIT $5";
+        let after = after.unwrap_or_default();
+        let (now, limit) = (now.as_microsecond(), i64::try_from(limit).unwrap_or(i64::MAX));
+        let parameters: &[Parameter<'_>] = &[
+            (&prefix.as_bytes(), Type::BYTEA),
+            (&end, Type::BYTEA),
+            (&after.as_bytes(), Type::BYTEA),
+            (&now, Type::INT8),
+            (&limit, Type::INT8),
+        ];
+        let rows = self.database.query("read records", sql, parameters).await?;
+        let record = |row| records::record(row).map(|(key, record)| (key, record.into_record()));
+        rows.iter().map(record).collect()
+    }
+
+    async fn sweep(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        // A record that is written again while the statement waits for its lock is checked again.
+        let sql = "WITH removed AS (DELETE FROM ledger WHERE expires_us <= $1 AND key IN \
+                   (SELECT key FROM ledger WHERE expires_us <= $1 ORDER BY expires_us LIMIT $2) RETURNING 1) \
+                   SELECT count(*) FROM removed";
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let parameters: &[Parameter<'_>] = &[(&now.as_microsecond(), Type::INT8), (&limit, Type::INT8)];
+        let rows = self.database.query("remove expired records", sql, parameters).await?;
+        Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize))
+    }
+}
+
+impl Versions for PostgresEngine {
+    async fn commit(&self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<Commit, StoreError> {
+        self.send_commit(|reply| CommitRequest::Commit(writes, now, reply)).await
+    }
+
+    async fn snapshot(&self, now: Timestamp) -> Result<StoreSnapshot, StoreError> {
+        self.send_commit(|reply| CommitRequest::Snapshot(now, reply)).await
+    }
+
+    async fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
+        let found = self.read_many(&key.kind, vec![key.id.clone()], at, usize::MAX).await?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    async fn read_many(
+        &self,
+        kind: &str,
+        ids: Vec<String>,
+        at: Seq,
+        bytes: usize,
+    ) -> Result<Vec<Option<Version>>, StoreError> {
+        let found = read::versions_of(&self.database, kind, &ids, at, bytes).await?;
+        page::read_until(ids, bytes, |id| Ok(found.get(&id).cloned().flatten()))
+    }
+
+    async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        read::index_entries(&self.database, lookups).await
+    }
+
+    async fn history(
+        &self,
+        key: &ResourceKey,
+        before: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<Version>, StoreError> {
+        read::history(&self.database, key, before, limit).await
+    }
+
+    async fn scan_kind(&self, kind: &str, scan: ScanOptions<'_>) -> Result<VersionPage, StoreError> {
+        read::check_start(&self.database, kind, scan.after).await?;
+        let mut page = PageBuilder::new(scan.limit);
+        let span = KindSpan { after: scan.after, ..KindSpan::default() };
+        let is_full = read::walk_kind(&self.database, kind, span, scan, |version| page.push(version)).await?;
+        Ok(if is_full { page.full() } else { page.last() })
+    }
+
+    async fn scan_compartment(
+        &self,
+        compartment: &str,
+        kind: &str,
+        scan: ScanOptions<'_>,
+    ) -> Result<VersionPage, StoreError> {
+        let mut page = PageBuilder::new(scan.limit);
+        let push = |version| page.push(version);
+        let is_full =
+            read::walk_compartment(&self.database, compartment, kind, scan.after, scan, push).await?;
+        Ok(if is_full { page.full() } else { page.last() })
+    }
+
+    async fn scan_lines(
+        &self,
+        kind: &str,
+        of: LineScanRange,
+        scan: ScanOptions<'_>,
+        keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
+        page: impl FnMut(LinePage) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let mut lines = FillingLines::new(scan.limit, keep, page);
+        let scan = ScanOptions { deleted: false, ..scan };
+        let push = |lines: &mut FillingLines<_, _>, version: &Version, within: Option<&str>| {
+            let key = within.is_none().then_some(version.key.id.as_bytes());
+            let compartments = version.compartments.join("\0");
+            let seen = VersionHeader::new(&version.key.id, version.updated, &compartments, within);
+            version.body.as_ref().is_some_and(|body| lines.push(key, &seen, body))
+        };
+        match of {
+            LineScanRange::Kind { from, until } => {
+                read::check_start(&self.database, kind, scan.after).await?;
+                let span = KindSpan {
+                    after: scan.after,
+                    from: from.as_ref().map(|mark| mark.key()),
+                    until: until.as_ref().map(|mark| mark.key()),
+                };
+                let push = |version: Version| push(&mut lines, &version, None);
+                if !read::walk_kind(&self.database, kind, span, scan, push).await? {
+                    lines.end();
+                }
+            }
+            LineScanRange::Compartments(compartments) => {
+                let mut after = scan.after;
+                for compartment in &compartments {
+                    let push = |version: Version| push(&mut lines, &version, Some(compartment));
+                    if read::walk_compartment(&self.database, compartment, kind, after, scan, push).await? {
+                        return Ok(());
+                    }
+                    lines.leave_compartment();
+                    after = None;
+                }
+                lines.end();
+            }
+        }
+        Ok(())
+    }
+
+    async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT kind FROM kind WHERE first_seq <= $1 ORDER BY kind";
+        let parameters: &[Parameter<'_>] = &[(&number(at), Type::INT8)];
+        let rows = self.database.query("read the types", sql, parameters).await?;
+        rows.iter().map(|row| text(row.get(0))).collect()
+    }
+
+    async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
+        read::changes(&self.database, after, limit).await
+    }
+
+    async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {
+        let sql = "SELECT seq FROM change WHERE updated_ms <= $1 ORDER BY updated_ms DESC, seq DESC LIMIT 1";
+        let parameters: &[Parameter<'_>] = &[(&time.as_millisecond(), Type::INT8)];
+        let rows = self.database.query("read a sequence number", sql, parameters).await?;
+        Ok(rows.first().map_or(Seq::ZERO, |row| Seq(row.get::<_, i64>(0) as u64)))
+    }
+
+    async fn last_seq(&self) -> Result<Seq, StoreError> {
+        let seq = read::last_seq(&self.database).await?;
+        self.heard.fetch_max(seq.0, Ordering::AcqRel);
+        Ok(seq)
+    }
+
+    fn heard_seq(&self) -> Seq {
+        Seq(self.heard.load(Ordering::Acquire))
+    }
+}

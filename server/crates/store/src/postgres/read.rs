@@ -1,0 +1,323 @@
+//! Reads at a sequence number. Each is one statement over the newest and the older versions, so no version falls between
+//! the two tables. Scans read pages by key: nothing stays open between two pages.
+
+use std::collections::HashMap;
+use std::pin::pin;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, future};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::commits::split_compartments;
+use super::connect::{Database, Parameter, failure, unavailable};
+use super::prefetched::{number, text, time};
+use crate::page::{PageBuilder, unknown_start};
+use crate::{
+    ChangeRecord, IndexEntry, IndexLookup, IndexRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
+    Version,
+};
+
+/// Number of rows of a page of a scan. A page may have many large bodies, but rows are received one by one.
+const PAGE: i64 = 2_000;
+
+/// The columns of a version at the sequence number `$1`. `c` is a row of `current`, and `h` one of `history` or NULL.
+const COLUMNS: &str = "c.id, \
+    CASE WHEN c.seq <= $1 THEN c.seq ELSE h.seq END, \
+    CASE WHEN c.seq <= $1 THEN c.version ELSE h.version END, \
+    CASE WHEN c.seq <= $1 THEN c.updated_ms ELSE h.updated_ms END, \
+    CASE WHEN c.seq <= $1 THEN c.compartments ELSE h.compartments END, \
+    CASE WHEN c.seq <= $1 THEN c.body ELSE h.body END";
+
+/// Adds the version `h` before `$1` to the rows of `c` that are newer.
+const OLDER: &str = "LEFT JOIN LATERAL (SELECT * FROM history o WHERE c.seq > $1 AND o.kind = c.kind AND o.id = c.id \
+    AND o.seq <= $1 ORDER BY o.seq DESC LIMIT 1) h ON true";
+
+/// The part of a type that a scan covers.
+#[derive(Default, Clone, Copy)]
+pub(super) struct KindSpan<'a> {
+    /// Id after which the scan starts.
+    pub after: Option<&'a str>,
+    /// Position at which it starts.
+    pub from: Option<&'a [u8]>,
+    /// Position before which it ends.
+    pub until: Option<&'a [u8]>,
+}
+
+/// Returns the sequence number of the last commit.
+pub(super) async fn last_seq(database: &Database) -> Result<Seq, StoreError> {
+    let rows = database.query("read the sequence number", "SELECT seq FROM clock", &[]).await?;
+    let row =
+        rows.first().ok_or_else(|| StoreError::Corrupt { what: "the table clock is empty".to_owned() })?;
+    Ok(Seq(row.get::<_, i64>(0) as u64))
+}
+
+/// Returns the version in a row with [`COLUMNS`], or `None` if the resource did not exist yet.
+fn version(kind: &str, row: &Row) -> Result<Option<Version>, StoreError> {
+    let Some(seq) = row.get::<_, Option<i64>>(1) else { return Ok(None) };
+    Ok(Some(Version {
+        key: ResourceKey { kind: kind.to_owned(), id: text(row.get(0))? },
+        seq: Seq(seq as u64),
+        version: row.get::<_, i64>(2) as u64,
+        updated: time(row.get(3))?,
+        compartments: split_compartments(row.get(4))?,
+        body: row.get::<_, Option<Vec<u8>>>(5).map(Bytes::from),
+    }))
+}
+
+/// Reads the versions of several resources, until the bodies take `bytes` bytes in the order of `ids`.
+pub(super) async fn versions_of(
+    database: &Database,
+    kind: &str,
+    ids: &[String],
+    at: Seq,
+    bytes: usize,
+) -> Result<HashMap<String, Option<Version>>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM unnest($3) WITH ORDINALITY AS k (id, place) \
+         JOIN current c ON c.kind = $2 AND c.id = k.id {OLDER} ORDER BY k.place"
+    );
+    let ids: Vec<&[u8]> = ids.iter().map(String::as_bytes).collect();
+    let parameters: [Parameter<'_>; 3] =
+        [(&number(at), Type::INT8), (&kind.as_bytes(), Type::BYTEA), (&ids, Type::BYTEA_ARRAY)];
+    let mut found = HashMap::new();
+    let mut taken = 0;
+    each_row(database, "read resources", &sql, &parameters, |row| {
+        let version = version(kind, row)?;
+        taken += version.as_ref().and_then(|version| version.body.as_ref()).map_or(0, Bytes::len);
+        found.insert(text(row.get(0))?, version);
+        Ok(taken < bytes)
+    })
+    .await?;
+    Ok(found)
+}
+
+/// Returns versions of a resource before a sequence number, newest first.
+pub(super) async fn history(
+    database: &Database,
+    key: &ResourceKey,
+    before: Seq,
+    limit: PageLimit,
+) -> Result<Vec<Version>, StoreError> {
+    let sql = "SELECT id, seq, version, updated_ms, compartments, body FROM ( \
+               SELECT * FROM current WHERE kind = $1 AND id = $2 AND seq < $3 \
+               UNION ALL SELECT * FROM history WHERE kind = $1 AND id = $2 AND seq < $3) v \
+               ORDER BY seq DESC LIMIT $4";
+    let count = i64::try_from(limit.count).unwrap_or(i64::MAX);
+    let parameters: [Parameter<'_>; 4] = [
+        (&key.kind.as_bytes(), Type::BYTEA),
+        (&key.id.as_bytes(), Type::BYTEA),
+        (&number(before), Type::INT8),
+        (&count, Type::INT8),
+    ];
+    let mut page = PageBuilder::new(limit);
+    each_row(database, "read a history", sql, &parameters, |row| {
+        Ok(version(&key.kind, row)?.is_none_or(|version| !page.push(version)))
+    })
+    .await?;
+    Ok(page.last().versions)
+}
+
+/// Returns writes after a sequence number.
+pub(super) async fn changes(
+    database: &Database,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<ChangeRecord>, StoreError> {
+    let sql = "SELECT seq, kind, id, version, deleted FROM change WHERE seq > $1 ORDER BY seq LIMIT $2";
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let parameters: &[Parameter<'_>] = &[(&number(after), Type::INT8), (&limit, Type::INT8)];
+    let rows = database.query("read changes", sql, parameters).await?;
+    let change = |row: &Row| {
+        Ok(ChangeRecord {
+            seq: Seq(row.get::<_, i64>(0) as u64),
+            key: ResourceKey { kind: text(row.get(1))?, id: text(row.get(2))? },
+            version: row.get::<_, i64>(3) as u64,
+            deleted: row.get(4),
+        })
+    };
+    rows.iter().map(change).collect()
+}
+
+/// Returns the entries of the search index for each of the lookups.
+pub(super) async fn index_entries(
+    database: &Database,
+    lookups: Vec<IndexLookup>,
+) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+    let connection = database.connection().await?;
+    let entries = lookups.iter().map(async |lookup| {
+        let limit = i64::try_from(lookup.limit).unwrap_or(i64::MAX);
+        let after = lookup.after.as_ref();
+        let after_id = after.map_or("", |after| &after.id).as_bytes();
+        let rows = match &lookup.range {
+            IndexRange::Term(term) => {
+                let sql = "SELECT term, id FROM term WHERE term = $1 AND id > $2 ORDER BY id LIMIT $3";
+                let parameters: &[Parameter<'_>] =
+                    &[(&&**term, Type::BYTEA), (&after_id, Type::BYTEA), (&limit, Type::INT8)];
+                connection.query_typed(sql, parameters).await?
+            }
+            IndexRange::Between(from, until) => {
+                let sql = "SELECT term, id FROM term WHERE term >= $1 AND term < $2 AND (term, id) > ($3, $4) \
+                           ORDER BY term, id LIMIT $5";
+                let after_term: &[u8] = after.map_or(&[], |after| &after.term);
+                let parameters: &[Parameter<'_>] = &[
+                    (&&**from, Type::BYTEA),
+                    (&&**until, Type::BYTEA),
+                    (&after_term, Type::BYTEA),
+                    (&after_id, Type::BYTEA),
+                    (&limit, Type::INT8),
+                ];
+                connection.query_typed(sql, parameters).await?
+            }
+        };
+        Ok::<_, tokio_postgres::Error>(rows)
+    });
+    // All statements are sent at once on one connection.
+    let found = tokio::time::timeout(database.limits.statement, future::try_join_all(entries)).await;
+    let found = found.map_err(|_| unavailable("a statement took too long"))?;
+    let found = found.map_err(|error| failure("read the search index", &error))?;
+    let entry = |row: &Row| {
+        let term: Vec<u8> = row.get(0);
+        Ok(IndexEntry { term: term.into(), id: text(row.get(1))? })
+    };
+    found.iter().map(|rows| rows.iter().map(entry).collect()).collect()
+}
+
+/// Checks that a scan starts after a resource that exists or existed.
+pub(super) async fn check_start(
+    database: &Database,
+    kind: &str,
+    after: Option<&str>,
+) -> Result<(), StoreError> {
+    let Some(after) = after else { return Ok(()) };
+    let sql = "SELECT 1::bigint FROM current WHERE kind = $1 AND id = $2";
+    let parameters: &[Parameter<'_>] = &[(&kind.as_bytes(), Type::BYTEA), (&after.as_bytes(), Type::BYTEA)];
+    if database.query("start a scan", sql, parameters).await?.is_empty() {
+        return Err(unknown_start(&ResourceKey::new(kind, after)));
+    }
+    Ok(())
+}
+
+/// Visits the versions of a type in the order of their ids, until the visitor returns `true`. Returns whether it did.
+pub(super) async fn walk_kind(
+    database: &Database,
+    kind: &str,
+    span: KindSpan<'_>,
+    scan: ScanOptions<'_>,
+    mut is_enough: impl FnMut(Version) -> bool,
+) -> Result<bool, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM (SELECT * FROM current WHERE kind = $2 AND id > $3 AND id >= $4 \
+         AND ($5::bytea IS NULL OR id < $5) ORDER BY id LIMIT $6) c {OLDER} ORDER BY c.id"
+    );
+    let from = span.from.unwrap_or_default();
+    let mut after = span.after.unwrap_or_default().as_bytes().to_vec();
+    loop {
+        let parameters: [Parameter<'_>; 6] = [
+            (&number(scan.at), Type::INT8),
+            (&kind.as_bytes(), Type::BYTEA),
+            (&after, Type::BYTEA),
+            (&from, Type::BYTEA),
+            (&span.until, Type::BYTEA),
+            (&PAGE, Type::INT8),
+        ];
+        let step = walk_page(database, kind, &sql, &parameters, scan, &mut is_enough).await?;
+        match step {
+            WalkStep::Enough => return Ok(true),
+            WalkStep::End => return Ok(false),
+            WalkStep::After(id) => after = id,
+        }
+    }
+}
+
+/// Visits the versions of a type in a compartment in the order of their ids, until the visitor returns `true`. Returns
+/// whether it did.
+pub(super) async fn walk_compartment(
+    database: &Database,
+    compartment: &str,
+    kind: &str,
+    after: Option<&str>,
+    scan: ScanOptions<'_>,
+    mut is_enough: impl FnMut(Version) -> bool,
+) -> Result<bool, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM (SELECT id FROM member WHERE compartment = $4 AND kind = $2 AND id > $3 \
+         AND from_seq <= $1 AND until_seq > $1 ORDER BY id LIMIT $5) m \
+         JOIN current c ON c.kind = $2 AND c.id = m.id {OLDER} ORDER BY c.id"
+    );
+    let mut after = after.unwrap_or_default().as_bytes().to_vec();
+    loop {
+        // The span of a membership that has not ended ends at the greatest number.
+        let at = number(scan.at).min(i64::MAX - 1);
+        let parameters: [Parameter<'_>; 5] = [
+            (&at, Type::INT8),
+            (&kind.as_bytes(), Type::BYTEA),
+            (&after, Type::BYTEA),
+            (&compartment.as_bytes(), Type::BYTEA),
+            (&PAGE, Type::INT8),
+        ];
+        match walk_page(database, kind, &sql, &parameters, scan, &mut is_enough).await? {
+            WalkStep::Enough => return Ok(true),
+            WalkStep::End => return Ok(false),
+            WalkStep::After(id) => after = id,
+        }
+    }
+}
+
+/// How a walk continues after a page.
+enum WalkStep {
+    /// The visitor has enough.
+    Enough,
+    /// There are no more rows.
+    End,
+    /// The next page starts after this id.
+    After(Vec<u8>),
+}
+
+async fn walk_page(
+    database: &Database,
+    kind: &str,
+    sql: &str,
+    parameters: &[Parameter<'_>],
+    scan: ScanOptions<'_>,
+    is_enough: &mut impl FnMut(Version) -> bool,
+) -> Result<WalkStep, StoreError> {
+    let (mut rows, mut last, mut enough) = (0, Vec::new(), false);
+    each_row(database, "read resources", sql, parameters, |row| {
+        rows += 1;
+        last = row.get(0);
+        let found = version(kind, row)?.filter(|version| scan.deleted || !version.is_deleted());
+        enough = found.is_some_and(&mut *is_enough);
+        Ok(!enough)
+    })
+    .await?;
+    Ok(match (enough, rows < PAGE) {
+        (true, _) => WalkStep::Enough,
+        (false, true) => WalkStep::End,
+        (false, false) => WalkStep::After(last),
+    })
+}
+
+/// Receives the rows of a statement one by one, until `visit` returns `false`.
+async fn each_row(
+    database: &Database,
+    action: &'static str,
+    sql: &str,
+    parameters: &[Parameter<'_>],
+    mut visit: impl FnMut(&Row) -> Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    let connection = database.connection().await?;
+    let limit = database.limits.statement;
+    let late = |_| unavailable("a statement took too long");
+    let parameters = parameters.iter().map(|(value, of)| (*value, of.clone()));
+    let rows =
+        tokio::time::timeout(limit, connection.query_typed_raw(sql, parameters)).await.map_err(late)?;
+    let mut rows = pin!(rows.map_err(|error| failure(action, &error))?);
+    while let Some(row) = tokio::time::timeout(limit, rows.next()).await.map_err(late)? {
+        let row = row.map_err(|error| failure(action, &error))?;
+        if !visit(&row)? {
+            break;
+        }
+    }
+    Ok(())
+}

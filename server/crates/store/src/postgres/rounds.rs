@@ -1,0 +1,234 @@
+//! Writer tasks: each takes the waiting requests of one kind, decides them as one round in one transaction, and answers
+//! all of them. One task writes resources, another one the ledger, so that a sign-in never waits for an import.
+//!
+//! A connection can break while a transaction is being committed; its result is then unknown. Each transaction
+//! therefore increments the number in the task's row of the table `writer`. The next attempt updates the same row: it
+//! waits until the lost transaction has ended, and finds the new number if that one was committed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::Object;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use super::connect::{Database, failure, unavailable};
+use crate::StoreError;
+
+/// Size in bytes at which a round takes no further requests.
+const ROUND_BYTES: usize = 4 << 20;
+/// Maximum number of requests in a round.
+const ROUND_REQUESTS: usize = 512;
+/// Number of requests that wait before a caller has to wait itself.
+const QUEUE: usize = 1_024;
+/// Time before a round is repeated.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// One kind of rounds.
+pub(super) trait Round: Send + Sync + 'static {
+    /// A request of a caller.
+    type Request: Send + Sync + 'static;
+    /// The answers to the requests of a round.
+    type Answers: Send;
+    /// What a round writes.
+    type Puts: Send + Sync;
+
+    /// Returns the approximate size of a request in bytes.
+    fn weight(request: &Self::Request) -> usize;
+
+    /// Begins the transaction, reads what the requests depend on, and decides them.
+    fn decide(
+        &self,
+        transaction: &RoundTransaction<'_>,
+        requests: &[Self::Request],
+    ) -> impl Future<Output = Result<(Self::Answers, Self::Puts), RoundError>> + Send;
+
+    /// Writes the result in the same transaction.
+    fn put(&self, client: &Client, puts: &Self::Puts) -> impl Future<Output = Result<(), RoundError>> + Send;
+
+    /// Answers the callers.
+    fn answer(&self, requests: Vec<Self::Request>, answers: Result<Self::Answers, StoreError>);
+}
+
+/// Why an attempt to write a round failed.
+pub(super) enum RoundError {
+    /// The database reported an error, or the connection broke.
+    Database(tokio_postgres::Error),
+    /// The number in the table `writer` is not the expected one: an earlier attempt was committed, or the row is gone.
+    Fenced,
+    /// Another reason.
+    Store(StoreError),
+}
+
+impl From<tokio_postgres::Error> for RoundError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<StoreError> for RoundError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The transaction of one attempt.
+pub(super) struct RoundTransaction<'a> {
+    pub client: &'a Client,
+    writer: &'a str,
+    /// Number of the round.
+    number: i64,
+    /// The statement limit in milliseconds.
+    limit_ms: u128,
+}
+
+impl RoundTransaction<'_> {
+    /// Begins the transaction. Other statements can be sent at the same time, after it.
+    pub async fn begin(&self) -> Result<(), RoundError> {
+        let begin =
+            format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {}", self.limit_ms);
+        let fence =
+            "UPDATE writer SET round = $1, used_at = now() WHERE id = $2::text::uuid AND round = $1 - 1";
+        let parameters: &[super::connect::Parameter<'_>] =
+            &[(&self.number, Type::INT8), (&self.writer, Type::TEXT)];
+        let (begun, fenced) = tokio::join!(biased; self.client.batch_execute(&begin), self.client.execute_typed(fence, parameters));
+        begun?;
+        if fenced? == 1 { Ok(()) } else { Err(RoundError::Fenced) }
+    }
+}
+
+/// Starts a task for one kind of rounds. It ends when all senders are dropped.
+pub(super) fn start<R: Round>(round: R, database: Arc<Database>) -> mpsc::Sender<R::Request> {
+    let (sender, queue) = mpsc::channel(QUEUE);
+    tokio::spawn(WriterTask { round, database, connection: None, writer: None }.run(queue));
+    sender
+}
+
+struct WriterTask<R> {
+    round: R,
+    database: Arc<Database>,
+    /// The connection of the last round.
+    connection: Option<Object>,
+    /// Id in the table `writer`, and the number of the last round.
+    writer: Option<(String, i64)>,
+}
+
+impl<R: Round> WriterTask<R> {
+    async fn run(mut self, mut queue: mpsc::Receiver<R::Request>) {
+        while let Some(first) = queue.recv().await {
+            let mut weight = R::weight(&first);
+            let mut requests = vec![first];
+            while weight < ROUND_BYTES && requests.len() < ROUND_REQUESTS {
+                let Ok(next) = queue.try_recv() else { break };
+                weight += R::weight(&next);
+                requests.push(next);
+            }
+            let answers = self.write(&requests).await;
+            if let Err(error) = &answers {
+                tracing::warn!(%error, requests = requests.len(), "a round of writes failed");
+            }
+            self.round.answer(requests, answers);
+        }
+    }
+
+    /// Writes a round. Repeats it while the database is away, for a limited time.
+    async fn write(&mut self, requests: &[R::Request]) -> Result<R::Answers, StoreError> {
+        let until = Instant::now() + self.database.limits.retry;
+        // The answers of an attempt whose commit may have succeeded.
+        let mut doubtful: Option<R::Answers> = None;
+        loop {
+            let error = match self.attempt(requests, &mut doubtful).await {
+                Ok(answers) => return Ok(answers),
+                Err(error @ StoreError::Unavailable { .. }) => error,
+                Err(other) => return Err(other),
+            };
+            self.connection = None;
+            if Instant::now() + PAUSE >= until {
+                return Err(match doubtful {
+                    Some(_) => {
+                        // The number of the last round is unknown, and the next round starts with a new row.
+                        self.writer = None;
+                        unavailable(&format!("{error}; it is unknown whether the write was done"))
+                    }
+                    None => error,
+                });
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn attempt(
+        &mut self,
+        requests: &[R::Request],
+        doubtful: &mut Option<R::Answers>,
+    ) -> Result<R::Answers, StoreError> {
+        let connection = match self.connection.take() {
+            Some(open) if !open.is_closed() => open,
+            _ => self.database.connection().await?,
+        };
+        let (writer, last) = match self.writer.take() {
+            Some(known) => known,
+            None => (register(&connection).await?, 0),
+        };
+        let transaction = RoundTransaction {
+            client: &connection,
+            writer: &writer,
+            number: last + 1,
+            limit_ms: self.database.limits.statement.as_millis(),
+        };
+        let limit = self.database.limits.statement * 2;
+        let decided = tokio::time::timeout(limit, async {
+            let (answers, puts) = self.round.decide(&transaction, requests).await?;
+            *doubtful = Some(answers);
+            let (put, committed) =
+                tokio::join!(biased; self.round.put(&connection, &puts), connection.batch_execute("COMMIT"));
+            // After a statement that failed, the database answers the commit with a rollback, which is not an error.
+            put?;
+            Ok(committed?)
+        });
+        let written = decided
+            .await
+            .unwrap_or_else(|_| Err(RoundError::Store(unavailable("the database did not answer in time"))));
+        if written.is_err() {
+            // An open transaction ends with its connection.
+            drop(Object::take(connection));
+        } else {
+            self.connection = Some(connection);
+        }
+        match written {
+            Ok(()) => {
+                self.writer = Some((writer, last + 1));
+                doubtful.take().ok_or_else(|| unavailable("a round without answers"))
+            }
+            Err(RoundError::Fenced) => match doubtful.take() {
+                // The row has the number of this round, because the last attempt was committed.
+                Some(answers) => {
+                    self.writer = Some((writer, last + 1));
+                    Ok(answers)
+                }
+                // The row was removed, because it was not used for days.
+                None => Err(unavailable("the row of this writer is gone")),
+            },
+            Err(RoundError::Database(error)) => {
+                self.writer = Some((writer, last));
+                Err(failure("write to the database", &error))
+            }
+            Err(RoundError::Store(error)) => {
+                self.writer = Some((writer, last));
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Adds a row for a new writer task, and removes those of tasks that ended long ago. Returns its id.
+async fn register(client: &Client) -> Result<String, StoreError> {
+    let add = "INSERT INTO writer (round, used_at) VALUES (0, now()) RETURNING id::text";
+    let sweep = "DELETE FROM writer WHERE used_at < now() - interval '7 days'";
+    let (row, swept) = tokio::join!(client.query_typed_one(add, &[]), client.execute_typed(sweep, &[]));
+    let failed = |error| failure("register a writer", &error);
+    swept.map_err(failed)?;
+    Ok(row.map_err(failed)?.get(0))
+}

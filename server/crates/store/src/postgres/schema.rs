@@ -1,0 +1,69 @@
+//! The tables of the database, and their migrations.
+
+use deadpool_postgres::Object;
+use tokio_postgres::types::Type;
+
+use super::connect::{Database, failure};
+use crate::StoreError;
+
+/// The migrations in order. A migration that was released never changes.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_store.sql")];
+
+/// Creates the tables, or changes those of an earlier version of the program. Several nodes may start at the same time:
+/// each migration locks the row with the number of the last one.
+///
+/// # Errors
+/// Returns [`StoreError::Engine`] if the tables were made by a later version of the program.
+pub(super) async fn migrate(database: &Database) -> Result<(), StoreError> {
+    const ACTION: &str = "create the tables of the store";
+    let connection = database.connection().await?;
+    let failed = |error| failure(ACTION, &error);
+    // Two nodes that create the first table at the same time can fail with a violation of uniqueness in the catalog of
+    // the database. The second attempt finds the table.
+    let first = "CREATE TABLE IF NOT EXISTS migration (
+            one boolean PRIMARY KEY DEFAULT true CHECK (one), number bigint NOT NULL);
+        INSERT INTO migration (number) VALUES (0) ON CONFLICT (one) DO NOTHING;";
+    if connection.batch_execute(first).await.is_err() {
+        connection.batch_execute(first).await.map_err(failed)?;
+    }
+    loop {
+        connection.batch_execute("BEGIN").await.map_err(failed)?;
+        let step = async {
+            let row = connection
+                .query_typed_one("SELECT number FROM migration FOR UPDATE", &[])
+                .await
+                .map_err(failed)?;
+            let number: i64 = row.get(0);
+            let known = MIGRATIONS.len() as i64;
+            if number > known {
+                return Err(StoreError::Engine {
+                    action: ACTION,
+                    reason: format!(
+                        "the database has tables of version {number}, and this program knows version {known}; \
+                         use a newer program"
+                    ),
+                });
+            }
+            let Some(next) = MIGRATIONS.get(usize::try_from(number).unwrap_or_default()) else {
+                return Ok(true);
+            };
+            connection.batch_execute(next).await.map_err(failed)?;
+            let set = "UPDATE migration SET number = $1";
+            connection.execute_typed(set, &[(&(number + 1), Type::INT8)]).await.map_err(failed)?;
+            Ok(false)
+        };
+        match step.await {
+            Ok(done) => {
+                connection.batch_execute("COMMIT").await.map_err(failed)?;
+                if done {
+                    return Ok(());
+                }
+            }
+            Err(error) => {
+                // The transaction ends with its connection.
+                drop(Object::take(connection));
+                return Err(error);
+            }
+        }
+    }
+}

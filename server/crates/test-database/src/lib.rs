@@ -1,0 +1,178 @@
+//! A private PostgreSQL server for tests and benchmarks: on a free port of the loopback address, with its own folder,
+//! removed when the process ends. It uses the programs of Debian's package `postgresql`.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{env, fs, io};
+
+/// Environment variable with the folder of `postgres` and `initdb`, if they are in none of the usual ones.
+pub const BIN_VARIABLE: &str = "TREFOIL_POSTGRES_BIN";
+/// Where Debian installs a folder for each version.
+const DEBIAN: &str = "/usr/lib/postgresql";
+/// The user that Debian's package adds. The server refuses to run as root.
+const USER: &str = "postgres";
+
+/// Whether the server waits until its writes are on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Does not wait, which is faster. A crash of the server loses nothing, only one of the machine.
+    Fast,
+    /// Waits, as in production.
+    Synced,
+}
+
+/// A private server.
+pub struct TestDatabase {
+    port: u16,
+    bin: PathBuf,
+    shell: Mutex<Shell>,
+    databases: AtomicU32,
+    _process: Child,
+}
+
+/// The commands to the script that runs the server, and its answers.
+struct Shell {
+    commands: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl TestDatabase {
+    /// Starts a server.
+    ///
+    /// # Errors
+    /// Returns an error if PostgreSQL is not installed or does not start.
+    pub fn start(durability: Durability) -> io::Result<Self> {
+        let bin = programs().ok_or_else(|| {
+            io::Error::other(format!(
+                "PostgreSQL is not installed (Debian: postgresql; or set {BIN_VARIABLE})"
+            ))
+        })?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let fsync = if durability == Durability::Synced { "on" } else { "off" };
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(include_str!("private_postgres.sh")).arg("sh");
+        command.arg(&bin).arg(port.to_string()).arg(fsync);
+        // The folder of the tests may not be readable by the other user.
+        command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+        if rustix::process::geteuid().is_root() {
+            let (user, group) = user_ids()?;
+            command.uid(user).gid(group);
+        }
+        let mut process = command.spawn()?;
+        let missing = || io::Error::other("a pipe of the script is missing");
+        let commands = process.stdin.take().ok_or_else(missing)?;
+        let answers = BufReader::new(process.stdout.take().ok_or_else(missing)?);
+        let mut shell = Shell { commands, answers };
+        shell.expect("ready")?;
+        Ok(Self { port, bin, shell: Mutex::new(shell), databases: AtomicU32::new(0), _process: process })
+    }
+
+    /// Returns the server that all tests of this process share, or `None` if PostgreSQL is not installed. The reason is
+    /// reported once.
+    ///
+    /// # Panics
+    /// Panics if PostgreSQL is installed, but does not start.
+    pub fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<Option<TestDatabase>> = OnceLock::new();
+        let shared = SHARED.get_or_init(|| {
+            if programs().is_none() {
+                eprintln!(
+                    "left out: PostgreSQL is not installed (Debian: postgresql; or set {BIN_VARIABLE})"
+                );
+                return None;
+            }
+            Some(Self::start(Durability::Fast).expect("PostgreSQL is installed and must start"))
+        });
+        shared.as_ref()
+    }
+
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Creates an empty database and returns its URL.
+    ///
+    /// # Errors
+    /// Returns an error if the database cannot be created.
+    pub fn create(&self) -> io::Result<String> {
+        let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        let port = self.port.to_string();
+        let made = Command::new(self.bin.join("createdb"))
+            .args(["--host=127.0.0.1", "--username=trefoil", "--port", &port, &name])
+            .current_dir("/")
+            .output()?;
+        if !made.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
+        }
+        Ok(format!("postgres://trefoil@127.0.0.1:{port}/{name}?sslmode=disable"))
+    }
+
+    /// Stops the server at once, as a crash does.
+    ///
+    /// # Errors
+    /// Returns an error if the script does not answer.
+    pub fn crash(&self) -> io::Result<()> {
+        self.tell("stop", "stopped")
+    }
+
+    /// Starts the server again.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not start.
+    pub fn restart(&self) -> io::Result<()> {
+        self.tell("start", "ready")
+    }
+
+    fn tell(&self, command: &str, answer: &str) -> io::Result<()> {
+        let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
+        writeln!(shell.commands, "{command}")?;
+        shell.expect(answer)
+    }
+}
+
+impl Shell {
+    fn expect(&mut self, answer: &str) -> io::Result<()> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        if line.split_whitespace().next() == Some(answer) {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("PostgreSQL did not start or stop: '{}'", line.trim())))
+    }
+}
+
+/// Returns the folder of the programs, of the newest version.
+fn programs() -> Option<PathBuf> {
+    let has_programs = |bin: &PathBuf| bin.join("initdb").is_file() && bin.join("postgres").is_file();
+    if let Some(bin) = env::var_os(BIN_VARIABLE) {
+        return Some(PathBuf::from(bin)).filter(has_programs);
+    }
+    let versions = fs::read_dir(DEBIAN).ok().into_iter().flatten().flatten();
+    let mut versions: Vec<(u32, PathBuf)> = versions
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .filter(|(_, bin)| has_programs(bin))
+        .collect();
+    versions.sort_unstable();
+    let newest = versions.pop().map(|(_, bin)| bin);
+    newest.or_else(|| env::split_paths(&env::var_os("PATH")?).find(has_programs))
+}
+
+/// Returns the user and group ids of [`USER`].
+fn user_ids() -> io::Result<(u32, u32)> {
+    let users = fs::read_to_string(Path::new("/etc/passwd"))?;
+    let ids = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(USER)).then_some(())?;
+        let mut ids = fields.skip(1).map_while(|id| id.parse().ok());
+        Some((ids.next()?, ids.next()?))
+    });
+    ids.ok_or_else(|| {
+        io::Error::other(format!("there is no user '{USER}', and PostgreSQL does not run as root"))
+    })
+}

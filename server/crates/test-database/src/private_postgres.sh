@@ -1,0 +1,29 @@
+# Runs a private PostgreSQL server until its standard input ends, and removes it then, also if the test was killed.
+# Arguments: folder of the programs, port, whether to wait for the disk (on or off).
+# Commands on standard input: "stop" (as a crash) and "start". Each is answered with a line.
+bin=$1 port=$2 fsync=$3
+dir=$(mktemp -d)
+end() { "$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1; rm -rf "$dir"; }
+trap end EXIT
+start() {
+  "$bin/pg_ctl" -D "$dir/data" -l "$dir/log" -w start >/dev/null 2>&1 </dev/null && echo "ready $dir" ||
+    { echo failed; tail -5 "$dir/log" >&2; }
+}
+"$bin/initdb" -D "$dir/data" -U trefoil -A trust -E UTF8 --locale=C --no-sync >/dev/null 2>"$dir/initdb" ||
+  { cat "$dir/initdb" >&2; echo failed; exit 1; }
+cat >>"$dir/data/postgresql.conf" <<CONF
+listen_addresses = '127.0.0.1'
+port = $port
+unix_socket_directories = ''
+fsync = $fsync
+full_page_writes = $fsync
+max_connections = 200
+max_wal_size = 2GB
+CONF
+start
+while read -r command; do
+  case $command in
+  stop) "$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1; echo stopped ;;
+  start) start ;;
+  esac
+done
