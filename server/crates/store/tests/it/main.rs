@@ -5,6 +5,7 @@
 //! | `rows` | single promises |
 //! | `model` | law: any requests in any order, with restarts, have the results of a plain list |
 //! | `races` | laws under concurrency: compare-and-set, snapshots |
+//! | `nodes` | laws of several nodes on one store, and of connections that break |
 //! | `crash` | nothing acknowledged is lost when the process is killed |
 //! | `damage` | damaged files are reported, and the torn end of a crash is not damage |
 
@@ -13,6 +14,7 @@
 mod crash;
 mod damage;
 mod model;
+mod nodes;
 mod races;
 mod rows;
 
