@@ -6,6 +6,8 @@
 
 pub mod guide;
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use aws_lc_rs::encoding::AsBigEndian as _;
 use aws_lc_rs::rsa::KeySize;
@@ -18,20 +20,24 @@ use identity::model::redirect_uri::RegisteredRedirectUri;
 use identity::model::scope::Scopes;
 use identity::model::user::{StandardClaims, User};
 use identity::sign_in::password;
+use jiff::SignedDuration;
 use pkcs1::RsaPrivateKeyRef;
 use pkcs8::PrivateKeyInfoRef;
 use resources::Resources;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use store::{Expect, Ledger as _, LedgerWrite};
+use store::{Expect, Ledger as _, LedgerWrite, StoreError};
 use trefoil_fixtures as fixtures;
 
 use crate::clock::resource_id;
 use crate::node::app::App;
 use crate::node::tls::write_private;
 
-/// Ledger key that marks a folder in which the whole project was added.
+/// Ledger key that marks a store to which the whole project was added. In a shared store, its value is `demo.json`.
 const SEEDED_KEY: &str = "demo/seeded";
+/// Ledger key that is present while a node adds the project to a shared store, and the time that this may take.
+const SEEDING_KEY: &str = "demo/seeding";
+const SEEDING_TIME: SignedDuration = SignedDuration::from_secs(60);
 
 /// Adds the demo project unless it was added before.
 ///
@@ -41,7 +47,13 @@ const SEEDED_KEY: &str = "demo/seeded";
 pub async fn seed_demo(app: &App) -> Result<()> {
     let path = app.data.join("demo.json");
     let now = app.clock.now();
-    if path.exists() && app.store.get(SEEDED_KEY, now).await?.is_some() {
+    if let Some(demo) = seeded_by_any_node(app).await? {
+        if !path.exists() {
+            write_private(&path, &demo).context("failed to write demo.json")?;
+        }
+        return Ok(());
+    }
+    if path.exists() && !app.store.is_shared() && app.store.get(SEEDED_KEY, now).await?.is_some() {
         return Ok(());
     }
     // The project was added only in part, or `demo.json` was lost. Its secrets cannot be shown again, so everything
@@ -71,10 +83,29 @@ pub async fn seed_demo(app: &App) -> Result<()> {
     for (name, client) in clients {
         demo[name] = client;
     }
-    write_private(&path, &serde_json::to_string_pretty(&demo)?).context("failed to write demo.json")?;
-    let write = LedgerWrite::put(SEEDED_KEY, Bytes::from_static(b"true"), Expect::Any);
-    app.store.write(vec![write], now).await?;
+    let demo = serde_json::to_string_pretty(&demo)?;
+    write_private(&path, &demo).context("failed to write demo.json")?;
+    let value = if app.store.is_shared() { Bytes::from(demo) } else { Bytes::from_static(b"true") };
+    app.store.write(vec![LedgerWrite::put(SEEDED_KEY, value, Expect::Any)], now).await?;
     Ok(())
+}
+
+/// Returns the content of `demo.json` if another node has added the project to a shared store. If no node has, claims
+/// the work for this node; if another one is at it, waits for it.
+async fn seeded_by_any_node(app: &App) -> Result<Option<String>> {
+    while app.store.is_shared() {
+        let now = app.clock.now();
+        if let Some(seeded) = app.store.get(SEEDED_KEY, now).await? {
+            return Ok(Some(String::from_utf8(seeded.value.to_vec())?));
+        }
+        let claim = LedgerWrite::put(SEEDING_KEY, "", Expect::Absent).expiring(now + SEEDING_TIME);
+        match app.store.write(vec![claim], now).await {
+            Ok(_) => break,
+            Err(StoreError::Conflict { .. }) => tokio::time::sleep(Duration::from_millis(200)).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
 }
 
 /// Stores all resources in one transaction.

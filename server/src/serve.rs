@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use store::{Ledger as _, Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 
 use crate::administration::socket;
 use crate::clock::Clock;
@@ -92,6 +93,7 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
     };
     let edge = tokio::spawn(edge.serve(listeners, phases));
     let sweeper = tokio::spawn(sweep_periodically(app.clone()));
+    let follower = tokio::spawn(follow_other_nodes(app.clone()));
     let endpoint = data.join("endpoint.json");
     let ca = tls.as_ref().and_then(|tls| tls.ca.as_ref()).map(std::path::absolute).transpose()?;
     let guide = is_demo.then(|| demo::guide::write_guide(&app, ca.as_deref())).transpose()?;
@@ -115,6 +117,7 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
     // Waiting terminology questions could take longer than the drain time.
     app.questions.stop();
     sweeper.abort();
+    follower.abort();
     edge.await?;
     tokio::task::spawn_blocking(move || {
         app.audit.close();
@@ -181,6 +184,38 @@ async fn sweep_records(store: &Store, now: Timestamp) -> Result<(), StoreError> 
 }
 
 /// Removes expired records and exports periodically, and rotates the signing keys when they are due.
+/// Takes notice of what other nodes on the same store have written. A node that cannot do so for a second trusts none
+/// of its caches.
+async fn follow_other_nodes(app: Arc<App>) {
+    if !app.store.is_shared() {
+        return;
+    }
+    let mut every = tokio::time::interval(Duration::from_millis(250));
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_away = false;
+    for round in 0_u64.. {
+        every.tick().await;
+        if round % 20 == 19
+            && let Err(error) = app.bulk.take_over_expired(app.clock.now()).await
+        {
+            tracing::warn!(%error, "exports of other nodes were not checked");
+        }
+        let followed = app.identity.follow_other_nodes(app.clock.now()).await;
+        match &followed {
+            Ok(()) if is_away => tracing::info!("the database is available again"),
+            Err(error) if !is_away => {
+                tracing::error!(%error, "what other nodes have written is unknown; nothing is served from a cache");
+            }
+            _ => {}
+        }
+        is_away = followed.is_err();
+        // The number of the last commit is read by the store once a second.
+        if let Err(error) = app.terminology_sync.apply_changes().await {
+            tracing::warn!(%error, "changes of the terminology are not applied yet");
+        }
+    }
+}
+
 async fn sweep_periodically(app: Arc<App>) {
     let mut every = tokio::time::interval(Duration::from_secs(30));
     loop {

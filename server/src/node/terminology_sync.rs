@@ -85,13 +85,19 @@ impl TerminologySync {
         }
         let _turn = self.applying.lock().await;
         while is_behind() {
-            let changes = self.store.changes(Seq(self.applied.load(Ordering::Acquire)), PAGE).await?;
-            let Some(last) = changes.last().map(|change| change.seq) else { break };
+            let heard = self.store.heard_seq();
+            let applied = Seq(self.applied.load(Ordering::Acquire));
+            let changes = self.store.changes_of(&TERMINOLOGY_TYPES, applied, PAGE).await?;
+            let last = match changes.last() {
+                Some(change) if changes.len() == PAGE => change.seq,
+                // All changes up to the number before the read were read.
+                Some(change) => change.seq.max(heard),
+                None => heard,
+            };
             let mut stored = Vec::new();
             for change in changes {
-                let Some(kind) = TERMINOLOGY_TYPES.into_iter().find(|kind| *kind == change.key.kind) else {
-                    continue;
-                };
+                let kind = TERMINOLOGY_TYPES.into_iter().find(|kind| *kind == change.key.kind);
+                let Some(kind) = kind else { continue };
                 // The newest version counts, which may be a later one.
                 let newest = self.store.read(&change.key, Seq::LATEST).await?;
                 let (seq, body) = newest.map_or((change.seq, None), |version| (version.seq, version.body));

@@ -20,6 +20,7 @@ mod exports;
 mod full_disk;
 mod kills;
 mod listen;
+mod nodes;
 mod pages;
 mod passkeys;
 mod releases;

@@ -24,6 +24,8 @@ pub struct Server {
     open: bool,
     /// Soft and hard limit of file descriptors.
     descriptors: Option<u32>,
+    /// Base URL and database that the server shares with other nodes.
+    shared: Option<(String, String)>,
     child: Option<Child>,
 }
 
@@ -53,7 +55,7 @@ impl Server {
     pub fn in_folder(dir: TempDir) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
-        Self { dir, port, plain: false, open: false, descriptors: None, child: None }
+        Self { dir, port, plain: false, open: false, descriptors: None, shared: None, child: None }
     }
 
     pub fn data(&self) -> &Path {
@@ -68,6 +70,13 @@ impl Server {
     /// Sets the server to plain HTTP on this machine.
     pub fn over_plain_http(mut self) -> Self {
         self.plain = true;
+        self
+    }
+
+    /// Makes the server a node that shares a base URL and a database with others.
+    pub fn as_node(mut self, base: &str, database: &str) -> Self {
+        self.plain = true;
+        self.shared = Some((base.to_owned(), database.to_owned()));
         self
     }
 
@@ -118,7 +127,11 @@ impl Server {
         };
         command.arg("serve");
         if self.plain {
-            command.args(["--insecure-http", "--base-url", &self.base()]);
+            let base = self.shared.as_ref().map_or_else(|| self.base(), |(base, _)| base.clone());
+            command.args(["--insecure-http", "--base-url", &base]);
+        }
+        if let Some((_, database)) = &self.shared {
+            command.args(["--store", database]);
         }
         let mut log = Stdio::inherit();
         if self.open {
@@ -272,7 +285,7 @@ impl Drop for Server {
 }
 
 /// Returns a client assertion, signed with the private JWK (P-384) in `demo.json`.
-fn assertion(backend: &Value, audience: &str) -> String {
+pub fn assertion(backend: &Value, audience: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let jwk = &backend["jwk"];
     let part = |name: &str| URL_SAFE_NO_PAD.decode(jwk[name].as_str().unwrap()).unwrap();

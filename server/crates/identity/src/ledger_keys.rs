@@ -27,6 +27,7 @@
 //! | `revoked/consent/{sub}/{client_id}` | time at which a consent was withdrawn | at each withdrawal |
 //! | `lifetimes/longest` | longest lifetimes that were ever in effect | when one is raised |
 //! | `throttle/{counter}/{digest}` | failed attempts | at each attempt |
+//! | `marker/{records}` | tells other nodes that records were written | with each such record |
 //! | `secret/keys` | signing keys, encrypted at rest | at each rotation |
 //! | `secret/server` | server secret, encrypted at rest | at each rotation |
 
@@ -36,6 +37,10 @@ pub(crate) const CLIENTS: &str = "client/";
 pub(crate) const USERS: &str = "user/";
 pub(crate) const REVOCATIONS: &str = "revoked/";
 pub(crate) const LONGEST_LIFETIMES: &str = "lifetimes/longest";
+pub(crate) const MARKERS: &str = "marker/";
+pub(crate) const TOKEN_STATE_MARKER: &str = "marker/token-state";
+pub(crate) const CLIENTS_MARKER: &str = "marker/clients";
+pub(crate) const SECRETS_MARKER: &str = "marker/secrets";
 pub(crate) const SECRETS: &str = "secret/";
 pub(crate) const SIGNING_KEYS: &str = "secret/keys";
 pub(crate) const SERVER_SECRET: &str = "secret/server";

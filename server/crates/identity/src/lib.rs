@@ -33,6 +33,7 @@ pub mod sign_in;
 pub mod storage;
 pub mod tokens;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use jiff::Timestamp;
@@ -130,9 +131,28 @@ pub struct Identity {
     pub fhir_base: String,
     /// `true` if demo users and demo clients are enabled.
     pub demo: bool,
+    /// Epoch of the secrets (see `storage::epoch_ledger`) that were loaded last.
+    loaded_secrets: AtomicU64,
 }
 
 impl Identity {
+    /// Takes notice of what other nodes have written to a shared store: changed clients, users, revocations and keys.
+    /// Call it a few times a second; without success for a second, every request reads the store.
+    ///
+    /// # Errors
+    /// Returns [`SecretStorageError`] if the store or the keys cannot be read.
+    pub async fn follow_other_nodes(&self, now: Timestamp) -> Result<(), SecretStorageError> {
+        let ledger = &self.signing_keys.ledger;
+        ledger.follow(now).await?;
+        let epoch = ledger.secrets_epoch();
+        if self.loaded_secrets.load(Ordering::Acquire) != epoch {
+            self.signing_keys.load_changes(now).await?;
+            self.server_secret.reload(now).await?;
+            self.loaded_secrets.store(epoch, Ordering::Release);
+        }
+        Ok(())
+    }
+
     /// Opens the services without encryption at rest, key set fetching and audit log, for tests and tools.
     ///
     /// # Errors
@@ -294,6 +314,7 @@ impl Identity {
             issuer,
             fhir_base,
             demo,
+            loaded_secrets: AtomicU64::new(0),
         })
     }
 }

@@ -348,6 +348,18 @@ impl Versions for MemoryEngine {
         Ok(behind.take(limit).map(|(_, change)| change.clone()).collect())
     }
 
+    async fn changes_of(
+        &self,
+        kinds: &'static [&'static str],
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<ChangeRecord>, StoreError> {
+        let state = self.read_state();
+        let behind = state.changes.range((Bound::Excluded(after), Bound::Unbounded));
+        let wanted = behind.filter(|(_, change)| kinds.contains(&change.key.kind.as_str()));
+        Ok(wanted.take(limit).map(|(_, change)| change.clone()).collect())
+    }
+
     async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {
         let state = self.read_state();
         let before = state.versions.values().flatten().filter(|version| version.updated <= time);

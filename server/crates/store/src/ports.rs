@@ -149,6 +149,14 @@ pub trait Versions: Clone + Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<ChangeRecord>, StoreError>> + Send;
 
+    /// Returns changes as [`changes`](Self::changes) does, but only those of some types. The other changes cost little.
+    fn changes_of(
+        &self,
+        kinds: &'static [&'static str],
+        after: Seq,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<ChangeRecord>, StoreError>> + Send;
+
     /// Returns the sequence number of the last write whose `lastUpdated` is not after `time`, or [`Seq::ZERO`] if there
     /// is none. `lastUpdated` never decreases from a write to the next, so all later writes are after `time`.
     fn seq_at(&self, time: Timestamp) -> impl Future<Output = Result<Seq, StoreError>> + Send;

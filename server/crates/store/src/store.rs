@@ -89,6 +89,11 @@ impl Store {
         }
     }
 
+    /// Returns `true` if other processes may write to the same store.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.engine, StoreEngine::Postgres(_))
+    }
+
     /// Returns the latest time that was assigned to a write, or `None` if there was no write.
     ///
     /// # Errors
@@ -220,6 +225,15 @@ impl Versions for Store {
 
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         each!(self, engine => engine.changes(after, limit).await)
+    }
+
+    async fn changes_of(
+        &self,
+        kinds: &'static [&'static str],
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<ChangeRecord>, StoreError> {
+        each!(self, engine => engine.changes_of(kinds, after, limit).await)
     }
 
     async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {

@@ -5,6 +5,7 @@ mod job_requests;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use resources::{ResourceError, Resources};
 use store::space::DiskSpace;
 use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError, Versions as _};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
 
 use crate::GuideVersion;
@@ -32,6 +33,8 @@ use crate::write::worker::{LEASE, Worker};
 
 /// Maximum number of jobs that run concurrently. Other jobs wait.
 const AT_ONCE: usize = 2;
+/// Time after which the lease of a waiting job is extended.
+const HEARTBEAT: Duration = Duration::from_secs(20);
 /// Maximum number of unfinished jobs of one client and of all clients. Further kick-offs are rejected with a time to
 /// retry.
 const PER_CLIENT: usize = 50;
@@ -145,8 +148,8 @@ impl Bulk {
     }
 
     /// Resumes the jobs that a stopped process left unfinished, removes files that no job needs, and returns the number
-    /// of resumed jobs. Must only be called when the process starts and is the only one on the store: it does not wait
-    /// until leases expire.
+    /// of resumed jobs. Must only be called when the process starts: on a store of its own, it does not wait until leases
+    /// expire.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read or written.
@@ -155,6 +158,10 @@ impl Bulk {
         let mut count = 0;
         for (job, revision) in self.jobs(now).await? {
             if job.state == JobState::Running {
+                if self.worker.store.is_shared() && job.lease.until > now {
+                    // Another node runs the job.
+                    continue;
+                }
                 count += usize::from(self.acquire_lease(job, revision, now).await?);
             } else {
                 // The previous process may have stopped before it removed unfinished files.
@@ -188,9 +195,7 @@ impl Bulk {
             attempts_without_progress: job.lease.attempts_without_progress + 1,
             until: now + LEASE,
         };
-        let value = serde_json::to_vec(&job).expect("a job has string keys only, so it serializes to JSON");
-        let write = LedgerWrite::put(job.key(), value, Expect::Revision(revision));
-        match self.worker.store.write(vec![write], now).await {
+        match self.worker.store.write(vec![put(&job, revision)], now).await {
             Ok(revisions) => {
                 self.spawn(job, revisions[0]);
                 Ok(true)
@@ -246,7 +251,7 @@ impl Bulk {
             self.check_group(id, request.groups.as_deref()).await?;
         }
         self.check_patients(&request, &mut parameters, now).await?;
-        self.check_limits(&request.client_id)?;
+        self.check_limits(&request.client_id, now).await?;
         let store = &self.worker.store;
         let snapshot = store.snapshot(now).await?;
         let kinds = kick_off::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
@@ -272,18 +277,30 @@ impl Bulk {
         Ok(id)
     }
 
+    /// Returns the unfinished jobs of all nodes: their clients, and the bytes written so far.
+    async fn unfinished(&self, now: Timestamp) -> Result<Vec<(String, u64)>, StoreError> {
+        if !self.worker.store.is_shared() {
+            let running = self.running();
+            let jobs = running.values();
+            return Ok(jobs.map(|job| (job.client_id.clone(), job.bytes.load(Ordering::Relaxed))).collect());
+        }
+        let jobs = self.jobs(now).await?.into_iter();
+        let unfinished = jobs.filter(|(job, _)| job.state == JobState::Running);
+        Ok(unfinished.map(|(job, _)| (job.client_id, job.progress.bytes)).collect())
+    }
+
     /// Checks the limits on running jobs for another job of this client.
-    fn check_limits(&self, client_id: &str) -> Result<(), KickOffError> {
-        let running = self.running();
-        let of_client = || running.values().filter(|job| job.client_id == client_id);
-        let bytes = |job: &RunningJob| job.bytes.load(Ordering::Relaxed);
+    async fn check_limits(&self, client_id: &str, now: Timestamp) -> Result<(), KickOffError> {
+        let running = self.unfinished(now).await?;
+        let of_client = || running.iter().filter(|(client, _)| client == client_id);
+        let bytes = |(_, bytes): &(String, u64)| *bytes;
         let InFlight { of_client: most_of_client, of_all: most_of_all } = self.in_flight;
         let reached = |most: Option<u64>, bytes: u64| most.filter(|most| bytes >= *most);
         let why = if of_client().count() >= PER_CLIENT || running.len() >= IN_ALL {
             "too many exports are running".to_owned()
         } else if let Some(most) = reached(most_of_client, of_client().map(bytes).sum()) {
             format!("the running exports of this client have together reached the limit of {most} bytes")
-        } else if let Some(most) = reached(most_of_all, running.values().map(bytes).sum()) {
+        } else if let Some(most) = reached(most_of_all, running.iter().map(bytes).sum()) {
             format!("the running exports of all clients have together reached the limit of {most} bytes")
         } else {
             return Ok(());
@@ -358,7 +375,10 @@ impl Bulk {
         let bytes = Arc::new(AtomicU64::new(job.progress.bytes));
         let counted = bytes.clone();
         let task = tokio::spawn(async move {
-            let _turn = bulk.turns.acquire().await.expect("the semaphore is never closed");
+            let Some((_turn, job, revision)) = bulk.wait_for_turn(job, revision).await else {
+                bulk.running().remove(&mine);
+                return;
+            };
             let work = bulk.worker.run(job.clone(), revision, &counted, || (bulk.clock.now)());
             // A panic fails only this export, and the client receives the failure.
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
@@ -373,15 +393,42 @@ impl Bulk {
         }
     }
 
+    /// Waits until a job may run, and meanwhile extends its lease. Returns `None` if the lease is lost.
+    async fn wait_for_turn(
+        &self,
+        mut job: Job,
+        mut revision: u64,
+    ) -> Option<(SemaphorePermit<'_>, Job, u64)> {
+        let mut turn = pin!(self.turns.acquire());
+        loop {
+            if let Ok(turn) = tokio::time::timeout(HEARTBEAT, &mut turn).await {
+                return Some((turn.expect("the semaphore is never closed"), job, revision));
+            }
+            let now = (self.clock.now)();
+            job.lease.until = now + LEASE;
+            match self.worker.store.write(vec![put(&job, revision)], now).await {
+                Ok(revisions) => revision = revisions[0],
+                Err(StoreError::Conflict { .. }) => return None,
+                // The lease still has time, and the next attempt may succeed.
+                Err(error) => tracing::warn!(%error, job = job.id, "a lease was not extended"),
+            }
+        }
+    }
+
     async fn fail(&self, mut job: Job, reason: &str) {
         tracing::error!(job = job.id, "an export panicked");
         let now = (self.clock.now)();
         let expires = now + self.worker.retention;
         job.state = JobState::Failed { by_data: false, reason: reason.to_owned(), expires };
-        let value = serde_json::to_vec(&job).expect("a job has string keys only, so it serializes to JSON");
         let Ok(Some(record)) = self.worker.store.get(&job.key(), now).await else { return };
-        let write = LedgerWrite::put(job.key(), value, Expect::Revision(record.revision));
-        if let Err(error) = self.worker.store.write(vec![write], now).await {
+        let stored = decode::<Job>(&job.key(), &record.value);
+        if stored.is_ok_and(|stored| {
+            stored.lease.owner != job.lease.owner || stored.lease.attempt != job.lease.attempt
+        }) {
+            // Another node has acquired the lease.
+            return;
+        }
+        if let Err(error) = self.worker.store.write(vec![put(&job, record.revision)], now).await {
             tracing::error!(%error, "the failure of an export could not be recorded");
         }
     }
@@ -439,15 +486,40 @@ impl Bulk {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        for (job, revision) in others {
-            let is_mine = self.running().contains_key(&job.id);
-            if job.state == JobState::Running && job.lease.until <= now && !is_mine {
-                self.acquire_lease(job, revision, now).await?;
-            }
-        }
+        self.take_over(others, now).await?;
         self.remove_unknown(now).await?;
         failed.map_or(Ok(count), Err)
     }
+
+    /// Resumes jobs whose node has ended, as soon as their leases have expired.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the jobs cannot be read or written.
+    pub async fn take_over_expired(&self, now: Timestamp) -> Result<(), StoreError> {
+        let jobs = self.jobs(now).await?;
+        self.take_over(jobs, now).await
+    }
+
+    async fn take_over(&self, jobs: Vec<(Job, u64)>, now: Timestamp) -> Result<(), StoreError> {
+        for (job, revision) in jobs {
+            let is_mine = self.running().contains_key(&job.id);
+            if job.state != JobState::Running || job.lease.until > now || is_mine {
+                continue;
+            }
+            if self.worker.store.is_shared() && self.turns.available_permits() == 0 {
+                // Another node may have more time.
+                break;
+            }
+            self.acquire_lease(job, revision, now).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the write of a job's record that requires its revision.
+fn put(job: &Job, revision: u64) -> LedgerWrite {
+    let value = serde_json::to_vec(job).expect("a job has string keys only, so it serializes to JSON");
+    LedgerWrite::put(job.key(), value, Expect::Revision(revision))
 }
 
 /// Returns a new job id: 128 random bits as text.

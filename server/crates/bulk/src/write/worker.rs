@@ -40,7 +40,7 @@ const MAX_ATTEMPTS_WITHOUT_PROGRESS: u32 = 50;
 pub(crate) enum JobError {
     /// The record was changed by another process: the job was deleted, or its lease was acquired.
     LeaseLost,
-    /// The store is read-only. Another worker resumes the job when the lease expires.
+    /// The store is read-only or unavailable. Another worker resumes the job when the lease expires.
     StoreReadOnly,
     /// The disk is nearly full. The job's files are removed, because other jobs may need the space, and the job starts
     /// again when its lease expires.
@@ -53,7 +53,9 @@ impl From<StoreError> for JobError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Conflict { .. } => Self::LeaseLost,
-            StoreError::ReadOnly { .. } | StoreError::Clock { .. } => Self::StoreReadOnly,
+            StoreError::ReadOnly { .. } | StoreError::Clock { .. } | StoreError::Unavailable { .. } => {
+                Self::StoreReadOnly
+            }
             error => {
                 tracing::error!(%error, "export");
                 let reason = match error {

@@ -90,12 +90,12 @@ impl ClientRegistry {
     /// Returns [`StoreError`] if the read fails.
     pub async fn active_client(&self, client_id: &str, now: Timestamp) -> Result<Option<Client>, StoreError> {
         let epoch = self.ledger.cache_epoch();
-        if let Some(known) = self.cache.0.get(client_id).filter(|known| known.epoch == epoch) {
+        if let Some(known) = self.cache.0.get(client_id).filter(|known| Some(known.epoch) == epoch) {
             return Ok(Some(known.client.clone()));
         }
         let found = self.ledger.read_record::<Client>(&ledger_keys::client_record(client_id), now).await?;
         let found = found.map(|stored| stored.value).filter(|client| self.demo || !client.demo);
-        if let Some(client) = &found {
+        if let (Some(client), Some(epoch)) = (&found, epoch) {
             self.cache.0.insert(client_id.into(), Arc::new(CachedClient { client: client.clone(), epoch }));
         }
         Ok(found)

@@ -51,6 +51,15 @@ pub enum SecretStorageError {
     Store(#[from] StoreError),
 }
 
+impl From<SecretStorageError> for StoreError {
+    fn from(error: SecretStorageError) -> Self {
+        match error {
+            SecretStorageError::Store(error) => error,
+            SecretStorageError::Encryption(error) => Self::Corrupt { what: error.to_string() },
+        }
+    }
+}
+
 /// A key that encrypts records.
 pub struct KeyEncryptionKey {
     /// Id of the key: the first 9 bytes of a digest of it, in base64url.

@@ -1,42 +1,138 @@
 //! A ledger wrapper that increments a cache epoch on every write that can invalidate a token.
 //!
-//! The records that decide whether a token is valid (clients, users, revocations) are read on every request but rarely
-//! written. A token validated in the current epoch is served from the cache without reading the store.
+//! The records that decide whether a token is valid (clients, users, revocations, keys) are read on every request but
+//! rarely written. A token validated in the current epoch is served from the cache without reading the store.
+//!
+//! Several nodes can share a store. A write of such a record then also writes a marker, in the same transaction, and
+//! each node reads the markers a few times a second ([`EpochLedger::follow`]). A node that has not succeeded for
+//! [`MAX_SILENCE`] uses no cache.
 
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
-use store::{Ledger as _, LedgerWrite, Store, StoreError};
+use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
+use tokio::time::Instant;
 
 use crate::ledger_keys;
 use crate::storage::records::{self, LedgerEntry};
 
-/// Key prefixes of the records that decide whether a token is valid.
-const TOKEN_STATE_PREFIXES: [&str; 3] = [ledger_keys::CLIENTS, ledger_keys::USERS, ledger_keys::REVOCATIONS];
+/// Time after which a node that has not heard of the other nodes trusts no cache.
+const MAX_SILENCE: Duration = Duration::from_secs(1);
+
+/// A number that increases with each write of some records.
+struct WatchedRecords {
+    /// Key prefixes of the records.
+    prefixes: &'static [&'static str],
+    /// Key of the marker that tells other nodes.
+    marker: &'static str,
+    epoch: AtomicU64,
+}
+
+impl WatchedRecords {
+    fn new(prefixes: &'static [&'static str], marker: &'static str) -> Self {
+        Self { prefixes, marker, epoch: AtomicU64::new(0) }
+    }
+
+    fn are_changed_by(&self, writes: &[LedgerWrite]) -> bool {
+        let mut keys = writes.iter().map(LedgerWrite::key);
+        keys.any(|key| self.prefixes.iter().any(|prefix| key.starts_with(prefix)))
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    fn increment(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+}
 
 /// The ledger with its cache epoch.
 pub(crate) struct EpochLedger {
     store: Store,
-    cache_epoch: AtomicU64,
-    client_epoch: AtomicU64,
+    /// The records that decide whether a token is valid.
+    token_state: WatchedRecords,
+    clients: WatchedRecords,
+    secrets: WatchedRecords,
+    /// What this node knows of the others; `None` if the store belongs to this node alone.
+    others: Option<Mutex<OtherNodes>>,
+}
+
+/// What a node knows of the writes of other nodes.
+struct OtherNodes {
+    /// Revisions of the markers.
+    markers: HashMap<String, u64>,
+    /// Time before the last successful read of the markers.
+    heard: Instant,
 }
 
 impl EpochLedger {
     pub fn new(store: Store) -> Self {
-        Self { store, cache_epoch: AtomicU64::new(0), client_epoch: AtomicU64::new(0) }
+        let others = store.is_shared().then(|| {
+            // Nothing is cached yet, so nothing can be stale.
+            Mutex::new(OtherNodes { markers: HashMap::new(), heard: Instant::now() })
+        });
+        Self {
+            store,
+            token_state: WatchedRecords::new(
+                &[ledger_keys::CLIENTS, ledger_keys::USERS, ledger_keys::REVOCATIONS],
+                ledger_keys::TOKEN_STATE_MARKER,
+            ),
+            clients: WatchedRecords::new(&[ledger_keys::CLIENTS], ledger_keys::CLIENTS_MARKER),
+            secrets: WatchedRecords::new(&[ledger_keys::SECRETS], ledger_keys::SECRETS_MARKER),
+            others,
+        }
     }
 
-    /// Returns the current cache epoch. A cache must read the epoch before it reads the records that it caches: every
-    /// acknowledged write has incremented the epoch.
-    pub fn cache_epoch(&self) -> u64 {
-        self.cache_epoch.load(Ordering::Acquire)
+    fn watched(&self) -> [&WatchedRecords; 3] {
+        [&self.token_state, &self.clients, &self.secrets]
+    }
+
+    /// Returns the current cache epoch, or `None` if nothing may be served from a cache, because this node does not
+    /// know what other nodes have written. A cache must read the epoch before it reads the records that it caches:
+    /// every acknowledged write has incremented the epoch.
+    pub fn cache_epoch(&self) -> Option<u64> {
+        let is_current = self.others.as_ref().is_none_or(|others| {
+            others.lock().unwrap_or_else(PoisonError::into_inner).heard.elapsed() < MAX_SILENCE
+        });
+        is_current.then(|| self.token_state.epoch())
     }
 
     /// Returns a number that increases with each write of a client record.
     pub fn client_epoch(&self) -> u64 {
-        self.client_epoch.load(Ordering::Acquire)
+        self.clients.epoch()
+    }
+
+    /// Returns a number that increases with each write of a secret, such as the signing keys.
+    pub fn secrets_epoch(&self) -> u64 {
+        self.secrets.epoch()
+    }
+
+    /// Takes notice of what other nodes have written.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the markers cannot be read.
+    pub async fn follow(&self, now: Timestamp) -> Result<(), StoreError> {
+        let Some(others) = &self.others else { return Ok(()) };
+        let before = Instant::now();
+        let found = self.store.scan(ledger_keys::MARKERS, None, self.watched().len(), now).await?;
+        let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, record) in found {
+            if others.markers.get(&key) != Some(&record.revision) {
+                self.watched()
+                    .into_iter()
+                    .filter(|watched| watched.marker == key)
+                    .for_each(WatchedRecords::increment);
+                others.markers.insert(key, record.revision);
+            }
+        }
+        others.heard = others.heard.max(before);
+        Ok(())
     }
 
     /// Reads and decodes a record.
@@ -71,18 +167,18 @@ impl EpochLedger {
     }
 
     /// Writes a batch in one transaction; see [`store::Ledger::write`].
-    pub async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        let changes_token_state = writes
-            .iter()
-            .any(|write| TOKEN_STATE_PREFIXES.iter().any(|prefix| write.key().starts_with(prefix)));
-        let changes_client = writes.iter().any(|write| write.key().starts_with(ledger_keys::CLIENTS));
-        let written = self.store.write(writes, now).await;
-        // A failed write also increments the epoch, because it may have reached the disk.
-        if changes_token_state {
-            self.cache_epoch.fetch_add(1, Ordering::AcqRel);
+    pub async fn write(&self, mut writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        let changed: Vec<&WatchedRecords> =
+            self.watched().into_iter().filter(|watched| watched.are_changed_by(&writes)).collect();
+        let count = writes.len();
+        if self.others.is_some() {
+            writes.extend(changed.iter().map(|watched| LedgerWrite::put(watched.marker, "", Expect::Any)));
         }
-        if changes_client {
-            self.client_epoch.fetch_add(1, Ordering::AcqRel);
+        let mut written = self.store.write(writes, now).await;
+        // A failed write also increments the epoch, because it may have reached the disk.
+        changed.into_iter().for_each(WatchedRecords::increment);
+        if let Ok(revisions) = &mut written {
+            revisions.truncate(count);
         }
         written
     }

@@ -46,23 +46,18 @@ impl ServerSecret {
         audit: Arc<dyn AuditSink>,
         now: Timestamp,
     ) -> Result<Self, SecretStorageError> {
-        let key = loop {
-            let expect = match encryption
-                .read_secret::<ServerSecretRecord>(&ledger, ledger_keys::SERVER_SECRET, now)
-                .await?
-            {
-                Some(stored) if !stored.exposed => break stored.value.key(),
-                Some(stored) => Expect::Revision(stored.revision),
-                None => Expect::Absent,
-            };
-            let record = ServerSecretRecord { secret: random.secret() };
-            let write = encryption.put_secret(ledger_keys::SERVER_SECRET, &record, expect);
-            match ledger.write(vec![write], now).await {
-                Ok(_) | Err(StoreError::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        };
+        let key = read_or_create(&ledger, &encryption, &*random, now).await?;
         Ok(Self { ledger, encryption, random, audit, key: RwLock::new(key) })
+    }
+
+    /// Loads the secret, which another node may have replaced.
+    ///
+    /// # Errors
+    /// Returns [`SecretStorageError`] if the secret cannot be read.
+    pub(crate) async fn reload(&self, now: Timestamp) -> Result<(), SecretStorageError> {
+        let key = read_or_create(&self.ledger, &self.encryption, &*self.random, now).await?;
+        *self.key.write().expect("no thread panics while it holds the lock") = key;
+        Ok(())
     }
 
     /// Replaces the secret. All values authenticated with the old secret become invalid: continuations of sign-ins,
@@ -95,5 +90,29 @@ impl ServerSecret {
     /// Returns `true` if `mac` is the message authentication code of the text. The comparison takes constant time.
     pub fn verify_mac(&self, purpose: &str, text: &str, mac: &str) -> bool {
         self.mac(purpose, text).as_bytes().ct_eq(mac.as_bytes()).into()
+    }
+}
+
+async fn read_or_create(
+    ledger: &EpochLedger,
+    encryption: &SecretEncryption,
+    random: &dyn Random,
+    now: Timestamp,
+) -> Result<hmac::Key, SecretStorageError> {
+    loop {
+        let expect = match encryption
+            .read_secret::<ServerSecretRecord>(ledger, ledger_keys::SERVER_SECRET, now)
+            .await?
+        {
+            Some(stored) if !stored.exposed => return Ok(stored.value.key()),
+            Some(stored) => Expect::Revision(stored.revision),
+            None => Expect::Absent,
+        };
+        let record = ServerSecretRecord { secret: random.secret() };
+        let write = encryption.put_secret(ledger_keys::SERVER_SECRET, &record, expect);
+        match ledger.write(vec![write], now).await {
+            Ok(_) | Err(StoreError::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }

@@ -173,13 +173,21 @@ impl SigningKeys {
             Ok::<_, SecretStorageError>((remaining.len() < keys.len()).then_some(remaining))
         };
         if !self.change_keys(now, remove_expired).await? {
-            let revision =
-                self.ledger.get(ledger_keys::SIGNING_KEYS, now).await?.map(|record| record.revision);
-            if revision != Some(self.current_ring().revision) {
-                self.reload_keys(now).await?;
-            }
+            self.load_changes(now).await?;
         }
         Ok(false)
+    }
+
+    /// Loads the keys if another node has changed them.
+    ///
+    /// # Errors
+    /// Returns [`SecretStorageError`] if the keys cannot be read.
+    pub(crate) async fn load_changes(&self, now: Timestamp) -> Result<(), SecretStorageError> {
+        let revision = self.ledger.get(ledger_keys::SIGNING_KEYS, now).await?.map(|record| record.revision);
+        if revision != Some(self.current_ring().revision) {
+            self.reload_keys(now).await?;
+        }
+        Ok(())
     }
 
     /// Removes a key, which invalidates all tokens that it has signed. If the key was active, the next key of its slot

@@ -176,6 +176,9 @@ impl TokenService {
         now: Timestamp,
     ) -> Result<Arc<TokenAccess>, BadToken> {
         let epoch = self.ledger.cache_epoch();
+        if epoch.is_none() {
+            self.signing_keys.load_changes(now).await.map_err(store::StoreError::from)?;
+        }
         let ring = self.signing_keys.current_ring();
         let known = self.verified.0.get(token).filter(|cached| cached.ring == ring.revision);
         let key = token;
@@ -186,15 +189,17 @@ impl TokenService {
         if now.as_second() >= token.exp {
             return Err(BadToken::Expired);
         }
-        if let Some(cached) = known.filter(|cached| cached.epoch == epoch) {
+        if let Some(cached) = known.filter(|cached| Some(cached.epoch) == epoch) {
             return Ok(cached.access.clone());
         }
         let (client, user) = self.ensure_token_active(&token, now).await?;
         let scopes = Scopes::parse(&token.scope).map_err(|_| BadToken::Malformed)?;
         let scopes = still_granted(&scopes, &client, user.as_ref());
         let access = Arc::new(TokenAccess { token, scopes, user });
-        let cached = CachedToken { access: access.clone(), epoch, ring: ring.revision };
-        self.verified.0.insert(key.into(), Arc::new(cached));
+        if let Some(epoch) = epoch {
+            let cached = CachedToken { access: access.clone(), epoch, ring: ring.revision };
+            self.verified.0.insert(key.into(), Arc::new(cached));
+        }
         Ok(access)
     }
 

@@ -398,6 +398,15 @@ impl Versions for FileEngine {
         self.page(move |view| view.changes(after, limit)).await
     }
 
+    async fn changes_of(
+        &self,
+        kinds: &'static [&'static str],
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<ChangeRecord>, StoreError> {
+        self.page(move |view| view.changes_of(kinds, after, limit)).await
+    }
+
     async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {
         self.page(move |view| view.seq_at(time)).await
     }

@@ -388,11 +388,25 @@ impl<'a> CommittedView<'a> {
     }
 
     pub fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
+        self.changes_after(after).take(limit).collect()
+    }
+
+    pub fn changes_of(
+        &self,
+        kinds: &[&str],
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<ChangeRecord>, StoreError> {
+        let is_wanted = |change: &Result<ChangeRecord, StoreError>| {
+            change.as_ref().map_or(true, |change| kinds.contains(&change.key.kind.as_str()))
+        };
+        self.changes_after(after).filter(is_wanted).take(limit).collect()
+    }
+
+    fn changes_after(&self, after: Seq) -> impl Iterator<Item = Result<ChangeRecord, StoreError>> {
         let from = Bound::Excluded(after.0.to_be_bytes().to_vec());
-        self.range(StoreTable::Changes, from, Bound::Unbounded)
-            .take(limit)
-            .map(|entry| entry.and_then(|(key, value)| keys::decode_change(&key, &value)))
-            .collect()
+        let entries = self.range(StoreTable::Changes, from, Bound::Unbounded);
+        entries.map(|entry| entry.and_then(|(key, value)| keys::decode_change(&key, &value)))
     }
 }
 

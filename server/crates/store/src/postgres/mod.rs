@@ -305,7 +305,16 @@ impl Versions for PostgresEngine {
     }
 
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
-        read::changes(&self.database, after, limit).await
+        read::changes(&self.database, None, after, limit).await
+    }
+
+    async fn changes_of(
+        &self,
+        kinds: &'static [&'static str],
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<ChangeRecord>, StoreError> {
+        read::changes(&self.database, Some(kinds), after, limit).await
     }
 
     async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {

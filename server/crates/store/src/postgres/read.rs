@@ -118,16 +118,24 @@ pub(super) async fn history(
     Ok(page.last().versions)
 }
 
-/// Returns writes after a sequence number.
+/// Returns writes after a sequence number, of all types or of some.
 pub(super) async fn changes(
     database: &Database,
+    kinds: Option<&[&str]>,
     after: Seq,
     limit: usize,
 ) -> Result<Vec<ChangeRecord>, StoreError> {
-    let sql = "SELECT seq, kind, id, version, deleted FROM change WHERE seq > $1 ORDER BY seq LIMIT $2";
+    let all = "SELECT seq, kind, id, version, deleted FROM change WHERE seq > $1 ORDER BY seq LIMIT $2";
+    let of_kinds = "SELECT c.* FROM unnest($3) AS k (kind), LATERAL (SELECT seq, kind, id, version, deleted \
+                    FROM change WHERE kind = k.kind AND seq > $1 ORDER BY seq LIMIT $2) c ORDER BY seq LIMIT $2";
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let parameters: &[Parameter<'_>] = &[(&number(after), Type::INT8), (&limit, Type::INT8)];
-    let rows = database.query("read changes", sql, parameters).await?;
+    let wanted: Vec<&[u8]> = kinds.into_iter().flatten().map(|kind| kind.as_bytes()).collect();
+    let parameters: &[Parameter<'_>] =
+        &[(&number(after), Type::INT8), (&limit, Type::INT8), (&wanted, Type::BYTEA_ARRAY)];
+    let rows = match kinds {
+        None => database.query("read changes", all, &parameters[..2]).await?,
+        Some(_) => database.query("read changes", of_kinds, parameters).await?,
+    };
     let change = |row: &Row| {
         Ok(ChangeRecord {
             seq: Seq(row.get::<_, i64>(0) as u64),

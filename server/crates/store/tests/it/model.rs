@@ -320,6 +320,8 @@ async fn check(model: &Model, engine: &StoreEngine) {
         }
     }
     let changes = store.changes(Seq::ZERO, usize::MAX).await.unwrap();
+    let of_first: Vec<_> = changes.iter().filter(|change| change.key.kind == KINDS[0]).cloned().collect();
+    assert_eq!(store.changes_of(&KINDS[..1], Seq::ZERO, usize::MAX).await.unwrap(), of_first);
     let changes: Vec<_> =
         changes.into_iter().map(|change| (change.seq, change.key, change.version, change.deleted)).collect();
     let expected: Vec<_> = model
