@@ -195,10 +195,15 @@ async fn follow_other_nodes(app: Arc<App>) {
     let mut is_away = false;
     for round in 0_u64.. {
         every.tick().await;
-        if round % 20 == 19
-            && let Err(error) = app.bulk.take_over_expired(app.clock.now()).await
-        {
-            tracing::warn!(%error, "exports of other nodes were not checked");
+        if round % 20 == 19 {
+            if let Err(error) = app.bulk.take_over_expired(app.clock.now()).await {
+                tracing::warn!(%error, "exports of other nodes were not checked");
+            }
+            if app.follows_database_clock
+                && let Ok(Some(time)) = app.store.shared_time().await
+            {
+                app.clock_guard.compare(time);
+            }
         }
         let followed = app.identity.follow_other_nodes(app.clock.now()).await;
         match &followed {

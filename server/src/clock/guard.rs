@@ -3,7 +3,12 @@
 //! `lastUpdated` of a resource never decreases. Therefore a wall clock that jumps ahead while the server runs stops
 //! all writes until it is corrected or an operator accepts it. A jump between two runs is only logged, because the
 //! server may have been stopped for any length of time.
+//!
+//! Nodes that share a database must agree on the time, because each compares the expiry of records that others wrote
+//! with its own clock. A node whose clock differs from that of the database by more than [`MAX_DIFFERENCE`] writes
+//! nothing.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +17,9 @@ use store::StoreError;
 
 /// Largest jump that counts as a correction.
 const TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
+
+/// Largest accepted difference from the clock of the database.
+pub const MAX_DIFFERENCE: SignedDuration = SignedDuration::from_secs(2);
 
 /// The time since a fixed moment before the process was started, by a clock that is never set.
 pub type BootTime = Arc<dyn Fn() -> Duration + Send + Sync>;
@@ -24,6 +32,8 @@ pub struct ClockGuard {
     wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     boot: BootTime,
     accepted: Mutex<AcceptedClock>,
+    /// Seconds by which the wall clock is ahead of the clock of the database; 0 if the difference is accepted.
+    ahead_of_database_s: AtomicI64,
 }
 
 #[derive(Clone, Copy)]
@@ -37,14 +47,35 @@ impl ClockGuard {
     /// Accepts the present time of the wall clock.
     pub fn new(wall: Arc<dyn Fn() -> Timestamp + Send + Sync>, boot: BootTime) -> Self {
         let zero = zero(wall(), boot());
-        Self { wall, boot, accepted: Mutex::new(AcceptedClock { zero, has_jumped: false }) }
+        let accepted = Mutex::new(AcceptedClock { zero, has_jumped: false });
+        Self { wall, boot, accepted, ahead_of_database_s: AtomicI64::new(0) }
+    }
+
+    /// Compares the wall clock with the clock of the database, which was read just now. Returns the difference if it is
+    /// too large; writes are then refused until the next comparison.
+    pub fn compare(&self, database: Timestamp) -> Option<SignedDuration> {
+        let ahead = (self.wall)().duration_since(database);
+        let is_accepted = ahead.abs() <= MAX_DIFFERENCE;
+        let ahead_s = if is_accepted { 0 } else { ahead.as_secs() };
+        let before = self.ahead_of_database_s.swap(ahead_s, Ordering::AcqRel);
+        if before == 0 && ahead_s != 0 {
+            tracing::error!(
+                ahead_s,
+                "the clock of this machine differs from that of the database; writes are refused"
+            );
+        }
+        (!is_accepted).then_some(ahead)
     }
 
     /// Checks that the wall clock has not jumped ahead since it was last accepted. Small corrections are accepted.
     ///
     /// # Errors
-    /// Returns [`StoreError::Clock`] after a jump.
+    /// Returns [`StoreError::Clock`] after a jump, or while the clock differs from that of the database.
     pub fn check(&self) -> Result<(), StoreError> {
+        match self.ahead_of_database_s.load(Ordering::Acquire) {
+            0 => {}
+            ahead_s => return Err(StoreError::Clock { ahead_s }),
+        }
         let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         let zero = zero((self.wall)(), (self.boot)());
         let ahead = zero.duration_since(accepted.zero);
@@ -98,8 +129,6 @@ pub fn log_start(now: Timestamp, last: Timestamp) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicI64, Ordering};
-
     use super::*;
 
     /// Two clocks, in seconds.
@@ -118,6 +147,20 @@ mod tests {
         fn set(&self, by: i64) {
             self.wall.fetch_add(by, Ordering::Relaxed);
         }
+    }
+
+    #[test]
+    fn a_clock_that_differs_from_the_database_refuses_writes_until_it_agrees() {
+        let (clocks, guard) = guarded();
+        let database = |ahead_ms| (guard.wall)() - SignedDuration::from_millis(ahead_ms);
+        for (ahead_ms, refused) in [(2_000, None), (2_600, Some(2)), (-2_000, None), (-3_000, Some(-3))] {
+            assert_eq!(guard.compare(database(ahead_ms)).map(|ahead| ahead.as_secs()), refused);
+            let expected = refused.map_or(Ok(()), |ahead_s| Err(StoreError::Clock { ahead_s }));
+            assert_eq!(guard.check(), expected, "{ahead_ms}");
+        }
+        clocks.pass(60);
+        assert_eq!(guard.compare(database(0)), None);
+        assert_eq!(guard.check(), Ok(()));
     }
 
     fn guarded() -> (Arc<FakeClocks>, ClockGuard) {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwap;
 use bulk::Bulk;
 use bytes::Bytes;
@@ -93,6 +93,8 @@ pub struct App {
     pub origins: ClientOrigins,
     /// Set when the server begins to stop, so that it is no longer ready.
     pub is_stopping: AtomicBool,
+    /// The wall clock must agree with the clock of the database; not if it was set ahead for a demonstration.
+    pub follows_database_clock: bool,
 }
 
 impl App {
@@ -112,6 +114,14 @@ impl App {
             guard::log_start(now, last);
         }
         let clock_guard = Arc::new(clock.guard());
+        if let Some(database) = store.shared_time().await?.filter(|_| config.ahead_s == 0)
+            && let Some(ahead) = clock_guard.compare(database)
+        {
+            bail!(
+                "the clock of this machine differs by {} s from that of the database; correct it, for example with NTP",
+                ahead.as_secs()
+            );
+        }
         let fixed = config.restart_settings();
         let limits = ResourceLimits { bytes: config.settings.body_limit_bytes, ..ResourceLimits::default() };
         let settings = Arc::new(ArcSwap::from_pointee(std::mem::take(&mut config.settings)));
@@ -206,6 +216,7 @@ impl App {
             pending: PendingQuota::new(config.pending),
             origins: ClientOrigins::default(),
             is_stopping: AtomicBool::new(false),
+            follows_database_clock: config.ahead_s == 0,
             request_ids: RequestIds::new(&*clock.random),
             clock,
             clock_guard,

@@ -106,6 +106,17 @@ impl Store {
         }
     }
 
+    /// Returns the time by the clock that all nodes share; `None` if the store belongs to this process alone.
+    ///
+    /// # Errors
+    /// See [`PostgresEngine::time`].
+    pub async fn shared_time(&self) -> Result<Option<Timestamp>, StoreError> {
+        match &self.engine {
+            StoreEngine::Memory(_) | StoreEngine::File(_) => Ok(None),
+            StoreEngine::Postgres(database) => database.time().await.map(Some),
+        }
+    }
+
     /// Checks the requirements of a write without writing.
     ///
     /// # Errors

@@ -42,6 +42,8 @@ use crate::{
     VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
+/// Number of writes from which statistics are collected.
+const MIN_ANALYZED: u64 = 1_000;
 /// Time between two looks at the sequence number of the other nodes.
 const POLL: Duration = Duration::from_secs(1);
 
@@ -82,10 +84,13 @@ impl PostgresEngine {
         Ok(engine)
     }
 
-    /// Looks periodically at the sequence number, until the last clone of the engine is dropped.
+    /// Looks periodically at the sequence number, until the last clone of the engine is dropped. Has the database
+    /// collect its statistics whenever the number of writes has doubled: without them it sorts whole types for one page
+    /// of a scan, and its own schedule may be a minute behind an import.
     fn follow(&self) {
         let (database, heard) = (Arc::downgrade(&self.database), Arc::clone(&self.heard));
         tokio::spawn(async move {
+            let mut analyzed = 0;
             loop {
                 tokio::time::sleep(POLL).await;
                 let Some(database) = database.upgrade() else { break };
@@ -93,6 +98,15 @@ impl PostgresEngine {
                 match read::last_seq(&database).await {
                     Ok(seq) => drop(heard.fetch_max(seq.0, Ordering::AcqRel)),
                     Err(error) => tracing::debug!(%error, "the sequence number is unknown"),
+                }
+                let now = heard.load(Ordering::Acquire);
+                if now >= 2 * analyzed + MIN_ANALYZED {
+                    match schema::analyze(&database).await {
+                        Ok(()) => analyzed = now,
+                        Err(error) => {
+                            tracing::warn!(%error, "the statistics of the database are not up to date")
+                        }
+                    }
                 }
             }
         });
@@ -111,6 +125,17 @@ impl PostgresEngine {
         let sql = "SELECT floor_ms FROM clock WHERE floor_ms > 0";
         let rows = self.database.query("read the clock of the store", sql, &[]).await?;
         rows.first().map(|row| prefetched::time(row.get(0))).transpose()
+    }
+
+    /// Returns the time by the clock of the database.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached.
+    pub async fn time(&self) -> Result<Timestamp, StoreError> {
+        let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+        let rows = self.database.query("read the time of the database", sql, &[]).await?;
+        let row = rows.first().ok_or_else(|| unavailable("the database returned no time"))?;
+        prefetched::time(row.get(0))
     }
 
     /// Checks that the database can be reached and accepts writes.

@@ -67,3 +67,11 @@ pub(super) async fn migrate(database: &Database) -> Result<(), StoreError> {
         }
     }
 }
+
+/// Has the database collect the statistics of the large tables.
+pub(super) async fn analyze(database: &Database) -> Result<(), StoreError> {
+    for table in ["current", "history", "member", "change", "term", "ledger"] {
+        database.query("collect statistics", &format!("ANALYZE {table}"), &[]).await?;
+    }
+    Ok(())
+}
