@@ -69,7 +69,7 @@ pub struct RunArgs {
     /// Seconds until a response must be complete.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     timeout: u64,
-    /// Seconds that a case waits for a server that asks for pauses (Retry-After).
+    /// Seconds that a case waits for a server that asks for pauses (Retry-After), or for time to pass on it.
     #[arg(long, value_name = "SECONDS", default_value_t = MAX_WAIT.as_secs())]
     max_wait: u64,
     /// Seconds after which no case is started.

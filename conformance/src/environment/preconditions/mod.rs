@@ -28,8 +28,8 @@ use super::{SetupError, TestEnvironment};
 use crate::spec::preconditions::{self, Precondition};
 use accounts::{basic_client, fresh_user, own_user, removed_user};
 pub use context::{CaseContext, SharedStates};
-use exports::{expired_export, export, failed_export};
-use servers::{aged, ask_of, branded_pages, configured, releases, turned_keys};
+use exports::{export, failed_export, minute_old_export};
+use servers::{aged, ask_of, branded_pages, configured, earlier_sign_in, releases, turned_keys};
 use sign_in::{
     administrator, at_sign_in, code, confidential_code, declared_codes, first_session, lone_user,
     refreshable_code, session,
@@ -65,6 +65,7 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
         "browser-at-sign-in" => at_sign_in(target, scene).await?,
         "signed-in" => scene.cookies = first_session(world).await?,
         "freshly-signed-in" => scene.cookies = session(target, "users.1").await?,
+        "earlier-sign-in" => earlier_sign_in(world, scene).await?,
         "lone-user" => lone_user(world, scene).await?,
         "code" => scene.set_code(code(world, &scene.vars, "public", true).await?),
         "plain-code" if target.requires_pkce() => {
@@ -156,11 +157,6 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
             let made = shared.signed_addresses.get_or_try_init(|| configured(world, config)).await?.clone();
             ask_of(made, scene).await?;
         }
-        "brief-addresses" => {
-            let config = "[bulk]\nsigned_url_s = 10\n";
-            let made = shared.brief_addresses.get_or_try_init(|| configured(world, config)).await?.clone();
-            ask_of(made, scene).await?;
-        }
         "assertions" => scene.vars.set("assertion", applications::assertions(target)?),
         "system-token" => scene.vars.set("system_token", system_token(world).await?),
         "writing-client" => {
@@ -186,7 +182,8 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
             scene.vars.set("system_token", system_token(world).await?);
         }
         "failed-export" => failed_export(world, scene).await?,
-        "expired-export" => expired_export(world, scene).await?,
+        "expired-export" => minute_old_export(world, scene, "[bulk]\nretention_s = 60\n").await?,
+        "expired-addresses" => minute_old_export(world, scene, "[bulk]\nsigned_url_s = 60\n").await?,
         "disabled-user" => removed_user(world, scene, "disable").await?,
         "deleted-user" => removed_user(world, scene, "delete").await?,
         // Codes are valid for 300 s and tokens for 3600 s. The case has 30 s to use them.
