@@ -21,6 +21,7 @@ use crate::profile::Profile;
 use crate::report::record::RunRecord;
 use crate::report::terminal::TerminalReport;
 use crate::report::{self, json};
+use crate::run::missing_members::ProfileAdditions;
 use crate::run::selection::Selection;
 use crate::run::{self, RunEnd, RunListener, RunOptions};
 use crate::spec::Specification;
@@ -271,6 +272,8 @@ async fn run_on_target(
         end = run::run(&world, spec, options, &stop, &mut listeners) => end,
         () = two_interrupts(&stop) => return ExitCode::from(INTERRUPTED),
     };
+    // A closed pipe is not an error.
+    drop(show_additions(&mut stdout().lock(), &world, spec, &options.selection));
     if let Some(path) = &args.write_baseline
         && let Err(error) = failures.write(path)
     {
@@ -316,26 +319,49 @@ async fn interrupt() {
     }
 }
 
-/// Prints which cases would run, and why the others would not.
+/// Prints which cases would run, which members of the profile others lack, and why the rest would not run.
 fn show_plan(world: &TestEnvironment, spec: &Specification, selection: &Selection) {
     let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
+    let mut lacking = Vec::new();
     let mut out = stdout().lock();
     let mut plan = || -> std::io::Result<()> {
         let mut count = 0;
         for case in selection.cases(spec) {
-            match selection.skip_reason(spec, case, world) {
-                Some(reason) => *skipped.entry(reason).or_default() += 1,
-                None => {
-                    count += 1;
-                    writeln!(out, "{}", case.id)?;
-                }
+            if let Some(reason) = selection.other_skip_reason(spec, case, world) {
+                *skipped.entry(reason).or_default() += 1;
+            } else if let Some(reason) = selection.skip_reason(spec, case, world) {
+                lacking.push((case, reason));
+            } else {
+                count += 1;
+                writeln!(out, "{}", case.id)?;
             }
         }
+        if !lacking.is_empty() {
+            writeln!(out)?;
+        }
+        for (case, reason) in &lacking {
+            writeln!(out, "skipped {}: {reason}", case.id)?;
+        }
         writeln!(out, "\n{count} cases would run against {}", world.target.addresses.base_url)?;
-        skipped.iter().try_for_each(|(reason, count)| writeln!(out, "{count} skipped: {reason}"))
+        if !lacking.is_empty() {
+            writeln!(out, "{} skipped: the profile lacks a member", lacking.len())?;
+        }
+        skipped.iter().try_for_each(|(reason, count)| writeln!(out, "{count} skipped: {reason}"))?;
+        show_additions(&mut out, world, spec, selection)
     };
     // A closed pipe is not an error.
     drop(plan());
+}
+
+/// Writes the members of the profile with which more cases would run.
+fn show_additions(
+    out: &mut impl std::io::Write,
+    world: &TestEnvironment,
+    spec: &Specification,
+    selection: &Selection,
+) -> std::io::Result<()> {
+    let additions = ProfileAdditions::of(spec, selection, world).to_string();
+    if additions.is_empty() { Ok(()) } else { write!(out, "\n{additions}") }
 }
 
 /// Returns the listeners that `--report` selects, and the terminal.

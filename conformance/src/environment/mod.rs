@@ -74,6 +74,9 @@ pub struct TestEnvironment {
     lost: OnceLock<String>,
 }
 
+/// Why a case is skipped on a server that the suite did not start.
+pub const OWN_SERVER: &str = "needs a server that the suite starts itself";
+
 /// Usual value of [`TestEnvironment::max_wait`].
 pub const MAX_WAIT: Duration = Duration::from_secs(300);
 
@@ -134,8 +137,7 @@ impl TestEnvironment {
     /// # Errors
     /// Returns [`SetupError::Lacking`] for any other target.
     pub fn local(&self) -> Result<&OwnServerSetup, SetupError> {
-        let reason = "needs a server that the suite starts itself";
-        self.local.as_ref().ok_or_else(|| SetupError::Lacking(reason.to_owned()))
+        self.local.as_ref().ok_or_else(|| SetupError::Lacking(OWN_SERVER.to_owned()))
     }
 }
 

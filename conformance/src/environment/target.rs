@@ -200,7 +200,7 @@ impl TestTarget {
             vars.set("fhir_base", fhir_base.as_str());
         }
         if !self.is_trefoil() {
-            vars.set(ADAPT, json!({ "pkce": self.requires_pkce() }));
+            vars.set(ADAPT, json!({ "pkce": self.requires_pkce(), "json": self.addresses.has_plain_json }));
         }
         let (verifier, challenge) = crate::wire::random::pkce_pair();
         vars.set("pkce", json!({ "verifier": verifier, "challenge": challenge }));

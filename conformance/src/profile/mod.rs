@@ -26,6 +26,7 @@ pub const READY: &[(&str, &str)] = &[
     ("hapi", include_str!("../../profiles/hapi.toml")),
     ("tx-fhir-org", include_str!("../../profiles/tx-fhir-org.toml")),
     ("ontoserver", include_str!("../../profiles/ontoserver.toml")),
+    ("helios", include_str!("../../profiles/helios.toml")),
     ("snowstorm", include_str!("../../profiles/snowstorm.toml")),
     ("keycloak", include_str!("../../profiles/keycloak.toml")),
     ("hydra", include_str!("../../profiles/hydra.toml")),

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`selection`] | which cases run on a target, and why the others do not |
+//! | [`missing_members`] | members of the profile that cases need and the profile lacks |
 //! | [`case_run`] | runs one case |
 //! | [`verdict`] | verdicts on cases, and their numbers |
 //! | [`matcher`] | compares a value with the expected value of a row |
@@ -10,6 +11,7 @@
 
 pub mod case_run;
 pub mod matcher;
+pub mod missing_members;
 pub mod response_check;
 pub mod selection;
 pub mod verdict;

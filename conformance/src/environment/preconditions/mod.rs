@@ -17,15 +17,13 @@ mod servers;
 mod sign_in;
 mod tokens;
 
-use std::sync::LazyLock;
-
 use serde_json::json;
 
 use super::applications::{self, backend_token, member, person};
 use super::passkeys;
 use super::target::TestTarget;
 use super::{SetupError, TestEnvironment};
-use crate::spec::preconditions::{self, Precondition};
+use crate::spec::preconditions;
 use accounts::{basic_client, fresh_user, own_user, removed_user};
 pub use context::{CaseContext, SharedStates};
 use exports::{export, failed_export, minute_old_export};
@@ -34,9 +32,7 @@ use sign_in::{
     administrator, at_sign_in, code, confidential_code, declared_codes, first_session, lone_user,
     refreshable_code, session,
 };
-use tokens::{
-    answers_anyone, created_client_token, device_code, dpop_key, dpop_token, implicit, system_token, tokens,
-};
+use tokens::{created_client_token, device_code, dpop_key, dpop_token, implicit, system_token, tokens};
 
 /// Sets up a state: variables and cookies of the case.
 ///
@@ -44,13 +40,12 @@ use tokens::{
 /// Returns [`SetupError`] if the target lacks what is needed or does not behave as expected, or if a variable that
 /// `preconditions.toml` names is not set.
 pub async fn set_up(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -> Result<(), SetupError> {
-    static TABLE: LazyLock<Vec<Precondition>> = LazyLock::new(|| preconditions::load().unwrap_or_default());
     let done = perform(world, name, scene).await;
     if let Some(own) = &scene.own {
         world.target.secrets.add_server(&own.1.secrets);
     }
     done?;
-    let sets = TABLE.iter().find(|row| row.name == name).map(|row| &*row.sets).unwrap_or_default();
+    let sets = preconditions::named(name).map(|row| &*row.sets).unwrap_or_default();
     match sets.iter().find(|variable| scene.vars.get(variable).is_none()) {
         Some(missing) => Err(SetupError::Failed(format!("the setup did not set ${missing}"))),
         None => Ok(()),
@@ -68,12 +63,6 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
         "earlier-sign-in" => earlier_sign_in(world, scene).await?,
         "lone-user" => lone_user(world, scene).await?,
         "code" => scene.set_code(code(world, &scene.vars, "public", true).await?),
-        "plain-code" if target.requires_pkce() => {
-            return Err(SetupError::Lacking(
-                "sends no code challenge, which the server may require (pkce = false in the profile runs it)"
-                    .to_owned(),
-            ));
-        }
         "plain-code" => scene.set_code(code(world, &scene.vars, "public", false).await?),
         "confidential-code" => confidential_code(world, scene).await?,
         "token" => scene.set_tokens(shared.token.get_or_try_init(|| tokens(world, name)).await?),
@@ -168,9 +157,6 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
             scene.vars.set("writing_token", made.as_str());
         }
         "narrow-token" => {
-            if answers_anyone(target) {
-                return Err(SetupError::Lacking("the FHIR interface answers without a token".to_owned()));
-            }
             scene.vars.set("narrow_token", backend_token(target, 0, Some("system/Patient.rs")).await?);
         }
         "export" | "fresh-export" => {
