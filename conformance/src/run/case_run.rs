@@ -217,7 +217,7 @@ async fn check_page(
 }
 
 /// Compares a response with the expectation of its step, and sets the variables that the step captures. Returns the
-/// differences. `keys` is the server's published key set; `house` tells whether the rules of Trefoil hold too.
+/// differences. `keys` is the server's published key set; `house` is true if the rules of Trefoil apply too.
 ///
 /// # Errors
 /// Returns [`UnknownVariable`] if the expectation contains an unknown variable.

@@ -14,8 +14,8 @@ use crate::wire::{adapt, answer_part, jose};
 
 const FHIR_JSON: &str = "application/fhir+json";
 
-/// Returns all differences between a response and an expectation. `keys` is the server's published key set. `house` tells
-/// whether the rules of Trefoil hold; without them, the response may differ where the standards leave a choice.
+/// Returns all differences between a response and an expectation. `keys` is the server's published key set. `house` is true if
+/// the rules of Trefoil apply; without them, the response may differ where the standards leave a choice.
 ///
 /// # Errors
 /// Returns [`UnknownVariable`] if the expectation contains an unknown variable.

@@ -194,7 +194,7 @@ fn writes(step: &Step) -> bool {
     }
 }
 
-/// Returns whether a server plays the role of an actor, as far as its metadata and its profile tell.
+/// Returns whether a server plays the role of an actor, as far as its metadata and its profile state.
 fn offers(target: &TestTarget, actor: BoundActor) -> bool {
     let addresses = &target.addresses;
     let names = |member: &str, name: &str| {

@@ -35,7 +35,7 @@ const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 pub struct Verdicts(Arc<Mutex<Vec<(String, Verdict)>>>);
 
 impl RunListener for Verdicts {
-    fn hear(&mut self, event: &RunEvent<'_>) {
+    fn on_event(&mut self, event: &RunEvent<'_>) {
         if let RunEvent::Case(outcome) = event {
             self.0.lock().unwrap().push((outcome.id.clone(), outcome.verdict.clone()));
         }
