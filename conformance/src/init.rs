@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::environment::browser;
 use crate::environment::cookies::CookieJar;
 use crate::environment::target::TestTarget;
-use crate::profile::{MEMBERS, SETTINGS};
+use crate::profile::members::{MEMBERS, ProfileMember, SETTINGS};
 use crate::spec::Specification;
 
 /// Number of code systems, value sets and Groups that a profile lists.
@@ -26,7 +26,7 @@ pub async fn profile_text(target: &TestTarget, spec: &Specification) -> String {
     );
     let methods = addresses.metadata.as_ref().map(|metadata| &metadata["code_challenge_methods_supported"]);
     let pkce = methods.is_some_and(|methods| !methods.is_null());
-    for (name, meaning) in SETTINGS {
+    for ProfileMember { name, meaning, .. } in SETTINGS {
         let found = match name {
             "base_url" => addresses.metadata.is_some().then(|| json!(addresses.base_url)),
             "fhir_base" => addresses.fhir_base.as_ref().map(|base| json!(base)),
@@ -39,7 +39,10 @@ pub async fn profile_text(target: &TestTarget, spec: &Specification) -> String {
             _ => format!("# {}\n", setting_example(name)),
         });
     }
-    for (name, meaning) in MEMBERS.into_iter().filter(|(name, _)| !matches!(*name, "user" | "declared")) {
+    for ProfileMember { name, meaning, .. } in MEMBERS {
+        if matches!(name, "user" | "declared") {
+            continue;
+        }
         let count = spec.cases.iter().filter(|case| uses(&case.row, name)).count();
         if count == 0 {
             continue;

@@ -1,15 +1,16 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
 //! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive evaluators, a server
-//! that is killed many times, hostile traffic, exports as Parquet, and the conformance suite against planted faults. The
-//! duration of each check is printed.
+//! that is killed many times, hostile traffic, exports as Parquet, and the conformance suite against planted faults and
+//! against the Helios terminology server. The duration of each check is printed.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::mutants::{self, MutantArgs};
-use crate::{bench, bench_parquet, cargo, check, root};
+use crate::{bench, bench_parquet, cargo, check, root, target_dir};
 
 /// Arguments that select the test programs with the fuzz targets, and the prefix of the targets in the list of tests.
 const FUZZ: [&str; 6] = ["-p", "trefoil-terminology", "-p", "trefoil-terminology-import", "--test", "it"];
@@ -34,6 +35,9 @@ const SEARCHES: &str = "searches";
 const SEARCH_CASES: &str = "2000";
 /// Name of the conformance suite against servers with planted faults.
 const MUTANTS: &str = "mutants";
+/// Name of the conformance suite against the Helios terminology server, and the version of its crate `helios-hts`.
+const HELIOS: &str = "helios";
+const HELIOS_VERSION: &str = "0.2.7";
 /// Cargo feature of exports as Parquet, which adds crates.
 const PARQUET: &str = "parquet";
 
@@ -46,7 +50,7 @@ pub struct SoakArgs {
     #[arg(long, default_value_t = 200)]
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
-    /// `expression-constraints`, `kills`, `attacks`, `searches`, `parquet` or `mutants`.
+    /// `expression-constraints`, `kills`, `attacks`, `searches`, `parquet`, `mutants` or `helios`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -60,7 +64,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
     names.extend(covered()?.into_iter().filter(|name| wanted(name)));
     names.extend(
-        [BENCHMARK, CONSTRAINTS, KILLS, ATTACKS, SEARCHES, PARQUET, MUTANTS]
+        [BENCHMARK, CONSTRAINTS, KILLS, ATTACKS, SEARCHES, PARQUET, MUTANTS, HELIOS]
             .into_iter()
             .filter(|name| wanted(name))
             .map(str::to_owned),
@@ -79,6 +83,11 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             continue;
         }
         let started = Instant::now();
+        let helios = (name == HELIOS).then(build_helios);
+        if let Some(Err(error)) = &helios {
+            println!("{name:<32} left out: {error:#}");
+            continue;
+        }
         let ended = if let Some(target) = name.strip_prefix(COVERAGE) {
             cover(target, args.runs)
         } else if name == BENCHMARK {
@@ -123,6 +132,19 @@ pub fn run(args: &SoakArgs) -> Result<()> {
                 "searches::",
             ]);
             check(command.env("TREFOIL_CASES", SEARCH_CASES))
+        } else if let Some(Ok(program)) = &helios {
+            let mut command = cargo();
+            command.args([
+                "test",
+                "-p",
+                "trefoil-conformance",
+                "--test",
+                "it",
+                "helios",
+                "--",
+                "--nocapture",
+            ]);
+            check(command.env("TREFOIL_HTS", program))
         } else if name == MUTANTS {
             mutants::run(&MutantArgs::for_all())
         } else if name == PARQUET {
@@ -174,6 +196,21 @@ fn covered() -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
+}
+
+/// Returns the program of the Helios terminology server. The first call builds it, which takes about half an hour.
+fn build_helios() -> Result<PathBuf> {
+    let folder = target_dir().join(HELIOS).join(HELIOS_VERSION);
+    let program = folder.join("bin").join(format!("hts{}", std::env::consts::EXE_SUFFIX));
+    if !program.is_file() {
+        let build = folder.join("build");
+        let mut command = cargo();
+        command.args(["install", "helios-hts", "--locked", "--version", HELIOS_VERSION, "--root"]);
+        check(command.arg(&folder).env("CARGO_TARGET_DIR", &build)).context("helios-hts cannot be built")?;
+        // The intermediate files take 2 GB.
+        std::fs::remove_dir_all(&build).context("failed to delete the intermediate files of helios-hts")?;
+    }
+    Ok(program)
 }
 
 fn has_cargo_fuzz() -> bool {

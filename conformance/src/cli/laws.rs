@@ -74,11 +74,11 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
         },
     };
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
-    let mut tell = |event: &RunEvent<'_>| listeners.iter_mut().for_each(|listener| listener.hear(event));
+    let mut emit = |event: &RunEvent<'_>| listeners.iter_mut().for_each(|listener| listener.on_event(event));
     let begin = Instant::now();
     let target = world.target.addresses.base_url.as_str();
     let requirements: Vec<_> = chosen.iter().map(|law| law.requirement()).collect();
-    tell(&RunEvent::Start(&RunStart {
+    emit(&RunEvent::Start(&RunStart {
         suite: run::SUITE,
         target,
         started: Timestamp::now(),
@@ -90,13 +90,13 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
     for law in chosen {
         let outcome = laws::test(law, &world, &runtime, args.budget, seed);
         end.summary.count(&outcome.verdict);
-        tell(&RunEvent::Case(&outcome));
+        emit(&RunEvent::Case(&outcome));
     }
     end.lost = world.lost();
     if world.local.is_none() {
         end.leftovers = runtime.block_on(world.target.clean_up());
     }
     end.took_ms = run::milliseconds_since(begin);
-    tell(&RunEvent::End(&end));
+    emit(&RunEvent::End(&end));
     exit_code(&end)
 }

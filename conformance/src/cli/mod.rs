@@ -1,8 +1,11 @@
 //! The command line. Exit codes: 0 for success, 1 for failed cases, 2 for a usage
 //! error, 3 if the target cannot be reached or stops answering, 4 if the suite itself failed, 130 after Ctrl-C.
 
+mod baseline;
 mod diff;
+mod interrupts;
 mod laws;
+mod plan;
 mod run;
 mod tx;
 

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, IsTerminal as _, Write as _, stdout};
+use std::io::{BufReader, IsTerminal as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use jiff::Timestamp;
 
+use super::baseline::{Failures, read_baseline};
+use super::interrupts::{interrupt, two_interrupts};
+use super::plan::{show_additions, show_plan};
 use super::{FAILED, INTERRUPTED, UNREACHABLE, broken, usage};
 use crate::environment::target::{TIMEOUT, TargetKind, TestTarget};
 use crate::environment::{MAX_WAIT, TestEnvironment, probe, server};
@@ -69,7 +71,7 @@ pub struct RunArgs {
     /// Seconds until a response must be complete.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     timeout: u64,
-    /// Seconds that a case waits for a server that asks for pauses (Retry-After).
+    /// Seconds that a case waits for a server that asks for pauses (Retry-After), or for time to pass on it.
     #[arg(long, value_name = "SECONDS", default_value_t = MAX_WAIT.as_secs())]
     max_wait: u64,
     /// Seconds after which no case is started.
@@ -189,12 +191,6 @@ pub fn read_report(path: &Path) -> Result<RunRecord> {
     json::read(BufReader::new(file)).with_context(|| path.display().to_string())
 }
 
-fn read_baseline(path: &Path) -> Result<BTreeMap<String, String>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
-    let gaps = crate::spec::gaps(&text).with_context(|| path.display().to_string())?;
-    Ok(gaps.into_iter().map(|gap| (gap.case, gap.reason)).collect())
-}
-
 /// Runs the command.
 pub fn run_command(spec: &Specification, args: &RunArgs) -> ExitCode {
     let prepared = args.target_and_texts().and_then(|(target, only)| {
@@ -271,6 +267,8 @@ async fn run_on_target(
         end = run::run(&world, spec, options, &stop, &mut listeners) => end,
         () = two_interrupts(&stop) => return ExitCode::from(INTERRUPTED),
     };
+    // A closed pipe is not an error.
+    drop(show_additions(&mut stdout().lock(), &world, spec, &options.selection));
     if let Some(path) = &args.write_baseline
         && let Err(error) = failures.write(path)
     {
@@ -289,55 +287,6 @@ pub fn exit_code(end: &RunEnd) -> ExitCode {
     }
 }
 
-/// Waits for two interrupts. Sets `stop` at the first, after which the run ends in order.
-async fn two_interrupts(stop: &AtomicBool) {
-    interrupt().await;
-    stop.store(true, Ordering::Relaxed);
-    eprintln!("\ninterrupted: waiting for the cases that run; press Ctrl-C again to end at once");
-    interrupt().await;
-}
-
-/// Waits for Ctrl-C, or a signal that ends programs: a CI server sends one to a job that it cancels.
-async fn interrupt() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let waits = kinds.into_iter().filter_map(|kind| signal(kind).ok()).map(|mut signal| {
-            Box::pin(async move {
-                signal.recv().await;
-            })
-        });
-        futures_util::future::select_all(waits).await;
-    }
-    #[cfg(not(unix))]
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// Prints which cases would run, and why the others would not.
-fn show_plan(world: &TestEnvironment, spec: &Specification, selection: &Selection) {
-    let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
-    let mut out = stdout().lock();
-    let mut plan = || -> std::io::Result<()> {
-        let mut count = 0;
-        for case in selection.cases(spec) {
-            match selection.skip_reason(spec, case, world) {
-                Some(reason) => *skipped.entry(reason).or_default() += 1,
-                None => {
-                    count += 1;
-                    writeln!(out, "{}", case.id)?;
-                }
-            }
-        }
-        writeln!(out, "\n{count} cases would run against {}", world.target.addresses.base_url)?;
-        skipped.iter().try_for_each(|(reason, count)| writeln!(out, "{count} skipped: {reason}"))
-    };
-    // A closed pipe is not an error.
-    drop(plan());
-}
-
 /// Returns the listeners that `--report` selects, and the terminal.
 ///
 /// # Errors
@@ -345,34 +294,4 @@ fn show_plan(world: &TestEnvironment, spec: &Specification, selection: &Selectio
 pub fn listeners(reports: &[String]) -> Result<Vec<Box<dyn RunListener>>> {
     let terminal: Box<dyn RunListener> = Box::new(TerminalReport::of_process());
     Ok(std::iter::once(terminal).chain(report::to_files(reports)?).collect())
-}
-
-/// Collects the ids of failed cases for a baseline.
-#[derive(Debug, Clone, Default)]
-struct Failures(Arc<std::sync::Mutex<Vec<(String, String)>>>);
-
-impl RunListener for Failures {
-    fn hear(&mut self, event: &run::RunEvent<'_>) {
-        if let run::RunEvent::Case(outcome) = event
-            && let run::verdict::Verdict::Fail(failure) = &outcome.verdict
-        {
-            let reason = failure.differences.join("; ");
-            self.0
-                .lock()
-                .expect("no thread panics while it holds the lock")
-                .push((outcome.id.clone(), reason));
-        }
-    }
-}
-
-impl Failures {
-    fn write(&self, path: &Path) -> Result<()> {
-        let failures = self.0.lock().expect("no thread panics while it holds the lock");
-        let quoted = |text: &str| toml::Value::from(text).to_string();
-        let rows = failures
-            .iter()
-            .map(|(case, reason)| format!("[[gap]]\ncase = {}\nreason = {}\n", quoted(case), quoted(reason)));
-        let text = rows.collect::<Vec<_>>().join("\n");
-        std::fs::write(path, text).with_context(|| format!("failed to write {}", path.display()))
-    }
 }

@@ -37,22 +37,42 @@ pub struct TargetAddresses {
     pub smart: Option<Value>,
     /// CapabilityStatement.
     pub capabilities: Option<Value>,
+    /// Whether the CapabilityStatement was sent as `application/json`. One row reports this; the others accept it.
+    pub has_plain_json: bool,
     /// Published key set; an empty object if there is none.
     pub keys: Value,
+    /// Addresses that were asked for documents, with the answers.
+    asked: Vec<String>,
 }
 
-/// Reads a JSON document. Returns `None` if the server has no such document.
+/// Reads a JSON document. Returns it with its media type, or `None` if the server has no such document. Adds the answer to
+/// `asked`.
 ///
 /// # Errors
 /// Returns an error if the server cannot be reached.
-async fn document(client: &reqwest::Client, url: &str) -> Result<Option<Value>> {
+async fn document(
+    client: &reqwest::Client,
+    url: &str,
+    asked: &mut Vec<String>,
+) -> Result<Option<(Value, String)>> {
     let request = client.get(url).header(header::ACCEPT, "application/json, application/fhir+json;q=0.9");
-    let answer = request.send().await.with_context(|| format!("GET {url}"))?;
+    let no_answer = |error: reqwest::Error| anyhow::Error::new(error.without_url());
+    let answer = request.send().await.map_err(no_answer).with_context(|| {
+        let before = asked.iter().map(|asked| format!("{asked}; ")).collect::<String>();
+        format!("{before}GET {url}")
+    })?;
     if !answer.status().is_success() {
+        asked.push(format!("GET {url}: {}", answer.status()));
         return Ok(None);
     }
-    let bytes = answer.bytes().await.with_context(|| format!("GET {url}"))?;
-    Ok(serde_json::from_slice::<Value>(&bytes).ok().filter(Value::is_object))
+    let content_type = answer.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = content_type.and_then(|value| value.split(';').next()).unwrap_or_default();
+    let media_type = media_type.trim().to_ascii_lowercase();
+    let bytes = answer.bytes().await.map_err(no_answer).with_context(|| format!("GET {url}"))?;
+    let document = serde_json::from_slice::<Value>(&bytes).ok().filter(Value::is_object);
+    let kind = if document.is_some() { "" } else { " without a JSON object" };
+    asked.push(format!("GET {url}: 200{kind}"));
+    Ok(document.map(|document| (document, media_type)))
 }
 
 impl TargetAddresses {
@@ -65,10 +85,12 @@ impl TargetAddresses {
         let base_url = profile.text("base_url").unwrap_or(url).trim_end_matches('/');
         let mut found = Self { base_url: base_url.to_owned(), ..Self::default() };
         let discovery_url = format!("{base_url}/.well-known/openid-configuration");
-        found.metadata = document(client, &discovery_url).await?;
-        let oauth_metadata = document(client, oauth_metadata_url(base_url)?.as_str()).await?;
+        found.metadata =
+            document(client, &discovery_url, &mut found.asked).await?.map(|(metadata, _)| metadata);
+        let oauth_metadata =
+            document(client, oauth_metadata_url(base_url)?.as_str(), &mut found.asked).await?;
         found.has_oauth_metadata = oauth_metadata.is_some();
-        found.metadata = found.metadata.or(oauth_metadata);
+        found.metadata = found.metadata.or(oauth_metadata.map(|(metadata, _)| metadata));
         match profile.text("fhir_base") {
             Some(fhir_base) => found.read_fhir(client, fhir_base.trim_end_matches('/')).await?,
             None => {
@@ -101,7 +123,8 @@ impl TargetAddresses {
         if found.endpoints.is_empty() {
             bail!(
                 "there is no openid-configuration, oauth-authorization-server, smart-configuration or FHIR metadata \
-                 below this URL; state 'base_url', 'fhir_base' or 'endpoints' in a profile"
+                 below this URL; state 'base_url', 'fhir_base' or 'endpoints' in a profile. {}",
+                found.asked.join("; ")
             );
         }
         found.read_keys(client).await?;
@@ -126,7 +149,9 @@ impl TargetAddresses {
 
     async fn read_keys(&mut self, client: &reqwest::Client) -> Result<()> {
         self.keys = match self.endpoints.get("jwks").and_then(Value::as_str) {
-            Some(url) => document(client, url).await?.unwrap_or_default(),
+            Some(url) => {
+                document(client, url, &mut self.asked).await?.map(|(keys, _)| keys).unwrap_or_default()
+            }
             None => Value::Null,
         };
         Ok(())
@@ -134,9 +159,14 @@ impl TargetAddresses {
 
     async fn read_fhir(&mut self, client: &reqwest::Client, fhir_base: &str) -> Result<()> {
         self.fhir_base = Some(fhir_base.to_owned());
-        let capabilities = document(client, &format!("{fhir_base}/metadata")).await?;
-        self.capabilities = capabilities.filter(|found| found["resourceType"] == "CapabilityStatement");
-        self.smart = document(client, &format!("{fhir_base}/.well-known/smart-configuration")).await?;
+        let capabilities = document(client, &format!("{fhir_base}/metadata"), &mut self.asked).await?;
+        let capabilities = capabilities.filter(|(found, _)| found["resourceType"] == "CapabilityStatement");
+        self.has_plain_json =
+            capabilities.as_ref().is_some_and(|(_, media_type)| media_type == "application/json");
+        self.capabilities = capabilities.map(|(statement, _)| statement);
+        let smart_url = format!("{fhir_base}/.well-known/smart-configuration");
+        let smart = document(client, &smart_url, &mut self.asked).await?;
+        self.smart = smart.map(|(smart, _)| smart);
         Ok(())
     }
 

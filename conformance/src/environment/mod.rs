@@ -9,6 +9,7 @@
 //! | [`leftovers`] | what the run has created on the server, and how it is deleted |
 //! | [`cookies`] | cookies of a simulated browser |
 //! | [`secrets`] | secrets that were sent and must not be in a log |
+//! | `masking` | masks secrets in reports |
 //! | [`server`] | starts our own server as a separate process |
 //! | [`providers`] | identity providers, correct and faulty |
 //! | [`key_hosts`] | hosts of clients' keys, correct and faulty |
@@ -23,6 +24,7 @@ pub mod browser;
 pub mod cookies;
 pub mod key_hosts;
 pub mod leftovers;
+mod masking;
 pub mod passkeys;
 pub mod pauses;
 pub mod preconditions;
@@ -74,6 +76,9 @@ pub struct TestEnvironment {
     lost: OnceLock<String>,
 }
 
+/// Why a case is skipped on a server that the suite did not start.
+pub const OWN_SERVER: &str = "needs a server that the suite starts itself";
+
 /// Usual value of [`TestEnvironment::max_wait`].
 pub const MAX_WAIT: Duration = Duration::from_secs(300);
 
@@ -121,11 +126,12 @@ impl TestEnvironment {
 
     /// Finds out whether the target was lost, after a request to it failed. Returns the reason if it was.
     pub async fn find_lost(&self, error: &SetupError) -> Option<String> {
-        if !matches!(error, SetupError::NoAnswer(_)) || self.target.is_alive().await {
+        if !matches!(error, SetupError::NoAnswer(_)) {
             return self.lost();
         }
-        let reason =
-            format!("the target does not answer any more: {}", self.target.secrets.mask(&error.to_string()));
+        let Err(alive) = self.target.check_alive().await else { return self.lost() };
+        let reason = format!("the target does not answer any more: {error}; then {alive}");
+        let reason = self.target.secrets.mask(&reason);
         Some(self.lost.get_or_init(|| reason).clone())
     }
 
@@ -134,8 +140,7 @@ impl TestEnvironment {
     /// # Errors
     /// Returns [`SetupError::Lacking`] for any other target.
     pub fn local(&self) -> Result<&OwnServerSetup, SetupError> {
-        let reason = "needs a server that the suite starts itself";
-        self.local.as_ref().ok_or_else(|| SetupError::Lacking(reason.to_owned()))
+        self.local.as_ref().ok_or_else(|| SetupError::Lacking(OWN_SERVER.to_owned()))
     }
 }
 

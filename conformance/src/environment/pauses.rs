@@ -1,4 +1,4 @@
-//! Pauses between requests that wait for a server.
+//! Pauses between requests that wait for a server, or for time to pass on it.
 
 use std::time::Duration;
 
@@ -11,6 +11,19 @@ const POLL_PAUSE: Duration = Duration::from_millis(25);
 const POLL_TIME: Duration = Duration::from_secs(10);
 /// Time between two requests to another server that does not state one.
 const USUAL_PAUSE: Duration = Duration::from_secs(1);
+
+/// Waits until time has passed on a server whose clock the suite cannot set.
+///
+/// # Errors
+/// Returns [`SetupError::Lacking`] if the run may not wait that long.
+pub async fn let_time_pass(world: &TestEnvironment, time: Duration) -> Result<(), SetupError> {
+    if time > world.max_wait {
+        let reason = format!("waits for {} s, which --max-wait does not allow", time.as_secs());
+        return Err(SetupError::Lacking(reason));
+    }
+    tokio::time::sleep(time).await;
+    Ok(())
+}
 
 /// Pauses between the requests of one case. Another server states their length by `Retry-After` (RFC 9110 10.2.3).
 #[derive(Debug)]

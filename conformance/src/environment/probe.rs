@@ -26,7 +26,8 @@ pub async fn probe(target: &TestTarget) -> Map<String, Value> {
         ask(target, Method::POST, &format!("{fhir_base}/ValueSet/$validate-code"), Some(question())).await;
     let status = answer.as_ref().map(|answer| answer.status.as_u16());
     if !is_stated("anonymous") && !anonymous {
-        found.insert("anonymous".to_owned(), (status == Some(200)).into());
+        let is_answered = status.is_some_and(|status| !matches!(status, 401 | 403) && status < 500);
+        found.insert("anonymous".to_owned(), (is_answered && target.addresses.capabilities.is_some()).into());
     }
     if !is_stated("tx_resources") && status == Some(200) {
         let body = answer.and_then(|answer| answer.json()).unwrap_or_default();

@@ -8,6 +8,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
 use super::cookies::CookieJar;
+use super::masking;
 use crate::wire::exchange::{Answer, SentRequest};
 
 /// Names of members, form fields and URL parameters whose values are secrets.
@@ -34,9 +35,6 @@ const SHORTEST: usize = 20;
 const PRIVATE_MEMBERS: [&str; 7] = ["d", "p", "q", "dp", "dq", "qi", "k"];
 /// Minimum length of a cookie that is a secret. A shorter one, such as the language of a page, is masked in headers only.
 const SHORTEST_COOKIE: usize = 8;
-/// Text that replaces a secret in a report.
-const MASK: &str = "***";
-
 /// The collected secrets. Clones share them.
 #[derive(Clone, Default)]
 pub struct SeenSecrets {
@@ -81,12 +79,7 @@ impl SeenSecrets {
         for other in self.others.lock().expect("no thread panics while it holds the lock").iter() {
             values.extend(other.all().iter().cloned());
         }
-        let forms: BTreeSet<String> = values.iter().flat_map(|value| forms(value)).collect();
-        let mut forms: Vec<_> = forms.into_iter().filter(|form| text.contains(form)).collect();
-        // A secret may contain another one.
-        forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
-        let masked = forms.iter().fold(text.to_owned(), |text, form| text.replace(form, MASK));
-        masked.split_inclusive('\n').map(mask_cookies).collect()
+        masking::mask(text, &values)
     }
 
     fn take_profile(&self, value: &Value) {
@@ -198,47 +191,6 @@ impl SeenSecrets {
     }
 }
 
-/// Returns the forms in which texts contain a secret: as it is, in a URL or form, in JSON, in HTML and quoted for a shell.
-fn forms(secret: &str) -> Vec<String> {
-    let encoded: String = form_urlencoded::byte_serialize(secret.as_bytes()).collect();
-    let percent = encoded.replace('+', "%20");
-    let json = Value::from(secret).to_string();
-    let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    vec![
-        secret.to_owned(),
-        with_small_digits(&percent),
-        with_small_digits(&encoded),
-        percent,
-        encoded,
-        json[1..json.len() - 1].to_owned(),
-        html.replace('"', "&quot;").replace('\'', "&#39;"),
-        html.replace('"', "&#34;").replace('\'', "&#x27;"),
-        html,
-        secret.replace('\'', r"'\''"),
-    ]
-}
-
-/// Returns a percent-encoded text with its hexadecimal digits in lower case.
-fn with_small_digits(encoded: &str) -> String {
-    let mut parts = encoded.split('%');
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (digits, rest) = part.split_at(part.len().min(2));
-        text.extend(["%", &digits.to_ascii_lowercase(), rest]);
-    }
-    text
-}
-
-/// Masks the value of the cookie in a line of a response that sets one.
-fn mask_cookies(line: &str) -> String {
-    let masked = line.strip_prefix("set-cookie: ").and_then(|cookie| {
-        let (name, rest) = cookie.split_once('=')?;
-        let end = rest.find([';', '\n']).unwrap_or(rest.len());
-        Some(format!("set-cookie: {name}={MASK}{}", &rest[end..]))
-    });
-    masked.unwrap_or_else(|| line.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -263,7 +215,6 @@ mod tests {
         let profile = json!({ "users": [{ "password": "p&1" }], "public": { "client_secret": "a\"b" } });
         let secrets = SeenSecrets::of_profile(profile.as_object().unwrap(), None);
         assert_eq!(secrets.mask("x=p%261&y=p&1 {\"s\":\"a\\\"b\"}"), "x=***&y=*** {\"s\":\"***\"}");
-        assert_eq!(with_small_digits("aB%3F%C3%a"), "aB%3f%c3%a");
         assert_eq!(secrets.mask("<p>p&amp;1 a&quot;b</p>"), "<p>*** ***</p>");
     }
 

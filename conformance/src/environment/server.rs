@@ -74,6 +74,7 @@ pub fn build() -> Result<PathBuf> {
 /// A running server.
 pub struct OwnServer {
     folder: TempDir,
+    config: String,
     port: u16,
     program: PathBuf,
     child: Child,
@@ -86,24 +87,24 @@ impl OwnServer {
     /// Returns an error if the server does not become ready.
     pub async fn start(config: &str) -> Result<Self> {
         let folder = tempfile::tempdir().context("failed to create a temporary folder")?;
-        Self::spawn(folder, config, 0, 0).await
+        Self::spawn(folder, config.to_owned(), 0, 0).await
     }
 
-    /// Kills the server, which its store must survive as it survives a crash, and restarts it on the same port with a
-    /// clock that is `ahead_s` seconds ahead.
+    /// Kills the server, which its store must survive as it survives a crash, and restarts it with the same configuration
+    /// on the same port, with a clock that is `ahead_s` seconds ahead.
     ///
     /// # Errors
     /// Returns an error if the server does not become ready.
     pub async fn restart(mut self, ahead_s: i64) -> Result<Self> {
         self.child.kill().await.context("failed to end the server")?;
-        Self::spawn(self.folder, "", self.port, ahead_s).await
+        Self::spawn(self.folder, self.config, self.port, ahead_s).await
     }
 
-    async fn spawn(folder: TempDir, config: &str, port: u16, ahead_s: i64) -> Result<Self> {
+    async fn spawn(folder: TempDir, config: String, port: u16, ahead_s: i64) -> Result<Self> {
         let program = program()?;
         let data = folder.path();
         let file = data.join("trefoil.toml");
-        std::fs::write(&file, config)?;
+        std::fs::write(&file, &config)?;
         let log = std::fs::File::create(data.join("server.log"))?;
         let mut command = Command::new(&program);
         #[cfg(unix)]
@@ -134,7 +135,7 @@ impl OwnServer {
             bail!("the server ended before it was ready:\n{log}")
         };
         let port = tokio::time::timeout(READY, ready).await.context("the server did not become ready")??;
-        Ok(Self { folder, port, program, child })
+        Ok(Self { folder, config, port, program, child })
     }
 
     /// Replaces the folder of export files with a file, so that no export file can be written.

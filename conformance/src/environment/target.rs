@@ -128,13 +128,7 @@ impl TestTarget {
     /// Returns [`SetupError::NoAnswer`] if there is no complete response.
     pub async fn send(&self, sent: &SentRequest, cookies: &mut CookieJar) -> Result<Answer, SetupError> {
         let no_answer = |error: reqwest::Error| {
-            let mut text = error.to_string();
-            let mut cause = std::error::Error::source(&error);
-            while let Some(error) = cause {
-                text = format!("{text}: {error}");
-                cause = error.source();
-            }
-            SetupError::NoAnswer(text)
+            SetupError::NoAnswer(format!("{} {}: {}", sent.method, sent.url, causes(error)))
         };
         self.secrets.take_sent(sent);
         let mut headers = sent.headers.clone();
@@ -155,14 +149,13 @@ impl TestTarget {
         Ok(answer)
     }
 
-    /// Returns whether the target answers at all.
-    pub async fn is_alive(&self) -> bool {
+    /// Checks that the target answers at all. The error names what was asked.
+    pub(super) async fn check_alive(&self) -> Result<(), String> {
         let url = self.addresses.endpoint("discovery").or(self.addresses.endpoint("jwks"));
         let metadata = || self.addresses.fhir_base.as_ref().map(|base| format!("{base}/metadata"));
-        match url.map(str::to_owned).or_else(metadata) {
-            Some(url) => self.client.get(url).timeout(ALIVE).send().await.is_ok(),
-            None => true,
-        }
+        let Some(url) = url.map(str::to_owned).or_else(metadata) else { return Ok(()) };
+        let answer = self.client.get(&url).timeout(ALIVE).send().await;
+        answer.map(drop).map_err(|error| format!("GET {url}: {}", causes(error)))
     }
 
     /// Deletes what the run has created on the server. Returns the URLs that could not be deleted, with the reason.
@@ -200,7 +193,7 @@ impl TestTarget {
             vars.set("fhir_base", fhir_base.as_str());
         }
         if !self.is_trefoil() {
-            vars.set(ADAPT, json!({ "pkce": self.requires_pkce() }));
+            vars.set(ADAPT, json!({ "pkce": self.requires_pkce(), "json": self.addresses.has_plain_json }));
         }
         let (verifier, challenge) = crate::wire::random::pkce_pair();
         vars.set("pkce", json!({ "verifier": verifier, "challenge": challenge }));
@@ -208,4 +201,9 @@ impl TestTarget {
         vars.set("nonce", crate::wire::random::random_text());
         vars
     }
+}
+
+/// Returns the texts of an error and of its causes. The URL is left out.
+fn causes(error: reqwest::Error) -> String {
+    format!("{:#}", anyhow::Error::new(error.without_url()))
 }

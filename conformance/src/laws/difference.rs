@@ -37,7 +37,11 @@ pub fn differs(first: &LawTest<'_>, second: &LawTest<'_>) -> Result<(), Broken> 
         let values = (hierarchies(), operations, any::<Index>(), any::<Index>());
         return first.for_all(&values, 2, |(hierarchy, operation, a, b)| {
             let (path, parameters) = question(&hierarchy, operation, a, b);
-            ask_both((first, second), &mut scenes, path, &parameters)
+            let mut found = ask_both((first, second), &mut scenes, path, &parameters)?;
+            if let Some(failure) = &mut found {
+                failure.differences.push(format!("the codes are {hierarchy}"));
+            }
+            Ok(found)
         });
     }
     let questions: Vec<Question> = stored_questions(first, &mut scenes.0)?;

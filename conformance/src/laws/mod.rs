@@ -189,10 +189,10 @@ impl<'a> LawTest<'a> {
     }
 
     /// Tries random values until one breaks the law or `budget` values have been tried. A value that breaks it is made
-    /// smaller as long as the smaller one breaks it too.
+    /// smaller as long as the smaller one breaks it too. The law describes the value in the differences of its finding.
     ///
     /// # Errors
-    /// Returns [`Broken`] with the smallest value that breaks the law.
+    /// Returns [`Broken`] with the finding of the smallest value that breaks the law.
     pub fn for_all<S>(
         &self,
         values: &S,
@@ -223,10 +223,10 @@ impl<'a> LawTest<'a> {
         match (tried, last.into_inner()) {
             (Ok(()), _) => Ok(()),
             (_, Some(Err(broken))) => Err(broken),
-            (Err(TestError::Fail(_, value)), Some(Ok(Some(mut failure)))) => {
+            (Err(TestError::Fail(..)), Some(Ok(Some(mut failure)))) => {
                 failure
                     .differences
-                    .push(format!("smallest value: {value:?}; repeat with --seed {}", self.seed));
+                    .push(format!("no smaller case was found; repeat this one with --seed {}", self.seed));
                 Err(Broken::Failed(failure))
             }
             (Err(error), _) => Err(Broken::Inconclusive(error.to_string())),

@@ -1,6 +1,8 @@
 //! Laws of terminology operations, on random code systems that are sent with each request (`tx-resource`), or on the code
 //! systems and value sets of the profile.
 
+use std::fmt;
+
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
@@ -24,6 +26,16 @@ pub(crate) struct Hierarchy {
 pub(crate) fn hierarchies() -> impl Strategy<Value = Hierarchy> {
     let parents = proptest::collection::vec(any::<Index>(), 1..10);
     (parents, any::<Index>()).prop_map(|(parents, root)| Hierarchy { parents, root })
+}
+
+impl fmt::Display for Hierarchy {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let codes = (0..=self.parents.len()).map(|code| match self.parent(code) {
+            Some(parent) => format!("c{code} below c{parent}"),
+            None => format!("c{code}"),
+        });
+        f.write_str(&codes.collect::<Vec<_>>().join(", "))
+    }
 }
 
 impl Hierarchy {
@@ -57,10 +69,14 @@ impl Hierarchy {
         })
     }
 
+    /// Returns the code that the value set contains with its descendants.
+    fn root(&self) -> String {
+        format!("c{}", self.root.index(self.parents.len() + 1))
+    }
+
     /// Returns a value set with the descendants of a code.
     fn value_set(&self) -> Value {
-        let root = format!("c{}", self.root.index(self.parents.len() + 1));
-        let filter = json!({ "property": "concept", "op": "is-a", "value": root });
+        let filter = json!({ "property": "concept", "op": "is-a", "value": self.root() });
         json!({
             "resourceType": "ValueSet", "url": SET, "status": "active",
             "compose": { "include": [{ "system": SYSTEM, "filter": [filter] }] },
@@ -158,11 +174,12 @@ pub fn mirrored(test: &LawTest<'_>) -> Result<(), Broken> {
         };
         if backward != mirror {
             let difference =
-                format!("{b} and {a}: {backward} instead of {mirror}, because {a} and {b}: {forward}");
+                format!("{b} and {a}: {backward} instead of {mirror}, because {a} and {b}: {forward}; the codes are {hierarchy}");
             return Ok(Some(failure(vec![first, second], difference)));
         }
         let wrong = a == b && forward != "equivalent";
-        Ok(wrong.then(|| failure(vec![first], format!("{a} and itself: {forward} instead of equivalent"))))
+        let difference = format!("{a} and itself: {forward} instead of equivalent; the codes are {hierarchy}");
+        Ok(wrong.then(|| failure(vec![first], difference)))
     })
 }
 
@@ -186,7 +203,8 @@ pub fn transitive(test: &LawTest<'_>) -> Result<(), Broken> {
             let (outcome, exchange) = subsumes(test, &mut scene, &hierarchy, (upper, lower))?;
             shown.push(exchange);
             if outcome != "subsumes" {
-                let difference = format!("{upper} and {lower}: {outcome} instead of subsumes");
+                let difference =
+                    format!("{upper} and {lower}: {outcome} instead of subsumes; the codes are {hierarchy}");
                 return Ok(Some(failure(shown, difference)));
             }
         }
@@ -228,7 +246,11 @@ fn compared(
         (answer.status.as_u16(), named)
     };
     let (get, post) = (parts(by_get), parts(by_post));
-    (get != post).then(|| failure(shown, format!("GET: {get:?}, POST: {post:?}")))
+    let text = |(status, named): &(u16, [Option<Value>; 5])| {
+        let values = named.iter().flatten().map(Value::to_string);
+        std::iter::once(status.to_string()).chain(values).collect::<Vec<_>>().join(", ")
+    };
+    (get != post).then(|| failure(shown, format!("GET answers {}; POST answers {}", text(&get), text(&post))))
 }
 
 /// A question: operation and parameters with name, type and value.
@@ -313,7 +335,12 @@ pub fn agrees_with_expand(test: &LawTest<'_>) -> Result<(), Broken> {
         let (answer, second) = test.ask(&mut scene, request)?;
         let body = answer.json().unwrap_or_default();
         let (is_listed, result) = (listed.contains(code), found(&body, "result").and_then(Value::as_bool));
-        let difference = format!("{code}: $validate-code {result:?}, in the expansion {is_listed}");
+        let answer = result.map_or("has no result".to_owned(), |result| format!("answers {result}"));
+        let listed = if is_listed { "lists" } else { "does not list" };
+        let difference = format!(
+            "{code}: $validate-code {answer}, and $expand {listed} it; the set contains {}, and the codes are {hierarchy}",
+            hierarchy.root()
+        );
         Ok((result != Some(is_listed)).then(|| failure(vec![first, second], difference)))
     })
 }

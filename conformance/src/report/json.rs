@@ -119,7 +119,7 @@ pub fn read(text: impl BufRead) -> Result<RunRecord> {
 }
 
 impl<W: Write> RunListener for JsonLines<W> {
-    fn hear(&mut self, event: &RunEvent<'_>) {
+    fn on_event(&mut self, event: &RunEvent<'_>) {
         // A report that cannot be written any more does not end the run.
         drop(serde_json::to_writer(&mut self.0, &line(event)).map(|()| self.0.write_all(b"\n")));
         drop(self.0.flush());
@@ -134,14 +134,14 @@ mod tests {
     #[test]
     fn the_json_report_is_complete() {
         let mut text = Vec::new();
-        trial::tell(&mut JsonLines(&mut text));
+        trial::emit(&mut JsonLines(&mut text));
         insta::assert_snapshot!(String::from_utf8(text).unwrap());
     }
 
     #[test]
     fn a_report_is_read_back() {
         let mut text = Vec::new();
-        trial::tell(&mut JsonLines(&mut text));
+        trial::emit(&mut JsonLines(&mut text));
         let mut again = Vec::new();
         read(&text[..]).unwrap().replay(&mut JsonLines(&mut again));
         assert_eq!(text, again);
@@ -213,7 +213,7 @@ mod tests {
     fn all_lines_fit_the_schema() {
         let schema: Value = serde_json::from_str(SCHEMA).unwrap();
         let mut text = Vec::new();
-        trial::tell(&mut JsonLines(&mut text));
+        trial::emit(&mut JsonLines(&mut text));
         for line in String::from_utf8(text).unwrap().lines() {
             let value: Value = serde_json::from_str(line).unwrap();
             assert!(fits(&value, &schema, &schema), "{line}");

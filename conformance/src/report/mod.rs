@@ -124,7 +124,7 @@ gist = "The response has the claim \"sub\"."
     }
 
     /// Sends the events of a run with one case of each verdict to a listener.
-    pub fn tell(listener: &mut dyn RunListener) {
+    pub fn emit(listener: &mut dyn RunListener) {
         let failure = CaseFailure {
             exchanges: vec![
                 ShownExchange {
@@ -180,7 +180,7 @@ gist = "The response has the claim \"sub\"."
     /// Returns a report of the run that is written at its end.
     pub fn text(of: fn(&RunRecord) -> String) -> String {
         let mut text = Vec::new();
-        tell(&mut ReportAtEnd::new(&mut text, of));
+        emit(&mut ReportAtEnd::new(&mut text, of));
         String::from_utf8(text).unwrap()
     }
 }

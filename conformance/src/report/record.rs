@@ -49,7 +49,7 @@ impl RunRecord {
 
     /// Sends the events of the run to a listener.
     pub fn replay(&self, listener: &mut dyn RunListener) {
-        listener.hear(&RunEvent::Start(&RunStart {
+        listener.on_event(&RunEvent::Start(&RunStart {
             suite: &self.suite,
             target: &self.target,
             started: self.started,
@@ -57,8 +57,8 @@ impl RunRecord {
             sections: self.sections.clone(),
             seed: self.seed,
         }));
-        self.outcomes.iter().for_each(|outcome| listener.hear(&RunEvent::Case(outcome)));
-        listener.hear(&RunEvent::End(&self.end));
+        self.outcomes.iter().for_each(|outcome| listener.on_event(&RunEvent::Case(outcome)));
+        listener.on_event(&RunEvent::End(&self.end));
     }
 
     /// Returns the number of cases that were to run.
@@ -124,7 +124,7 @@ impl<W: Write> ReportAtEnd<W> {
 }
 
 impl<W: Write> RunListener for ReportAtEnd<W> {
-    fn hear(&mut self, event: &RunEvent<'_>) {
+    fn on_event(&mut self, event: &RunEvent<'_>) {
         self.record.add(event);
         if let RunEvent::End(_) = event {
             let text = (self.text)(&self.record);

@@ -197,7 +197,7 @@ fn shown_lines(answer: &str) -> impl Iterator<Item = String> {
 }
 
 impl<W: Write> RunListener for TerminalReport<W> {
-    fn hear(&mut self, event: &RunEvent<'_>) {
+    fn on_event(&mut self, event: &RunEvent<'_>) {
         self.record.add(event);
         // A closed terminal is not an error.
         drop(match event {
@@ -218,14 +218,14 @@ mod tests {
     #[test]
     fn the_terminal_report_is_complete() {
         let mut text = Vec::new();
-        trial::tell(&mut TerminalReport::new(StripStream::new(&mut text), LiveLine::hidden()));
+        trial::emit(&mut TerminalReport::new(StripStream::new(&mut text), LiveLine::hidden()));
         insta::assert_snapshot!(String::from_utf8(text).unwrap());
     }
 
     #[test]
     fn the_coloured_terminal_report_is_complete() {
         let mut text = Vec::new();
-        trial::tell(&mut TerminalReport::new(&mut text, LiveLine::hidden()));
+        trial::emit(&mut TerminalReport::new(&mut text, LiveLine::hidden()));
         insta::assert_snapshot!(String::from_utf8(text).unwrap().replace('\u{1b}', "ESC"));
     }
 }

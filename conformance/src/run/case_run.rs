@@ -1,6 +1,6 @@
 //! Runs one case: sets up its preconditions, sends its requests and compares the responses.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::StatusCode;
 use serde_json::Value;
@@ -85,7 +85,6 @@ async fn try_step(
     exchanges: &mut Vec<ShownExchange>,
 ) -> Result<Vec<Difference>, Verdict> {
     let mut seen: Vec<(&str, Value)> = Vec::new();
-    tokio::time::sleep(Duration::from_secs(step.request.wait_s)).await;
     for round in 0..step.request.times {
         if round > 0 {
             exchanges.pop();
@@ -218,7 +217,7 @@ async fn check_page(
 }
 
 /// Compares a response with the expectation of its step, and sets the variables that the step captures. Returns the
-/// differences. `keys` is the server's published key set; `house` tells whether the rules of Trefoil hold too.
+/// differences. `keys` is the server's published key set; `house` is true if the rules of Trefoil apply too.
 ///
 /// # Errors
 /// Returns [`UnknownVariable`] if the expectation contains an unknown variable.

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`selection`] | which cases run on a target, and why the others do not |
+//! | [`missing_members`] | members of the profile that cases need and the profile lacks |
 //! | [`case_run`] | runs one case |
 //! | [`verdict`] | verdicts on cases, and their numbers |
 //! | [`matcher`] | compares a value with the expected value of a row |
@@ -10,6 +11,7 @@
 
 pub mod case_run;
 pub mod matcher;
+pub mod missing_members;
 pub mod response_check;
 pub mod selection;
 pub mod verdict;
@@ -96,7 +98,7 @@ pub struct RunEnd {
 /// Listens to a run.
 pub trait RunListener {
     /// Handles an event of the run.
-    fn hear(&mut self, event: &RunEvent<'_>);
+    fn on_event(&mut self, event: &RunEvent<'_>);
 }
 
 /// How cases are run.
@@ -131,14 +133,14 @@ pub async fn run(
     listeners: &mut [Box<dyn RunListener>],
 ) -> RunEnd {
     let begin = Instant::now();
-    let mut tell = |event: &RunEvent<'_>| listeners.iter_mut().for_each(|listener| listener.hear(event));
+    let mut emit = |event: &RunEvent<'_>| listeners.iter_mut().for_each(|listener| listener.on_event(event));
     let mut cases = options.selection.cases(spec);
     if let Some(seed) = options.seed {
         fastrand::Rng::with_seed(seed).shuffle(&mut cases);
     }
     let target = world.target.addresses.base_url.as_str();
     let covered: BTreeSet<&String> = cases.iter().flat_map(|case| &case.covers).collect();
-    tell(&RunEvent::Start(&RunStart {
+    emit(&RunEvent::Start(&RunStart {
         suite: SUITE,
         target,
         started: options.started,
@@ -160,7 +162,7 @@ pub async fn run(
     let mut reported = 0;
     while let Some(outcome) = running.next().await {
         end.summary.count(&outcome.verdict);
-        tell(&RunEvent::Case(&outcome));
+        emit(&RunEvent::Case(&outcome));
         reported += 1;
     }
     drop(running);
@@ -170,7 +172,7 @@ pub async fn run(
         end.leftovers = world.target.clean_up().await;
     }
     end.took_ms = milliseconds_since(begin);
-    tell(&RunEvent::End(&end));
+    emit(&RunEvent::End(&end));
     end
 }
 

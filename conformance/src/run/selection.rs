@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde_json::Value;
 
-use crate::environment::TestEnvironment;
+use super::missing_members::missing_members;
 use crate::environment::target::TestTarget;
+use crate::environment::{OWN_SERVER, TestEnvironment};
 use crate::spec::Specification;
 use crate::spec::case::{Case, Step};
-use crate::spec::endpoints;
+use crate::spec::endpoints::{self, DestinationError};
+use crate::spec::preconditions;
 use crate::spec::request::Body;
 use crate::spec::requirement::{BoundActor, Level};
 
@@ -47,8 +49,25 @@ impl Selection {
         spec.cases.iter().filter(|case| is_asked(case) && !is_excluded(case)).collect()
     }
 
-    /// Returns the reason why a case does not run on a target; `None` if it runs.
+    /// Returns the reason why a case does not run on a target; `None` if it runs, as far as this is known without a request.
     pub fn skip_reason(&self, spec: &Specification, case: &Case, world: &TestEnvironment) -> Option<String> {
+        self.other_skip_reason(spec, case, world).or_else(|| {
+            let missing = match &world.local {
+                Some(_) => return None,
+                None => missing_members(case, &world.target),
+            };
+            let missing: Vec<_> = missing.into_iter().collect();
+            (!missing.is_empty()).then(|| format!("the profile has no {}", missing.join(", ")))
+        })
+    }
+
+    /// Returns the reason why a case does not run on a target, other than a member that its profile lacks.
+    pub fn other_skip_reason(
+        &self,
+        spec: &Specification,
+        case: &Case,
+        world: &TestEnvironment,
+    ) -> Option<String> {
         let target = &world.target;
         if spec.level_of(case) > self.level {
             return Some(format!("its level is {}", spec.level_of(case).keyword()));
@@ -58,6 +77,9 @@ impl Selection {
         }
         if !self.write && case.steps.iter().any(writes) {
             return Some("changes data of the server (--write runs it)".to_owned());
+        }
+        if case.given.iter().any(|given| preconditions::named(given).is_some_and(|row| row.own_server)) {
+            return Some(OWN_SERVER.to_owned());
         }
         if target.is_trefoil() {
             return None;
@@ -74,6 +96,15 @@ impl Selection {
         }
         if case.steps.iter().any(wants_token) && is_anonymous(target) {
             return Some("expects a token to be needed, and the server needs none (anonymous)".to_owned());
+        }
+        let has_given = |name: &str| case.given.iter().any(|given| given == name);
+        if has_given("narrow-token") && is_anonymous(target) {
+            return Some("needs a token with few scopes, and the server needs none (anonymous)".to_owned());
+        }
+        if has_given("plain-code") && target.requires_pkce() {
+            let reason =
+                "sends no code challenge, which the server may require (pkce = false in the profile runs it)";
+            return Some(reason.to_owned());
         }
         if case.steps.iter().any(asks_oauth_metadata) && !target.addresses.has_oauth_metadata {
             return Some("the server has no oauth-authorization-server document".to_owned());
@@ -100,7 +131,40 @@ impl Selection {
         if sends_resources && !accepts {
             return Some("sends tx-resource, which the profile does not allow (tx_resources)".to_owned());
         }
-        None
+        let mut sent = case.steps.iter().filter(|step| !step.only_house);
+        sent.find_map(|step| lacking_endpoint(target, step).or_else(|| not_stated(target, step)))
+    }
+}
+
+/// Returns why a step cannot be sent: the CapabilityStatement states neither the type nor the operation. A statement
+/// without any type or operation is not complete.
+fn not_stated(target: &TestTarget, step: &Step) -> Option<String> {
+    let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
+    let rest = list(target.addresses.capabilities.as_ref()?, "rest");
+    let resources: Vec<Value> = rest.iter().flat_map(|rest| list(rest, "resource")).collect();
+    let path = step.request.to.strip_prefix("fhir/")?;
+    let kind = path.split(['/', '?']).next().unwrap_or_default();
+    let is_type = kind.starts_with(|first: char| first.is_ascii_uppercase());
+    if is_type && !resources.is_empty() && !resources.iter().any(|resource| resource["type"] == kind) {
+        return Some(format!("the CapabilityStatement does not state {kind}"));
+    }
+    let operation = path.split(['/', '?']).find_map(|part| part.strip_prefix('$'))?;
+    let stated: Vec<Value> =
+        rest.iter().chain(&resources).flat_map(|owner| list(owner, "operation")).collect();
+    let is_stated = |stated: &Value| {
+        stated["name"].as_str().is_some_and(|name| name.trim_start_matches('$').ends_with(operation))
+    };
+    let matters = operation != "export" && !stated.is_empty() && !stated.iter().any(is_stated);
+    matters.then(|| format!("the CapabilityStatement does not state ${operation}"))
+}
+
+/// Returns why a step cannot be sent: the target does not state the endpoint.
+fn lacking_endpoint(target: &TestTarget, step: &Step) -> Option<String> {
+    let to = &step.request.to;
+    let urls = Value::Object(target.addresses.endpoints.clone());
+    match endpoints::resolve(to, &target.addresses.base_url, &urls) {
+        Err(error @ DestinationError::Lacking(_)) => Some(error.to_string()),
+        _ => None,
     }
 }
 
@@ -130,7 +194,7 @@ fn writes(step: &Step) -> bool {
     }
 }
 
-/// Returns whether a server plays the role of an actor, as far as its metadata and its profile tell.
+/// Returns whether a server plays the role of an actor, as far as its metadata and its profile state.
 fn offers(target: &TestTarget, actor: BoundActor) -> bool {
     let addresses = &target.addresses;
     let names = |member: &str, name: &str| {

@@ -174,7 +174,7 @@ impl StepRow {
         }
         let mut house = self.house;
         if let Some(error) = self.error {
-            error.add_to(&mut expect, &mut house)?;
+            error.add_to(self.op.is_some(), &mut expect, &mut house)?;
         }
         let request = match (self.request, self.op) {
             (Some(request), None) => {

@@ -162,6 +162,9 @@ pub struct ExpectedJwt {
     pub claims: Option<Value>,
 }
 
+/// Statuses with which a server can refuse the input of an operation (FHIR R4, "operations": any 4xx or 5xx is an error).
+const REFUSALS: [u16; 3] = [400, 404, 422];
+
 /// Short form of an expected FHIR error: an OperationOutcome in which one issue has this code and text.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -172,10 +175,12 @@ pub struct FhirError {
 }
 
 impl FhirError {
-    /// Adds the error to an expectation, which must not have a status or a body.
-    /// No standard states the texts of errors, so the text is a rule of Trefoil.
+    /// Adds the error to an expectation, which must not have a status or a body. No standard states the texts of errors, so
+    /// the text is a rule of Trefoil. For an operation, so are the code of the issue and the choice of the status from
+    /// [`REFUSALS`].
     pub(super) fn add_to(
         self,
+        is_operation: bool,
         expectation: &mut Expectation,
         house: &mut Option<Expectation>,
     ) -> Result<(), String> {
@@ -191,8 +196,16 @@ impl FhirError {
             complete["details"] = json!({ "text": text });
             house.get_or_insert_default().json = Some(json!({ "issue": { "$some": complete } }));
         }
-        expectation.status = Some(self.status);
         expectation.dialect = Some(ErrorDialect::Fhir);
+        let is_choice = REFUSALS.iter().any(|status| self.status.matches(*status));
+        if is_operation && is_choice {
+            let house = house.get_or_insert_default();
+            house.json.get_or_insert_with(|| json!({ "issue": { "$some": issue } }));
+            house.status = Some(self.status);
+            expectation.status = Some(ExpectedStatus::OneOf(REFUSALS.to_vec()));
+            return Ok(());
+        }
+        expectation.status = Some(self.status);
         if issue != json!({}) {
             expectation.json = Some(json!({ "issue": { "$some": issue } }));
         }

@@ -97,7 +97,6 @@ impl Operation {
             poll: None,
             exact: false,
             times: 1,
-            wait_s: 0,
         })
     }
 }

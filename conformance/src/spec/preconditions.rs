@@ -1,5 +1,7 @@
 //! Preconditions: the initial states of cases, as `specs/preconditions.toml` describes them.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 /// Text of the table.
@@ -32,6 +34,12 @@ pub struct Precondition {
     /// Variables that the setup sets.
     #[serde(default)]
     pub sets: Vec<String>,
+    /// Paths of members of the profile that the setup uses.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// Whether the suite must have started the tested server.
+    #[serde(default)]
+    pub own_server: bool,
     /// Cost of the setup.
     pub cost: SetupCost,
 }
@@ -47,6 +55,12 @@ impl SetupCost {
             Self::ServerEachCase => "server-each-case",
         }
     }
+}
+
+/// Returns the precondition of this name.
+pub fn named(name: &str) -> Option<&'static Precondition> {
+    static LOADED: LazyLock<Vec<Precondition>> = LazyLock::new(|| load().unwrap_or_default());
+    LOADED.iter().find(|precondition| precondition.name == name)
 }
 
 /// Reads the table.

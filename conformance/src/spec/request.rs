@@ -31,8 +31,6 @@ pub struct Request {
     pub poll: Option<u16>,
     /// Whether the request is sent as it is, without what servers may require of every request: see [`crate::wire::adapt`].
     pub exact: bool,
-    /// Seconds to wait before the request.
-    pub wait_s: u64,
     /// Number of times that the request is sent. Each response is compared with the expectation.
     pub times: usize,
 }
@@ -88,8 +86,6 @@ struct RequestRow {
     #[serde(default)]
     exact: bool,
     times: Option<usize>,
-    #[serde(default)]
-    wait_s: u64,
 }
 
 impl TryFrom<RequestRow> for Request {
@@ -134,7 +130,6 @@ impl TryFrom<RequestRow> for Request {
             poll: row.poll,
             exact: row.exact,
             times: row.times.unwrap_or(1),
-            wait_s: row.wait_s,
         })
     }
 }

@@ -79,7 +79,7 @@ fn names(id: &str) -> (String, String) {
 
 /// Returns the request, the expected response and its class of status, if a step is a POST with resources of its own.
 fn exchange(step: &Step) -> Option<(Value, Value, String)> {
-    let Step { request, expect, .. } = step;
+    let Step { request, expect, house, .. } = step;
     let is_published = request.to == OPERATION && request.method == Method::POST && request.sends_resources();
     let Body::Json(body) = &request.body else { return None };
     // A row that refers to a stored code system or to variables cannot be sent to another server.
@@ -87,7 +87,8 @@ fn exchange(step: &Step) -> Option<(Value, Value, String)> {
     if !is_published || text.contains("trefoil.example") || text.contains("\"$") {
         return None;
     }
-    let (response, class) = response(expect)?;
+    // For an error, the code and the status are those of Trefoil.
+    let (response, class) = response(expect).or_else(|| response(house.as_ref()?))?;
     Some((body.clone(), response, class))
 }
 

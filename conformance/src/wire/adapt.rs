@@ -19,6 +19,11 @@ pub const ADAPT: &str = "adapt";
 /// Variable with the code verifier of an added challenge, if it is not that of `$pkce`.
 pub const ADDED_VERIFIER: &str = "added_verifier";
 
+/// Returns whether the server sends FHIR resources as `application/json`.
+pub fn has_plain_json(variables: &Variables) -> bool {
+    is_set(variables, "json")
+}
+
 fn is_set(variables: &Variables, member: &str) -> bool {
     variables.get(&format!("{ADAPT}.{member}")).is_some_and(|value| value == true)
 }

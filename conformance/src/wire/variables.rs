@@ -36,12 +36,7 @@ impl Variables {
 
     /// Returns the value at a dotted path.
     pub fn get(&self, path: &str) -> Option<&Value> {
-        let mut parts = path.split('.');
-        let first = self.0.get(parts.next()?)?;
-        parts.try_fold(first, |value, part| match value {
-            Value::Array(items) => items.get(part.parse::<usize>().ok()?),
-            _ => value.get(part),
-        })
+        value_at(&self.0, path)
     }
 
     /// Returns the value of a variable that is a text.
@@ -122,6 +117,21 @@ impl Variables {
             other => other.clone(),
         })
     }
+}
+
+/// Returns the value at a dotted path.
+pub fn value_at<'a>(members: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    let mut parts = path.split('.');
+    let first = members.get(parts.next()?)?;
+    parts.try_fold(first, |value, part| match value {
+        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+        _ => value.get(part),
+    })
+}
+
+/// Returns the names of the variables in a text.
+pub fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices('$').map(|(at, _)| name(&text[at + 1..])).filter(|name| !name.is_empty())
 }
 
 /// Converts a value to text.

@@ -44,7 +44,8 @@ pub fn group_of(case: &Case) -> Result<RowGroup, String> {
         return Ok(RowGroup::WireOnly("requests to other endpoints, too"));
     }
     if case.steps.iter().any(|step| {
-        let expected = step.expect.status.as_ref();
+        let house = step.house.as_ref().and_then(|house| house.status.as_ref());
+        let expected = house.or(step.expect.status.as_ref());
         HTTP_STATUSES.iter().any(|status| expected.is_some_and(|expected| expected.matches(status.as_u16())))
     }) {
         return Ok(RowGroup::WireOnly("status of the HTTP layer: token, method, media type or size"));

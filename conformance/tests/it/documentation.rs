@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use trefoil_conformance::profile::members::{MEMBERS, ProfileMember, SETTINGS};
 use trefoil_conformance::profile::{self, Profile};
 use trefoil_conformance::run::matcher::MATCHERS;
 use trefoil_conformance::spec::{Specification, catalogue, preconditions};
@@ -36,8 +37,8 @@ fn preconditions_table() -> String {
     format!("| name | what is set up | variables | cost |\n|---|---|---|---|\n{}", rows.collect::<String>())
 }
 
-fn profile_table(members: &[(&str, &str)]) -> String {
-    let rows = members.iter().map(|(name, meaning)| format!("| `{name}` | {meaning} |\n"));
+fn profile_table(members: &[ProfileMember]) -> String {
+    let rows = members.iter().map(|member| format!("| `{}` | {} |\n", member.name, member.meaning));
     format!("| member | meaning |\n|---|---|\n{}", rows.collect::<String>())
 }
 
@@ -65,7 +66,7 @@ fn check_sections(path: &str, sections: &[(&str, String)]) {
 #[test]
 fn the_documents_have_the_tables() {
     check_sections(README, &[("matchers", matchers()), ("preconditions", preconditions_table())]);
-    let (settings, members) = (profile_table(&profile::SETTINGS), profile_table(&profile::MEMBERS));
+    let (settings, members) = (profile_table(&SETTINGS), profile_table(&MEMBERS));
     let coverage = catalogue::coverage(&Specification::load().unwrap()).unwrap();
     check_sections(COVERAGE, &[("coverage", coverage)]);
     check_sections(PROFILES, &[("settings", settings), ("members", members), ("ready", ready_table())]);

@@ -18,6 +18,7 @@ use trefoil_conformance::environment::server::{self, OwnServer};
 use trefoil_conformance::environment::target::{TIMEOUT, TargetKind, TestTarget};
 use trefoil_conformance::environment::{TestEnvironment, probe};
 use trefoil_conformance::profile::Profile;
+use trefoil_conformance::run::missing_members::{ProfileAdditions, missing_members};
 use trefoil_conformance::run::selection::Selection;
 use trefoil_conformance::run::verdict::{RunSummary, Verdict};
 use trefoil_conformance::run::{self, RunEnd, RunEvent, RunListener, RunOptions};
@@ -34,7 +35,7 @@ const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 pub struct Verdicts(Arc<Mutex<Vec<(String, Verdict)>>>);
 
 impl RunListener for Verdicts {
-    fn hear(&mut self, event: &RunEvent<'_>) {
+    fn on_event(&mut self, event: &RunEvent<'_>) {
         if let RunEvent::Case(outcome) = event {
             self.0.lock().unwrap().push((outcome.id.clone(), outcome.verdict.clone()));
         }
@@ -108,11 +109,18 @@ struct Running {
 impl Running {
     /// Starts a program that prints its URL.
     fn start(command: &mut Command) -> std::io::Result<Self> {
+        Self::start_until(command, "")
+    }
+
+    /// Starts a program, and reads its output until a line contains a text. This line is the URL of a program that prints it.
+    fn start_until(command: &mut Command, text: &str) -> std::io::Result<Self> {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        let mut url = String::new();
-        output.read_line(&mut url)?;
-        Ok(Self { child, url: url.trim().to_owned(), _output: output })
+        let mut line = String::new();
+        while output.read_line(&mut line)? > 0 && !line.contains(text) {
+            line.clear();
+        }
+        Ok(Self { child, url: line.trim().to_owned(), _output: output })
     }
 }
 
@@ -141,6 +149,29 @@ fn oidc_provider_fails_only_as_judged() {
     assert!(summary.passed > 140, "{summary}");
 }
 
+/// A case is skipped before its first request if the profile lacks what its row or its preconditions name, and the run says
+/// what to add.
+#[test]
+fn members_that_a_profile_lacks_are_named() {
+    let members = json!({ "public": { "client_id": "a" }, "backend": [{ "client_id": "b", "jwk": {} }] });
+    let serde_json::Value::Object(members) = members else { panic!("an object") };
+    let runtime = Runtime::new().unwrap();
+    let mut world = runtime.block_on(dumb_environment(usize::MAX));
+    world.target.profile = members;
+    let (spec, selection) = (Specification::load().unwrap(), Selection::default());
+    let missing = |id: &str| {
+        let case = spec.cases.iter().find(|case| case.id == id).unwrap();
+        missing_members(case, &world.target).into_iter().collect::<Vec<_>>()
+    };
+    let user = ["public.redirect_uris.0", "user.password", "user.username"];
+    assert_eq!(missing("rfc9207/2.3/announced/code"), user);
+    assert_eq!(missing("rfc8628/3.1/client/sent-twice"), ["device.client_id"]);
+    assert_eq!(missing("rfc8414/3.2/json/content-type"), [""; 0]);
+    let additions = ProfileAdditions::of(&spec, &selection, &world).to_string();
+    assert!(additions.contains(" cases  device\n"), "{additions}");
+    assert!(additions.contains("public.redirect_uris.0"), "{additions}");
+}
+
 fn oidc_profile() -> Profile {
     Profile::read(&format!("{FOLDER}/profiles/oidc-provider.toml")).unwrap()
 }
@@ -163,6 +194,38 @@ fn a_bulk_data_server_fails_only_as_judged() {
         }
         _ => println!("left out: a real bulk-data-server: TREFOIL_BULK_DATA_SERVER is not set"),
     }
+}
+
+/// The Helios terminology server, whose program `TREFOIL_HTS` names; `cargo xtask soak` builds it. It imports the terminology of the
+/// demo project.
+#[test]
+fn helios_fails_only_as_judged() {
+    let Some(program) = std::env::var_os("TREFOIL_HTS") else {
+        println!("left out: helios-hts: TREFOIL_HTS is not set; cargo xtask soak does that");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let project = trefoil_fixtures::project();
+    let resources = project.code_systems.iter().chain(&project.value_sets).map(|resource| {
+        let resource: serde_json::Value = serde_json::from_str(resource.json).unwrap();
+        json!({ "resource": resource })
+    });
+    let entries: Vec<_> = resources.collect();
+    let bundle = json!({ "resourceType": "Bundle", "type": "collection", "entry": entries });
+    std::fs::write(folder.path().join("bundle.json"), bundle.to_string()).unwrap();
+    let command = |args: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(args).args(["--database-url", "hts.db"]).current_dir(folder.path());
+        command
+    };
+    assert!(command(&["import", "bundle.json"]).output().unwrap().status.success());
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut run = command(&["run", "--port", &port.to_string()]);
+    let _server = Running::start_until(&mut run, "HTS listening").unwrap();
+    let profile = Profile::read("helios").unwrap();
+    let url = format!("http://127.0.0.1:{port}");
+    let summary = Runtime::new().unwrap().block_on(judge(&url, profile, "helios.toml"));
+    assert!(summary.passed > 35, "{summary}");
 }
 
 /// Returns the own server as a target that the suite has not started.

@@ -83,8 +83,6 @@ pub struct SharedStates {
     pub(super) guide_3: OnceCell<Arc<(OwnServer, TestTarget)>>,
     /// A server that returns signed URLs for its export files.
     pub(super) signed_addresses: OnceCell<Arc<(OwnServer, TestTarget)>>,
-    /// A server whose signed URLs expire after ten seconds.
-    pub(super) brief_addresses: OnceCell<Arc<(OwnServer, TestTarget)>>,
     /// Lock that is held while a case ends all sessions of the last user.
     pub(super) lone: Arc<Mutex<()>>,
 }

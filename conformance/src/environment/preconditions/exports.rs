@@ -1,11 +1,9 @@
 //! Exports: completed, failed and expired.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::context::CaseContext;
-use super::servers::{configured, not_started};
+use super::servers::{configured, not_started, restarted, started};
 use super::tokens::system_token;
 use crate::environment::applications::{self, backend_token, member, unexpected};
 use crate::environment::{SetupError, TestEnvironment};
@@ -43,21 +41,21 @@ pub(super) async fn failed_export(
     Ok(())
 }
 
-/// Completes an export on a separate server that keeps exports for a second, and waits until it has expired.
-pub(super) async fn expired_export(
+/// Completes an export on a separate server with additional settings, and restarts the server with its clock 61 s ahead.
+pub(super) async fn minute_old_export(
     world: &TestEnvironment,
     scene: &mut CaseContext,
+    config: &str,
 ) -> Result<(), SetupError> {
-    let made = configured(world, "[bulk]\nretention_s = 1\n").await?;
-    let target = &made.1;
-    let token = backend_token(target, 0, None).await?;
+    let (server, target) = started(world, config).await?;
+    let token = backend_token(&target, 0, None).await?;
     let request = format!("{}/$export?_type=Patient", target.fhir_base()?);
-    let (status_url, answer) = applications::export(world, target, &token, &request).await?;
+    let (status_url, answer) = applications::export(world, &target, &token, &request).await?;
     let manifest = answer.json().ok_or_else(|| unexpected("the status URL", &answer))?;
-    tokio::time::sleep(Duration::from_millis(1200)).await;
-    scene.vars = target.vars();
+    let server = restarted(server, 61).await?;
+    scene.vars = server.1.vars();
     scene.vars.set("bulk", json!({ "request": request, "status_url": status_url, "manifest": manifest }));
     scene.vars.set("system_token", token);
-    scene.own = Some(made);
+    scene.own = Some(server);
     Ok(())
 }

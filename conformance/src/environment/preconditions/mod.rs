@@ -17,26 +17,22 @@ mod servers;
 mod sign_in;
 mod tokens;
 
-use std::sync::LazyLock;
-
 use serde_json::json;
 
 use super::applications::{self, backend_token, member, person};
 use super::passkeys;
 use super::target::TestTarget;
 use super::{SetupError, TestEnvironment};
-use crate::spec::preconditions::{self, Precondition};
+use crate::spec::preconditions;
 use accounts::{basic_client, fresh_user, own_user, removed_user};
 pub use context::{CaseContext, SharedStates};
-use exports::{expired_export, export, failed_export};
-use servers::{aged, ask_of, branded_pages, configured, releases, turned_keys};
+use exports::{export, failed_export, minute_old_export};
+use servers::{aged, ask_of, branded_pages, configured, earlier_sign_in, releases, turned_keys};
 use sign_in::{
     administrator, at_sign_in, code, confidential_code, declared_codes, first_session, lone_user,
     refreshable_code, session,
 };
-use tokens::{
-    answers_anyone, created_client_token, device_code, dpop_key, dpop_token, implicit, system_token, tokens,
-};
+use tokens::{created_client_token, device_code, dpop_key, dpop_token, implicit, system_token, tokens};
 
 /// Sets up a state: variables and cookies of the case.
 ///
@@ -44,13 +40,12 @@ use tokens::{
 /// Returns [`SetupError`] if the target lacks what is needed or does not behave as expected, or if a variable that
 /// `preconditions.toml` names is not set.
 pub async fn set_up(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -> Result<(), SetupError> {
-    static TABLE: LazyLock<Vec<Precondition>> = LazyLock::new(|| preconditions::load().unwrap_or_default());
     let done = perform(world, name, scene).await;
     if let Some(own) = &scene.own {
         world.target.secrets.add_server(&own.1.secrets);
     }
     done?;
-    let sets = TABLE.iter().find(|row| row.name == name).map(|row| &*row.sets).unwrap_or_default();
+    let sets = preconditions::named(name).map(|row| &*row.sets).unwrap_or_default();
     match sets.iter().find(|variable| scene.vars.get(variable).is_none()) {
         Some(missing) => Err(SetupError::Failed(format!("the setup did not set ${missing}"))),
         None => Ok(()),
@@ -65,14 +60,9 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
         "browser-at-sign-in" => at_sign_in(target, scene).await?,
         "signed-in" => scene.cookies = first_session(world).await?,
         "freshly-signed-in" => scene.cookies = session(target, "users.1").await?,
+        "earlier-sign-in" => earlier_sign_in(world, scene).await?,
         "lone-user" => lone_user(world, scene).await?,
         "code" => scene.set_code(code(world, &scene.vars, "public", true).await?),
-        "plain-code" if target.requires_pkce() => {
-            return Err(SetupError::Lacking(
-                "sends no code challenge, which the server may require (pkce = false in the profile runs it)"
-                    .to_owned(),
-            ));
-        }
         "plain-code" => scene.set_code(code(world, &scene.vars, "public", false).await?),
         "confidential-code" => confidential_code(world, scene).await?,
         "token" => scene.set_tokens(shared.token.get_or_try_init(|| tokens(world, name)).await?),
@@ -156,11 +146,6 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
             let made = shared.signed_addresses.get_or_try_init(|| configured(world, config)).await?.clone();
             ask_of(made, scene).await?;
         }
-        "brief-addresses" => {
-            let config = "[bulk]\nsigned_url_s = 10\n";
-            let made = shared.brief_addresses.get_or_try_init(|| configured(world, config)).await?.clone();
-            ask_of(made, scene).await?;
-        }
         "assertions" => scene.vars.set("assertion", applications::assertions(target)?),
         "system-token" => scene.vars.set("system_token", system_token(world).await?),
         "writing-client" => {
@@ -172,9 +157,6 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
             scene.vars.set("writing_token", made.as_str());
         }
         "narrow-token" => {
-            if answers_anyone(target) {
-                return Err(SetupError::Lacking("the FHIR interface answers without a token".to_owned()));
-            }
             scene.vars.set("narrow_token", backend_token(target, 0, Some("system/Patient.rs")).await?);
         }
         "export" | "fresh-export" => {
@@ -186,7 +168,8 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
             scene.vars.set("system_token", system_token(world).await?);
         }
         "failed-export" => failed_export(world, scene).await?,
-        "expired-export" => expired_export(world, scene).await?,
+        "expired-export" => minute_old_export(world, scene, "[bulk]\nretention_s = 60\n").await?,
+        "expired-addresses" => minute_old_export(world, scene, "[bulk]\nsigned_url_s = 60\n").await?,
         "disabled-user" => removed_user(world, scene, "disable").await?,
         "deleted-user" => removed_user(world, scene, "delete").await?,
         // Codes are valid for 300 s and tokens for 3600 s. The case has 30 s to use them.

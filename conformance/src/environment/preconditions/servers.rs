@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -11,7 +12,8 @@ use crate::environment::applications::{self, backend_token, person};
 use crate::environment::cookies::CookieJar;
 use crate::environment::server::OwnServer;
 use crate::environment::target::TestTarget;
-use crate::environment::{SetupError, TestEnvironment};
+use crate::environment::{SetupError, TestEnvironment, pauses};
+use crate::wire::jose;
 
 pub(super) fn not_started(error: anyhow::Error) -> SetupError {
     SetupError::Failed(format!("{error:#}"))
@@ -34,8 +36,26 @@ pub(super) async fn configured(
     world: &TestEnvironment,
     config: &str,
 ) -> Result<Arc<(OwnServer, TestTarget)>, SetupError> {
+    started(world, config).await.map(Arc::new)
+}
+
+/// The same as [`configured`], for a server that is restarted later.
+pub(super) async fn started(
+    world: &TestEnvironment,
+    config: &str,
+) -> Result<(OwnServer, TestTarget), SetupError> {
     world.local()?;
     let server = OwnServer::start(config).await.map_err(not_started)?;
+    let target = server.target().await.map_err(not_started)?;
+    Ok((server, target))
+}
+
+/// Restarts a server with its clock set ahead, as if this time had passed.
+pub(super) async fn restarted(
+    server: OwnServer,
+    ahead_s: i64,
+) -> Result<Arc<(OwnServer, TestTarget)>, SetupError> {
+    let server = server.restart(ahead_s).await.map_err(not_started)?;
     let target = server.target().await.map_err(not_started)?;
     Ok(Arc::new((server, target)))
 }
@@ -73,9 +93,7 @@ pub(super) async fn ask_of(
 /// Starts a separate server that issues a token, rotates its keys and is restarted. `$kids.retired` is the key that
 /// signed the token, and `$kids.next` is the key that will sign after the next rotation.
 pub(super) async fn turned_keys(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
-    world.local()?;
-    let server = OwnServer::start("").await.map_err(not_started)?;
-    let target = server.target().await.map_err(not_started)?;
+    let (server, target) = started(world, "").await?;
     let person = person(&target.vars(), "user")?;
     let tokens = applications::tokens(&target, &mut CookieJar::new(), &person, "openid").await?;
     let kid = async |stage: &str| -> Result<String, SetupError> {
@@ -87,12 +105,11 @@ pub(super) async fn turned_keys(world: &TestEnvironment, scene: &mut CaseContext
     let retired = kid("active").await?;
     server.admin(&["keys", "rotate", "--now"], "").await?;
     let next = kid("next").await?;
-    let server = server.restart(0).await.map_err(not_started)?;
-    let target = server.target().await.map_err(not_started)?;
-    scene.vars = target.vars();
+    let server = restarted(server, 0).await?;
+    scene.vars = server.1.vars();
     scene.vars.set("kids", json!({ "retired": retired, "next": next }));
     scene.set_tokens(&tokens);
-    scene.own = Some(Arc::new((server, target)));
+    scene.own = Some(server);
     Ok(())
 }
 
@@ -103,9 +120,7 @@ pub(super) async fn aged(
     scene: &mut CaseContext,
     age_s: i64,
 ) -> Result<(), SetupError> {
-    world.local()?;
-    let server = OwnServer::start("").await.map_err(not_started)?;
-    let target = server.target().await.map_err(not_started)?;
+    let (server, target) = started(world, "").await?;
     let mut cookies = CookieJar::new();
     let person = person(&target.vars(), "user")?;
     let code =
@@ -114,14 +129,49 @@ pub(super) async fn aged(
     device_code(&target, scene).await?;
     let device_code = scene.vars.text("device_code")?.to_owned();
     let request_uri = pushed_request(&target).await?;
-    let server = server.restart(age_s).await.map_err(not_started)?;
-    let target = server.target().await.map_err(not_started)?;
-    scene.vars = target.vars();
+    let server = restarted(server, age_s).await?;
+    scene.vars = server.1.vars();
     scene.cookies = cookies;
     scene.set_code(code);
     scene.set_tokens(&tokens);
     scene.vars.set("device_code", device_code);
     scene.vars.set("request_uri", request_uri);
-    scene.own = Some(Arc::new((server, target)));
+    scene.own = Some(server);
+    Ok(())
+}
+
+/// Signs in the second user some time before the case. `$auth_time` is the time of the sign-in according to an ID token
+/// that was issued then. The clock of a separate server is set ahead; on a server that the suite did not start, the time
+/// passes.
+pub(super) async fn earlier_sign_in(
+    world: &TestEnvironment,
+    scene: &mut CaseContext,
+) -> Result<(), SetupError> {
+    if world.local.is_none() {
+        sign_in_at_a_known_time(&world.target, scene).await?;
+        return pauses::let_time_pass(world, Duration::from_secs(3)).await;
+    }
+    let (server, target) = started(world, "").await?;
+    sign_in_at_a_known_time(&target, scene).await?;
+    let auth_time = scene.vars.get("auth_time").cloned();
+    let server = restarted(server, 60).await?;
+    scene.vars = server.1.vars();
+    scene.vars.set("auth_time", auth_time.unwrap_or_default());
+    scene.own = Some(server);
+    Ok(())
+}
+
+async fn sign_in_at_a_known_time(target: &TestTarget, scene: &mut CaseContext) -> Result<(), SetupError> {
+    let person = person(&target.vars(), "users.1")?;
+    // A request with `max_age` makes the claim mandatory (OpenID Connect Core 1.0, section 2).
+    let more = [("scope", "openid"), ("max_age", "600")];
+    let code = applications::code(target, &mut scene.cookies, &person, "public", true, &more).await?;
+    let tokens = applications::redeem(target, "public", &code).await?;
+    let id_token = tokens["id_token"].as_str().and_then(jose::parts);
+    let auth_time = id_token.map(|token| token.claims["auth_time"].clone()).unwrap_or_default();
+    if !auth_time.is_number() {
+        return Err(SetupError::Failed("the ID token has no auth_time although max_age was sent".to_owned()));
+    }
+    scene.vars.set("auth_time", auth_time);
     Ok(())
 }

@@ -3,70 +3,34 @@
 //! A profile is TOML, or JSON like the `demo.json` of a Trefoil server. `conformance/docs/profiles.md` describes the members. Rows
 //! that need a member that a profile lacks are skipped. A text `env:NAME` is the value of an environment variable, so
 //! that a profile needs no secrets.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`members`] | the members of a profile |
+//! | `check` | finds misspelled members and values of a wrong type |
+
+mod check;
+pub mod members;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::{Map, Value};
-
-/// Members that configure the suite: name and meaning.
-pub const SETTINGS: [(&str, &str); 9] = [
-    ("base_url", "URL of the authorization server: its issuer"),
-    ("fhir_base", "base URL of the FHIR interface"),
-    ("ca", "PEM file with certificates to trust in addition to those of the system"),
-    ("anonymous", "true if the FHIR interface answers without a token"),
-    ("pkce", "false if the server does not know code challenges (RFC 7636)"),
-    ("tx_resources", "true if terminology operations accept the parameter `tx-resource`"),
-    ("endpoints", "URLs of endpoints that the metadata does not state, by name"),
-    (
-        "sign_in",
-        "names of the fields on the sign-in page: `username`, `password`; the button for consent: `approve`",
-    ),
-    ("tokens", "access tokens that are used instead of requested ones: `user`, `system`"),
-];
-
-/// Members that rows use: name and meaning.
-pub const MEMBERS: [(&str, &str); 22] = [
-    ("user", "the user who signs in, by default the first of `users`: `username`, `password`, `claims`"),
-    ("users", "users: `username`, `password`, `claims`"),
-    ("public", "public client: `client_id`, `redirect_uris`, `scopes`, `custom_scopes`"),
-    ("confidential", "client with a secret: also `client_secret`"),
-    ("native", "public client with a loopback redirect URI, which requires PKCE"),
-    ("third_party", "client whose users must consent"),
-    ("implicit", "client that may use the implicit flow"),
-    ("device", "client that may use the device flow"),
-    ("smart", "SMART app"),
-    ("bound", "client whose tokens must be bound by DPoP"),
-    ("pushed", "client that must push its authorization requests"),
-    ("retrying", "client that may repeat a used refresh token"),
-    ("resource_server", "client that may introspect tokens"),
-    ("no_token_client", "client that may not use the implicit flow"),
-    ("no_code_client", "client that may not use the code flow"),
-    ("backend", "clients of SMART Backend Services: `client_id`, `scopes`, `alg`, and `jwk` or `jwk_file`"),
-    ("groups", "ids of Groups that can be exported"),
-    ("code_systems", "code systems: `id`, `url`"),
-    ("value_sets", "value sets: `id`, `url`"),
-    (
-        "members",
-        "codes and whether a value set contains them: `value_set`, `system`, `code`, `member`, `display`",
-    ),
-    ("subsumptions", "pairs of codes: `system`, `codeA`, `codeB`, `outcome`"),
-    ("declared", "clients that a Trefoil server reads from its configuration"),
-];
 
 /// Profiles of well-known servers, by name.
 pub const READY: &[(&str, &str)] = &[
-    ("trefoil", include_str!("../profiles/trefoil.toml")),
-    ("oidc-provider", include_str!("../profiles/oidc-provider.toml")),
-    ("bulk-data-server", include_str!("../profiles/bulk-data-server.toml")),
-    ("medplum", include_str!("../profiles/medplum.toml")),
-    ("hapi", include_str!("../profiles/hapi.toml")),
-    ("tx-fhir-org", include_str!("../profiles/tx-fhir-org.toml")),
-    ("ontoserver", include_str!("../profiles/ontoserver.toml")),
-    ("snowstorm", include_str!("../profiles/snowstorm.toml")),
-    ("keycloak", include_str!("../profiles/keycloak.toml")),
-    ("hydra", include_str!("../profiles/hydra.toml")),
-    ("inferno", include_str!("../profiles/inferno.toml")),
+    ("trefoil", include_str!("../../profiles/trefoil.toml")),
+    ("oidc-provider", include_str!("../../profiles/oidc-provider.toml")),
+    ("bulk-data-server", include_str!("../../profiles/bulk-data-server.toml")),
+    ("medplum", include_str!("../../profiles/medplum.toml")),
+    ("hapi", include_str!("../../profiles/hapi.toml")),
+    ("tx-fhir-org", include_str!("../../profiles/tx-fhir-org.toml")),
+    ("ontoserver", include_str!("../../profiles/ontoserver.toml")),
+    ("helios", include_str!("../../profiles/helios.toml")),
+    ("snowstorm", include_str!("../../profiles/snowstorm.toml")),
+    ("keycloak", include_str!("../../profiles/keycloak.toml")),
+    ("hydra", include_str!("../../profiles/hydra.toml")),
+    ("inferno", include_str!("../../profiles/inferno.toml")),
 ];
 
 /// A profile.
@@ -105,15 +69,11 @@ impl Profile {
     /// Reads the text of a profile. Paths in it are relative to `folder`.
     ///
     /// # Errors
-    /// Returns an error if the text is not TOML, names an unknown member, or refers to something that does not exist.
+    /// Returns an error if the text is not TOML, has an unknown member or a value of a wrong type, or refers to something
+    /// that does not exist.
     pub fn from_toml(text: &str, folder: &Path) -> Result<Self> {
         let members: Map<String, Value> = toml::from_str(text)?;
-        let is_known = |name: &String| SETTINGS.iter().chain(&MEMBERS).any(|(known, _)| known == name);
-        if let Some(unknown) = members.keys().find(|name| !is_known(name)) {
-            bail!(
-                "'{unknown}' is not a member of a profile; `trefoil-conformance init` writes one with all members"
-            );
-        }
+        check::check_members(text)?;
         Self::of(members, folder)
     }
 
@@ -192,7 +152,10 @@ mod tests {
             let error = format!("{:#}", Profile::from_toml(text, Path::new("/nowhere")).unwrap_err());
             assert!(error.contains(expected), "{error}");
         }
-        check("fhirbase = \"x\"", "'fhirbase' is not a member of a profile");
+        check(
+            "fhirbase = \"x\"",
+            "line 1: 'fhirbase' is not a member of a profile; did you mean 'fhir_base'?",
+        );
         check("ca = \"ca.pem\"", "failed to read /nowhere/ca.pem");
         check(
             "[public]\nclient_id = \"env:NO_SUCH_VARIABLE_AT_ALL\"",

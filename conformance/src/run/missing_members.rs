@@ -1,0 +1,126 @@
+//! Members of the profile that a case needs and the profile lacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde_json::Value;
+
+use super::selection::Selection;
+use crate::environment::TestEnvironment;
+use crate::environment::target::TestTarget;
+use crate::profile::members::MEMBERS;
+use crate::spec::case::Case;
+use crate::spec::{Specification, preconditions};
+use crate::wire::variables;
+
+/// Returns the paths of the members, such as `device.client_id`. They are named by the preconditions and the row; a row may
+/// also use a member where a standard leaves a choice, which is not counted.
+pub fn missing_members(case: &Case, target: &TestTarget) -> BTreeSet<String> {
+    let is_missing = |path: &String| variables::value_at(&target.profile, path).is_none();
+    let mut missing: BTreeSet<String> =
+        case.given.iter().flat_map(|given| needs(given, target)).filter(is_missing).collect();
+    // The row is parsed only if it names a missing member at all.
+    if members_in(&case.row).any(|path| is_missing(&path)) {
+        let row: Value = toml::from_str(&case.row).unwrap_or_default();
+        let mut named = BTreeSet::new();
+        collect(&row, target.is_trefoil(), &mut named);
+        missing.extend(named.into_iter().filter(is_missing));
+    }
+    missing
+}
+
+/// Returns the members that a precondition needs. A token in the profile replaces the means to request one.
+fn needs<'a>(given: &str, target: &'a TestTarget) -> impl Iterator<Item = String> + use<'a> {
+    let needs = preconditions::named(given).map(|row| &*row.needs).unwrap_or_default();
+    let has = |path: &str| variables::value_at(&target.profile, path).is_some();
+    let is_anonymous = target.profile.get("anonymous").is_some_and(|anonymous| *anonymous == true);
+    let (has_system, has_user) = (has("tokens.system") || is_anonymous, has("tokens.user"));
+    let is_user_token = matches!(given, "token" | "fresh-token" | "openid-token" | "notes-token");
+    let is_system_token = matches!(given, "system-token" | "export" | "fresh-export");
+    let replaced = move |path: &&String| {
+        is_user_token && has_user || is_system_token && has_system && path.starts_with("backend.")
+    };
+    needs.iter().filter(move |path| !replaced(path)).cloned()
+}
+
+/// Returns the members of the profile that a text names as variables.
+fn members_in(text: &str) -> impl Iterator<Item = String> {
+    let paths = variables::names(text).filter(|path| {
+        let root = path.split('.').next().unwrap_or_default();
+        MEMBERS.iter().any(|member| member.name == root)
+    });
+    // Credentials of the header are derived from the secret.
+    paths.map(|path| match path.strip_suffix(".basic").or(path.strip_suffix(".wrong")) {
+        Some(client) => format!("{client}.client_secret"),
+        None => path.to_owned(),
+    })
+}
+
+/// Collects the members that the part of a row names which is sent to the target and compared with its responses.
+fn collect(row: &Value, is_trefoil: bool, named: &mut BTreeSet<String>) {
+    match row {
+        Value::String(text) => {
+            let is_choice = text.starts_with("$optional:") || text.starts_with("$house:");
+            if is_trefoil || !is_choice {
+                named.extend(members_in(text));
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, is_trefoil, named)),
+        Value::Object(members) => {
+            let has = |name: &str| members.contains_key(name);
+            let is_choice = has("$optional") || has("$house");
+            let is_house_step = has("house") && !has("expect") && !has("out") && !has("error");
+            if !is_trefoil && (is_choice || is_house_step) {
+                return;
+            }
+            let compared = members.iter().filter(|(name, _)| is_trefoil || *name != "house");
+            compared.for_each(|(_, value)| collect(value, is_trefoil, named));
+        }
+        _ => {}
+    }
+}
+
+/// Members of the profile with which more cases would run.
+#[derive(Debug, Default)]
+pub struct ProfileAdditions(Vec<(BTreeSet<String>, usize)>);
+
+impl ProfileAdditions {
+    /// Returns the members that the selected cases lack, with the number of cases; the largest number is first.
+    pub fn of(spec: &Specification, selection: &Selection, world: &TestEnvironment) -> Self {
+        let mut counts: BTreeMap<BTreeSet<String>, usize> = BTreeMap::new();
+        for case in selection.cases(spec) {
+            if world.local.is_some() || selection.other_skip_reason(spec, case, world).is_some() {
+                continue;
+            }
+            let missing = missing_members(case, &world.target);
+            // A member that the profile has in part is named with the part that it lacks.
+            let members = missing.iter().map(|path| match path.split_once('.') {
+                Some((member, _)) if !world.target.profile.contains_key(member) => member,
+                _ => path.as_str(),
+            });
+            let members: BTreeSet<_> = members.map(str::to_owned).collect();
+            if !members.is_empty() {
+                *counts.entry(members).or_default() += 1;
+            }
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        Self(counts)
+    }
+}
+
+impl fmt::Display for ProfileAdditions {
+    /// Writes a line for each set of members; nothing if the profile lacks no member.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "complete these members of the profile to run more cases:")?;
+        for (members, count) in &self.0 {
+            let members: Vec<&str> = members.iter().map(String::as_str).collect();
+            let cases = if *count == 1 { "case" } else { "cases" };
+            writeln!(f, "{count:>6} {cases:<5}  {}", members.join(", "))?;
+        }
+        Ok(())
+    }
+}

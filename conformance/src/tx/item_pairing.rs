@@ -1,0 +1,86 @@
+//! Pairs the items of an expected array with those of an answer, so that as many as possible match.
+
+use std::collections::{BTreeSet, HashMap};
+
+/// A maximum matching of expected and actual items (augmenting paths).
+pub(super) struct ItemPairing<F> {
+    fits: F,
+    known: HashMap<(usize, usize), bool>,
+    /// Actual item of each expected item.
+    pub(super) partner: Vec<Option<usize>>,
+    /// Expected item of each actual item.
+    pub(super) taken: Vec<Option<usize>>,
+}
+
+impl<F: Fn(usize, usize) -> bool> ItemPairing<F> {
+    pub(super) fn new(expected: usize, answered: usize, fits: F) -> Self {
+        Self { fits, known: HashMap::new(), partner: vec![None; expected], taken: vec![None; answered] }
+    }
+
+    fn fits(&mut self, at: usize, of: usize) -> bool {
+        if let Some(known) = self.known.get(&(at, of)) {
+            return *known;
+        }
+        let fits = (self.fits)(at, of);
+        self.known.insert((at, of), fits);
+        fits
+    }
+
+    fn pair(&mut self, at: usize, of: usize) {
+        self.partner[at] = Some(of);
+        self.taken[of] = Some(at);
+    }
+
+    /// Pairs items with the same position. Most answers have the order of the expectation, so this saves time.
+    pub(super) fn pair_same_position(&mut self, at: usize) {
+        if at < self.taken.len() && self.taken[at].is_none() && self.fits(at, at) {
+            self.pair(at, at);
+        }
+    }
+
+    /// Finds an actual item for an expected item. Existing pairs may be rearranged.
+    pub(super) fn place_expected(&mut self, at: usize) -> bool {
+        self.partner[at].is_some() || self.seek_answer(at, &mut BTreeSet::new())
+    }
+
+    fn seek_answer(&mut self, at: usize, seen: &mut BTreeSet<usize>) -> bool {
+        for of in 0..self.taken.len() {
+            if seen.contains(&of) || !self.fits(at, of) {
+                continue;
+            }
+            seen.insert(of);
+            let free = match self.taken[of] {
+                None => true,
+                Some(other) => self.seek_answer(other, seen),
+            };
+            if free {
+                self.pair(at, of);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Finds an expected item for an actual item. Expected items that have a pair keep one.
+    pub(super) fn place_answer(&mut self, of: usize) -> bool {
+        self.taken[of].is_some() || self.seek_expected(of, &mut BTreeSet::new())
+    }
+
+    fn seek_expected(&mut self, of: usize, seen: &mut BTreeSet<usize>) -> bool {
+        for at in 0..self.partner.len() {
+            if seen.contains(&at) || !self.fits(at, of) {
+                continue;
+            }
+            seen.insert(at);
+            let free = match self.partner[at] {
+                None => true,
+                Some(other) => self.seek_expected(other, seen),
+            };
+            if free {
+                self.pair(at, of);
+                return true;
+            }
+        }
+        false
+    }
+}
