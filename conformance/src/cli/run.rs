@@ -16,6 +16,7 @@ use super::baseline::{Failures, read_baseline};
 use super::interrupts::{interrupt, two_interrupts};
 use super::plan::{show_additions, show_plan};
 use super::{FAILED, INTERRUPTED, UNREACHABLE, broken, usage};
+use crate::environment::server::OwnStore;
 use crate::environment::target::{TIMEOUT, TargetKind, TestTarget};
 use crate::environment::{MAX_WAIT, TestEnvironment, probe, server};
 use crate::init;
@@ -62,6 +63,9 @@ pub struct RunArgs {
     /// Show which cases would run, and why the others would not.
     #[arg(long, alias = "list")]
     dry_run: bool,
+    /// Storage engine of the server that is started.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "target")]
+    store: OwnStore,
     /// Number of cases that run concurrently.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     jobs: usize,
@@ -240,6 +244,7 @@ async fn run_on_target(
             }
         }
         None => {
+            server::use_store(args.store);
             if stdout().is_terminal() {
                 server::survive_interrupts();
             }

@@ -3,12 +3,14 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
+use test_database::TestDatabase;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
 
@@ -21,6 +23,43 @@ const READY: Duration = Duration::from_secs(60);
 
 /// Whether servers are started in process groups of their own.
 static SURVIVE_INTERRUPTS: AtomicBool = AtomicBool::new(false);
+
+/// The storage engine of the servers that are started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum OwnStore {
+    /// In memory. Cases that restart a server are skipped.
+    Memory,
+    /// In a folder.
+    #[default]
+    File,
+    /// In a database of a private PostgreSQL server, which must be installed.
+    Postgres,
+}
+
+static STORE: OnceLock<OwnStore> = OnceLock::new();
+
+/// Sets the storage engine of all servers that are started from now on. Only the first call has an effect.
+pub fn use_store(store: OwnStore) {
+    STORE.get_or_init(|| store);
+}
+
+/// Returns the storage engine of the servers that are started.
+pub fn own_store() -> OwnStore {
+    STORE.get().copied().unwrap_or_default()
+}
+
+/// Returns the value of `--store` for a new server.
+fn new_store() -> Result<String> {
+    Ok(match own_store() {
+        OwnStore::Memory => "memory".to_owned(),
+        OwnStore::File => "file".to_owned(),
+        OwnStore::Postgres => {
+            let database =
+                TestDatabase::shared().context("PostgreSQL is not installed (Debian: postgresql)")?;
+            database.create().context("failed to create a database")?
+        }
+    })
+}
 
 /// Keeps servers that are started from now on running when a terminal interrupts this program (Ctrl-C), so that the cases
 /// that run can end. The program must handle the signal, and drop the servers.
@@ -74,6 +113,8 @@ pub fn build() -> Result<PathBuf> {
 /// A running server.
 pub struct OwnServer {
     folder: TempDir,
+    /// Value of `--store`.
+    store: String,
     config: String,
     port: u16,
     program: PathBuf,
@@ -87,7 +128,7 @@ impl OwnServer {
     /// Returns an error if the server does not become ready.
     pub async fn start(config: &str) -> Result<Self> {
         let folder = tempfile::tempdir().context("failed to create a temporary folder")?;
-        Self::spawn(folder, config.to_owned(), 0, 0).await
+        Self::spawn(folder, new_store()?, config.to_owned(), 0, 0).await
     }
 
     /// Kills the server, which its store must survive as it survives a crash, and restarts it with the same configuration
@@ -97,10 +138,10 @@ impl OwnServer {
     /// Returns an error if the server does not become ready.
     pub async fn restart(mut self, ahead_s: i64) -> Result<Self> {
         self.child.kill().await.context("failed to end the server")?;
-        Self::spawn(self.folder, self.config, self.port, ahead_s).await
+        Self::spawn(self.folder, self.store, self.config, self.port, ahead_s).await
     }
 
-    async fn spawn(folder: TempDir, config: String, port: u16, ahead_s: i64) -> Result<Self> {
+    async fn spawn(folder: TempDir, store: String, config: String, port: u16, ahead_s: i64) -> Result<Self> {
         let program = program()?;
         let data = folder.path();
         let file = data.join("trefoil.toml");
@@ -114,7 +155,7 @@ impl OwnServer {
         let mut child = command
             .args(["serve", "--demo", "--listen", &format!("127.0.0.1:{port}"), "--data"])
             .arg(data)
-            .arg("--config")
+            .args(["--store", &store, "--config"])
             .arg(&file)
             .env("TREFOIL_DEMO_AHEAD_S", ahead_s.to_string())
             .stdin(Stdio::null())
@@ -135,7 +176,7 @@ impl OwnServer {
             bail!("the server ended before it was ready:\n{log}")
         };
         let port = tokio::time::timeout(READY, ready).await.context("the server did not become ready")??;
-        Ok(Self { folder, config, port, program, child })
+        Ok(Self { folder, store, config, port, program, child })
     }
 
     /// Replaces the folder of export files with a file, so that no export file can be written.
@@ -227,7 +268,7 @@ impl OwnServer {
         let failed = |text: String| SetupError::Failed(format!("`trefoil {}`: {text}", args.join(" ")));
         let mut child = Command::new(&self.program)
             .args(args)
-            .arg("--data")
+            .args(["--store", &self.store, "--data"])
             .arg(self.folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

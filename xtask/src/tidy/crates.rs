@@ -17,16 +17,17 @@ const LIBRARY_USERS: [(&str, &[&str]); 5] = [
 ];
 
 /// Crates of the workspace that each crate may depend on.
-const ALLOWED_CRATES: [(&str, &[&str]); 12] = [
+const ALLOWED_CRATES: [(&str, &[&str]); 13] = [
     ("trefoil-fhir", &[]),
     ("trefoil-store", &[]),
+    ("trefoil-test-database", &[]),
     ("trefoil-resources", &["trefoil-fhir", "trefoil-store"]),
     ("trefoil-identity", &["trefoil-fhir", "trefoil-store"]),
     ("trefoil-terminology", &["trefoil-fhir"]),
     ("trefoil-terminology-import", &["trefoil-terminology"]),
     ("trefoil-bulk", &["trefoil-fhir", "trefoil-store", "trefoil-resources"]),
     ("trefoil-fixtures", &[]),
-    ("trefoil-conformance", &[]),
+    ("trefoil-conformance", &["trefoil-test-database"]),
     ("trefoil-tui", &[]),
     ("xtask", &[]),
     (

@@ -10,7 +10,7 @@ use super::context::CaseContext;
 use super::tokens::{device_code, pushed_request};
 use crate::environment::applications::{self, backend_token, person};
 use crate::environment::cookies::CookieJar;
-use crate::environment::server::OwnServer;
+use crate::environment::server::{OwnServer, OwnStore, own_store};
 use crate::environment::target::TestTarget;
 use crate::environment::{SetupError, TestEnvironment, pauses};
 use crate::wire::jose;
@@ -55,6 +55,9 @@ pub(super) async fn restarted(
     server: OwnServer,
     ahead_s: i64,
 ) -> Result<Arc<(OwnServer, TestTarget)>, SetupError> {
+    if own_store() == OwnStore::Memory {
+        return Err(SetupError::Lacking("a server whose store is in memory cannot be restarted".to_owned()));
+    }
     let server = server.restart(ahead_s).await.map_err(not_started)?;
     let target = server.target().await.map_err(not_started)?;
     Ok(Arc::new((server, target)))

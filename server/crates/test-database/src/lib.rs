@@ -59,6 +59,8 @@ impl TestDatabase {
         command.arg(&bin).arg(port.to_string()).arg(fsync);
         // The folder of the tests may not be readable by the other user.
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A terminal that interrupts the tests (Ctrl-C) does not interrupt the server, which ends with them.
+        command.process_group(0);
         if rustix::process::geteuid().is_root() {
             let (user, group) = user_ids()?;
             command.uid(user).gid(group);

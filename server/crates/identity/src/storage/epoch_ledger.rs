@@ -59,11 +59,11 @@ pub(crate) struct EpochLedger {
     token_state: WatchedRecords,
     clients: WatchedRecords,
     secrets: WatchedRecords,
-    /// What this node knows of the others; `None` if the store belongs to this node alone.
+    /// Knowledge of the other nodes; `None` if the store belongs to this node alone.
     others: Option<Mutex<OtherNodes>>,
 }
 
-/// What a node knows of the writes of other nodes.
+/// Knowledge of a node of the writes of other nodes.
 struct OtherNodes {
     /// Revisions of the markers.
     markers: HashMap<String, u64>,

@@ -39,7 +39,7 @@ pub(super) struct CommitRounds {
     pub heard: Arc<AtomicU64>,
 }
 
-/// What a round writes.
+/// The changes that a round writes.
 pub(super) struct CommitPuts {
     versions: Vec<VersionPut>,
     before: StoreCounters,

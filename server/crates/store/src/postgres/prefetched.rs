@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::plan::{PresentState, StoredRecord};
 use crate::{IndexRange, ResourceKey, Seq, StoreError, Version};
 
-/// What a round has read. Anything that is missing in it does not exist.
+/// The content that a round has read. Anything that is missing in it does not exist.
 #[derive(Default)]
 pub(super) struct Prefetched {
     pub versions: HashMap<ResourceKey, Version>,

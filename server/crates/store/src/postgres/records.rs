@@ -27,7 +27,7 @@ pub(super) struct LedgerRequest {
 /// The rounds of ledger writes of one node.
 pub(super) struct LedgerRounds;
 
-/// What a round writes.
+/// The changes that a round writes.
 #[derive(Default)]
 pub(super) struct LedgerPuts {
     added: BTreeMap<String, StoredRecord>,

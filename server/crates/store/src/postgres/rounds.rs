@@ -32,7 +32,7 @@ pub(super) trait Round: Send + Sync + 'static {
     type Request: Send + Sync + 'static;
     /// The answers to the requests of a round.
     type Answers: Send;
-    /// What a round writes.
+    /// The changes that a round writes.
     type Puts: Send + Sync;
 
     /// Returns the approximate size of a request in bytes.

@@ -33,7 +33,7 @@ async fn nodes(engine: &StoreEngine) -> Vec<Store> {
     nodes
 }
 
-/// What a writer knows about one of its commits.
+/// Knowledge of a writer about one of its commits.
 struct WrittenCommit {
     /// Number of acknowledged commits before this one began, in the order of a shared counter.
     begun: u64,
@@ -42,7 +42,7 @@ struct WrittenCommit {
     ids: Vec<String>,
 }
 
-/// What was known around a snapshot.
+/// A snapshot, and the counter before and after it.
 struct TakenSnapshot {
     begun: u64,
     ended: u64,
