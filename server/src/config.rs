@@ -126,6 +126,8 @@ pub struct Config {
     pub data: PathBuf,
     /// The storage engine.
     pub engine: StoreEngine,
+    /// Number of the configuration, on a store that several servers share.
+    pub edition: u64,
     /// Serve plain HTTP, on loopback addresses only.
     pub insecure_http: bool,
     /// Serve the demo project with its users and clients.
@@ -280,6 +282,7 @@ impl Config {
             base_url: base_url.map(|base| base.trim_end_matches('/').to_owned()),
             data: flags.data.clone().unwrap_or(file.store.data),
             engine,
+            edition: file.store.edition,
             insecure_http: flags.insecure_http,
             demo: flags.demo,
             ahead_s: if flags.demo { demo_ahead()? } else { 0 },

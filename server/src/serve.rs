@@ -71,9 +71,9 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
         ConnectionLimits { total: config.connections.total.min(budget.connections), ..config.connections };
     let timers = ConnectionTimers { idle: config.idle_timeout, ..ConnectionTimers::default() };
     let (is_demo, grace) = (config.demo, config.shutdown_grace);
-    let (data, clients) = (config.data.clone(), config.clients.clone());
+    let (data, clients, edition) = (config.data.clone(), config.clients.clone(), config.edition);
     let app = App::open(config, flags, base_url.clone(), store, clock).await?;
-    reload::store_declared_clients(&app.identity, flags, &clients, app.clock.now()).await?;
+    reload::store_declared_clients(&app.identity, flags, &clients, edition, app.clock.now()).await?;
     if is_demo {
         demo::seed_demo(&app).await.context("failed to add the demo project")?;
     }

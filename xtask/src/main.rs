@@ -134,6 +134,11 @@ fn run(task: XtaskCommand) -> Result<()> {
             if args.iter().any(|arg| arg == "log") {
                 return check(&mut bench("trefoil-server", "log"));
             }
+            if args.iter().any(|arg| arg == "postgres") {
+                check(&mut bench("trefoil-store", "postgres"))?;
+                check(bench("trefoil-server", "http").args(["identity", "--rounds=1"]))?;
+                return check(bench("trefoil-server", "http").args(["identity", "--rounds=1", "--postgres"]));
+            }
             if args.iter().any(|arg| arg == "client") {
                 return check(&mut bench("trefoil-tui", "client"));
             }

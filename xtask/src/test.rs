@@ -11,6 +11,9 @@ use anyhow::{Context as _, Result, bail};
 use crate::mutants::{self, MutantArgs};
 use crate::{cargo, fhir_tables, lint, target_dir, tidy, vocabularies};
 
+/// Message of the suite if it cannot start a database.
+const NO_POSTGRES: &str = "PostgreSQL is not installed";
+
 #[derive(Default)]
 struct Sum {
     passed: u64,
@@ -67,6 +70,11 @@ pub fn run() -> Result<()> {
         sum.step("mutants --sample 12", mutants::run(&MutantArgs::for_sample(12)));
         announce("tests", started);
         tests(&mut sum, &mut log, started)?;
+        announce("conformance on PostgreSQL", started);
+        match conformance_on_postgres(&mut log) {
+            Ok(Some(missing)) => sum.left_out.push(format!("conformance --store postgres: {missing}")),
+            tested => sum.step("conformance --store postgres", tested.map(drop)),
+        }
     }
     for what in &sum.left_out {
         println!("left out: {what}");
@@ -93,6 +101,23 @@ fn quiet(command: &mut Command, log: &mut File) -> Result<()> {
         bail!("ended with {}", output.status);
     }
     Ok(())
+}
+
+/// Runs the conformance suite against servers whose store is in a database. Returns what is missing if PostgreSQL is not
+/// installed.
+fn conformance_on_postgres(log: &mut File) -> Result<Option<&'static str>> {
+    let mut suite = Command::new(target_dir().join("debug/trefoil-conformance"));
+    let output = suite.args(["run", "--store", "postgres"]).output().context("failed to start the suite")?;
+    log.write_all(&output.stdout)?;
+    log.write_all(&output.stderr)?;
+    if output.status.success() {
+        return Ok(None);
+    }
+    if String::from_utf8_lossy(&output.stderr).contains(NO_POSTGRES) {
+        return Ok(Some(NO_POSTGRES));
+    }
+    print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    bail!("ended with {}", output.status)
 }
 
 /// Runs the tests: unit tests, tables, property tests, snapshots, journeys, examples in docs.

@@ -4,7 +4,8 @@
 //! The reference is a bare hyper server whose responses have 200 bytes of JSON. The reference and Trefoil (`--demo`, file
 //! store, default logging) run in separate processes, so that their CPU time does not include that of the load
 //! generator, which keeps 16 connections busy (`--connections=N` for another number). Both use the same transport:
-//! HTTP/1.1 without TLS, over TLS with `--tls`, or HTTP/2 over TLS with `--http2`. Handshakes are not measured. Only the
+//! HTTP/1.1 without TLS, over TLS with `--tls`, or HTTP/2 over TLS with `--http2`. With `--postgres` the store of Trefoil is in
+//! a private PostgreSQL database. Handshakes are not measured. Only the
 //! ratios are meaningful, because the speed of a machine varies. The benchmarks do not pass or fail.
 
 mod connection;
@@ -17,6 +18,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use serde_json::Value;
+use test_database::{Durability, TestDatabase};
 
 use self::connection::{Connection, Connector, Transport};
 use self::server::{Server, load};
@@ -59,6 +61,14 @@ fn main() {
     if transport == Transport::Plain {
         serve.arg("--insecure-http");
     }
+    // The database waits for the disk, as in production.
+    let database = args
+        .iter()
+        .any(|arg| arg == "--postgres")
+        .then(|| TestDatabase::start(Durability::Synced).expect("PostgreSQL is installed and starts"));
+    if let Some(database) = &database {
+        serve.args(["--store", &database.create().expect("a database can be created")]);
+    }
     // The server logs as users run it, to a file.
     let log = std::fs::File::create(data.path().join("server.log")).expect("the log can be created");
     let says = format!("ready {}://", transport.scheme());
@@ -74,7 +84,8 @@ fn main() {
     if downloads {
         download::measure(&bench, data.path());
     }
-    println!("{transport:?}, {connections} connections");
+    let engine = if database.is_some() { "PostgreSQL" } else { "file store" };
+    println!("{transport:?}, {connections} connections, {engine}");
     println!(
         "{:<46} {:>12} {:>8} {:>8} {:>10} {:>14}",
         "work", "CPU µs/req", "floor", "ratio", "req/s", "goal"

@@ -130,6 +130,9 @@ settings_table! {
 settings_table! {
     /// Engine and folder.
     pub struct StoreSection {
+        /// Number of this configuration if several servers share a database. Raise it when you add or remove clients: a
+        /// server with a lower number leaves the clients as they are.
+        edition: u64 = 0,
         /// Storage engine: `memory`, `file`, or the URL of a PostgreSQL database.
         engine: String = "file".to_owned(),
         /// Folder for the store, exports, keys and certificate.

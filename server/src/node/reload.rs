@@ -18,21 +18,30 @@ pub async fn store_declared_clients(
     identity: &Identity,
     flags: &ServeFlags,
     clients: &[DeclaredClient],
+    edition: u64,
     now: Timestamp,
 ) -> Result<()> {
     let records: Vec<_> = clients.iter().map(|declared| declared.client.clone()).collect();
-    identity.clients.declare_clients(&records, now).await.map_err(|error| match &error {
-        RegistrationError::AddedByCommand(id) => {
-            let found = clients.iter().find(|declared| declared.client.client_id == *id);
-            anyhow::Error::from(ConfigError::Value {
-                path: flags.config.clone().unwrap_or_default(),
-                line: found.map_or(0, |declared| declared.line),
-                key: "client_id".into(),
-                why: error.to_string(),
-            })
-        }
-        _ => error.into(),
-    })
+    let applied =
+        identity.clients.declare_clients(&records, edition, now).await.map_err(|error| match &error {
+            RegistrationError::AddedByCommand(id) => {
+                let found = clients.iter().find(|declared| declared.client.client_id == *id);
+                anyhow::Error::from(ConfigError::Value {
+                    path: flags.config.clone().unwrap_or_default(),
+                    line: found.map_or(0, |declared| declared.line),
+                    key: "client_id".into(),
+                    why: error.to_string(),
+                })
+            }
+            _ => error.into(),
+        })?;
+    if !applied {
+        tracing::warn!(
+            edition,
+            "another node has applied a later edition of the configuration; its clients stay"
+        );
+    }
+    Ok(())
 }
 
 /// Applies the present content of the file. Returns lines that report the changes.
@@ -41,7 +50,7 @@ pub async fn store_declared_clients(
 /// Returns an error if the file is not valid; then nothing is changed.
 pub async fn reload_config(app: &App) -> Result<Vec<String>> {
     let config = Config::load(&app.flags).context("nothing was changed")?;
-    store_declared_clients(&app.identity, &app.flags, &config.clients, app.clock.now())
+    store_declared_clients(&app.identity, &app.flags, &config.clients, config.edition, app.clock.now())
         .await
         .context("nothing was changed")?;
     let fixed = config.restart_settings();

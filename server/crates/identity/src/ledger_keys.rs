@@ -27,6 +27,7 @@
 //! | `revoked/consent/{sub}/{client_id}` | time at which a consent was withdrawn | at each withdrawal |
 //! | `lifetimes/longest` | longest lifetimes that were ever in effect | when one is raised |
 //! | `throttle/{counter}/{digest}` | failed attempts | at each attempt |
+//! | `configuration/edition` | number of the configuration whose clients are declared | when it rises |
 //! | `marker/{records}` | tells other nodes that records were written | with each such record |
 //! | `secret/keys` | signing keys, encrypted at rest | at each rotation |
 //! | `secret/server` | server secret, encrypted at rest | at each rotation |
@@ -37,6 +38,7 @@ pub(crate) const CLIENTS: &str = "client/";
 pub(crate) const USERS: &str = "user/";
 pub(crate) const REVOCATIONS: &str = "revoked/";
 pub(crate) const LONGEST_LIFETIMES: &str = "lifetimes/longest";
+pub(crate) const CONFIGURATION_EDITION: &str = "configuration/edition";
 pub(crate) const MARKERS: &str = "marker/";
 pub(crate) const TOKEN_STATE_MARKER: &str = "marker/token-state";
 pub(crate) const CLIENTS_MARKER: &str = "marker/clients";

@@ -8,7 +8,7 @@ use store::{
     ExpectVersion, IndexCondition, PageLimit, ResourceKey, Seq, Store, Version, VersionWrite, Versions,
     WriteEffect,
 };
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 
 use crate::prepare::{IdSource, PreparedResource, ResourceLimits, prepare};
 use crate::{ResourceBodyError, ResourceError};
@@ -125,8 +125,8 @@ impl Resources {
         *self.limits.read().expect("no thread panics while it holds the lock")
     }
 
-    pub(crate) async fn one_conditional(&self) -> MutexGuard<'_, ()> {
-        self.conditional.lock().await
+    pub(crate) fn conditional(&self) -> &Mutex<()> {
+        &self.conditional
     }
 
     /// Returns the store, for scans. Its keys consist of type and id.

@@ -138,15 +138,30 @@ impl ClientRegistry {
     /// Replaces the declared clients with those of the configuration in one transaction: adds new clients, updates
     /// changed clients, and deletes clients that are no longer declared. Tokens of unchanged clients stay valid.
     ///
+    /// `edition` is the number of the configuration. Does nothing and returns `false` if a later edition was applied
+    /// before, by a node that has been updated already.
+    ///
     /// # Errors
     /// Returns [`RegistrationError`] if a client is invalid. In that case no client is changed.
     pub async fn declare_clients(
         &self,
         declared: &[Client],
+        edition: u64,
         now: Timestamp,
-    ) -> Result<(), RegistrationError> {
+    ) -> Result<bool, RegistrationError> {
         loop {
             let mut writes = Vec::new();
+            let applied = self.ledger.read_record::<u64>(ledger_keys::CONFIGURATION_EDITION, now).await?;
+            match applied {
+                Some(applied) if applied.value > edition => return Ok(false),
+                Some(applied) if applied.value == edition => {}
+                None if edition == 0 => {}
+                applied => {
+                    let expect = applied.map_or(Expect::Absent, |applied| Expect::Revision(applied.revision));
+                    let key = ledger_keys::CONFIGURATION_EDITION.to_owned();
+                    writes.push(records::put_record(key, &edition, None, expect));
+                }
+            }
             let mut events = Vec::new();
             for client in declared {
                 client.check_registration()?;
@@ -185,7 +200,7 @@ impl ClientRegistry {
             match self.ledger.write(writes, now).await {
                 Ok(_) => {
                     events.into_iter().for_each(|event| self.audit.record(event));
-                    return Ok(());
+                    return Ok(true);
                 }
                 // Another request changed one of the clients: read the clients again.
                 Err(StoreError::Conflict { .. }) => {}

@@ -20,16 +20,16 @@ async fn declared_clients_are_replaced_by_those_of_the_configuration() {
     let world = World::new().await;
     let identity = &world.identity;
     let find = async |id: &str| identity.clients.active_client(id, at(0)).await.unwrap();
-    identity.clients.declare_clients(&[client("web"), client("batch")], at(0)).await.unwrap();
+    identity.clients.declare_clients(&[client("web"), client("batch")], 0, at(0)).await.unwrap();
     let before = find("web").await.unwrap();
     assert!(before.declared);
     // Declaring the same clients again changes nothing, including their generation.
-    identity.clients.declare_clients(&[client("web"), client("batch")], at(1)).await.unwrap();
+    identity.clients.declare_clients(&[client("web"), client("batch")], 0, at(1)).await.unwrap();
     assert_eq!(find("web").await.unwrap(), before);
     // A changed client keeps its generation. A client that is no longer declared is deleted, and clients that were not
     // declared are kept.
     let renamed = Client { name: "Web".to_owned(), ..client("web") };
-    identity.clients.declare_clients(std::slice::from_ref(&renamed), at(2)).await.unwrap();
+    identity.clients.declare_clients(std::slice::from_ref(&renamed), 0, at(2)).await.unwrap();
     let after = find("web").await.unwrap();
     assert_eq!((after.name.as_str(), &after.generation), ("Web", &before.generation));
     assert!(find("batch").await.is_none());
@@ -43,7 +43,12 @@ async fn declared_clients_are_replaced_by_those_of_the_configuration() {
         identity.clients.rotate_client_secret("web", SignedDuration::ZERO, at(3)).await,
         Err(ChangeClientError::Registration(RegistrationError::Declared(_)))
     ));
-    let taken = identity.clients.declare_clients(&[client("new"), client("app")], at(3)).await;
+    // A node with an earlier edition of the configuration leaves the clients as they are.
+    assert!(identity.clients.declare_clients(std::slice::from_ref(&renamed), 7, at(2)).await.unwrap());
+    let before = identity.clients.all_clients(at(2)).await.unwrap();
+    assert!(!identity.clients.declare_clients(&[], 6, at(2)).await.unwrap());
+    assert_eq!(identity.clients.all_clients(at(2)).await.unwrap(), before);
+    let taken = identity.clients.declare_clients(&[client("new"), client("app")], 7, at(3)).await;
     assert!(matches!(taken, Err(RegistrationError::AddedByCommand(id)) if id == "app"));
     assert!(find("new").await.is_none(), "a rejected configuration changes nothing");
     assert!(find("web").await.is_some());

@@ -264,7 +264,7 @@ async fn tokens_lose_the_scopes_that_client_or_user_lose() {
     let (identity, scopes) = (&world.identity, |text: &str| Scopes::parse(text).unwrap());
     let declare = async |text: &str| {
         let declared = Client { scopes: scopes(text), ..client("declared") };
-        identity.clients.declare_clients(&[declared], at(0)).await.unwrap();
+        identity.clients.declare_clients(&[declared], 0, at(0)).await.unwrap();
         identity.clients.active_client("declared", at(0)).await.unwrap().unwrap()
     };
     let client = declare("openid profile offline_access").await;

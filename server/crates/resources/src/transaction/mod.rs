@@ -220,7 +220,7 @@ impl Resources {
         let mut searches = 0;
         loop {
             let mut resolved = entries.clone();
-            let lock = self.resolve(&mut resolved, references).await?;
+            let lock = self.resolve(&mut resolved, references, now).await?;
             let done = self.commit_once(resolved, now).await;
             drop(lock);
             searches += 1;

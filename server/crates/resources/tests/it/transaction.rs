@@ -1,6 +1,7 @@
 //! Tests of Bundles of requests.
 
-use store::{Seq, Store, Versions};
+use store::{DatabaseLimits, DatabaseUrl, Seq, Store, Versions};
+use test_database::TestDatabase;
 use trefoil_resources::filter::TypeFilter;
 use trefoil_resources::{
     DeleteResult, EntryAction, EntryResult, ResourceBodyError, ResourceError, Resources, Restriction,
@@ -324,11 +325,25 @@ async fn conditional_references_are_resolved_to_the_only_match() {
 #[tokio::test(flavor = "multi_thread")]
 async fn equal_conditional_creates_at_the_same_time_create_one_resource() {
     let dir = tempfile::tempdir().unwrap();
-    let resources = Resources::new(Store::open(dir.path()).unwrap());
+    create_once(&[Resources::new(Store::open(dir.path()).unwrap())]).await;
+    // Nodes on the same database.
+    if let Some(database) = TestDatabase::shared() {
+        let url = DatabaseUrl::new(database.create().unwrap(), None);
+        let mut nodes = Vec::new();
+        for _ in 0..3 {
+            nodes.push(Resources::new(Store::postgres(&url, DatabaseLimits::default()).await.unwrap()));
+        }
+        create_once(&nodes).await;
+    }
+}
+
+/// Sends equal conditional creates to nodes.
+async fn create_once(nodes: &[Resources]) {
+    let resources = &nodes[0];
     // The second search has no indexed parameter.
     for search in ["identifier=urn:npi|1", "name:contains=ada"] {
         let create = |at: usize| {
-            let resources = resources.clone();
+            let resources = nodes[at % nodes.len()].clone();
             tokio::spawn(async move {
                 let filter = TypeFilter::read(&format!("Patient?{search}"), "", now()).unwrap();
                 let body = r#"{"resourceType":"Patient","identifier":[{"system":"urn:npi","value":"1"}],"name":[{"text":"Ada"}]}"#;
