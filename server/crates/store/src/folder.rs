@@ -1,6 +1,6 @@
 //! Folders that outlive a power cut.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
@@ -34,4 +34,22 @@ pub fn sync_folder(dir: &Path) -> io::Result<()> {
         }
         folder => folder?.sync_all(),
     }
+}
+
+/// Makes the names in a folder and in all folders below it durable. A missing folder contains no names.
+///
+/// # Errors
+/// Returns the error of the operating system.
+pub fn sync_folders(dir: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_folders(&entry.path())?;
+        }
+    }
+    sync_folder(dir)
 }

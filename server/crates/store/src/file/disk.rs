@@ -20,7 +20,7 @@ use super::{
     ACCEPT_DAMAGE, check_format, damaged, failure, journal, memtable_budget, of_folder, read_failure,
 };
 use crate::StoreError;
-use crate::folder::sync_folder;
+use crate::folder::{sync_folder, sync_folders};
 use crate::space::{self, NoSpace, WritePurpose};
 
 /// Maximum size of a memtable for the engine. It is never reached, because `memtable_budget` flushes memtables earlier.
@@ -122,6 +122,11 @@ impl OpenEngine {
             // The process ended while it created the engine's folder. Nothing was acknowledged, because the first
             // checkpoint precedes the first write. The files may be incomplete after a power cut.
             std::fs::remove_dir_all(&db_dir).map_err(of_folder("remove an unfinished store", &db_dir))?;
+        }
+        if !expected.is_clean {
+            // A process that was killed may have created, renamed or removed files without the fsync of their folder.
+            // The engine does not sync names that it finds.
+            sync_folders(&db_dir).map_err(of_folder("sync the names in the folders below", &db_dir))?;
         }
         if !accept_damage {
             expected.check(dir, &db_dir)?;
