@@ -8,6 +8,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use store::{ScanOptions, Seq, Store, Versions};
 use tempfile::TempDir;
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 use trefoil_resources::{ImportCount, ImportOptions, ImportProgress, ResourceLimits, Resources};
 
 use crate::import;
@@ -208,7 +210,7 @@ fn lines_before_a_fault_are_imported() {
     });
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn progress_is_reported_for_written_lines() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("x.ndjson");
@@ -217,9 +219,10 @@ async fn progress_is_reported_for_written_lines() {
     let resources = Resources::new(Store::open(&dir.path().join("store")).unwrap());
     let options = ImportOptions { lines: 10, ..ImportOptions::default() };
     let mut seen = Vec::new();
+    let written = || Handle::current().block_on(resources.store().last_seq()).unwrap().0;
     let progress = |progress| {
         if let ImportProgress::Lines { lines, .. } = progress {
-            seen.push((lines, resources.store().last_seq().await.unwrap().0));
+            seen.push((lines, block_in_place(written)));
         }
     };
     resources.import(vec![path], options, crate::new_ids(), progress, crate::now).await.unwrap();
