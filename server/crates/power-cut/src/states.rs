@@ -25,6 +25,7 @@ const TORN: usize = 2;
 /// Environment variables: the number of states, and the seed.
 pub(crate) const STATES: &str = "TREFOIL_POWER_CUT_STATES";
 pub(crate) const SEED: &str = "TREFOIL_POWER_CUT_SEED";
+const DEFAULT_SEED: u64 = 19;
 /// Number of operations on both sides of an operation that are near.
 const NEAR: usize = 12;
 
@@ -46,12 +47,17 @@ impl Exploration {
     pub fn of(rule: NameRule, states: usize) -> Self {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
         let states = number(STATES).and_then(|states| usize::try_from(states).ok()).unwrap_or(states);
-        Self { rule, states, seed: number(SEED).unwrap_or(19), positions: (1, usize::MAX) }
+        Self { seed: number(SEED).unwrap_or(DEFAULT_SEED), ..Self::of_fault(rule, states) }
     }
 
-    /// Returns an exploration of the states near an operation.
-    pub fn near(rule: NameRule, states: usize, operation: usize) -> Self {
-        Self { positions: (operation.saturating_sub(NEAR), operation + NEAR), ..Self::of(rule, states) }
+    /// Returns an exploration with exactly this number of states, for a recording with a planted fault.
+    pub fn of_fault(rule: NameRule, states: usize) -> Self {
+        Self { rule, states, seed: DEFAULT_SEED, positions: (1, usize::MAX) }
+    }
+
+    /// Returns an exploration of the states near an operation with a planted fault.
+    pub fn near_fault(rule: NameRule, states: usize, operation: usize) -> Self {
+        Self { positions: (operation.saturating_sub(NEAR), operation + NEAR), ..Self::of_fault(rule, states) }
     }
 }
 

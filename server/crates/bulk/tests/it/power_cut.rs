@@ -179,7 +179,7 @@ fn the_check_fails_without_the_fsyncs_of_export_files() {
     ];
     for (what, is_dropped) in kinds {
         let (faulty, dropped) = recording.without_syncs(is_dropped);
-        let exploration = Exploration::of(NameRule::Strict, STATES_WITH_FAULT);
+        let exploration = Exploration::of_fault(NameRule::Strict, STATES_WITH_FAULT);
         let report = explore(&faulty, exploration, |root, marks| check(root, marks, &outputs));
         println!("without {dropped} fsyncs of {what}: {} failures", report.failures.len());
         assert!(!report.failures.is_empty(), "the check passes without the fsyncs of {what}");

@@ -155,6 +155,6 @@ fn acknowledged_lines_survive_a_power_cut() {
     report.expect_no_failure(&recording, "power_cut::acknowledged");
 
     let (faulty, dropped) = recording.without_syncs(|path| path.ends_with(".jnl"));
-    let report = explore(&faulty, Exploration::of(NameRule::Strict, STATES_WITH_FAULT), check);
+    let report = explore(&faulty, Exploration::of_fault(NameRule::Strict, STATES_WITH_FAULT), check);
     assert!(!report.failures.is_empty(), "the check passes without {dropped} fsyncs of journals");
 }

@@ -318,7 +318,7 @@ fn the_check_fails_without_the_fsyncs_of_a_kind() {
     let Some(recording) = recording() else { return };
     for (what, is_dropped) in SYNCS {
         let (faulty, dropped) = recording.without_syncs(is_dropped);
-        let report = explore(&faulty, Exploration::of(NameRule::Strict, STATES_WITH_FAULT), check);
+        let report = explore(&faulty, Exploration::of_fault(NameRule::Strict, STATES_WITH_FAULT), check);
         println!("without {dropped} fsyncs of {what}: {} failures", report.failures.len());
         assert!(!report.failures.is_empty(), "the check passes without the fsyncs of {what}");
     }
@@ -335,7 +335,7 @@ fn the_check_fails_without_one_fsync_of_the_journal() {
     let syncs: Vec<usize> = (0..operations.len()).filter(|number| is_acknowledged(*number)).collect();
     for number in syncs.iter().step_by(syncs.len().div_ceil(8)) {
         let faulty = recording.without_sync(*number);
-        let report = explore(&faulty, Exploration::near(NameRule::Strict, 60, *number), check);
+        let report = explore(&faulty, Exploration::near_fault(NameRule::Strict, 60, *number), check);
         assert!(!report.failures.is_empty(), "the check passes without the fsync in operation {number}");
     }
 }
