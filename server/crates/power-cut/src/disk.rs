@@ -44,6 +44,12 @@ impl FileContent {
         self.length
     }
 
+    /// Returns the bytes up to the last one that is not zero.
+    pub fn without_zeros(&self) -> &[u8] {
+        let used = self.bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        &self.bytes[..used]
+    }
+
     /// Sets the length. Bytes beyond it are lost, and new ones are zero.
     pub fn set_length(&mut self, length: u64) {
         self.length = length;
@@ -119,12 +125,11 @@ impl DiskImage {
     /// Returns a hash of all files and folders below the root.
     pub fn digest(&self) -> u128 {
         let mut hasher = Xxh3::new();
-        self.walk(ROOT, String::new(), &mut |path, node| {
+        self.walk(&mut |path, node| {
             hasher.update(path.as_bytes());
             if let Node::File(content) = node {
                 hasher.update(&content.length.to_le_bytes());
-                let used = content.bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-                hasher.update(&content.bytes[..used]);
+                hasher.update(content.without_zeros());
             }
             hasher.update(b"\0");
             Ok(())
@@ -138,7 +143,7 @@ impl DiskImage {
     /// # Errors
     /// Returns the error of the operating system.
     pub fn write_to(&self, folder: &Path) -> io::Result<()> {
-        self.walk(ROOT, String::new(), &mut |path, node| {
+        self.walk(&mut |path, node| {
             let path = folder.join(path);
             match node {
                 Node::Folder(_) => fs::create_dir_all(path),
@@ -155,7 +160,12 @@ impl DiskImage {
         })
     }
 
-    fn walk(
+    /// Calls `visit` with the path of each file and folder, a folder before its entries. The root has an empty path.
+    pub fn walk(&self, visit: &mut impl FnMut(&str, &Node) -> io::Result<()>) -> io::Result<()> {
+        self.walk_below(ROOT, String::new(), visit)
+    }
+
+    fn walk_below(
         &self,
         inode: Inode,
         path: String,
@@ -165,7 +175,7 @@ impl DiskImage {
         if let Node::Folder(entries) = &self.nodes[inode] {
             for (name, inode) in entries.iter() {
                 let below = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
-                self.walk(*inode, below, visit)?;
+                self.walk_below(*inode, below, visit)?;
             }
         }
         Ok(())

@@ -86,11 +86,12 @@ impl StateReport {
         let path = std::env::temp_dir().join(format!("power-cut-{}.trace", std::process::id()));
         fs::write(&path, &recording.trace).expect("the recording can be saved");
         panic!(
-            "{self}\ncheck only this state: {SAVED_TRACE}={} {STATES}={} {SEED}={} {STATE}={} cargo test -p CRATE --test it -- {test}",
+            "{self}\ncheck only this state: {SAVED_TRACE}={} {STATES}={} {SEED}={} {STATE}={} cargo test -p {} --test it -- {test}",
             path.display(),
             self.states,
             self.seed,
-            first.index
+            first.index,
+            std::env::var("CARGO_PKG_NAME").unwrap_or_default()
         );
     }
 }
@@ -170,6 +171,26 @@ pub fn explore(
         took: started.elapsed(),
         seed,
     }
+}
+
+/// Records a session of `test` that begins after a power cut: on the content of a random state, and after the
+/// acknowledgements that precede it. Returns `None` if strace is not available.
+///
+/// # Errors
+/// Returns a description if the session fails or its trace cannot be modelled.
+pub fn record_recovery(
+    recording: &Recording,
+    exploration: Exploration,
+    test: &str,
+    session: usize,
+) -> Result<Option<Recording>, String> {
+    let plan = states::plan(recording, exploration);
+    let state = plan[fastrand::Rng::with_seed(exploration.seed).usize(..plan.len())];
+    let mut model = DurabilityModel::new(recording, exploration.rule);
+    model.advance(state.position);
+    let marks: Vec<&str> = recording.operations[..state.position].iter().filter_map(mark_of).collect();
+    let image = states::image(&model, state.choice);
+    Recording::of_sessions(test, session..session + 1, &image, &marks)
 }
 
 fn describe(recording: &Recording, rule: NameRule, state: CrashState) -> String {

@@ -34,7 +34,7 @@ mod recording;
 mod states;
 mod trace;
 
-pub use explore::{StateFailure, StateReport, explore};
+pub use explore::{StateFailure, StateReport, explore, record_recovery};
 pub use model::NameRule;
 pub use recording::{Operation, Recording, mark, recorded_folder, recorded_session};
 pub use states::Exploration;

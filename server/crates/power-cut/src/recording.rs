@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs;
 use std::io::Write as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
@@ -77,7 +78,10 @@ pub struct Recording {
     pub operations: Vec<Operation>,
     /// For each inode, whether it is a folder.
     pub folders: Vec<bool>,
-    /// The output of strace, preceded by the path of the recorded folder.
+    /// Number of operations that made the content of the folder before the first session.
+    pub(crate) prelude: usize,
+    /// The path of the recorded folder, calls that make its content before the first session, and the output of strace
+    /// for each session.
     pub(crate) trace: String,
 }
 
@@ -113,6 +117,16 @@ impl Recording {
             let text = fs::read_to_string(&saved).map_err(|error| format!("{}: {error}", saved.display()))?;
             return Self::parse(text).map(Some);
         }
+        Self::of_sessions(test, 0..sessions, &DiskImage::new(), &[])
+    }
+
+    /// Records sessions on a folder with this content, after the workload has received these acknowledgements.
+    pub(crate) fn of_sessions(
+        test: &str,
+        sessions: Range<usize>,
+        before: &DiskImage,
+        marks: &[&str],
+    ) -> Result<Option<Self>, String> {
         let probe =
             strace(Path::new("/dev/null")).arg("true").stdout(Stdio::null()).stderr(Stdio::null()).status();
         if !probe.is_ok_and(|status| status.success()) {
@@ -122,9 +136,9 @@ impl Recording {
         let failed = |error: std::io::Error| format!("the workload cannot be recorded: {error}");
         let dir = TempDir::new().map_err(failed)?;
         let root = dir.path().canonicalize().map_err(failed)?.join("root");
-        fs::create_dir(&root).map_err(failed)?;
-        let mut text = format!("{}\n", root.display());
-        for session in 0..sessions {
+        before.write_to(&root).map_err(failed)?;
+        let mut text = format!("{}\n{}", root.display(), trace::calls_that_make(before, &root, MARKS, marks));
+        for session in sessions {
             let trace = dir.path().join("trace");
             let program = std::env::current_exe().map_err(failed)?;
             let output = strace(&trace)
@@ -149,16 +163,18 @@ impl Recording {
     pub(crate) fn parse(text: String) -> Result<Self, String> {
         let (root, sessions) = text.split_once('\n').ok_or("the trace is empty")?;
         let mut recorder = Recorder::new(root);
-        for session in sessions.split(NEXT_SESSION).skip(1) {
+        let mut prelude = None;
+        for session in sessions.split(NEXT_SESSION) {
             recorder.open.clear();
             recorder.syncs.clear();
             trace::parse(session, |call| recorder.apply(&call))?;
+            prelude.get_or_insert(recorder.operations.len());
         }
         let Recorder { operations, folders, .. } = recorder;
         if !operations.iter().any(|operation| matches!(operation, Operation::Mark(_))) {
             return Err("the workload has acknowledged nothing".to_owned());
         }
-        Ok(Self { operations, folders, trace: text })
+        Ok(Self { operations, folders, prelude: prelude.unwrap_or_default(), trace: text })
     }
 
     /// Returns the recording without the fsyncs of the paths that `is_dropped` selects, and the number of these fsyncs.

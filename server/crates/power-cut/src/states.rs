@@ -124,7 +124,7 @@ pub fn plan(recording: &Recording, exploration: Exploration) -> Vec<CrashState> 
     let mut rng = Rng::with_seed(seed);
     let mut model = DurabilityModel::new(recording, rule);
     let (mut states, mut uncertain) = (Vec::new(), Vec::new());
-    for position in first.max(1)..=last.min(recording.operations.len()) {
+    for position in first.max(recording.prelude).max(1)..=last.min(recording.operations.len()) {
         if matches!(recording.operations.get(position), Some(Operation::Mark(_))) {
             continue;
         }
@@ -331,7 +331,7 @@ mod tests {
             named("a", None),
             sync(ROOT, 9),
         ];
-        Recording { operations, folders: vec![true, false, false], trace: String::new() }
+        Recording { operations, folders: vec![true, false, false], prelude: 0, trace: String::new() }
     }
 
     /// Returns the content of the files `a` and `b` in a state.

@@ -1,4 +1,10 @@
-//! Parses the output of `strace -f -xx`: system calls with their arguments, in the order in which they took effect.
+//! Parses the output of `strace -f -xx`: system calls with their arguments, in the order in which they took effect. Also
+//! writes calls in this format, which make the content of a folder.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::disk::{DiskImage, Node};
 
 /// A successful system call.
 #[derive(Debug, PartialEq, Eq)]
@@ -128,6 +134,54 @@ fn split(arguments: &str) -> Vec<String> {
     }
     found.push(arguments[from..].trim().to_owned());
     found
+}
+
+/// Returns calls that make the content of a folder durable, and write marks to a file next to it.
+pub(crate) fn calls_that_make(image: &DiskImage, root: &Path, file_of_marks: &str, marks: &[&str]) -> String {
+    let (mut calls, mut folders) = (String::new(), Vec::new());
+    let mut call = |text: String| writeln!(calls, "1 {text}").expect("writing to a text does not fail");
+    image
+        .walk(&mut |path, node| {
+            let path = text(root.join(path).display().to_string().trim_end_matches('/').as_bytes());
+            match node {
+                Node::Folder(_) => {
+                    if !folders.is_empty() {
+                        call(format!("mkdir({path}, 0777) = 0"));
+                    }
+                    folders.push(path);
+                }
+                Node::File(content) => {
+                    call(format!("open({path}, O_WRONLY|O_CREAT, 0666) = 3"));
+                    let bytes = content.without_zeros();
+                    call(format!("write(3, {}, {length}) = {length}", text(bytes), length = bytes.len()));
+                    call(format!("ftruncate(3, {}) = 0", content.length()));
+                    call("fsync(3) = 0".to_owned());
+                }
+            }
+            Ok(())
+        })
+        .expect("writing to a text does not fail");
+    for folder in folders {
+        call(format!("open({folder}, O_RDONLY) = 3"));
+        call("fsync(3) = 0".to_owned());
+    }
+    for mark in marks {
+        let path = root.with_file_name(file_of_marks).display().to_string();
+        call(format!("open({}, O_WRONLY|O_CREAT|O_APPEND, 0666) = 3", text(path.as_bytes())));
+        call(format!("write(3, {}, {length}) = {length}", text(mark.as_bytes()), length = mark.len()));
+    }
+    calls
+}
+
+/// Returns a text in quotes with each byte in hexadecimal digits.
+fn text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(4 * bytes.len() + 2);
+    text.push('"');
+    for byte in bytes {
+        write!(text, "\\x{byte:02x}").expect("writing to a text does not fail");
+    }
+    text.push('"');
+    text
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! ends without closing the store. The requests and their order are fixed. A store in memory gives the expected content
 //! after each of them.
 
-use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use trefoil_power_cut::{
-    Exploration, NameRule, Operation, Recording, explore, mark, recorded_folder, recorded_session,
+    Exploration, NameRule, Operation, Recording, explore, mark, record_recovery, recorded_folder,
+    recorded_session,
 };
 use trefoil_store::{
     Expect, ExpectVersion, FileOptions, IndexCondition, IndexLookup, IndexRange, Ledger, LedgerWrite,
@@ -21,9 +22,11 @@ use trefoil_store::{
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use crate::{at, put};
+use crate::{at, open, put};
 
 const TEST: &str = "power_cut::requests_are_recorded";
+/// Arguments that select the test of a saved recording.
+const CHECK: &str = "--exact power_cut::nothing_acknowledged_is_lost_by_a_power_cut";
 const SESSIONS: usize = 4;
 /// Number of requests in each session.
 const REQUESTS: usize = 60;
@@ -31,6 +34,14 @@ const REQUESTS: usize = 60;
 const BURST: usize = 4;
 /// Number of states that the ordinary tests check.
 const STATES: usize = 1_500;
+/// Number of the session after a power cut, and number of its requests.
+const RECOVERY: usize = SESSIONS + 1;
+const RECOVERY_REQUESTS: usize = 12;
+/// Number of recoveries from a power cut that are recorded, and of states for each of them.
+const RECOVERIES: u64 = 4;
+const STATES_OF_RECOVERY: usize = 150;
+/// Number of states from which on there is one more recovery.
+const STATES_OF_RECOVERIES: u64 = 10_000;
 /// Number of states that they check for each planted fault.
 const STATES_WITH_FAULT: usize = 300;
 
@@ -150,21 +161,23 @@ async fn digest(store: &Store) -> Result<u128, StoreError> {
 struct Expected {
     /// The answer to each request.
     answers: Vec<String>,
-    /// The number of requests after which the store has this content; the greatest one, because a request that is
-    /// rejected changes nothing.
-    by_digest: HashMap<u128, usize>,
     /// The digest after each number of requests.
     digests: Vec<u128>,
-    /// For each number of requests, the answers to a commit and to a ledger write at an early time that follow.
-    next: Vec<(String, String)>,
 }
 
-/// Sends a commit and a ledger write at a time before all others. The answers contain the next sequence number, the
-/// earliest permitted `lastUpdated` and the next revision.
-async fn probe(store: &Store) -> (String, String) {
+/// The answers to a commit and a ledger write that follow, at a time before all others.
+struct NextAnswers {
+    /// `lastUpdated` of the commit: the earliest that is permitted.
+    updated: Timestamp,
+    /// Sequence number of the commit, version of its resource, and revision of the record.
+    numbers: (Seq, u64, Vec<u64>),
+}
+
+async fn probe(store: &Store) -> NextAnswers {
     let commit = store.commit(vec![put("Basic", "probe", "probe", &[])], at(0)).await.unwrap();
     let revisions = store.write(vec![LedgerWrite::put("probe", "", Expect::Any)], at(0)).await.unwrap();
-    (format!("{commit:?}"), format!("{revisions:?}"))
+    let written = commit.written[0];
+    NextAnswers { updated: written.updated, numbers: (commit.seq, written.version, revisions) }
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -176,27 +189,31 @@ fn expected() -> &'static Expected {
     EXPECTED.get_or_init(|| {
         block_on(async {
             let store = Store::memory();
-            let mut expected = Expected {
-                answers: Vec::new(),
-                by_digest: HashMap::new(),
-                digests: Vec::new(),
-                next: Vec::new(),
-            };
-            for number in 0..=SESSIONS * REQUESTS {
-                let found = digest(&store).await.unwrap();
-                expected.by_digest.insert(found, number);
-                expected.digests.push(found);
-                // The probe changes its store, so it has one of its own.
-                let other = Store::memory();
-                for earlier in 0..number {
-                    send(&other, earlier).await;
-                }
-                expected.next.push(probe(&other).await);
-                if number < SESSIONS * REQUESTS {
-                    expected.answers.push(send(&store, number).await);
-                }
+            let (mut answers, mut digests) = (Vec::new(), vec![digest(&store).await.unwrap()]);
+            for number in 0..SESSIONS * REQUESTS {
+                answers.push(send(&store, number).await);
+                digests.push(digest(&store).await.unwrap());
             }
-            expected
+            Expected { answers, digests }
+        })
+    })
+}
+
+/// Returns, for each number of requests, the answers to the requests of [`probe`] that follow.
+fn expected_probes() -> &'static Vec<NextAnswers> {
+    static PROBES: OnceLock<Vec<NextAnswers>> = OnceLock::new();
+    PROBES.get_or_init(|| {
+        block_on(async {
+            let mut probes = Vec::new();
+            for requests in 0..=SESSIONS * REQUESTS {
+                // The probe changes its store, so each has one of its own.
+                let store = Store::memory();
+                for number in 0..requests {
+                    send(&store, number).await;
+                }
+                probes.push(probe(&store).await);
+            }
+            probes
         })
     })
 }
@@ -208,13 +225,24 @@ fn requests_are_recorded() {
     let Some(root) = recorded_folder() else {
         let dir = tempfile::TempDir::new().unwrap();
         for session in 0..2 {
-            let answered = block_on(session_of(dir.path(), session, |_| {}));
-            assert_eq!(answered.0, expected().answers[session * REQUESTS..(session + 1) * REQUESTS]);
+            let requests = session * REQUESTS..(session + 1) * REQUESTS;
+            let answered = block_on(send_all(dir.path(), requests.clone(), |_| {}));
+            assert_eq!(answered.0, expected().answers[requests]);
         }
         return;
     };
     let session = recorded_session();
-    let (_, store) = block_on(session_of(&root, session, |number| mark(&number.to_string())));
+    let requests = match session {
+        RECOVERY => {
+            let store = open(&root.join("store"));
+            let found = block_on(digest(&store)).unwrap();
+            // A request that is rejected changes nothing, so the numbers before it and after it are equivalent.
+            let first = expected().digests.iter().position(|digest| *digest == found).unwrap();
+            first..expected().answers.len().min(first + RECOVERY_REQUESTS)
+        }
+        _ => session * REQUESTS..(session + 1) * REQUESTS,
+    };
+    let (_, store) = block_on(send_all(&root, requests, |number| mark(&number.to_string())));
     if session % 2 == 1 {
         // The process ends while the store is open, as if it was killed.
         std::process::exit(0);
@@ -222,15 +250,14 @@ fn requests_are_recorded() {
     drop(store);
 }
 
-/// Sends the requests of a session, and returns the answers and the open store.
-async fn session_of(root: &Path, session: usize, acknowledged: impl Fn(usize)) -> (Vec<String>, Store) {
+/// Sends requests, and returns the answers and the open store.
+async fn send_all(root: &Path, requests: Range<usize>, acknowledged: impl Fn(usize)) -> (Vec<String>, Store) {
     let dir = root.join("store");
     let options = FileOptions { idle_after: Duration::from_millis(10), ..FileOptions::of(&dir) };
     let store = Store::open_with(&dir, options).unwrap();
     let mut answers = Vec::new();
-    let end = (session + 1) * REQUESTS;
-    for first in (session * REQUESTS..end).step_by(BURST) {
-        let burst = (first..end.min(first + BURST)).map(async |number| {
+    for first in requests.clone().step_by(BURST) {
+        let burst = (first..requests.end.min(first + BURST)).map(async |number| {
             let answer = send(&store, number).await;
             acknowledged(number);
             answer
@@ -246,7 +273,7 @@ async fn session_of(root: &Path, session: usize, acknowledged: impl Fn(usize)) -
 
 /// Opens the store in a folder after a power cut, and compares its content.
 fn check(root: &Path, marks: &[&str]) -> Result<(), String> {
-    let expected = expected();
+    let (expected, probes) = (expected(), expected_probes());
     let acknowledged = marks.iter().map(|mark| mark.parse::<usize>().unwrap() + 1).max().unwrap_or(0);
     let dir = root.join("store");
     block_on(async {
@@ -256,20 +283,25 @@ fn check(root: &Path, marks: &[&str]) -> Result<(), String> {
         let reached = (acknowledged..expected.digests.len().min(acknowledged + BURST + 1))
             .find(|number| expected.digests[*number] == found);
         let Some(reached) = reached else {
-            return Err(match expected.by_digest.get(&found) {
+            return Err(match expected.digests.iter().position(|digest| *digest == found) {
                 Some(number) => {
                     format!("{acknowledged} requests were acknowledged, and {number} are present")
                 }
-                None => format!(
-                    "{acknowledged} requests were acknowledged; the content is not that after any request"
-                ),
+                None => {
+                    format!(
+                        "{acknowledged} requests were acknowledged; the content is not that after any request"
+                    )
+                }
             });
         };
-        let next = probe(&store).await;
-        if expected.next[reached..].iter().take(BURST).all(|expected| *expected != next) {
+        // A snapshot that is repeated after a power cut moves the time, which must not go back.
+        let NextAnswers { updated, numbers } = probe(&store).await;
+        let (earliest, possible) = (probes[acknowledged].updated, &probes[reached..]);
+        if updated < earliest || possible.iter().take(BURST).all(|expected| expected.numbers != numbers) {
+            let expected = &possible[0].numbers;
             return Err(format!(
-                "after {reached} requests, the next answers are {next:?}, expected {:?}",
-                expected.next[reached]
+                "after {reached} requests, the next answers are {numbers:?} at {updated}, expected {expected:?} at \
+                 {earliest} or later"
             ));
         }
         Ok(())
@@ -285,7 +317,21 @@ fn recording() -> Option<&'static Recording> {
 fn nothing_acknowledged_is_lost_by_a_power_cut() {
     let Some(recording) = recording() else { return };
     let report = explore(recording, Exploration::of(NameRule::Strict, STATES), check);
-    report.expect_no_failure(recording, "power_cut::nothing");
+    report.expect_no_failure(recording, CHECK);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_a_power_cut_during_recovery() {
+    let Some(recording) = recording() else { return };
+    let exploration = Exploration::of(NameRule::Strict, STATES);
+    // A soak checks more states, and therefore more recoveries.
+    let recoveries = RECOVERIES + exploration.states as u64 / STATES_OF_RECOVERIES;
+    for seed in exploration.seed..exploration.seed + recoveries {
+        let first = Exploration { seed, ..exploration };
+        let Some(recovery) = record_recovery(recording, first, TEST, RECOVERY).unwrap() else { return };
+        let report = explore(&recovery, Exploration { states: STATES_OF_RECOVERY, ..first }, check);
+        report.expect_no_failure(&recovery, CHECK);
+    }
 }
 
 /// Returns `true` if the last part of a path is a number.
