@@ -14,7 +14,7 @@ use trefoil_power_cut::{Exploration, NameRule, Recording, explore, mark, recorde
 use trefoil_server::node::data_folder::make_data_folder;
 use trefoil_server::node::saved_indexes::SavedIndexes;
 
-const TEST: &str = "power_cut::indexes_are_recorded";
+const TEST: &str = "power_cut::saved_indexes::indexes_are_recorded";
 /// Number of states that the ordinary tests check, and for each planted fault.
 const STATES: usize = 2_000;
 const STATES_WITH_FAULT: usize = 1_000;
@@ -123,7 +123,7 @@ type PathFilter = fn(&str) -> bool;
 fn acknowledged_releases_survive_a_power_cut() {
     let Some(recording) = Recording::of_test(TEST, 1).unwrap() else { return };
     let report = explore(&recording, Exploration::of(NameRule::Strict, STATES), check);
-    report.expect_no_failure(&recording, "power_cut::acknowledged");
+    report.expect_no_failure(&recording, "power_cut::saved_indexes::acknowledged");
 
     let kinds: [(&str, PathFilter); 3] = [
         ("indexes", |path| path.ends_with(".part")),
