@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
 //! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive evaluators, a server
-//! that is killed many times, hostile traffic, exports as Parquet, and the conformance suite against planted faults and
-//! against the Helios terminology server. The duration of each check is printed.
+//! that is killed many times, the states after power cuts, hostile traffic, exports as Parquet, and the conformance suite
+//! against planted faults and against the Helios terminology server. The duration of each check is printed.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -28,6 +28,14 @@ const CONSTRAINTS: &str = "expression-constraints";
 const CONSTRAINT_CASES: &str = "2000";
 /// Name of the journey with kills in `--only`.
 const KILLS: &str = "kills";
+/// Name of the states after a power cut in `--only`. For each crate with such a test, the number of states.
+const POWER_CUTS: &str = "power-cuts";
+const POWER_CUT_STATES: [(&str, &str); 4] = [
+    ("trefoil-store", "300000"),
+    ("trefoil-bulk", "100000"),
+    ("trefoil-resources", "20000"),
+    ("trefoil-server", "10000"),
+];
 /// Name of the hostile traffic in `--only`.
 const ATTACKS: &str = "attacks";
 /// Name of the comparison of searches with a naive evaluator, and the number of its random cases.
@@ -50,7 +58,7 @@ pub struct SoakArgs {
     #[arg(long, default_value_t = 200)]
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
-    /// `expression-constraints`, `kills`, `attacks`, `searches`, `parquet`, `mutants` or `helios`.
+    /// `expression-constraints`, `kills`, `power-cuts`, `attacks`, `searches`, `parquet`, `mutants` or `helios`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -64,7 +72,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
     names.extend(covered()?.into_iter().filter(|name| wanted(name)));
     names.extend(
-        [BENCHMARK, CONSTRAINTS, KILLS, ATTACKS, SEARCHES, PARQUET, MUTANTS, HELIOS]
+        [BENCHMARK, CONSTRAINTS, KILLS, POWER_CUTS, ATTACKS, SEARCHES, PARQUET, MUTANTS, HELIOS]
             .into_iter()
             .filter(|name| wanted(name))
             .map(str::to_owned),
@@ -100,6 +108,8 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             let mut command = cargo();
             command.args(["test", "--quiet", "--release", "-p", "trefoil-server", "--test", "it", "kills::"]);
             check(command.env("TREFOIL_KILLS", args.kills.to_string()))
+        } else if name == POWER_CUTS {
+            POWER_CUT_STATES.into_iter().try_for_each(|(package, states)| power_cuts(package, states))
         } else if name == ATTACKS {
             let mut command = cargo();
             command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", "attacks::"]);
@@ -163,6 +173,15 @@ pub fn run(args: &SoakArgs) -> Result<()> {
         bail!("{} failed", failed.join(", "));
     }
     Ok(())
+}
+
+/// Checks the states after a power cut of one crate, and prints their number.
+fn power_cuts(package: &str, states: &str) -> Result<()> {
+    let mut command = cargo();
+    command.args(["test", "--release", "-p", package, "--test", "it", "power_cut::"]);
+    // The tests run one at a time, because each of them uses all cores.
+    command.args(["--", "--nocapture", "--test-threads=1"]);
+    check(command.env("TREFOIL_POWER_CUT_STATES", states))
 }
 
 fn fuzz() -> std::process::Command {

@@ -1,9 +1,9 @@
 //! The data folder of a server.
 
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use store::folder::make_folder;
 
 /// Creates the data folder and its subfolders, accessible only by their owner. An existing folder keeps its mode;
 /// keys, records and exports inside it are private regardless.
@@ -12,11 +12,7 @@ use anyhow::{Context as _, Result};
 /// Returns an error if a folder cannot be created.
 pub fn make_data_folder(data: &Path) -> Result<()> {
     for dir in [data.to_owned(), data.join("store"), data.join("exports"), data.join("tls")] {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&dir)
-            .with_context(|| format!("failed to make the folder {}", dir.display()))?;
+        make_folder(&dir, 0o700).with_context(|| format!("failed to make the folder {}", dir.display()))?;
     }
     Ok(())
 }

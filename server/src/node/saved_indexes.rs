@@ -8,17 +8,17 @@
 //! | `resources/ID@SEQ.index` | a stored CodeSystem, by the sequence number of its version |
 //!
 //! A file is written under another name (`….part`) and renamed, so that it is complete or missing. The hash is
-//! removed before its index is replaced and written after it: a killed process leaves an index without a hash, never
-//! with a wrong one.
+//! removed before its index is replaced and written after it, each with an fsync: a killed process and a power cut
+//! leave an index without a hash, never with a wrong one.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 use store::Seq;
+use store::folder::{make_folder, sync_folder};
 use terminology::{CodeSystemIndex, TerminologyChange};
 
 /// Size from which a CodeSystem resource is indexed when it is written, and its index saved, in bytes.
@@ -40,7 +40,7 @@ impl SavedIndexes {
     pub fn open(data: &Path) -> io::Result<Self> {
         let folder = data.join("terminology");
         for part in ["releases", "resources"] {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder.join(part))?;
+            make_folder(&folder.join(part), 0o700)?;
         }
         Ok(Self { folder })
     }
@@ -118,7 +118,7 @@ impl SavedIndexes {
         let file = |end: &str| self.folder.join("releases").join(format!("{id}.{end}"));
         match fs::remove_file(file("source")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+            _ => sync_folder(&self.folder.join("releases"))?,
         }
         self.write_file(&file("index"), |out| index.save(out))?;
         self.write_file(&file("source"), |out| out.write_all(hash.as_bytes()))?;
@@ -173,7 +173,7 @@ impl SavedIndexes {
             drop(fs::remove_file(&part));
             return Err(error);
         }
-        File::open(path.parent().unwrap_or(&self.folder))?.sync_all()
+        sync_folder(path.parent().unwrap_or(&self.folder))
     }
 }
 

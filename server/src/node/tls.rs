@@ -16,6 +16,7 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use store::folder::{make_folder, sync_folder};
 
 /// A rustls configuration, and the development CA if it is used.
 pub struct TlsSetup {
@@ -67,7 +68,7 @@ pub fn load_tls(certificate: Option<&(PathBuf, PathBuf)>, data: &Path, now: Time
 }
 
 fn ensure_development_certificate(dir: &Path, now: Timestamp) -> Result<()> {
-    fs::create_dir_all(dir)?;
+    make_folder(dir, 0o700)?;
     let (ca_pem, ca_key, cert, key) =
         (dir.join("ca.pem"), dir.join("ca-key.pem"), dir.join("cert.pem"), dir.join("key.pem"));
     let is_younger = |path: &Path, age: Duration| {
@@ -150,14 +151,17 @@ fn set_validity(params: &mut CertificateParams, now: Timestamp, days: i64) {
     (params.not_before, params.not_after) = (midnight(-1), midnight(days));
 }
 
-/// Writes a file that only its owner can read.
+/// Writes a file that only its owner can read. It is complete or, if there is none yet, missing, also after a power cut.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written.
 pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let part = path.with_extension("part");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()
+    file.sync_all()?;
+    fs::rename(&part, path)?;
+    path.parent().map_or(Ok(()), sync_folder)
 }
 
 #[cfg(test)]

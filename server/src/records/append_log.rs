@@ -6,9 +6,9 @@
 //! counted and dropped.
 
 use std::collections::VecDeque;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use store::folder::make_folder;
 use tokio::sync::oneshot;
 
 /// Maximum number of lines in memory; further ones are dropped.
@@ -73,7 +74,7 @@ impl AppendLog {
     /// # Errors
     /// Returns an error if the folder cannot be created or the thread not started.
     pub fn open(folder: PathBuf, name: &'static str, sync: bool) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        make_folder(&folder, 0o700)?;
         let (sender, receiver) = mpsc::channel();
         let state = Arc::new(LogState::default());
         let writer = LogWriter {

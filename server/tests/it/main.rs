@@ -23,6 +23,7 @@ mod listen;
 mod nodes;
 mod pages;
 mod passkeys;
+mod power_cut;
 mod releases;
 mod sign_in;
 mod support;

@@ -17,7 +17,7 @@ const LIBRARY_USERS: [(&str, &[&str]); 5] = [
 ];
 
 /// Crates of the workspace that each crate may depend on.
-const ALLOWED_CRATES: [(&str, &[&str]); 13] = [
+const ALLOWED_CRATES: [(&str, &[&str]); 14] = [
     ("trefoil-fhir", &[]),
     ("trefoil-store", &[]),
     ("trefoil-test-database", &[]),
@@ -27,6 +27,7 @@ const ALLOWED_CRATES: [(&str, &[&str]); 13] = [
     ("trefoil-terminology-import", &["trefoil-terminology"]),
     ("trefoil-bulk", &["trefoil-fhir", "trefoil-store", "trefoil-resources"]),
     ("trefoil-fixtures", &[]),
+    ("trefoil-power-cut", &[]),
     ("trefoil-conformance", &["trefoil-test-database"]),
     ("trefoil-tui", &[]),
     ("xtask", &[]),

@@ -6,6 +6,7 @@
 //! | [`types`] | input and output of the ports |
 //! | [`error`] | [`StoreError`] |
 //! | `plan` | the rules of every engine: checks conditions, assigns versions, revisions and times |
+//! | [`folder`] | folders that outlive a power cut |
 //! | [`space`] | free space on a disk, and its reserve |
 //! | [`memory`] | the engine for tests: nothing outlives the process |
 //! | [`file`](mod@file) | the engine on a local folder: durable, one process |
@@ -33,6 +34,7 @@
 
 pub mod error;
 pub mod file;
+pub mod folder;
 pub mod memory;
 mod page;
 mod plan;

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{GetResultPayload, MultipartUpload, ObjectStoreExt as _, PutPayload};
+use store::folder::{make_folder, sync_folder};
 use store::space::{DiskSpace, NoSpace, WritePurpose};
 use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::Xxh3;
@@ -25,6 +26,8 @@ use crate::files::gzip;
 /// Number of bytes that are collected before they are written. A file holds up to two such chunks in memory. With
 /// smaller chunks, the transfer between threads would cost more.
 const CHUNK: usize = 4 << 20;
+/// Mode of the folder of exports, if it is created here.
+const FOLDER_MODE: u32 = 0o777;
 /// Name suffix of the file with the length and hash of a gzip.
 pub(crate) const GZIP_SUM: &str = "gzip1.sum";
 
@@ -95,7 +98,9 @@ impl ExportFiles {
         disk: DiskSpace,
         downloads: DownloadLimits,
     ) -> io::Result<Self> {
-        std::fs::create_dir_all(&folder)?;
+        make_folder(&folder, FOLDER_MODE)?;
+        // A process that was killed may have created the folder of a job without its fsync.
+        sync_folder(&folder)?;
         let store = LocalFileSystem::new_with_prefix(&folder).map_err(io::Error::other)?.with_fsync(true);
         Ok(Self { store: Arc::new(store), folder, store_id, disk, downloads, sound: Arc::default() })
     }

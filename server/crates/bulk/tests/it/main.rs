@@ -11,6 +11,7 @@ mod jobs;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod parts;
+mod power_cut;
 mod selection;
 mod space;
 mod support;

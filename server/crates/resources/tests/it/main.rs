@@ -6,11 +6,13 @@
 //! | `transaction` | Bundles of requests |
 //! | `searches` | searches and a naive evaluator |
 //! | `import` | files of all kinds, valid and invalid |
+//! | `power_cut` | imports that a power cut interrupts |
 //! | `trial` | real data, if available |
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
 mod import;
+mod power_cut;
 mod searches;
 mod service;
 mod transaction;

@@ -20,6 +20,7 @@ use super::{
     ACCEPT_DAMAGE, check_format, damaged, failure, journal, memtable_budget, of_folder, read_failure,
 };
 use crate::StoreError;
+use crate::folder::{sync_folder, sync_folders};
 use crate::space::{self, NoSpace, WritePurpose};
 
 /// Maximum size of a memtable for the engine. It is never reached, because `memtable_budget` flushes memtables earlier.
@@ -117,9 +118,15 @@ pub(super) struct OpenEngine {
 impl OpenEngine {
     fn open(dir: &Path, expected: &StoreState, accept_damage: bool) -> Result<Self, StoreError> {
         let db_dir = dir.join("db");
-        if expected.checkpoint == 0 && !db_dir.join("version").exists() && db_dir.exists() {
-            // The process was killed while it created the engine's folder.
+        if expected.checkpoint == 0 && !accept_damage && db_dir.exists() {
+            // The process ended while it created the engine's folder. Nothing was acknowledged, because the first
+            // checkpoint precedes the first write. The files may be incomplete after a power cut.
             std::fs::remove_dir_all(&db_dir).map_err(of_folder("remove an unfinished store", &db_dir))?;
+        }
+        if !expected.is_clean {
+            // A process that was killed may have created, renamed or removed files without the fsync of their folder.
+            // The engine does not sync names that it finds.
+            sync_folders(&db_dir).map_err(of_folder("sync the names in the folders below", &db_dir))?;
         }
         if !accept_damage {
             expected.check(dir, &db_dir)?;
@@ -139,6 +146,10 @@ impl OpenEngine {
         let opened = catch_unwind(open)
             .map_err(|_| damaged(&db_dir, &"the engine stopped; the log has the reason"))?;
         let (db, tables) = opened.map_err(failure("open the store", &db_dir))?;
+        // The engine syncs neither the names of its tables nor its own. The state file, which requires them, follows.
+        for folder in [&db_dir.join("keyspaces"), dir] {
+            sync_folder(folder).map_err(of_folder("sync the names in a folder", folder))?;
+        }
         check_format(&tables)?;
         let opened = Self { db, tables };
         if !accept_damage {
@@ -243,6 +254,9 @@ impl DiskSpace {
         };
         if is_new || accept_damage {
             disk.checkpoint(false)?;
+            if disk.checkpoints().state.checkpoint == 0 {
+                return Err(of_folder("take the first checkpoint of the store", dir)("it was postponed"));
+            }
         }
         if accept_damage {
             tracing::error!(dir = %dir.display(), "the store continues with its remaining data");

@@ -228,7 +228,7 @@ fn look(path: &Path, expected: Option<&JournalPosition>) -> io::Result<JournalSc
     let rest = without_blank_end(source)?;
     Ok(if rest.is_empty() {
         JournalScan::Intact
-    } else if is_followed(&rest) || was_whole(&rest, at) {
+    } else if is_followed(&rest) || was_whole(&rest, at) && !stops_within_sector(&rest, at) {
         JournalScan::Damaged { at }
     } else {
         JournalScan::Torn { at }
@@ -273,6 +273,18 @@ fn was_whole(rest: &[u8], at: u64) -> bool {
     rest.ends_with(&MAGIC) && is_written(head) && sectors.chunks(SECTOR as usize).all(is_written)
 }
 
+/// Returns `true` if an item of the batch is missing up to the end of its sector. The engine passes a batch to the system
+/// in pieces, each of which ends with an item. A sector may have been written after one piece and not after the next.
+fn stops_within_sector(rest: &[u8], at: u64) -> bool {
+    let mut source = rest;
+    let mut batch = JournalBatch { source: &mut source, hasher: Xxh3::new(), length: 0, part: 0 };
+    // The batch is incomplete or damaged; only the position of the last part that was read matters.
+    drop(batch.read());
+    let left = SECTOR - (at + batch.part) % SECTOR;
+    let part = rest.iter().skip(usize::try_from(batch.part).unwrap_or(usize::MAX));
+    part.take(usize::try_from(left).unwrap_or(usize::MAX)).all(|&byte| byte == 0)
+}
+
 /// A complete batch.
 struct ReadBatch {
     length: u64,
@@ -282,7 +294,7 @@ struct ReadBatch {
 
 /// Reads a batch. Returns `None` if the batch is incomplete or its checksum does not match.
 fn batch(source: &mut impl BufRead) -> io::Result<Option<ReadBatch>> {
-    let mut batch = JournalBatch { source, hasher: Xxh3::new(), length: 0 };
+    let mut batch = JournalBatch { source, hasher: Xxh3::new(), length: 0, part: 0 };
     match batch.read() {
         Ok(read) => Ok(read),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
@@ -294,6 +306,8 @@ struct JournalBatch<'a, R> {
     source: &'a mut R,
     hasher: Xxh3,
     length: u64,
+    /// Offset of the start, item or end that is being read.
+    part: u64,
 }
 
 impl<R: BufRead> JournalBatch<'_, R> {
@@ -305,6 +319,7 @@ impl<R: BufRead> JournalBatch<'_, R> {
         let header: [u8; 12] = self.take()?;
         let items = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
         for _ in 0..items {
+            self.part = self.length;
             match self.item()? {
                 [2] => {
                     let _kind_compression_table: [u8; 10] = self.item()?;
@@ -318,6 +333,7 @@ impl<R: BufRead> JournalBatch<'_, R> {
             }
         }
         let sum = self.hasher.digest();
+        self.part = self.length;
         let is_right =
             self.take()? == [3] && u64::from_le_bytes(self.take()?) == sum && self.take()? == MAGIC;
         Ok(is_right.then_some(ReadBatch { length: self.length, header, sum }))

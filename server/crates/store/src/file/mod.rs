@@ -49,13 +49,15 @@ use crate::{
     LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, Version,
     VersionHeader, VersionPage, VersionWrite, Versions,
 };
-use crate::{page, space};
+use crate::{folder, page, space};
 
 /// Number of the store format that this program reads and writes.
 const FORMAT_NUMBER: &[u8] = b"3";
 /// Name of a file in the store's folder. If it exists when the store is opened, damaged writes are discarded and the
 /// remaining data are used.
 const ACCEPT_DAMAGE: &str = "accept-damage";
+/// Mode of the store's folder, if it is created here.
+const FOLDER_MODE: u32 = 0o777;
 /// Number of requests that may wait for the writer. Further callers wait until there is room.
 const QUEUE: usize = 256;
 
@@ -135,7 +137,7 @@ impl FileEngine {
     /// Opens the store with the given monotonic clock.
     fn open_on(dir: &Path, options: FileOptions, elapsed: MonotonicClock) -> Result<Self, StoreError> {
         let FileOptions { disk: space, idle_after } = options;
-        fs::create_dir_all(dir).map_err(of_folder("make the folder of the store", dir))?;
+        folder::make_folder(dir, FOLDER_MODE).map_err(of_folder("make the folder of the store", dir))?;
         let lock = lock(dir)?;
         let disk = Arc::new(DiskSpace::open(dir, space)?);
         let (counters, kinds) = disk::counters(&disk)?;

@@ -147,6 +147,10 @@ fn an_incomplete_end_after_a_crash_is_accepted() {
         bytes[hole..hole + SECTOR].fill(0);
         assert_eq!(crashed.with(&bytes), Ok(COMMITS - 1));
     }
+    // The sector of the last commit's start was on the disk with the end of the commit before it.
+    let mut bytes = crashed.bytes.clone();
+    bytes[last..last.next_multiple_of(SECTOR)].fill(0);
+    assert_eq!(crashed.with(&bytes), Ok(COMMITS - 1));
 }
 
 /// Returns everything that a store returns for all reads.

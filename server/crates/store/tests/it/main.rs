@@ -7,6 +7,7 @@
 //! | `races` | laws under concurrency: compare-and-set, snapshots |
 //! | `nodes` | laws of several nodes on one store, and of connections that break |
 //! | `crash` | nothing acknowledged is lost when the process is killed |
+//! | `power_cut` | nothing acknowledged is lost by a power cut |
 //! | `damage` | damaged files are reported, and the torn end of a crash is not damage |
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
@@ -15,6 +16,7 @@ mod crash;
 mod damage;
 mod model;
 mod nodes;
+mod power_cut;
 mod races;
 mod rows;
 
