@@ -1,5 +1,6 @@
 //! A private PostgreSQL server for tests and benchmarks: on a free port of the loopback address, with its own folder,
-//! removed when the process ends. It uses the programs of Debian's package `postgresql`.
+//! removed when the process ends. It uses the programs of Debian's packages `postgresql`
+//! and `pgbouncer`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -7,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
 use std::{env, fs, io};
 
 /// Environment variable with the folder of `postgres` and `initdb`, if they are in none of the usual ones.
@@ -29,6 +30,8 @@ pub enum Durability {
 /// A private server.
 pub struct TestDatabase {
     port: u16,
+    /// Port of PgBouncer.
+    pooled: u16,
     bin: PathBuf,
     shell: Mutex<Shell>,
     databases: AtomicU32,
@@ -52,11 +55,13 @@ impl TestDatabase {
                 "PostgreSQL is not installed (Debian: postgresql; or set {BIN_VARIABLE})"
             ))
         })?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let (free, other) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
+        let (port, pooled) = (free.local_addr()?.port(), other.local_addr()?.port());
+        drop((free, other));
         let fsync = if durability == Durability::Synced { "on" } else { "off" };
         let mut command = Command::new("sh");
         command.arg("-c").arg(include_str!("private_postgres.sh")).arg("sh");
-        command.arg(&bin).arg(port.to_string()).arg(fsync);
+        command.arg(&bin).arg(port.to_string()).arg(fsync).arg(pooled.to_string());
         // The folder of the tests may not be readable by the other user.
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
         // A terminal that interrupts the tests (Ctrl-C) does not interrupt the server, which ends with them.
@@ -71,7 +76,14 @@ impl TestDatabase {
         let answers = BufReader::new(process.stdout.take().ok_or_else(missing)?);
         let mut shell = Shell { commands, answers };
         shell.expect("ready")?;
-        Ok(Self { port, bin, shell: Mutex::new(shell), databases: AtomicU32::new(0), _process: process })
+        Ok(Self {
+            port,
+            pooled,
+            bin,
+            shell: Mutex::new(shell),
+            databases: AtomicU32::new(0),
+            _process: process,
+        })
     }
 
     /// Returns the server that all tests of this process share, or `None` if PostgreSQL is not installed. The reason is
@@ -83,9 +95,7 @@ impl TestDatabase {
         static SHARED: OnceLock<Option<TestDatabase>> = OnceLock::new();
         let shared = SHARED.get_or_init(|| {
             if programs().is_none() {
-                eprintln!(
-                    "left out: PostgreSQL is not installed (Debian: postgresql; or set {BIN_VARIABLE})"
-                );
+                println!("left out: PostgreSQL is not installed (Debian: postgresql; or set {BIN_VARIABLE})");
                 return None;
             }
             Some(Self::start(Durability::Fast).expect("PostgreSQL is installed and must start"))
@@ -113,6 +123,17 @@ impl TestDatabase {
             return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
         }
         Ok(format!("postgres://trefoil@127.0.0.1:{port}/{name}?sslmode=disable"))
+    }
+
+    /// Returns the URL of the same database through PgBouncer in transaction mode, or `None` if it is not installed,
+    /// which is reported once.
+    pub fn pooled(&self, url: &str) -> Option<String> {
+        static REPORT: Once = Once::new();
+        if !has_pooler() {
+            REPORT.call_once(|| println!("left out: PgBouncer is not installed (Debian: pgbouncer)"));
+            return None;
+        }
+        Some(url.replace(&format!(":{}/", self.port), &format!(":{}/", self.pooled)))
     }
 
     /// Stops the server at once, as a crash does.
@@ -147,6 +168,12 @@ impl Shell {
         }
         Err(io::Error::other(format!("PostgreSQL did not start or stop: '{}'", line.trim())))
     }
+}
+
+/// Returns whether the script finds PgBouncer.
+fn has_pooler() -> bool {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&folders).any(|folder| folder.join("pgbouncer").is_file())
 }
 
 /// Returns the folder of the programs, of the newest version.

@@ -1,9 +1,10 @@
 # Runs a private PostgreSQL server until its standard input ends, and removes it then, also if the test was killed.
-# Arguments: folder of the programs, port, whether to wait for the disk (on or off).
+# Arguments: folder of the programs, port, whether to wait for the disk (on or off), port of PgBouncer, which is started
+# if it is installed.
 # Commands on standard input: "stop" (as a crash) and "start". Each is answered with a line.
-bin=$1 port=$2 fsync=$3
+bin=$1 port=$2 fsync=$3 pooled=$4
 dir=$(mktemp -d)
-end() { "$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1; rm -rf "$dir"; }
+end() { [ -f "$dir/pgbouncer.pid" ] && kill "$(cat "$dir/pgbouncer.pid")"; "$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1; rm -rf "$dir"; }
 trap end EXIT
 start() {
   "$bin/pg_ctl" -D "$dir/data" -l "$dir/log" -w start >/dev/null 2>&1 </dev/null && echo "ready $dir" ||
@@ -20,6 +21,23 @@ full_page_writes = $fsync
 max_connections = 200
 max_wal_size = 2GB
 CONF
+if command -v pgbouncer >/dev/null; then
+  cat >"$dir/pgbouncer.ini" <<CONF
+[databases]
+* = host=127.0.0.1 port=$port user=trefoil
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = $pooled
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+max_client_conn = 1000
+default_pool_size = 20
+pidfile = $dir/pgbouncer.pid
+logfile = $dir/pgbouncer.log
+CONF
+  pgbouncer -q -d "$dir/pgbouncer.ini" 2>/dev/null
+fi
 start
 while read -r command; do
   case $command in

@@ -59,7 +59,17 @@ impl StoreEngine {
 
     /// Returns each engine, empty.
     async fn each() -> Vec<Self> {
-        [Some(Self::memory()), Some(Self::file()), Self::postgres().await].into_iter().flatten().collect()
+        let shared = [Self::postgres().await, Self::pooled().await];
+        [Some(Self::memory()), Some(Self::file())].into_iter().chain(shared).flatten().collect()
+    }
+
+    /// Returns the engine on a database behind PgBouncer in transaction mode, which gives each transaction any of its
+    /// connections. Returns `None` if it is not installed.
+    async fn pooled() -> Option<Self> {
+        let database = TestDatabase::shared()?;
+        let url = DatabaseUrl::new(database.pooled(&database.create().unwrap())?, None);
+        let store = Store::postgres(&url, DatabaseLimits::default()).await.unwrap();
+        Some(Self { name: "pgbouncer", store, dir: None, url: Some(url) })
     }
 
     /// Closes the engine and opens it again, unless it is in memory.

@@ -219,7 +219,7 @@ async fn a_code_is_spent_on_one_of_several_nodes() {
                 nodes[0].write(vec![LedgerWrite::put(&*key, "live", Expect::Absent)], at(0)).await.unwrap()
                     [0];
             let mut tasks = JoinSet::new();
-            for store in nodes.iter().cloned() {
+            for store in nodes.clone() {
                 // Both a change and the creation of a key must succeed once.
                 let writes = vec![
                     LedgerWrite::put(&*key, "spent", Expect::Revision(live)),
