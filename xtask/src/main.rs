@@ -139,6 +139,9 @@ fn run(task: XtaskCommand) -> Result<()> {
                 check(bench("trefoil-server", "http").args(["identity", "--rounds=1"]))?;
                 return check(bench("trefoil-server", "http").args(["identity", "--rounds=1", "--postgres"]));
             }
+            if args.iter().any(|arg| arg == "scale") {
+                return check(&mut bench("trefoil-store", "scale"));
+            }
             if args.iter().any(|arg| arg == "client") {
                 return check(&mut bench("trefoil-tui", "client"));
             }

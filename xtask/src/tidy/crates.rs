@@ -21,7 +21,6 @@ const ALLOWED_CRATES: [(&str, &[&str]); 14] = [
     ("trefoil-fhir", &[]),
     ("trefoil-store", &[]),
     ("trefoil-test-database", &[]),
-    ("trefoil-power-cut", &[]),
     ("trefoil-resources", &["trefoil-fhir", "trefoil-store"]),
     ("trefoil-identity", &["trefoil-fhir", "trefoil-store"]),
     ("trefoil-terminology", &["trefoil-fhir"]),

@@ -32,6 +32,8 @@ pub struct TestDatabase {
     port: u16,
     /// Port of PgBouncer.
     pooled: u16,
+    /// Folder of the server.
+    folder: PathBuf,
     bin: PathBuf,
     shell: Mutex<Shell>,
     databases: AtomicU32,
@@ -75,10 +77,11 @@ impl TestDatabase {
         let commands = process.stdin.take().ok_or_else(missing)?;
         let answers = BufReader::new(process.stdout.take().ok_or_else(missing)?);
         let mut shell = Shell { commands, answers };
-        shell.expect("ready")?;
+        let folder = shell.expect("ready")?.into();
         Ok(Self {
             port,
             pooled,
+            folder,
             bin,
             shell: Mutex::new(shell),
             databases: AtomicU32::new(0),
@@ -144,6 +147,29 @@ impl TestDatabase {
         self.tell("stop", "stopped")
     }
 
+    /// Returns the CPU time that the server has used so far, in seconds, or `None` if the system does not report it.
+    pub fn cpu_seconds(&self) -> Option<f64> {
+        const TICKS: f64 = 100.0;
+        let first = fs::read_to_string(self.folder.join("data/postmaster.pid")).ok()?;
+        let server: u32 = first.lines().next()?.parse().ok()?;
+        let fields = |pid: &str| -> Option<Vec<String>> {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            // The name in parentheses may contain spaces. The state follows it.
+            Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
+        };
+        let ticks = |fields: &[String], at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok());
+        let own = fields(&server.to_string())?;
+        // Its own time, and that of its processes that have ended.
+        let mut sum: f64 = (11..15).filter_map(|at| ticks(&own, at)).sum();
+        for entry in fs::read_dir("/proc").ok()?.flatten() {
+            let Some(of) = entry.file_name().to_str().and_then(fields) else { continue };
+            if of.get(1).is_some_and(|parent| *parent == server.to_string()) {
+                sum += (11..13).filter_map(|at| ticks(&of, at)).sum::<f64>();
+            }
+        }
+        Some(sum / TICKS)
+    }
+
     /// Starts the server again.
     ///
     /// # Errors
@@ -155,16 +181,18 @@ impl TestDatabase {
     fn tell(&self, command: &str, answer: &str) -> io::Result<()> {
         let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
         writeln!(shell.commands, "{command}")?;
-        shell.expect(answer)
+        shell.expect(answer).map(drop)
     }
 }
 
 impl Shell {
-    fn expect(&mut self, answer: &str) -> io::Result<()> {
+    /// Reads an answer and returns its second word, which may be missing.
+    fn expect(&mut self, answer: &str) -> io::Result<String> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
-        if line.split_whitespace().next() == Some(answer) {
-            return Ok(());
+        let mut words = line.split_whitespace();
+        if words.next() == Some(answer) {
+            return Ok(words.next().unwrap_or_default().to_owned());
         }
         Err(io::Error::other(format!("PostgreSQL did not start or stop: '{}'", line.trim())))
     }
