@@ -10,6 +10,7 @@ use percent_encoding::percent_decode_str;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, Row};
@@ -24,7 +25,8 @@ pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 /// The URL of a database: `postgres://user:password@host:port/name?sslmode=…`. Shown without its password.
 ///
 /// TLS is used if the server offers it, and required with `sslmode=require`, `verify-ca` or `verify-full`. A certificate
-/// is always checked, with the roots of this machine or those in the PEM file `sslrootcert`.
+/// is always checked, with the roots of this machine or those in the PEM file `sslrootcert`. Without `sslmode`, a server on
+/// this machine is asked without TLS.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseUrl {
     text: String,
@@ -58,6 +60,9 @@ impl DatabaseUrl {
             url.parse().map_err(|error: tokio_postgres::Error| bad_url(&chain(&error)))?;
         if config.get_hosts().is_empty() {
             return Err(bad_url("it names no host"));
+        }
+        if !self.text.contains("sslmode=") && config.get_hosts().iter().all(is_here) {
+            config.ssl_mode(SslMode::Disable);
         }
         if let (None, Some(password)) = (config.get_password(), &self.password) {
             config.password(password);
@@ -174,6 +179,14 @@ impl Database {
     }
 }
 
+/// Returns whether a host is this machine.
+fn is_here(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1" | "[::1]"),
+        Host::Unix(_) => true,
+    }
+}
+
 /// Takes `sslrootcert` out of a URL, and writes the values of `sslmode` that libpq has for checked certificates as
 /// `require`.
 fn split_roots(url: &str) -> (String, Option<String>) {
@@ -234,7 +247,13 @@ pub(super) fn failure(action: &'static str, error: &tokio_postgres::Error) -> St
         }
         // A syntax error, a missing table or a wrong password does not go away by waiting.
         Some(code) if !is_passing(code) => StoreError::Engine { action, reason: chain(error) },
-        _ => unavailable(&chain(error)),
+        _ => {
+            let mut reason = chain(error);
+            if reason.contains("invalid peer certificate") {
+                reason.push_str("; name the file with the CA of the database by sslrootcert=FILE in its URL");
+            }
+            unavailable(&reason)
+        }
     }
 }
 
@@ -270,4 +289,47 @@ fn chain(error: &tokio_postgres::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_without_its_password() {
+        for (url, shown) in [
+            (
+                "postgres://user:secret@db.example:5433/name?sslmode=require",
+                "postgres://user@db.example:5433/name",
+            ),
+            ("postgresql://user:a@b@db.example/name", "postgresql://user@db.example/name"),
+            ("postgres://db.example/name?password=secret", "postgres://db.example/name"),
+        ] {
+            let url = DatabaseUrl::new(url, Some("other".to_owned()));
+            assert_eq!((url.to_string(), format!("{url:?}")), (shown.to_owned(), shown.to_owned()));
+        }
+    }
+
+    #[test]
+    fn tls_is_asked_for_unless_the_database_is_on_this_machine() {
+        let mode = |url: &str| {
+            let (config, roots) = DatabaseUrl::new(url, None).config(&DatabaseLimits::default()).unwrap();
+            (config.get_ssl_mode(), roots)
+        };
+        assert_eq!(mode("postgres://u@localhost/n"), (SslMode::Disable, None));
+        assert_eq!(mode("postgres://u@127.0.0.1,db.example/n"), (SslMode::Prefer, None));
+        assert_eq!(mode("postgres://u@db.example/n"), (SslMode::Prefer, None));
+        assert_eq!(mode("postgres://u@localhost/n?sslmode=require"), (SslMode::Require, None));
+        let full = "postgres://u@db.example/n?sslrootcert=%2Fetc%2Fca.pem&sslmode=verify-full&application_name=a%20b";
+        assert_eq!(mode(full), (SslMode::Require, Some("/etc/ca.pem".to_owned())));
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_used_is_rejected_without_its_password() {
+        for url in ["postgres://u:secret@h/n?unknown=1", "postgres:///n", "postgres://u:secret@h:port/n"] {
+            let error = DatabaseUrl::new(url, None).check().unwrap_err().to_string();
+            assert!(error.starts_with("failed to use the URL of the database: "), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
 }
