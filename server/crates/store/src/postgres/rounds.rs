@@ -23,6 +23,8 @@ const ROUND_BYTES: usize = 4 << 20;
 const ROUND_REQUESTS: usize = 512;
 /// Number of requests that wait before a caller has to wait itself.
 const QUEUE: usize = 1_024;
+/// Time that a rollback may take.
+const ROLLBACK: Duration = Duration::from_secs(1);
 /// Time before a round is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -144,7 +146,6 @@ impl<R: Round> WriterTask<R> {
                 Err(error @ StoreError::Unavailable { .. }) => error,
                 Err(other) => return Err(other),
             };
-            self.connection = None;
             if Instant::now() + PAUSE >= until {
                 return Err(match doubtful {
                     Some(_) => {
@@ -191,12 +192,10 @@ impl<R: Round> WriterTask<R> {
         let written = decided
             .await
             .unwrap_or_else(|_| Err(RoundError::Store(unavailable("the database did not answer in time"))));
-        if written.is_err() {
-            // An open transaction ends with its connection.
-            drop(Object::take(connection));
-        } else {
-            self.connection = Some(connection);
-        }
+        self.connection = match &written {
+            Ok(()) => Some(connection),
+            Err(_) => rolled_back(connection).await,
+        };
         match written {
             Ok(()) => {
                 self.writer = Some((writer, last + 1));
@@ -221,6 +220,16 @@ impl<R: Round> WriterTask<R> {
             }
         }
     }
+}
+
+/// Ends the transaction of a connection. Returns `None` if the connection is broken; the transaction ends with it then.
+async fn rolled_back(connection: Object) -> Option<Object> {
+    let ended = tokio::time::timeout(ROLLBACK, connection.batch_execute("ROLLBACK")).await;
+    if matches!(ended, Ok(Ok(()))) {
+        return Some(connection);
+    }
+    drop(Object::take(connection));
+    None
 }
 
 /// Adds a row for a new writer task, and removes those of tasks that ended long ago. Returns its id.
