@@ -120,7 +120,7 @@ pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
         let command = command?;
         match socket::send_command(&args.data, &command, &mut print).await? {
             Some(code) => Ok(code),
-            None => run_offline(&args, command, &mut print).await,
+            None => Box::pin(run_offline(&args, command, &mut print)).await,
         }
     };
     let done = done.await;

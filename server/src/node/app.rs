@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwap;
-use bulk::Bulk;
+use bulk::{Bulk, BulkOptions, FileLocation};
 use bytes::Bytes;
 use identity::sign_in::pending_quota::PendingQuota;
 use identity::{Dependencies, Identity};
@@ -14,6 +14,7 @@ use jiff::SignedDuration;
 use resources::filter::TypeFilter;
 use resources::{ResourceLimits, Resources};
 use store::Store;
+use store::space::DiskSpace;
 use terminology::Terminology;
 
 use crate::clock::guard::{self, ClockGuard};
@@ -146,9 +147,15 @@ impl App {
         let bulk = Bulk::open(
             store.clone(),
             resources.clone(),
-            bulk::BulkOptions {
-                files: config.data.join("exports"),
-                disk: store::space::DiskSpace::of(&config.data.join("exports")),
+            BulkOptions {
+                files: match config.files.bucket.clone() {
+                    Some(bucket) => FileLocation::Bucket(bucket),
+                    None => {
+                        let path = config.data.join("exports");
+                        FileLocation::Folder { disk: DiskSpace::of(&path), path }
+                    }
+                },
+                lease: BulkOptions::LEASE,
                 fhir_base: format!("{base_url}/fhir/R4"),
                 retention: config.bulk.retention,
                 file_size: config.bulk.file_size,
