@@ -297,7 +297,7 @@ impl Config {
             demo: flags.demo,
             ahead_s: if flags.demo { demo_ahead()? } else { 0 },
             certificate,
-            files: file.files.check(&at, file.bulk.signed_url_s.is_some())?,
+            files: file.files.check(&at, &file.bulk)?,
             bulk: file.bulk.check(&at)?,
             audit: file.audit,
             connections: ConnectionLimits {
@@ -512,6 +512,11 @@ mod tests {
             "line 3: secret_access_key: set access_key_id too",
         );
         check_refused(&with("secret_access_key = \"x\""), "unknown field `secret_access_key`");
+        check_refused(
+            &format!("{bucket}[bulk]\nfile_size = 100000000000\n"),
+            "line 4: file_size: a file in a bucket",
+        );
+        check_refused("[bulk]\nlease_s = 5\n", "line 2: lease_s: 5 is not in 20 to 600");
         check_refused(&with("signed_downloads = true"), "this setting needs [bulk] signed_url_s");
         check_refused("[identity]\nrotate_keys_days = 0\n", "line 2: rotate_keys_days");
         check_refused(

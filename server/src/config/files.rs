@@ -8,8 +8,12 @@ use object_store::path::Path;
 use toml::Spanned;
 use url::{Host, Url};
 
+use super::bulk::BulkSection;
 use super::documented::{implicit, settings_table};
 use super::{ConfigError, ConfigSource};
+
+/// Maximum of `[bulk] file_size`: object stores accept 10,000 parts, and a part has 8 MiB.
+const MAX_FILE_SIZE: u64 = 64 << 30;
 
 settings_table! {
     /// Where the files of exports are kept and, if several servers share a database, the indexes of imported releases. All
@@ -49,7 +53,11 @@ pub struct FilesConfig {
 }
 
 impl FilesSection {
-    pub(super) fn check(&self, at: &ConfigSource<'_>, signs_urls: bool) -> Result<FilesConfig, ConfigError> {
+    pub(super) fn check(
+        &self,
+        at: &ConfigSource<'_>,
+        bulk: &BulkSection,
+    ) -> Result<FilesConfig, ConfigError> {
         let Some(location) = &self.location else {
             let needs_bucket = self.endpoint.as_ref().or(self.access_key_id.as_ref()).map(Spanned::span);
             let needs_bucket =
@@ -73,10 +81,14 @@ impl FilesSection {
             return Err(wrong("has no valid name of a bucket"));
         }
         let prefix = Path::parse(prefix).map_err(|error| wrong(&format!("has no valid prefix: {error}")))?;
-        if *self.signed_downloads.as_ref() && !signs_urls {
+        if *self.signed_downloads.as_ref() && bulk.signed_url_s.is_none() {
             let why =
                 "this setting needs [bulk] signed_url_s, because a client sends no token to another server";
             return Err(at.value_error(self.signed_downloads.span(), "signed_downloads", why));
+        }
+        if *bulk.file_size.as_ref() > MAX_FILE_SIZE {
+            let why = format!("a file in a bucket can have up to {MAX_FILE_SIZE} bytes");
+            return Err(at.value_error(bulk.file_size.span(), "file_size", why));
         }
         let mut builder = self.credentials(at)?.with_bucket_name(bucket).with_allow_http(self.allow_http);
         if let Some(region) = &self.region {

@@ -30,6 +30,7 @@ use crate::node::key_fetch::KeyFetcher;
 use crate::node::provider_calls::ProviderCalls;
 use crate::node::question_pool::QuestionPool;
 use crate::node::saved_indexes::SavedIndexes;
+use crate::node::shared_releases::SharedReleases;
 use crate::node::terminology_sync::TerminologySync;
 use crate::records::audit::AuditLog;
 use crate::records::export_log::ExportLog;
@@ -155,7 +156,7 @@ impl App {
                         FileLocation::Folder { disk: DiskSpace::of(&path), path }
                     }
                 },
-                lease: BulkOptions::LEASE,
+                lease: config.bulk.lease,
                 fhir_base: format!("{base_url}/fhir/R4"),
                 retention: config.bulk.retention,
                 file_size: config.bulk.file_size,
@@ -192,9 +193,17 @@ impl App {
         };
         let terminology = Terminology::default();
         terminology.prefer_versions(settings.load().preferred_versions.clone());
-        let terminology_sync = TerminologySync::open(store.clone(), terminology.clone(), indexes)
-            .await
-            .context("failed to read the stored terminology")?;
+        // Indexes of releases are shared by the nodes on one database.
+        let shared = match (config.files.bucket.clone(), &indexes) {
+            (Some(bucket), Some(indexes)) if store.is_shared() => {
+                Some(SharedReleases::new(store.clone(), bucket, indexes.clone()))
+            }
+            _ => None,
+        };
+        let terminology_sync =
+            TerminologySync::open(store.clone(), terminology.clone(), indexes, shared, now)
+                .await
+                .context("failed to read the stored terminology")?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let app = Self {
             fhir_base: format!("{base_url}/fhir/R4"),

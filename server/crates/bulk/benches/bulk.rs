@@ -425,7 +425,7 @@ fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
     };
     let options = BulkOptions {
         files: FileLocation::Folder { path: data.join("exports"), disk: store::space::DiskSpace::of(data) },
-        lease: BulkOptions::LEASE,
+        lease: jiff::SignedDuration::from_secs(60),
         fhir_base: "https://s.example/fhir/R4".to_owned(),
         retention: Duration::from_secs(3600),
         guide: GuideVersion::default(),

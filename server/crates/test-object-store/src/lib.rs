@@ -18,8 +18,8 @@ use s3s_fs::FileSystem;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-/// Name of the only bucket.
-pub const BUCKET: &str = "trefoil-test";
+/// Name of the only bucket. It is short, because the server keeps keys in names of files, which have a maximum length.
+pub const BUCKET: &str = "test";
 /// Id of the only access key.
 pub const ACCESS_KEY_ID: &str = "TESTACCESSKEY";
 /// Its secret.

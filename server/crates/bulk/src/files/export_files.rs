@@ -135,8 +135,9 @@ impl ExportFiles {
                 let (store, sound) = (Arc::new(store), Mutex::default());
                 Place::Folder(Arc::new(FolderPlace { store, folder, store_id, disk, sound }))
             }
-            FileLocation::Bucket(ObjectBucket { store, prefix, signer }) => {
-                let exports = prefix.join(store_id).join("exports");
+            FileLocation::Bucket(bucket) => {
+                let exports = bucket.folder(&store_id, "exports");
+                let ObjectBucket { store, signer, .. } = bucket;
                 Place::Bucket(Arc::new(BucketPlace { store, exports, signer }))
             }
         };

@@ -62,6 +62,13 @@ impl ObjectBucket {
     }
 }
 
+impl ObjectBucket {
+    /// Returns the beginning of the keys of one kind of objects of a store. Nothing else in the bucket is accessed.
+    pub fn folder(&self, store_id: &str, kind: &str) -> Path {
+        self.prefix.clone().join(store_id).join(kind)
+    }
+}
+
 /// The clients of an object store hold credentials, so that they are not printed.
 impl fmt::Debug for ObjectBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

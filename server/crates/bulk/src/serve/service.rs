@@ -58,8 +58,7 @@ pub struct BulkOptions {
     pub fhir_base: String,
     /// Time for which a completed export is kept.
     pub retention: Duration,
-    /// Time after which another worker resumes a job whose worker has stopped: [`BulkOptions::LEASE`], or shorter in
-    /// tests.
+    /// Time after which another worker resumes a job whose worker has stopped.
     pub lease: SignedDuration,
     /// Version of the guide that determines the supported parameters.
     pub guide: GuideVersion,
@@ -75,11 +74,6 @@ pub struct BulkOptions {
     pub signing: Option<AddressSigning>,
     /// Limits on the size of running exports.
     pub in_flight: InFlight,
-}
-
-impl BulkOptions {
-    /// The usual duration of a lease.
-    pub const LEASE: SignedDuration = SignedDuration::from_secs(60);
 }
 
 /// Maximum number of bytes that running exports may have written when another export starts. `None` means unlimited.

@@ -53,7 +53,7 @@ impl World {
         let resources = Resources::at(store.clone(), BASE);
         let mut options = BulkOptions {
             files: FileLocation::Folder { path: dir.path().join("exports"), disk: DiskSpace::of(dir.path()) },
-            lease: BulkOptions::LEASE,
+            lease: jiff::SignedDuration::from_secs(60),
             fhir_base: BASE.to_owned(),
             retention: RETENTION,
             file_size: 128 << 20,
