@@ -13,6 +13,7 @@
 //! | [`provider`] | `[[provider]]` |
 //! | [`brand`] | `[pages]` |
 //! | [`bulk`] | `[bulk]` |
+//! | [`files`] | `[files]` |
 //! | [`audit`] | `[audit]` |
 //! | [`network`] | connections, trusted proxies, private hosts |
 //! | [`file`](mod@file) | reading the file: secrets, and errors with line and key |
@@ -27,6 +28,7 @@ pub mod declared;
 mod document;
 mod documented;
 pub mod file;
+pub mod files;
 pub mod network;
 pub mod provider;
 pub mod sections;
@@ -49,6 +51,7 @@ use self::bulk::BulkConfig;
 use self::declared::DeclaredClient;
 pub use self::file::{ConfigError, ConfigSource};
 use self::file::{parse, read_text};
+use self::files::FilesConfig;
 pub use self::network::{ConnectionLimits, PrivateHosts, ProxyHeader, TrustedProxies};
 pub use self::provider::ConfiguredProvider;
 use self::provider::check_provider;
@@ -62,7 +65,7 @@ const AHEAD_VARIABLE: &str = "TREFOIL_DEMO_AHEAD_S";
 const PASSWORD_VARIABLE: &str = "PGPASSWORD";
 
 /// The environment variables of `serve`, with their descriptions.
-pub const ENVIRONMENT: [(&str, &str); 3] = [
+pub const ENVIRONMENT: [(&str, &str); 4] = [
     (
         LOG_VARIABLE,
         "level of the log on standard error, such as debug or trefoil_server=debug [default: info]",
@@ -72,6 +75,11 @@ pub const ENVIRONMENT: [(&str, &str); 3] = [
         "seconds by which the clock of a demo server is set ahead, to show how tokens expire [default: 0]",
     ),
     (PASSWORD_VARIABLE, "password of the database, if its URL contains none"),
+    (
+        "AWS_ACCESS_KEY_ID",
+        "access key of the bucket of `[files]`, with AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; the other variables of \
+         the AWS SDKs, such as AWS_REGION and AWS_WEB_IDENTITY_TOKEN_FILE, are read too",
+    ),
 ];
 
 /// The storage engine.
@@ -145,6 +153,8 @@ pub struct Config {
     pub encryption: SecretEncryption,
     /// Settings of exports.
     pub bulk: BulkConfig,
+    /// Where files are kept.
+    pub files: FilesConfig,
     /// Settings of the audit log.
     pub audit: AuditConfig,
     /// Maximum numbers of open connections.
@@ -287,6 +297,7 @@ impl Config {
             demo: flags.demo,
             ahead_s: if flags.demo { demo_ahead()? } else { 0 },
             certificate,
+            files: file.files.check(&at, &file.bulk)?,
             bulk: file.bulk.check(&at)?,
             audit: file.audit,
             connections: ConnectionLimits {
@@ -314,6 +325,7 @@ impl Config {
             ("[store]", format!("{:?} {:?}", self.engine, self.data)),
             ("[identity] key_encryption_key", format!("{:?}", self.encryption)),
             ("[bulk]", format!("{:?}", self.bulk)),
+            ("[files]", self.files.description.clone()),
             ("[audit]", format!("{:?}", self.audit)),
             ("[server] idle_timeout_s", format!("{:?}", self.idle_timeout)),
             ("[server] shutdown_grace_s", format!("{:?}", self.shutdown_grace)),
@@ -473,6 +485,39 @@ mod tests {
             "[[provider]]\nname = \"P\"\npreset = \"google\"\n",
             "line 1: client_id: this member is required",
         );
+        check_refused(
+            "[files]\nlocation = \"/exports\"\n",
+            "line 2: location: '/exports' is not the URL of a bucket",
+        );
+        check_refused("[files]\nlocation = \"s3://B/x\"\n", "has no valid name of a bucket");
+        check_refused("[files]\nlocation = \"s3://bucket/a//b\"\n", "has no valid prefix");
+        check_refused(
+            "[files]\nendpoint = \"https://s3.example\"\n",
+            "line 2: [files]: this table needs location",
+        );
+        let bucket = "[files]\nlocation = \"s3://bucket/a\"\n";
+        let with = |line: &str| format!("{bucket}{line}\n");
+        check_refused(
+            &with("endpoint = \"http://127.0.0.1:9000\""),
+            "line 3: endpoint: 'http://127.0.0.1:9000' needs allow_http",
+        );
+        check_refused(
+            &with("allow_http = true\nendpoint = \"http://10.0.0.1\""),
+            "plain HTTP is allowed on loopback addresses only",
+        );
+        check_refused(&with("endpoint = \"https://u:p@s3.example\""), "must have no credentials");
+        check_refused(&with("access_key_id = \"a\""), "line 3: access_key_id: set secret_access_key_file");
+        check_refused(
+            &with("secret_access_key_env = \"HOME\""),
+            "line 3: secret_access_key: set access_key_id too",
+        );
+        check_refused(&with("secret_access_key = \"x\""), "unknown field `secret_access_key`");
+        check_refused(
+            &format!("{bucket}[bulk]\nfile_size = 100000000000\n"),
+            "line 4: file_size: a file in a bucket",
+        );
+        check_refused("[bulk]\nlease_s = 5\n", "line 2: lease_s: 5 is not in 20 to 600");
+        check_refused(&with("signed_downloads = true"), "this setting needs [bulk] signed_url_s");
         check_refused("[identity]\nrotate_keys_days = 0\n", "line 2: rotate_keys_days");
         check_refused(
             "[identity]\npassword_min_length = 6\n",
@@ -514,6 +559,20 @@ mod tests {
         assert_eq!(batch.grant_types, [identity::model::client::GrantType::ClientCredentials]);
         assert_eq!(config.settings.describe("notes"), Some("Read your notes"));
         assert_eq!(config.settings.trusted_proxies.networks.len(), 1);
+    }
+
+    #[test]
+    fn files_can_be_kept_in_a_bucket() {
+        assert!(load("").unwrap().files.bucket.is_none());
+        let text = "[files]\nlocation = \"s3://bucket/a/b\"\nendpoint = \"https://s3.example\"\n\
+             access_key_id = \"k\"\nsecret_access_key_env = \"HOME\"\npath_style = false\nsigned_downloads = true\n\
+             [bulk]\nsigned_url_s = 60\n";
+        let config = load(text).unwrap();
+        let bucket = config.files.bucket.as_ref().unwrap();
+        assert_eq!((bucket.prefix.as_ref(), bucket.signer.is_some()), ("a/b", true));
+        let secret = std::env::var("HOME").unwrap();
+        let shown = format!("{config:?} {:?}", config.restart_settings());
+        assert!(shown.contains("s3://bucket/a/b") && !shown.contains(&format!("\"{secret}\"")), "{shown}");
     }
 
     #[test]

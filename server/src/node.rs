@@ -6,6 +6,7 @@
 //! | [`reload`] | reads the configuration again while the server runs |
 //! | [`terminology_sync`] | applies stored resources to the terminology |
 //! | [`saved_indexes`] | saved indexes of code systems |
+//! | [`shared_releases`] | the indexes of releases that several nodes share |
 //! | [`key_fetch`] | fetches the key sets of clients |
 //! | [`provider_calls`] | requests to external providers |
 //! | [`group_members`] | members of the Groups that a client is limited to |
@@ -25,5 +26,6 @@ pub mod provider_calls;
 pub mod question_pool;
 pub mod reload;
 pub mod saved_indexes;
+pub mod shared_releases;
 pub mod terminology_sync;
 pub mod tls;

@@ -94,6 +94,7 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
     let edge = tokio::spawn(edge.serve(listeners, phases));
     let sweeper = tokio::spawn(sweep_periodically(app.clone()));
     let follower = tokio::spawn(follow_other_nodes(app.clone()));
+    let releases = tokio::spawn(follow_releases(app.clone()));
     let endpoint = data.join("endpoint.json");
     let ca = tls.as_ref().and_then(|tls| tls.ca.as_ref()).map(std::path::absolute).transpose()?;
     let guide = is_demo.then(|| demo::guide::write_guide(&app, ca.as_deref())).transpose()?;
@@ -118,6 +119,7 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
     app.questions.stop();
     sweeper.abort();
     follower.abort();
+    releases.abort();
     edge.await?;
     tokio::task::spawn_blocking(move || {
         app.audit.close();
@@ -218,6 +220,28 @@ async fn follow_other_nodes(app: Arc<App>) {
         if let Err(error) = app.terminology_sync.apply_changes().await {
             tracing::warn!(%error, "changes of the terminology are not applied yet");
         }
+    }
+}
+
+/// Fetches the releases that other nodes have imported. This has a task of its own, because an index can be large.
+async fn follow_releases(app: Arc<App>) {
+    if !app.terminology_sync.shares_releases() {
+        return;
+    }
+    let mut every = tokio::time::interval(Duration::from_secs(1));
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_failing = false;
+    loop {
+        every.tick().await;
+        let synchronized = app.terminology_sync.synchronize_releases(app.clock.now()).await;
+        match &synchronized {
+            Ok(()) if is_failing => tracing::info!("releases are shared with other nodes again"),
+            Err(error) if !is_failing => {
+                tracing::error!("releases are not shared with other nodes: {error:#}")
+            }
+            _ => {}
+        }
+        is_failing = synchronized.is_err();
     }
 }
 

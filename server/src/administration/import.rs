@@ -199,6 +199,10 @@ async fn import_release(
     events(CommandEvent::Line(format!("{what:<28} {concepts:>9}  {} {version}, as {id}", index.url())));
     if let Some(app) = app {
         app.terminology.apply([TerminologyChange::Index { id, index }]);
+        if let Err(error) = app.terminology_sync.synchronize_releases(app.clock.now()).await {
+            let text = format!("other nodes do not have this release yet; the server tries again: {error:#}");
+            events(CommandEvent::Trouble(text));
+        }
     }
     Ok(true)
 }

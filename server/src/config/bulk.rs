@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::bulk::InFlight;
+use jiff::SignedDuration;
 use toml::Spanned;
 
 use super::documented::{implicit, settings_table};
@@ -27,6 +28,8 @@ settings_table! {
         /// Time during which a signed URL grants access to its file without a token. Without this setting, files require a
         /// token.
         signed_url_s: Option<Spanned<u64>> ["seconds"] = None,
+        /// Time after which another worker resumes the export of a worker that has stopped, 20 to 600.
+        lease_s: Spanned<u32> ["seconds"] = implicit(60),
         /// Version of the Bulk Data guide; 3.0.0 adds its parameters and its manifest.
         guide: ::bulk::GuideVersion = ::bulk::GuideVersion::default(),
         /// Export the members of nested Groups too.
@@ -57,7 +60,9 @@ impl BulkSection {
             }
             limit => Ok(limit.as_ref().map(|limit| *limit.as_ref())),
         };
+        let lease = at.bounded_number("lease_s", &self.lease_s, 20..=600)?;
         Ok(BulkConfig {
+            lease: SignedDuration::from_secs(lease.into()),
             in_flight: InFlight {
                 of_client: positive("in_flight_bytes_per_client", &self.in_flight_bytes_per_client)?,
                 of_all: positive("in_flight_bytes", &self.in_flight_bytes)?,
@@ -76,6 +81,8 @@ impl BulkSection {
 /// The checked settings of exports.
 #[derive(Debug, Clone)]
 pub struct BulkConfig {
+    /// Time after which another worker resumes the export of a worker that has stopped.
+    pub lease: SignedDuration,
     /// Time for which a completed export is kept.
     pub retention: Duration,
     /// Maximum size of an output file, in bytes.

@@ -14,6 +14,7 @@ use super::brand::PagesSection;
 use super::bulk::BulkSection;
 use super::declared::{ClientSection, ScopeSection};
 use super::documented::{implicit, settings_table};
+use super::files::FilesSection;
 use super::network::{PrivateHosts, ProxyHeader};
 use super::provider::ProviderSection;
 
@@ -38,6 +39,8 @@ settings_table! {
         terminology: TerminologySection = TerminologySection::default(),
         /// Exports.
         bulk: BulkSection = BulkSection::default(),
+        /// Where files are kept.
+        files: FilesSection = FilesSection::default(),
         /// Maximum numbers and sizes.
         limits: LimitsSection = LimitsSection::default(),
         /// The audit log.

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwap;
-use bulk::Bulk;
+use bulk::{Bulk, BulkOptions, FileLocation};
 use bytes::Bytes;
 use identity::sign_in::pending_quota::PendingQuota;
 use identity::{Dependencies, Identity};
@@ -14,6 +14,7 @@ use jiff::SignedDuration;
 use resources::filter::TypeFilter;
 use resources::{ResourceLimits, Resources};
 use store::Store;
+use store::space::DiskSpace;
 use terminology::Terminology;
 
 use crate::clock::guard::{self, ClockGuard};
@@ -29,6 +30,7 @@ use crate::node::key_fetch::KeyFetcher;
 use crate::node::provider_calls::ProviderCalls;
 use crate::node::question_pool::QuestionPool;
 use crate::node::saved_indexes::SavedIndexes;
+use crate::node::shared_releases::SharedReleases;
 use crate::node::terminology_sync::TerminologySync;
 use crate::records::audit::AuditLog;
 use crate::records::export_log::ExportLog;
@@ -146,9 +148,15 @@ impl App {
         let bulk = Bulk::open(
             store.clone(),
             resources.clone(),
-            bulk::BulkOptions {
-                files: config.data.join("exports"),
-                disk: store::space::DiskSpace::of(&config.data.join("exports")),
+            BulkOptions {
+                files: match config.files.bucket.clone() {
+                    Some(bucket) => FileLocation::Bucket(bucket),
+                    None => {
+                        let path = config.data.join("exports");
+                        FileLocation::Folder { disk: DiskSpace::of(&path), path }
+                    }
+                },
+                lease: config.bulk.lease,
                 fhir_base: format!("{base_url}/fhir/R4"),
                 retention: config.bulk.retention,
                 file_size: config.bulk.file_size,
@@ -185,9 +193,17 @@ impl App {
         };
         let terminology = Terminology::default();
         terminology.prefer_versions(settings.load().preferred_versions.clone());
-        let terminology_sync = TerminologySync::open(store.clone(), terminology.clone(), indexes)
-            .await
-            .context("failed to read the stored terminology")?;
+        // Indexes of releases are shared by the nodes on one database.
+        let shared = match (config.files.bucket.clone(), &indexes) {
+            (Some(bucket), Some(indexes)) if store.is_shared() => {
+                Some(SharedReleases::new(store.clone(), bucket, indexes.clone()))
+            }
+            _ => None,
+        };
+        let terminology_sync =
+            TerminologySync::open(store.clone(), terminology.clone(), indexes, shared, now)
+                .await
+                .context("failed to read the stored terminology")?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let app = Self {
             fhir_base: format!("{base_url}/fhir/R4"),

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `releases/ID.index` | an imported release |
 //! | `releases/ID.source` | the hash of its source, so that it is not imported twice |
+//! | `releases/ID.shared` | the hash of the source that all nodes shared last (see [`super::shared_releases`]) |
 //! | `resources/ID@SEQ.index` | a stored CodeSystem, by the sequence number of its version |
 //!
 //! A file is written under another name (`….part`) and renamed, so that it is complete or missing. The hash is
@@ -25,6 +26,21 @@ use terminology::{CodeSystemIndex, TerminologyChange};
 pub const MIN_SAVED_BYTES: usize = 1 << 20;
 /// Maximum length of a FHIR id.
 const LONGEST_ID: usize = 64;
+
+/// Held while the files of a release are replaced, so that two concurrent writers do not mix an index with the hash of
+/// the other one.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The state of a release in the data folder.
+#[derive(Debug)]
+pub struct LocalRelease {
+    /// Id of the release.
+    pub id: String,
+    /// Hash of its source; `None` while it is being imported, or if it is missing.
+    pub source: Option<String>,
+    /// Hash of the source that all nodes shared last.
+    pub shared: Option<String>,
+}
 
 /// The folder of the saved indexes.
 #[derive(Debug, Clone)]
@@ -111,18 +127,92 @@ impl SavedIndexes {
     /// # Errors
     /// Returns an error if a file cannot be written.
     pub fn save_release(&self, index: &CodeSystemIndex, hash: &str) -> io::Result<String> {
-        // Two concurrent imports must not mix an index with the hash of the other one.
-        static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let id = release_id(index.url(), index.version());
-        let file = |end: &str| self.folder.join("releases").join(format!("{id}.{end}"));
-        match fs::remove_file(file("source")) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => sync_folder(&self.folder.join("releases"))?,
-        }
-        self.write_file(&file("index"), |out| index.save(out))?;
-        self.write_file(&file("source"), |out| out.write_all(hash.as_bytes()))?;
+        self.remove_source(&id)?;
+        self.write_file(&self.release_file(&id, "index"), |out| index.save(out))?;
+        self.write_file(&self.release_file(&id, "source"), |out| out.write_all(hash.as_bytes()))?;
         Ok(id)
+    }
+
+    fn release_file(&self, id: &str, end: &str) -> PathBuf {
+        self.folder.join("releases").join(format!("{id}.{end}"))
+    }
+
+    fn remove_source(&self, id: &str) -> io::Result<()> {
+        match fs::remove_file(self.release_file(id, "source")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => sync_folder(&self.folder.join("releases")),
+        }
+    }
+
+    fn read_hash(&self, id: &str, end: &str) -> io::Result<Option<String>> {
+        match fs::read_to_string(self.release_file(id, end)) {
+            Ok(hash) => Ok(Some(hash)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the releases in the folder.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be read.
+    pub fn local_releases(&self) -> io::Result<Vec<LocalRelease>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.folder.join("releases"))? {
+            let name = entry?.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".index")) else { continue };
+            let (source, shared) = (self.read_hash(id, "source")?, self.read_hash(id, "shared")?);
+            found.push(LocalRelease { id: id.to_owned(), source, shared });
+        }
+        Ok(found)
+    }
+
+    /// Returns the path of the index of a release.
+    pub fn release_path(&self, id: &str) -> PathBuf {
+        self.release_file(id, "index")
+    }
+
+    /// Returns the path to which the index of a release is fetched before it is saved.
+    pub fn fetched_path(&self, id: &str) -> PathBuf {
+        self.release_file(id, "fetched.part")
+    }
+
+    /// Saves the fetched index of a release with the hash of its source. Returns `None`, and saves nothing, if the release
+    /// has changed since its state was `known`.
+    ///
+    /// # Errors
+    /// Returns an error if the index is invalid or a file cannot be written.
+    pub fn save_fetched(&self, known: &LocalRelease, source: &str) -> io::Result<Option<CodeSystemIndex>> {
+        let (id, part) = (known.id.as_str(), self.fetched_path(&known.id));
+        let index = read_index(&part);
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = self.read_hash(id, "source")? == known.source
+            && (known.source.is_some() || !self.release_path(id).exists());
+        if !is_same || index.is_err() {
+            fs::remove_file(&part)?;
+            return index.map(|_| None);
+        }
+        self.remove_source(id)?;
+        fs::rename(&part, self.release_path(id))?;
+        sync_folder(&self.folder.join("releases"))?;
+        self.write_file(&self.release_file(id, "source"), |out| out.write_all(source.as_bytes()))?;
+        self.write_shared(id, source)?;
+        index.map(Some)
+    }
+
+    /// Notes the hash of the source that all nodes share now.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be written.
+    pub fn note_shared(&self, id: &str, source: &str) -> io::Result<()> {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write_shared(id, source)
+    }
+
+    fn write_shared(&self, id: &str, source: &str) -> io::Result<()> {
+        self.write_file(&self.release_file(id, "shared"), |out| out.write_all(source.as_bytes()))
     }
 
     /// Returns the saved index of a version of a resource, if there is a readable one.

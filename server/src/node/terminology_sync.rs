@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
 use bytes::Bytes;
+use jiff::Timestamp;
 use store::{ScanOptions, Seq, Store, StoreError, Versions as _};
 use terminology::{CodeSystemIndex, Terminology, TerminologyChange};
 use tokio::sync::Mutex;
 
 use crate::node::saved_indexes::{MIN_SAVED_BYTES, SavedIndexes};
+use crate::node::shared_releases::SharedReleases;
 
 /// The resource types that the terminology is built from.
 const TERMINOLOGY_TYPES: [&str; 3] = ["CodeSystem", "ValueSet", "StructureDefinition"];
@@ -20,6 +22,10 @@ pub struct TerminologySync {
     terminology: Terminology,
     /// `None` if the store is in memory, so that no index is saved.
     indexes: Option<SavedIndexes>,
+    /// The releases that other nodes share; `None` if there are no other nodes, or no bucket for the indexes.
+    shared: Option<SharedReleases>,
+    /// Held while releases are synchronized.
+    sharing: Mutex<()>,
     /// Sequence number up to which the changes of the store are applied.
     applied: AtomicU64,
     /// Held while changes are applied.
@@ -39,8 +45,18 @@ impl TerminologySync {
     ///
     /// # Errors
     /// Returns an error if the store or the folder of the saved indexes cannot be read.
-    pub async fn open(store: Store, terminology: Terminology, indexes: Option<SavedIndexes>) -> Result<Self> {
-        let sync = Self { store, terminology, indexes, applied: AtomicU64::new(0), applying: Mutex::new(()) };
+    pub async fn open(
+        store: Store,
+        terminology: Terminology,
+        indexes: Option<SavedIndexes>,
+        shared: Option<SharedReleases>,
+        now: Timestamp,
+    ) -> Result<Self> {
+        let (applied, applying, sharing) = (AtomicU64::new(0), Mutex::new(()), Mutex::new(()));
+        let sync = Self { store, terminology, indexes, shared, sharing, applied, applying };
+        if let Err(error) = sync.synchronize_releases(now).await {
+            tracing::error!("releases of other nodes are not available yet: {error:#}");
+        }
         sync.apply_all().await?;
         Ok(sync)
     }
@@ -69,6 +85,22 @@ impl TerminologySync {
             }
         }
         self.applied.store(at.0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns `true` if other nodes share their releases.
+    pub fn shares_releases(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Makes the releases of this node available on other nodes, and those of other nodes on this one.
+    ///
+    /// # Errors
+    /// See [`SharedReleases::synchronize`].
+    pub async fn synchronize_releases(&self, now: Timestamp) -> Result<()> {
+        let Some(shared) = &self.shared else { return Ok(()) };
+        let _turn = self.sharing.lock().await;
+        self.terminology.apply(shared.synchronize(now).await?);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ mod administration;
 mod attacks;
 mod audit;
 mod browser;
+mod bucket;
 mod bulk_data_client;
 mod clients;
 mod command_line;

@@ -11,11 +11,17 @@ use crate::support::{Server, assertion};
 
 /// Starts nodes on a database, without a wait between them.
 fn start_nodes(count: usize, database: &str) -> Vec<Server> {
+    start_nodes_with(count, database, None)
+}
+
+/// Starts nodes with settings.
+pub fn start_nodes_with(count: usize, database: &str, settings: Option<&str>) -> Vec<Server> {
     let mut nodes: Vec<Server> = Vec::new();
     for _ in 0..count {
         let node = Server::in_fresh_folder().over_plain_http();
         let base = nodes.first().unwrap_or(&node).base();
-        nodes.push(node.as_node(&base, database));
+        let node = node.as_node(&base, database);
+        nodes.push(settings.iter().fold(node, |node, text| node.with_settings(text)));
     }
     std::thread::scope(|scope| nodes.iter_mut().for_each(|node| drop(scope.spawn(|| node.start()))));
     nodes
@@ -37,7 +43,7 @@ fn backend_assertion(node: &Server, base: &str) -> String {
 
 const GRANT: [(&str, &str); 2] = [("grant_type", "client_credentials"), ("scope", "system/*.read")];
 
-async fn token_from(node: &Server, base: &str) -> String {
+pub async fn token_from(node: &Server, base: &str) -> String {
     let answer = post_as_backend(node, "/oauth2/token", &backend_assertion(node, base), &GRANT).await;
     let answer: Value = answer.json().await.unwrap();
     answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
@@ -49,7 +55,7 @@ async fn read_patient(client: &Client, node: &Server, token: &str) -> StatusCode
 }
 
 /// Repeats a request until its status is the expected one, and returns the time that this took.
-async fn until(what: &str, expected: StatusCode, mut ask: impl AsyncFnMut() -> StatusCode) {
+pub async fn until(what: &str, expected: StatusCode, mut ask: impl AsyncFnMut() -> StatusCode) {
     let begun = Instant::now();
     loop {
         let status = ask().await;

@@ -10,17 +10,18 @@ use crate::cargo;
 /// Libraries that only the listed packages may use directly.
 const LIBRARY_USERS: [(&str, &[&str]); 5] = [
     ("warp", &["trefoil-server"]),
-    ("hyper", &["trefoil-server"]),
+    ("hyper", &["trefoil-server", "trefoil-test-object-store"]),
     ("ratatui", &["trefoil-tui"]),
     ("fjall", &["trefoil-store"]),
-    ("object_store", &["trefoil-bulk"]),
+    ("object_store", &["trefoil-bulk", "trefoil-server"]),
 ];
 
 /// Crates of the workspace that each crate may depend on.
-const ALLOWED_CRATES: [(&str, &[&str]); 14] = [
+const ALLOWED_CRATES: [(&str, &[&str]); 15] = [
     ("trefoil-fhir", &[]),
     ("trefoil-store", &[]),
     ("trefoil-test-database", &[]),
+    ("trefoil-test-object-store", &[]),
     ("trefoil-resources", &["trefoil-fhir", "trefoil-store"]),
     ("trefoil-identity", &["trefoil-fhir", "trefoil-store"]),
     ("trefoil-terminology", &["trefoil-fhir"]),

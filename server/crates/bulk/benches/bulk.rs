@@ -14,8 +14,8 @@ use resources::filter::TypeFilter;
 use resources::{ImportOptions, Resources, Restriction};
 use store::{Store, Versions as _};
 use trefoil_bulk::{
-    Bulk, BulkClock, BulkOptions, ExportLevel, GuideVersion, InFlight, JobStatus, KickOff, KickOffMethod,
-    TypeAccess,
+    Bulk, BulkClock, BulkOptions, ExportLevel, FileLocation, GuideVersion, InFlight, JobStatus, KickOff,
+    KickOffMethod, TypeAccess,
 };
 use trefoil_fixtures::population;
 
@@ -424,8 +424,8 @@ fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
         }
     };
     let options = BulkOptions {
-        files: data.join("exports"),
-        disk: store::space::DiskSpace::of(data),
+        files: FileLocation::Folder { path: data.join("exports"), disk: store::space::DiskSpace::of(data) },
+        lease: jiff::SignedDuration::from_secs(60),
         fhir_base: "https://s.example/fhir/R4".to_owned(),
         retention: Duration::from_secs(3600),
         guide: GuideVersion::default(),

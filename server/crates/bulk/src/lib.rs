@@ -29,6 +29,7 @@ pub mod request;
 pub mod serve;
 mod write;
 
+pub use files::file_location::{FileLocation, ObjectBucket};
 pub use files::file_stream::FileStream;
 pub use files::format::Format;
 pub use group::GroupError;

@@ -7,6 +7,7 @@ use futures_util::TryStreamExt as _;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use warp::Reply as _;
 
 use super::export;
@@ -17,9 +18,15 @@ use crate::http::reply::{self, Response};
 use crate::records::audit::{self, AuditActor, AuditEntry};
 use crate::records::export_log::ExportLog;
 
+/// Time for which a redirected download can begin.
+const BUCKET_URL_LIFETIME: Duration = Duration::from_secs(60);
+
 /// GET and HEAD {fhir_base}/bulk/{job}/{file}
+///
+/// A download with a signed URL can be redirected to the bucket of the files. A request with a token is never
+/// redirected, because clients may send the token to the other server.
 pub async fn download_file(context: &RequestContext, job: String, name: String) -> Result<Response, Problem> {
-    let file = requested_file(context, &job, &name).await?;
+    let (file, access) = requested_file(context, &job, &name).await?;
     // A file that is compressed in itself is not compressed again.
     let offered = choose_encoding(&context.headers);
     let encoding = if file.format() == Format::Parquet { Some(ContentEncoding::Identity) } else { offered };
@@ -32,6 +39,17 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
     let mut etag = file.etag(encoding);
     if context.has_version(&etag) {
         return Ok(described(reply::empty(StatusCode::NOT_MODIFIED), &etag));
+    }
+    if access == FileAccess::SignedUrl
+        && context.method == Method::GET
+        && !context.headers.contains_key(header::AUTHORIZATION)
+        && let Some(url) = file.signed_url(encoding, BUCKET_URL_LIFETIME).await?
+    {
+        record_download(context, &job, &name);
+        if let Some(log) = &context.app.export_log {
+            log.record_download_start(&job, &file);
+        }
+        return Ok(reply::with(reply::empty(StatusCode::TEMPORARY_REDIRECT), header::LOCATION, &url));
     }
     let (mut encoding, mut opened) = (encoding, file.open(encoding).await);
     if let Err(FileError::NoSpace(error)) = &opened {
@@ -69,8 +87,8 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
         reply::empty(status)
     } else {
         // A download in several ranges is recorded once, with the range that contains the beginning.
-        if range.start == 0 && context.app.audit.records(RecordedRequests::All) {
-            context.app.audit.add(&AuditEntry::Download { job: job.clone(), file: name });
+        if range.start == 0 {
+            record_download(context, &job, &name);
         }
         let logged = context.app.export_log.clone().map(|log| LoggedDownload::begin(log, job, &file));
         let mut sent = range.start;
@@ -101,6 +119,13 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
     Ok(described(response, &etag))
 }
 
+/// Records a download in the audit log.
+fn record_download(context: &RequestContext, job: &str, name: &str) {
+    if context.app.audit.records(RecordedRequests::All) {
+        context.app.audit.add(&AuditEntry::Download { job: job.to_owned(), file: name.to_owned() });
+    }
+}
+
 /// A download that is recorded in the export log.
 #[derive(Clone)]
 struct LoggedDownload {
@@ -116,12 +141,24 @@ impl LoggedDownload {
     }
 }
 
+/// How a request for a file is authorized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileAccess {
+    Token,
+    SignedUrl,
+}
+
 /// Returns the requested file, authorized by a signed URL or by a token of the client that started the export.
-async fn requested_file(context: &RequestContext, job: &str, name: &str) -> Result<ExportFile, Problem> {
+async fn requested_file(
+    context: &RequestContext,
+    job: &str,
+    name: &str,
+) -> Result<(ExportFile, FileAccess), Problem> {
     let params = context.params();
     if let (true, Some(signature)) = (context.app.bulk.signs_addresses(), params.get("signature")) {
         let signature = AddressSignature { expires: params.get("expires").unwrap_or_default(), signature };
-        return Ok(context.app.bulk.signed_file(job, name, &signature, context.now).await?);
+        let file = context.app.bulk.signed_file(job, name, &signature, context.now).await?;
+        return Ok((file, FileAccess::SignedUrl));
     }
     let (access, types) = export::job_owner(context).await?;
     let client_id = &access.token.client_id;
@@ -129,7 +166,7 @@ async fn requested_file(context: &RequestContext, job: &str, name: &str) -> Resu
     let file = context.app.bulk.file(job, name, client_id, context.now).await?;
     // A token with fewer scopes than that of the kick-off opens fewer files.
     match file.kinds().iter().find(|kind| !types.has(kind)) {
-        None => Ok(file),
+        None => Ok((file, FileAccess::Token)),
         Some(kind) => Err(export::missing_export_scope(context, &access, kind).await),
     }
 }

@@ -161,6 +161,12 @@ pub(super) fn file_error(error: &FileError) -> Response {
                 fhir_error(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Throttled, error.to_string());
             return reply::with_static(response, header::RETRY_AFTER, "5");
         }
+        FileError::Unavailable(error) => {
+            tracing::error!(%error, "file of an export");
+            let text = "the storage of the files is unavailable at the moment; try again";
+            let response = fhir_error(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Transient, text);
+            return reply::with_static(response, header::RETRY_AFTER, "5");
+        }
         FileError::BadAddress { why } => {
             let text = format!("the URL is not valid: {why}; read the manifest again for a new one");
             return fhir_error(StatusCode::FORBIDDEN, IssueCode::Forbidden, text);

@@ -1,48 +1,77 @@
-//! Files of exports. They are written and synced in chunks outside of the async threads and hashed in the same pass. A
-//! file gets its name only when it is complete and synced.
+//! The files of all exports: their names, and the operations on a file or on all files of a job, in a folder or in a
+//! bucket.
 //!
-//! The path of a file is `{job}/{attempt}.{name}`. Each attempt at a job writes under its own number, so that a worker
-//! that has lost its lease without noticing never modifies the files of the current worker.
+//! | place | path of a file |
+//! |---|---|
+//! | folder | `{job}-{store_id}/{attempt}.{name}` |
+//! | bucket | `{prefix}/{store_id}/exports/{job}/{attempt}.{name}` |
+//!
+//! Each attempt at a job writes under its own number, so that a worker that has lost its lease without noticing never
+//! modifies the files of the current worker. Nothing outside of the folders of this store is listed or removed.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read as _, Seek as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{GetResultPayload, MultipartUpload, ObjectStoreExt as _, PutPayload};
+use object_store::signer::Signer;
+use object_store::{Attribute, Attributes, GetResultPayload, ObjectStore, ObjectStoreExt as _, PutPayload};
 use store::folder::{make_folder, sync_folder};
 use store::space::{DiskSpace, NoSpace, WritePurpose};
 use tokio::task::spawn_blocking;
-use xxhash_rust::xxh3::Xxh3;
 
-use crate::abort_on_drop::AbortOnDrop;
+use crate::files::file_hasher::FileHasher;
+use crate::files::file_location::{FileLocation, ObjectBucket};
+use crate::files::file_source::FileSource;
 use crate::files::file_stream::{DownloadLimits, DownloadPermit, PIECE};
+use crate::files::file_writer::FileWriter;
+use crate::files::format::Format;
 use crate::files::gzip;
 
-/// Number of bytes that are collected before they are written. A file holds up to two such chunks in memory. With
-/// smaller chunks, the transfer between threads would cost more.
+/// Number of bytes that are collected before they are written to a folder. With smaller chunks, the transfer between
+/// threads would cost more.
 const CHUNK: usize = 4 << 20;
 /// Mode of the folder of exports, if it is created here.
 const FOLDER_MODE: u32 = 0o777;
+/// Length of a part of an upload to a bucket. Object stores accept up to 10,000 parts.
+pub const PART: usize = 8 << 20;
 /// Name suffix of the file with the length and hash of a gzip.
 pub(crate) const GZIP_SUM: &str = "gzip1.sum";
 
 /// Storage of export files.
 #[derive(Clone)]
 pub(crate) struct ExportFiles {
-    store: Arc<LocalFileSystem>,
+    place: Place,
+    downloads: DownloadLimits,
+}
+
+/// The place of the files.
+#[derive(Clone)]
+enum Place {
+    Folder(Arc<FolderPlace>),
+    Bucket(Arc<BucketPlace>),
+}
+
+struct FolderPlace {
+    store: Arc<dyn ObjectStore>,
     folder: PathBuf,
     /// Store id, which is part of the name of each job's folder. Folders with another id belong to another store.
     store_id: String,
     disk: DiskSpace,
-    downloads: DownloadLimits,
     /// Files whose bytes are known to match their hash, because this process has written or verified them, with the
     /// state of the file at that time.
-    sound: Arc<Mutex<HashMap<Path, FileStamp>>>,
+    sound: Mutex<HashMap<Path, FileStamp>>,
+}
+
+struct BucketPlace {
+    store: Arc<dyn ObjectStore>,
+    /// Beginning of the keys of the exports of this store.
+    exports: Path,
+    signer: Option<Arc<dyn Signer>>,
 }
 
 /// State of a file, to detect changes since its bytes were compared with its hash.
@@ -58,14 +87,17 @@ impl FileStamp {
     }
 }
 
-/// Reasons why an export file cannot be written.
+/// Reasons why an export file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
     /// The free disk space is below the reserve.
     #[error(transparent)]
     NoSpace(#[from] NoSpace),
+    /// The bucket did not answer or was overloaded, in spite of several attempts.
+    #[error("the bucket of the exports is unavailable: {0}")]
+    Unavailable(object_store::Error),
     #[error(transparent)]
-    Files(#[from] object_store::Error),
+    Files(object_store::Error),
 }
 
 /// Identifies a file that one attempt at a job wrote.
@@ -91,66 +123,242 @@ impl ExportFiles {
         self.downloads.admit()
     }
 
-    /// Opens the storage in a folder, and creates the folder if it does not exist.
-    pub fn open(
-        folder: PathBuf,
-        store_id: String,
-        disk: DiskSpace,
-        downloads: DownloadLimits,
-    ) -> io::Result<Self> {
-        make_folder(&folder, FOLDER_MODE)?;
-        // A process that was killed may have created the folder of a job without its fsync.
-        sync_folder(&folder)?;
-        let store = LocalFileSystem::new_with_prefix(&folder).map_err(io::Error::other)?.with_fsync(true);
-        Ok(Self { store: Arc::new(store), folder, store_id, disk, downloads, sound: Arc::default() })
+    /// Opens the storage. A folder is created if it does not exist; a bucket is not accessed.
+    pub fn open(location: FileLocation, store_id: String, downloads: DownloadLimits) -> io::Result<Self> {
+        let place = match location {
+            FileLocation::Folder { path: folder, disk } => {
+                make_folder(&folder, FOLDER_MODE)?;
+                // A process that was killed may have created the folder of a job without its fsync.
+                sync_folder(&folder)?;
+                let store =
+                    LocalFileSystem::new_with_prefix(&folder).map_err(io::Error::other)?.with_fsync(true);
+                let (store, sound) = (Arc::new(store), Mutex::default());
+                Place::Folder(Arc::new(FolderPlace { store, folder, store_id, disk, sound }))
+            }
+            FileLocation::Bucket(bucket) => {
+                let exports = bucket.folder(&store_id, "exports");
+                let ObjectBucket { store, signer, .. } = bucket;
+                Place::Bucket(Arc::new(BucketPlace { store, exports, signer }))
+            }
+        };
+        Ok(Self { place, downloads })
     }
 
+    pub(super) fn store(&self) -> &Arc<dyn ObjectStore> {
+        match &self.place {
+            Place::Folder(place) => &place.store,
+            Place::Bucket(place) => &place.store,
+        }
+    }
+
+    fn path(&self, at: AttemptFile<'_>) -> Path {
+        match &self.place {
+            Place::Folder(place) => Path::from_iter([place.folder_of(at.job), at.in_folder()]),
+            Place::Bucket(place) => place.of_job(at.job).join(at.in_folder()),
+        }
+    }
+
+    /// Number of bytes that a writer collects before it writes them.
+    pub(super) fn chunk(&self) -> usize {
+        self.part_length().unwrap_or(CHUNK)
+    }
+
+    /// Length of each part but the last; `None` if a chunk can have any length.
+    pub(super) fn part_length(&self) -> Option<usize> {
+        matches!(self.place, Place::Bucket(_)).then_some(PART)
+    }
+
+    /// Maximum number of files of a job that are completed concurrently. Each holds up to two chunks.
+    pub fn max_closing(&self) -> usize {
+        match self.place {
+            Place::Folder(_) => 16,
+            Place::Bucket(_) => 4,
+        }
+    }
+
+    /// Returns the headers with which a bucket sends a file to clients with a signed address.
+    pub(super) fn attributes(&self, path: &Path) -> Attributes {
+        let mut attributes = Attributes::new();
+        let (Place::Bucket(_), Some(name)) = (&self.place, path.filename()) else { return attributes };
+        let (name, is_gzip) = match name.strip_suffix(gzip::VERSION).and_then(|name| name.strip_suffix('.')) {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        if let Some(format) = Format::of_file(name) {
+            attributes.insert(Attribute::ContentType, format.media_type().into());
+        }
+        if is_gzip {
+            attributes.insert(Attribute::ContentEncoding, "gzip".into());
+        }
+        attributes
+    }
+
+    /// Classifies a failure: a bucket that cannot be reached may be reachable later.
+    pub(super) fn write_error(&self, error: object_store::Error) -> WriteError {
+        match (&self.place, &error) {
+            (Place::Bucket(_), object_store::Error::Generic { .. }) => WriteError::Unavailable(error),
+            _ => WriteError::Files(error),
+        }
+    }
+
+    /// Checks that the disk space reserved for the store is still free.
+    pub fn check_space(&self) -> Result<(), NoSpace> {
+        self.check_space_for(0)
+    }
+
+    pub(super) fn check_space_for(&self, bytes: u64) -> Result<(), NoSpace> {
+        match &self.place {
+            Place::Folder(place) => place.disk.check(bytes, WritePurpose::Export),
+            Place::Bucket(_) => Ok(()),
+        }
+    }
+
+    /// Returns a writer for a new file. The file is created when the first bytes are written.
+    pub fn create(&self, at: AttemptFile<'_>) -> FileWriter {
+        FileWriter::new(self.clone(), self.path(at))
+    }
+
+    /// Opens a complete file. Returns the file and its length, or `None` if it does not exist.
+    pub async fn open_file(&self, at: AttemptFile<'_>) -> Result<Option<(FileSource, u64)>, WriteError> {
+        let path = self.path(at);
+        let opened = match &self.place {
+            Place::Folder(place) => place.open(&path).await,
+            Place::Bucket(place) => FileSource::of_object(&place.store, path).await,
+        };
+        match opened {
+            Ok(opened) => Ok(Some(opened)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.write_error(error)),
+        }
+    }
+
+    /// Returns `true` if the bytes of a file match its hash. A file that this process wrote is not read. Any other file
+    /// is read once, and again after it has changed. An object is compared while it is sent instead.
+    pub async fn is_sound(&self, at: AttemptFile<'_>, file: &FileSource, hash: &str) -> io::Result<bool> {
+        match (&self.place, file) {
+            (Place::Folder(place), FileSource::Disk(file)) => place.is_sound(self.path(at), file, hash).await,
+            _ => Ok(true),
+        }
+    }
+
+    /// Notes that this process wrote a file, so that it is not compared with its hash.
+    pub(super) async fn note_written(&self, path: &Path) {
+        let Place::Folder(place) = &self.place else { return };
+        if let Ok(found) = tokio::fs::metadata(place.folder.join(path.as_ref())).await {
+            place.known().insert(path.clone(), FileStamp::of(&found));
+        }
+    }
+
+    /// Writes the length and hash of a file to a second file.
+    pub async fn write_sum(&self, at: AttemptFile<'_>, length: u64, hash: &str) -> Result<(), WriteError> {
+        let written = self.store().put(&self.path(at), PutPayload::from(format!("{length} {hash}\n"))).await;
+        written.map(|_| ()).map_err(|error| self.write_error(error))
+    }
+
+    /// Reads the file that [`ExportFiles::write_sum`] wrote. Returns `None` if it does not exist or is invalid.
+    pub async fn read_sum(&self, at: AttemptFile<'_>) -> Option<(u64, String)> {
+        let bytes = self.store().get(&self.path(at)).await.ok()?.bytes().await.ok()?;
+        let (length, hash) = str::from_utf8(&bytes).ok()?.strip_suffix('\n')?.split_once(' ')?;
+        let hash = Some(hash).filter(|hash| FileHasher::made(hash))?;
+        Some((length.parse().ok()?, hash.to_owned()))
+    }
+
+    /// Returns `true` if the file exists and has this length.
+    pub async fn has(&self, at: AttemptFile<'_>, length: u64) -> Result<bool, WriteError> {
+        match self.store().head(&self.path(at)).await {
+            Ok(meta) => Ok(meta.size == length),
+            Err(error) => match self.write_error(error) {
+                WriteError::Files(_) => Ok(false),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Returns `true` if clients can read files directly from the bucket.
+    pub fn signs_urls(&self) -> bool {
+        matches!(&self.place, Place::Bucket(place) if place.signer.is_some())
+    }
+
+    /// Returns an address at which anyone can read the file for some time, directly from the bucket. Returns `None` if
+    /// files are sent by this server only.
+    pub async fn signed_url(
+        &self,
+        at: AttemptFile<'_>,
+        time: Duration,
+    ) -> Result<Option<String>, WriteError> {
+        let Place::Bucket(place) = &self.place else { return Ok(None) };
+        let Some(signer) = &place.signer else { return Ok(None) };
+        let url = signer.signed_url(http::Method::GET, &self.path(at), time).await;
+        url.map(|url| Some(url.into())).map_err(|error| self.write_error(error))
+    }
+
+    /// Returns the ids of the jobs of this store that have files, and the names of folders that belong to other stores.
+    /// Nothing is known about other stores in a bucket.
+    pub async fn jobs(&self) -> object_store::Result<(Vec<String>, Vec<String>)> {
+        match &self.place {
+            Place::Folder(place) => Ok(place.jobs()),
+            Place::Bucket(place) => {
+                let found = place.store.list_with_delimiter(Some(&place.exports)).await?;
+                let jobs = found.common_prefixes.iter().filter_map(|folder| folder.filename());
+                Ok((jobs.map(str::to_owned).collect(), Vec::new()))
+            }
+        }
+    }
+
+    /// Returns `false` if all files of a job were removed together with their folder. A bucket has no folders.
+    pub fn has_any(&self, job: &str) -> bool {
+        match &self.place {
+            Place::Folder(place) => place.folder.join(place.folder_of(job)).exists(),
+            Place::Bucket(_) => true,
+        }
+    }
+
+    /// Removes the files of a job.
+    pub async fn remove(&self, job: &str) {
+        match &self.place {
+            Place::Folder(place) => place.remove(job).await,
+            Place::Bucket(place) => place.remove(job, |_| true).await,
+        }
+    }
+
+    /// Removes the files of a job except those in `keep` and the files derived from them.
+    pub async fn remove_others(&self, job: &str, keep: impl Iterator<Item = AttemptFile<'_>>) {
+        let keep: HashSet<String> = keep.map(AttemptFile::in_folder).collect();
+        let is_other = move |name: &str| {
+            let of = [gzip::VERSION, GZIP_SUM]
+                .into_iter()
+                .find_map(|made| name.strip_suffix(made)?.strip_suffix('.'));
+            !keep.contains(of.unwrap_or(name))
+        };
+        match &self.place {
+            Place::Folder(place) => place.remove_some(job, is_other).await,
+            Place::Bucket(place) => place.remove(job, is_other).await,
+        }
+    }
+}
+
+impl FolderPlace {
     /// Returns the name of a job's folder.
     fn folder_of(&self, job: &str) -> String {
         format!("{job}-{}", self.store_id)
     }
 
-    fn path(&self, at: AttemptFile<'_>) -> Path {
-        Path::from_iter([self.folder_of(at.job), at.in_folder()])
+    fn known(&self) -> MutexGuard<'_, HashMap<Path, FileStamp>> {
+        self.sound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks that the disk space reserved for the store is still free.
-    pub fn check_space(&self) -> Result<(), NoSpace> {
-        self.disk.check(0, WritePurpose::Export)
-    }
-
-    /// Returns a writer for a new file. The file is created when the first bytes are written.
-    pub fn create(&self, at: AttemptFile<'_>) -> FileWriter {
-        FileWriter {
-            store: self.store.clone(),
-            disk: self.disk.clone(),
-            file: self.folder.join(self.folder_of(at.job)).join(at.in_folder()),
-            path: self.path(at),
-            gathered: Vec::new(),
-            length: 0,
-            hasher: Box::default(),
-            sound: Arc::clone(&self.sound),
-            under_way: None,
-            bytes: 0,
-        }
-    }
-
-    /// Opens a complete file. Returns the file and its length.
-    pub async fn open_file(&self, at: AttemptFile<'_>) -> object_store::Result<(std::fs::File, u64)> {
-        let found = self.store.get(&self.path(at)).await?;
+    async fn open(&self, path: &Path) -> object_store::Result<(FileSource, u64)> {
+        let found = self.store.get(path).await?;
         let length = found.meta.size;
         match found.payload {
-            GetResultPayload::File(file, _) => Ok((file, length)),
+            GetResultPayload::File(file, _) => Ok((FileSource::Disk(file), length)),
             GetResultPayload::Stream(_) => unreachable!("object_store returns a file for a local path"),
         }
     }
 
-    /// Returns `true` if the bytes of a file match its hash. A file that this process wrote is not read. Any other file
-    /// is read once, and again after it has changed.
-    pub async fn is_sound(&self, at: AttemptFile<'_>, file: &std::fs::File, hash: &str) -> io::Result<bool> {
-        let path = self.path(at);
+    async fn is_sound(&self, path: Path, file: &std::fs::File, hash: &str) -> io::Result<bool> {
         let stamp = FileStamp::of(&file.metadata()?);
-        if !FileHasher::made(hash) || known(&self.sound).get(&path) == Some(&stamp) {
+        if !FileHasher::made(hash) || self.known().get(&path) == Some(&stamp) {
             return Ok(true);
         }
         let mut file = file.try_clone()?;
@@ -163,36 +371,16 @@ impl ExportFiles {
                     length => hasher.update(&piece[..length]),
                 }
             }
-            file.rewind()?;
             io::Result::Ok(hasher.finish())
         });
         let is_sound = found.await.map_err(io::Error::other)?? == hash;
         if is_sound {
-            known(&self.sound).insert(path, stamp);
+            self.known().insert(path, stamp);
         }
         Ok(is_sound)
     }
 
-    /// Writes the length and hash of a file to a second file.
-    pub async fn write_sum(&self, at: AttemptFile<'_>, length: u64, hash: &str) -> object_store::Result<()> {
-        self.store.put(&self.path(at), PutPayload::from(format!("{length} {hash}\n"))).await.map(|_| ())
-    }
-
-    /// Reads the file that [`ExportFiles::write_sum`] wrote. Returns `None` if it does not exist or is invalid.
-    pub async fn read_sum(&self, at: AttemptFile<'_>) -> Option<(u64, String)> {
-        let bytes = self.store.get(&self.path(at)).await.ok()?.bytes().await.ok()?;
-        let (length, hash) = str::from_utf8(&bytes).ok()?.strip_suffix('\n')?.split_once(' ')?;
-        let hash = Some(hash).filter(|hash| FileHasher::made(hash))?;
-        Some((length.parse().ok()?, hash.to_owned()))
-    }
-
-    /// Returns `true` if the file exists and has this length.
-    pub async fn has(&self, at: AttemptFile<'_>, length: u64) -> bool {
-        self.store.head(&self.path(at)).await.is_ok_and(|meta| meta.size == length)
-    }
-
-    /// Returns the ids of the jobs of this store that have files, and the names of folders that belong to other stores.
-    pub fn jobs(&self) -> (Vec<String>, Vec<String>) {
+    fn jobs(&self) -> (Vec<String>, Vec<String>) {
         let Ok(folders) = std::fs::read_dir(&self.folder) else { return Default::default() };
         let (mut jobs, mut foreign) = (Vec::new(), Vec::new());
         for folder in folders.flatten() {
@@ -206,15 +394,9 @@ impl ExportFiles {
         (jobs, foreign)
     }
 
-    /// Returns `true` if a job has a folder.
-    pub fn has_any(&self, job: &str) -> bool {
-        self.folder.join(self.folder_of(job)).exists()
-    }
-
-    /// Removes the files of a job.
-    pub async fn remove(&self, job: &str) {
+    async fn remove(&self, job: &str) {
         let name = self.folder_of(job);
-        known(&self.sound).retain(|path, _| path.parts().next().is_none_or(|of| of.as_ref() != name));
+        self.known().retain(|path, _| path.parts().next().is_none_or(|of| of.as_ref() != name));
         let folder = self.folder.join(name);
         // A worker that is still writing a chunk can create a file again, so the removal is repeated.
         for _ in 0..3 {
@@ -228,19 +410,11 @@ impl ExportFiles {
         }
     }
 
-    /// Removes the files of a job except those in `keep` and the files derived from them.
-    pub async fn remove_others(&self, job: &str, keep: impl Iterator<Item = AttemptFile<'_>>) {
-        let keep: HashSet<String> = keep.map(AttemptFile::in_folder).collect();
+    async fn remove_some(&self, job: &str, is_chosen: impl Fn(&str) -> bool + Send + 'static) {
         let folder = self.folder.join(self.folder_of(job));
         let removed = spawn_blocking(move || -> io::Result<()> {
             for file in std::fs::read_dir(folder)?.flatten() {
-                let name = file.file_name();
-                let name = name.to_string_lossy();
-                let of = [gzip::VERSION, GZIP_SUM]
-                    .into_iter()
-                    .find_map(|made| name.strip_suffix(made)?.strip_suffix('.'));
-                let of = of.unwrap_or(&name);
-                if keep.contains(of) {
+                if !is_chosen(&file.file_name().to_string_lossy()) {
                     continue;
                 }
                 match std::fs::remove_file(file.path()) {
@@ -258,95 +432,23 @@ impl ExportFiles {
     }
 }
 
-fn known(sound: &Mutex<HashMap<Path, FileStamp>>) -> MutexGuard<'_, HashMap<Path, FileStamp>> {
-    sound.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A file that is being written.
-pub(crate) struct FileWriter {
-    store: Arc<LocalFileSystem>,
-    disk: DiskSpace,
-    /// Path of the complete file.
-    file: PathBuf,
-    path: Path,
-    gathered: Vec<Bytes>,
-    /// Hash of all bytes added so far.
-    length: usize,
-    /// Length of all bytes added so far.
-    hasher: Box<FileHasher>,
-    sound: Arc<Mutex<HashMap<Path, FileStamp>>>,
-    under_way: Option<AbortOnDrop<object_store::Result<Box<dyn MultipartUpload>>>>,
-    /// Length so far, in bytes.
-    pub bytes: u64,
-}
-
-impl FileWriter {
-    /// Adds bytes without copying them. They are hashed on this thread, because hashing a page takes less time than
-    /// passing it to another thread and back.
-    pub fn add(&mut self, bytes: Bytes) {
-        self.hasher.update(&bytes);
-        self.length += bytes.len();
-        self.bytes += bytes.len() as u64;
-        self.gathered.push(bytes);
+impl BucketPlace {
+    /// Returns the beginning of the keys of a job's files.
+    fn of_job(&self, job: &str) -> Path {
+        self.exports.clone().join(job)
     }
 
-    /// Writes the collected bytes if they fill a chunk. Waits until the previous chunk is written.
-    pub async fn flush_if_large(&mut self) -> Result<(), WriteError> {
-        if self.length >= CHUNK { self.flush().await } else { Ok(()) }
-    }
-
-    async fn flush(&mut self) -> Result<(), WriteError> {
-        // The previous chunk may not be on the disk yet, so the check counts two chunks.
-        self.disk.check(2 * self.length as u64, WritePurpose::Export)?;
-        let mut upload = match self.under_way.take() {
-            Some(before) => before.await?,
-            None => self.store.put_multipart(&self.path).await?,
-        };
-        self.length = 0;
-        let chunk = PutPayload::from_iter(std::mem::take(&mut self.gathered));
-        let written = upload.put_part(chunk);
-        self.under_way = Some(AbortOnDrop::of(async move { written.await.map(|()| upload) }));
-        Ok(())
-    }
-
-    /// Completes the file in the background. The returned task resolves to the hash when the file is complete and
-    /// synced.
-    pub async fn finish(mut self) -> Result<AbortOnDrop<object_store::Result<String>>, WriteError> {
-        self.flush().await?;
-        let last = self.under_way.take().expect("`flush` starts a write, even for an empty chunk");
-        Ok(AbortOnDrop(tokio::spawn(async move {
-            last.await?.complete().await?;
-            if let Ok(found) = tokio::fs::metadata(&self.file).await {
-                known(&self.sound).insert(self.path, FileStamp::of(&found));
-            }
-            Ok(self.hasher.finish())
-        })))
-    }
-}
-
-/// Hash of a file's bytes for its `ETag`. XXH3 takes a twentieth of the time of a cryptographic hash. It does not
-/// protect against manipulation: an attacker who could choose exported bytes could also change the content itself.
-#[derive(Default)]
-pub(crate) struct FileHasher(Xxh3);
-
-impl FileHasher {
-    pub fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    /// Returns the hash as text. The first letter names the algorithm.
-    pub fn finish(&self) -> String {
-        format!("x{:032x}", self.0.digest128())
-    }
-
-    /// Returns the hash without the letter of the algorithm.
-    pub fn digits(hash: &str) -> &str {
-        hash.trim_start_matches('x')
-    }
-
-    /// Returns `true` if this version of the server computes hashes with the same algorithm, so that `hash` can be
-    /// compared.
-    pub fn made(hash: &str) -> bool {
-        hash.starts_with('x')
+    /// Removes the chosen files of a job.
+    async fn remove(&self, job: &str, is_chosen: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        let listed = self.store.list(Some(&self.of_job(job))).map_ok(|meta| meta.location);
+        let chosen = listed.try_filter(move |path| {
+            let is_chosen = path.filename().is_some_and(&is_chosen);
+            async move { is_chosen }
+        });
+        let removed = self.store.delete_stream(chosen.boxed());
+        if let Err(error) = removed.try_for_each(|_| async { Ok(()) }).await {
+            // The next sweep removes what is left.
+            tracing::warn!(%error, job, "files of an export could not be removed from the bucket");
+        }
     }
 }

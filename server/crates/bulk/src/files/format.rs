@@ -7,7 +7,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::abort_on_drop::AbortOnDrop;
-use crate::files::export_files::{FileWriter, WriteError};
+use crate::files::export_files::WriteError;
+use crate::files::file_writer::FileWriter;
 #[cfg(feature = "parquet")]
 use crate::files::parquet_rows::ParquetRows;
 
@@ -57,6 +58,12 @@ impl Format {
             Self::Ndjson => "ndjson",
             Self::Parquet => "parquet",
         }
+    }
+
+    /// Returns the format of a file with this name.
+    pub(crate) fn of_file(name: &str) -> Option<Self> {
+        let (_, extension) = name.rsplit_once('.')?;
+        [Self::Ndjson, Self::Parquet].into_iter().find(|format| format.extension() == extension)
     }
 
     /// Starts a file in this format.
@@ -109,7 +116,7 @@ impl OutputWriter {
     /// Completes the file. Returns its length as NDJSON, and a task that resolves to the hash when the file is complete
     /// and synced.
     #[cfg_attr(not(feature = "parquet"), expect(unused_mut, reason = "only rows have an end"))]
-    pub async fn finish(mut self) -> Result<(u64, AbortOnDrop<object_store::Result<String>>), WriteError> {
+    pub async fn finish(mut self) -> Result<(u64, AbortOnDrop<Result<String, WriteError>>), WriteError> {
         #[cfg(feature = "parquet")]
         if self.rows.is_some() {
             self.flush_if_large().await?;

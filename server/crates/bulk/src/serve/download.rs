@@ -3,15 +3,17 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
-use std::io::Read as _;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use store::StoreError;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use crate::files::export_files::{AttemptFile, ExportFiles, FileHasher, GZIP_SUM, WriteError};
+use crate::files::export_files::{AttemptFile, ExportFiles, GZIP_SUM, WriteError};
+use crate::files::file_hasher::FileHasher;
+use crate::files::file_source::FileSource;
 use crate::files::file_stream::{DownloadPermit, FileStream};
 use crate::files::format::Format;
 use crate::files::gzip::{self, GzipMember};
@@ -55,9 +57,12 @@ pub enum FileError {
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),
+    /// The bucket of the files did not answer or was overloaded.
+    #[error("the bucket of the exports is unavailable: {0}")]
+    Unavailable(object_store::Error),
     /// The storage of export files failed.
     #[error("failed to read or write a file of an export: {0}")]
-    Files(#[from] object_store::Error),
+    Files(object_store::Error),
     /// The disk has no space for the gzip. The plain file can still be read.
     #[error("failed to compress a file of an export: {0}")]
     NoSpace(store::space::NoSpace),
@@ -70,6 +75,7 @@ impl From<WriteError> for FileError {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::NoSpace(error) => Self::NoSpace(error),
+            WriteError::Unavailable(error) => Self::Unavailable(error),
             WriteError::Files(error) => Self::Files(error),
         }
     }
@@ -110,16 +116,19 @@ pub struct ExportFile {
 
 /// An open output file.
 pub struct OpenExportFile {
-    file: std::fs::File,
+    file: FileSource,
     permit: DownloadPermit,
+    hash: String,
     /// Length in the requested content coding, in bytes.
     pub length: u64,
 }
 
 impl OpenExportFile {
-    /// Returns a stream of a range of the file.
+    /// Returns a stream of a range of the file. An object that is sent as a whole is compared with its hash meanwhile.
     pub fn stream(self, range: Range<u64>) -> FileStream {
-        FileStream::new(self.file, range, self.permit)
+        let is_compared = self.file.is_remote() && range == (0..self.length);
+        let stream = FileStream::new(self.file, range, self.permit);
+        if is_compared { stream.comparing(self.hash) } else { stream }
     }
 }
 
@@ -170,13 +179,38 @@ impl ExportFile {
     /// Returns [`FileError`] if the file is missing, damaged or cannot be read.
     pub async fn open(&self, encoding: ContentEncoding) -> Result<OpenExportFile, FileError> {
         let permit = self.files.admit_download().ok_or(FileError::Busy)?;
-        let (file, length) = self.open_encoding(encoding).await?;
-        Ok(OpenExportFile { file, permit, length })
+        let (file, length, hash) = self.open_encoding(encoding).await?;
+        Ok(OpenExportFile { file, permit, hash, length })
     }
 
-    async fn open_encoding(&self, encoding: ContentEncoding) -> Result<(std::fs::File, u64), FileError> {
+    /// Returns an address at which the bytes in a content coding can be read directly from the bucket, for `time`.
+    /// Returns `None` if files are sent by this server only.
+    ///
+    /// # Errors
+    /// Returns [`FileError`] if the file is missing or cannot be read.
+    pub async fn signed_url(
+        &self,
+        encoding: ContentEncoding,
+        time: Duration,
+    ) -> Result<Option<String>, FileError> {
+        if !self.files.signs_urls() {
+            return Ok(None);
+        }
+        self.open_encoding(encoding).await?;
+        let at = match encoding {
+            ContentEncoding::Identity => self.file.at(&self.job),
+            ContentEncoding::Gzip => self.gzip_at(),
+        };
+        Ok(self.files.signed_url(at, time).await?)
+    }
+
+    /// Returns the bytes in a content coding, their length and their hash.
+    async fn open_encoding(&self, encoding: ContentEncoding) -> Result<(FileSource, u64, String), FileError> {
         match encoding {
-            ContentEncoding::Identity => self.open_identity().await,
+            ContentEncoding::Identity => {
+                let file = self.open_identity().await?;
+                Ok((file, self.file.bytes, self.file.hash.clone()))
+            }
             ContentEncoding::Gzip => {
                 if let Some(opened) = self.open_gzip().await? {
                     return Ok(opened);
@@ -191,16 +225,12 @@ impl ExportFile {
     }
 
     /// Opens the gzip. Returns `None` if it does not exist or is damaged.
-    async fn open_gzip(&self) -> Result<Option<(std::fs::File, u64)>, FileError> {
+    async fn open_gzip(&self) -> Result<Option<(FileSource, u64, String)>, FileError> {
         let at = self.gzip_at();
         let Some((length, hash)) = self.files.read_sum(self.gzip_sum_at()).await else { return Ok(None) };
-        let (file, found) = match self.files.open_file(at).await {
-            Ok(opened) => opened,
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
+        let Some((file, found)) = self.files.open_file(at).await? else { return Ok(None) };
         if found == length && self.files.is_sound(at, &file, &hash).await? {
-            return Ok(Some((file, length)));
+            return Ok(Some((file, length, hash)));
         }
         tracing::warn!(
             job = self.job,
@@ -210,19 +240,18 @@ impl ExportFile {
         Ok(None)
     }
 
-    async fn open_identity(&self) -> Result<(std::fs::File, u64), FileError> {
+    async fn open_identity(&self) -> Result<FileSource, FileError> {
         let at = self.file.at(&self.job);
-        match self.files.open_file(at).await {
-            Ok((file, length)) if length == self.file.bytes => {
+        match self.files.open_file(at).await? {
+            Some((file, length)) if length == self.file.bytes => {
                 if self.files.is_sound(at, &file, &self.file.hash).await? {
-                    Ok((file, length))
+                    Ok(file)
                 } else {
                     Err(self.damaged("its checksum differs"))
                 }
             }
-            Ok(_) => Err(self.damaged("its length differs")),
-            Err(object_store::Error::NotFound { .. }) => Err(self.damaged("it is missing")),
-            Err(error) => Err(error.into()),
+            Some(_) => Err(self.damaged("its length differs")),
+            None => Err(self.damaged("it is missing")),
         }
     }
 
@@ -244,23 +273,19 @@ impl ExportFile {
         if self.open_gzip().await?.is_some() {
             return Ok(());
         }
-        let (mut file, _) = self.open_identity().await?;
+        let (mut file, length) = (self.open_identity().await?, self.file.bytes);
         let mut writing = self.files.create(at);
         let (mut gzip, mut hasher) = (Box::new(GzipMember::new()), Box::<FileHasher>::default());
-        loop {
+        for start in (0..length).step_by(gzip::BLOCK) {
             let (text, packed);
-            (file, gzip, hasher, text, packed) = spawn_blocking(move || -> std::io::Result<_> {
-                let mut text = Vec::with_capacity(gzip::BLOCK);
-                (&mut file).take(gzip::BLOCK as u64).read_to_end(&mut text)?;
+            (file, text) = file.read(start..length.min(start + gzip::BLOCK as u64)).await?;
+            (gzip, hasher, packed) = spawn_blocking(move || {
                 hasher.update(&text);
-                let packed = if text.is_empty() { Vec::new() } else { gzip.block(&text) };
-                Ok((file, gzip, hasher, text.len(), packed))
+                let packed = gzip.block(&text);
+                (gzip, hasher, packed)
             })
             .await
-            .map_err(std::io::Error::other)??;
-            if text == 0 {
-                break;
-            }
+            .map_err(std::io::Error::other)?;
             writing.add(packed.into());
             writing.flush_if_large().await?;
         }

@@ -4,7 +4,6 @@ mod job_requests;
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,13 +12,13 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use resources::{ResourceError, Resources};
-use store::space::DiskSpace;
 use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
 
 use crate::GuideVersion;
 use crate::files::export_files::ExportFiles;
+use crate::files::file_location::FileLocation;
 use crate::files::file_stream::DownloadLimits;
 use crate::group::GroupError;
 use crate::group::GroupMembers;
@@ -29,12 +28,10 @@ use crate::request::kick_off::{self, ExportLevel, KickOff, KickOffError};
 use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
 use crate::serve::address::{AddressSigning, FileAddresses};
 use crate::serve::download::GzipLocks;
-use crate::write::worker::{LEASE, Worker};
+use crate::write::worker::Worker;
 
 /// Maximum number of jobs that run concurrently. Other jobs wait.
 const AT_ONCE: usize = 2;
-/// Time after which the lease of a waiting job is extended.
-const HEARTBEAT: Duration = Duration::from_secs(20);
 /// Maximum number of unfinished jobs of one client and of all clients. Further kick-offs are rejected with a time to
 /// retry.
 const PER_CLIENT: usize = 50;
@@ -55,14 +52,14 @@ pub struct BulkClock {
 /// Settings of bulk export.
 #[derive(Debug, Clone)]
 pub struct BulkOptions {
-    /// Folder for the output files.
-    pub files: PathBuf,
-    /// Disk that contains the folder.
-    pub disk: DiskSpace,
+    /// Where the output files are kept.
+    pub files: FileLocation,
     /// Base URL of the FHIR interface. The URLs of jobs and files are below its path `/bulk`.
     pub fhir_base: String,
     /// Time for which a completed export is kept.
     pub retention: Duration,
+    /// Time after which another worker resumes a job whose worker has stopped.
+    pub lease: SignedDuration,
     /// Version of the guide that determines the supported parameters.
     pub guide: GuideVersion,
     /// `true` if members of nested Groups are exported.
@@ -129,8 +126,9 @@ impl Bulk {
         let reading =
             GroupReader { fhir_base: options.fhir_base.clone(), nested_groups: options.nested_groups };
         let downloads = DownloadLimits::new(options.open_downloads);
-        let files = ExportFiles::open(options.files, store.id(), options.disk, downloads)?;
-        let worker = Worker { store, files, reading, retention, file_size: options.file_size };
+        let files = ExportFiles::open(options.files, store.id(), downloads)?;
+        let worker =
+            Worker { store, files, reading, retention, lease: options.lease, file_size: options.file_size };
         Ok(Self {
             resources,
             worker: Arc::new(worker),
@@ -175,7 +173,7 @@ impl Bulk {
                 }
             }
         }
-        let (_, foreign) = self.worker.files.jobs();
+        let foreign = self.worker.files.jobs().await.map(|(_, foreign)| foreign).unwrap_or_default();
         if !foreign.is_empty() {
             let folders = foreign.join(", ");
             tracing::warn!(
@@ -193,7 +191,7 @@ impl Bulk {
             owner: self.owner.clone(),
             attempt: job.lease.attempt + 1,
             attempts_without_progress: job.lease.attempts_without_progress + 1,
-            until: now + LEASE,
+            until: now + self.worker.lease,
         };
         match self.worker.store.write(vec![put(&job, revision)], now).await {
             Ok(revisions) => {
@@ -209,7 +207,11 @@ impl Bulk {
     /// Removes files of this store that belong to no job. Files of new jobs are safe, because the record of a job is
     /// written before its files.
     async fn remove_unknown(&self, now: Timestamp) -> Result<(), StoreError> {
-        for id in self.worker.files.jobs().0 {
+        let with_files = self.worker.files.jobs().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the files of exports could not be listed");
+            Default::default()
+        });
+        for id in with_files.0 {
             if self.worker.store.get(&job::key(&id), now).await?.is_none() {
                 self.worker.files.remove(&id).await;
             }
@@ -255,8 +257,12 @@ impl Bulk {
         let store = &self.worker.store;
         let snapshot = store.snapshot(now).await?;
         let kinds = kick_off::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
-        let lease =
-            Lease { owner: self.owner.clone(), attempt: 1, attempts_without_progress: 0, until: now + LEASE };
+        let lease = Lease {
+            owner: self.owner.clone(),
+            attempt: 1,
+            attempts_without_progress: 0,
+            until: now + self.worker.lease,
+        };
         let mut job = Job::new(
             random_id(&self.clock),
             request.client_id,
@@ -365,6 +371,11 @@ impl Bulk {
         Ok(())
     }
 
+    /// Returns the number of jobs that this process runs, or has in its queue.
+    pub fn running_jobs(&self) -> usize {
+        self.running().len()
+    }
+
     fn running(&self) -> std::sync::MutexGuard<'_, HashMap<String, RunningJob>> {
         self.running.lock().expect("no thread panics while it holds the lock")
     }
@@ -400,12 +411,13 @@ impl Bulk {
         mut revision: u64,
     ) -> Option<(SemaphorePermit<'_>, Job, u64)> {
         let mut turn = pin!(self.turns.acquire());
+        let heartbeat = (self.worker.lease / 3).unsigned_abs();
         loop {
-            if let Ok(turn) = tokio::time::timeout(HEARTBEAT, &mut turn).await {
+            if let Ok(turn) = tokio::time::timeout(heartbeat, &mut turn).await {
                 return Some((turn.expect("the semaphore is never closed"), job, revision));
             }
             let now = (self.clock.now)();
-            job.lease.until = now + LEASE;
+            job.lease.until = now + self.worker.lease;
             match self.worker.store.write(vec![put(&job, revision)], now).await {
                 Ok(revisions) => revision = revisions[0],
                 Err(StoreError::Conflict { .. }) => return None,

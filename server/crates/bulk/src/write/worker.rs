@@ -27,12 +27,8 @@ use crate::plan::export_plan::{ExportPlan, GroupReader};
 use crate::read::delete_bundle;
 use crate::read::selection::{Selection, SelectionError};
 
-/// Duration of a lease, counted from the last write of the job's record.
-pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(60);
 /// Interval between writes of the record while no file is completed.
 const CHECKPOINT_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
-/// Maximum number of files that are synced concurrently.
-const CLOSING: usize = 16;
 /// Maximum number of consecutive attempts that complete no file.
 const MAX_ATTEMPTS_WITHOUT_PROGRESS: u32 = 50;
 
@@ -42,6 +38,8 @@ pub(crate) enum JobError {
     LeaseLost,
     /// The store is read-only or unavailable. Another worker resumes the job when the lease expires.
     StoreReadOnly,
+    /// The bucket of the files is unavailable. Another worker resumes the job when the lease expires.
+    BucketUnavailable,
     /// The disk is nearly full. The job's files are removed, because other jobs may need the space, and the job starts
     /// again when its lease expires.
     NoSpace,
@@ -86,6 +84,10 @@ impl From<WriteError> for JobError {
                 tracing::warn!(%error, "an export waits for space");
                 Self::NoSpace
             }
+            WriteError::Unavailable(error) => {
+                tracing::warn!(%error, "an export waits for the bucket of its files");
+                Self::BucketUnavailable
+            }
             WriteError::Files(error) => error.into(),
         }
     }
@@ -95,7 +97,12 @@ impl From<object_store::Error> for JobError {
     fn from(error: object_store::Error) -> Self {
         tracing::error!(%error, "export");
         let mut cause: Option<&dyn std::error::Error> = Some(&error);
-        let mut why = "the server's log has the reason";
+        let mut why = match &error {
+            object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
+                "the bucket of the export denied access"
+            }
+            _ => "the server's log has the reason",
+        };
         while let Some(error) = cause {
             match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
                 Some(std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) => {
@@ -118,6 +125,8 @@ pub(crate) struct Worker {
     pub files: ExportFiles,
     pub reading: GroupReader,
     pub retention: SignedDuration,
+    /// Duration of a lease, counted from the last write of the job's record.
+    pub lease: SignedDuration,
     /// Maximum length of a file, unless a single line is longer.
     pub file_size: u64,
 }
@@ -153,7 +162,7 @@ impl Worker {
         run.job.state = match ended {
             Ok(()) => JobState::Complete { expires },
             Err(JobError::LeaseLost) => return self.leave(&id, now()).await,
-            Err(JobError::StoreReadOnly) => return,
+            Err(JobError::StoreReadOnly | JobError::BucketUnavailable) => return,
             Err(JobError::NoSpace) => return self.files.remove(&id).await,
             Err(JobError::Failed { by_data, reason }) => {
                 // The failed job's files can no longer be read. Removing them first frees the space even if the record
@@ -205,8 +214,8 @@ struct JobRun<'a, N> {
     file: Option<OpenFile>,
     /// Start of the open file. If no file is open, start of the next one.
     place: Checkpoint,
-    /// Files that are being synced, in order. The worker waits for the oldest one only if there are [`CLOSING`] files,
-    /// or at the end.
+    /// Files that are being synced, in order. The worker waits for the oldest one only if there are
+    /// [`ExportFiles::max_closing`] files, or at the end.
     closing: VecDeque<SyncingFile>,
     /// Number of resources in all files, including files that are not synced yet.
     written: u64,
@@ -224,7 +233,7 @@ struct OpenFile {
 /// A complete file that is being synced.
 struct SyncingFile {
     file: OutputFile,
-    hash: AbortOnDrop<object_store::Result<String>>,
+    hash: AbortOnDrop<Result<String, WriteError>>,
     /// Start of the next file.
     next: Checkpoint,
 }
@@ -274,7 +283,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         }
         for at in 0..self.job.files.len() {
             let file = &self.job.files[at];
-            if !self.worker.files.has(file.at(&self.job.id), file.bytes).await {
+            if !self.worker.files.has(file.at(&self.job.id), file.bytes).await? {
                 tracing::warn!(
                     job = self.job.id,
                     file.name,
@@ -284,7 +293,11 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 break;
             }
         }
-        if (self.now)() + LEASE / 2 >= self.job.lease.until { self.record().await } else { Ok(()) }
+        if (self.now)() + self.worker.lease / 2 >= self.job.lease.until {
+            self.record().await
+        } else {
+            Ok(())
+        }
     }
 
     /// Starts the export again. The files are forgotten first, and their list is removed then, so that an interruption
@@ -431,7 +444,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             let (bytes, finishing) = lines.finish().await?;
             let file = OutputFile { section, kind, continues, name, attempt, count, bytes, hash };
             self.closing.push_back(SyncingFile { file, hash: finishing, next: next.clone() });
-            if self.closing.len() > CLOSING {
+            if self.closing.len() > self.worker.files.max_closing() {
                 self.finish_oldest_file().await?;
             }
         }
@@ -488,7 +501,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
     /// the record.
     async fn record(&mut self) -> Result<(), JobError> {
         let now = (self.now)();
-        self.job.lease.until = now + LEASE;
+        self.job.lease.until = now + self.worker.lease;
         self.job.turn_page();
         self.job.file_count = self.job.files.len();
         let value =

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod associated;
+mod bucket;
 mod downloads;
 mod guide_3;
 mod increments;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use store::Store;
 use store::space::DiskSpace;
-use trefoil_bulk::{Bulk, ContentEncoding, ExportLevel};
+use trefoil_bulk::{Bulk, ContentEncoding, ExportLevel, FileLocation};
 use trefoil_power_cut::{
     Exploration, NameRule, Operation, Recording, explore, mark, recorded_folder, recorded_session,
 };
@@ -31,8 +31,7 @@ const STATES_WITH_FAULT: usize = 120;
 fn open(root: &Path) -> World {
     let store = Store::open(&root.join("store")).unwrap();
     World::on(store, |options| {
-        options.files = root.join("exports");
-        options.disk = DiskSpace::of(root);
+        options.files = FileLocation::Folder { path: root.join("exports"), disk: DiskSpace::of(root) };
         options.file_size = FILE_SIZE;
     })
 }

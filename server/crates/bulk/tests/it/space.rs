@@ -8,7 +8,7 @@ use serde_json::json;
 use store::space::{DiskSpace, FreeSpace};
 use store::{FileOptions, Store, StoreError};
 use tempfile::TempDir;
-use trefoil_bulk::{ExportLevel, JobStatus, TypeAccess};
+use trefoil_bulk::{ExportLevel, FileLocation, JobStatus, TypeAccess};
 
 use crate::support::{RETENTION, World, finish};
 
@@ -42,7 +42,10 @@ async fn an_export_that_waits_for_space_removes_its_files() {
             }
             Ok(FreeSpace { free: left.load(Ordering::Relaxed), total: 1 << 30 })
         };
-        options.disk = DiskSpace::with_probe(dir.path(), Arc::new(probe));
+        let FileLocation::Folder { disk, .. } = &mut options.files else {
+            panic!("the files are in a folder")
+        };
+        *disk = DiskSpace::with_probe(dir.path(), Arc::new(probe));
     });
     drop(disk);
     fill(&world).await;

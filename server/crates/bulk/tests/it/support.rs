@@ -15,8 +15,8 @@ use store::space::DiskSpace;
 use store::{Store, Versions as _};
 use tempfile::TempDir;
 use trefoil_bulk::{
-    Bulk, BulkClock, BulkOptions, ContentEncoding, ExportFile, ExportLevel, InFlight, JobStatus, KickOff,
-    KickOffMethod, TypeAccess,
+    Bulk, BulkClock, BulkOptions, ContentEncoding, ExportFile, ExportLevel, FileLocation, InFlight,
+    JobStatus, KickOff, KickOffMethod, TypeAccess,
 };
 
 pub struct World {
@@ -52,8 +52,8 @@ impl World {
         let time = Arc::new(AtomicI64::new(1_800_000_000_000));
         let resources = Resources::at(store.clone(), BASE);
         let mut options = BulkOptions {
-            files: dir.path().join("exports"),
-            disk: DiskSpace::of(dir.path()),
+            files: FileLocation::Folder { path: dir.path().join("exports"), disk: DiskSpace::of(dir.path()) },
+            lease: jiff::SignedDuration::from_secs(60),
             fhir_base: BASE.to_owned(),
             retention: RETENTION,
             file_size: 128 << 20,
@@ -72,6 +72,13 @@ impl World {
     /// Returns bulk export on the same store and folder, as after a restart of the process.
     pub fn reopened(&self) -> Bulk {
         open(&self.store, &self.options, &self.time)
+    }
+
+    /// Returns bulk export on the same store with changed settings, as another process.
+    pub fn reopened_with(&self, change: impl FnOnce(&mut BulkOptions)) -> Bulk {
+        let mut options = self.options.clone();
+        change(&mut options);
+        open(&self.store, &options, &self.time)
     }
 
     /// Returns the folder of a job's files.

@@ -1,0 +1,156 @@
+//! Writes an output file. In a folder it is written and synced in chunks outside of the async threads, and gets its name
+//! only when it is complete and synced. In a bucket it is uploaded in parts with checksums, and exists only when the
+//! upload is complete. In both cases it is hashed in the same pass, and a writer that is dropped leaves nothing.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{MultipartUpload, PutMultipartOptions, PutOptions, PutPayload};
+use tokio::runtime::Handle;
+
+use crate::abort_on_drop::AbortOnDrop;
+use crate::files::export_files::{ExportFiles, WriteError};
+use crate::files::file_hasher::FileHasher;
+
+/// A file that is being written.
+pub(crate) struct FileWriter {
+    files: ExportFiles,
+    path: Path,
+    gathered: VecDeque<Bytes>,
+    /// Length of the collected bytes.
+    length: usize,
+    /// Hash of all bytes added so far.
+    hasher: Box<FileHasher>,
+    upload: Option<OpenUpload>,
+    /// The chunk that is being written. The next one is collected meanwhile, so that a file holds up to two in memory.
+    under_way: Option<AbortOnDrop<object_store::Result<()>>>,
+    /// Length so far, in bytes.
+    pub bytes: u64,
+}
+
+impl FileWriter {
+    pub(super) fn new(files: ExportFiles, path: Path) -> Self {
+        Self {
+            files,
+            path,
+            gathered: VecDeque::new(),
+            length: 0,
+            hasher: Box::default(),
+            upload: None,
+            under_way: None,
+            bytes: 0,
+        }
+    }
+
+    /// Adds bytes without copying them. They are hashed on this thread, because hashing a page takes less time than
+    /// passing it to another thread and back.
+    pub fn add(&mut self, bytes: Bytes) {
+        self.hasher.update(&bytes);
+        self.length += bytes.len();
+        self.bytes += bytes.len() as u64;
+        self.gathered.push_back(bytes);
+    }
+
+    /// Writes the collected bytes if they fill a chunk. Waits until the previous chunk is written.
+    pub async fn flush_if_large(&mut self) -> Result<(), WriteError> {
+        while self.length >= self.files.chunk() {
+            self.write_chunk().await?;
+        }
+        Ok(())
+    }
+
+    async fn write_chunk(&mut self) -> Result<(), WriteError> {
+        // The previous chunk may not be on the disk yet, so the check counts two chunks.
+        self.files.check_space_for(2 * self.length as u64)?;
+        self.finish_chunk().await?;
+        let chunk = self.take_chunk();
+        if self.upload.is_none() {
+            let (files, path) = (&self.files, &self.path);
+            let options = PutMultipartOptions { attributes: files.attributes(path), ..Default::default() };
+            let begun = files.store().put_multipart_opts(path, options).await;
+            self.upload = Some(OpenUpload(Some(begun.map_err(|error| files.write_error(error))?)));
+        }
+        let upload = self.upload.as_mut().expect("an upload was begun above");
+        self.under_way = Some(AbortOnDrop::of(upload.get().put_part(chunk)));
+        Ok(())
+    }
+
+    /// Waits until the chunk that is being written is written.
+    async fn finish_chunk(&mut self) -> Result<(), WriteError> {
+        match self.under_way.take() {
+            Some(written) => written.await.map_err(|error| self.files.write_error(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the collected bytes. Of those for a bucket, at most one part is taken, because some object stores accept
+    /// only parts of the same length.
+    fn take_chunk(&mut self) -> PutPayload {
+        let Some(mut left) = self.files.part_length() else {
+            self.length = 0;
+            return PutPayload::from_iter(self.gathered.drain(..));
+        };
+        let mut part = Vec::new();
+        while left > 0
+            && let Some(mut bytes) = self.gathered.pop_front()
+        {
+            if bytes.len() > left {
+                self.gathered.push_front(bytes.split_off(left));
+            }
+            left -= bytes.len();
+            self.length -= bytes.len();
+            part.push(bytes);
+        }
+        PutPayload::from_iter(part)
+    }
+
+    /// Completes the file in the background. The returned task resolves to the hash when the file is complete and
+    /// synced.
+    pub async fn finish(mut self) -> Result<AbortOnDrop<Result<String, WriteError>>, WriteError> {
+        self.flush_if_large().await?;
+        self.files.check_space_for(2 * self.length as u64)?;
+        self.finish_chunk().await?;
+        Ok(AbortOnDrop::of(async move {
+            let completed = self.complete().await;
+            completed.map_err(|error| self.files.write_error(error))?;
+            self.files.note_written(&self.path).await;
+            Ok(self.hasher.finish())
+        }))
+    }
+
+    async fn complete(&mut self) -> object_store::Result<()> {
+        let (rest, last) = (self.length, self.take_chunk());
+        let Some(upload) = &mut self.upload else {
+            let options = PutOptions { attributes: self.files.attributes(&self.path), ..Default::default() };
+            return self.files.store().put_opts(&self.path, last, options).await.map(|_| ());
+        };
+        if rest > 0 {
+            upload.get().put_part(last).await?;
+        }
+        upload.get().complete().await?;
+        upload.0 = None;
+        Ok(())
+    }
+}
+
+/// An upload that is neither complete nor aborted. It is aborted when it is dropped.
+struct OpenUpload(Option<Box<dyn MultipartUpload>>);
+
+impl OpenUpload {
+    fn get(&mut self) -> &mut dyn MultipartUpload {
+        &mut **self.0.as_mut().expect("an upload is taken only when it is complete")
+    }
+}
+
+impl Drop for OpenUpload {
+    fn drop(&mut self) {
+        let (Some(mut upload), Ok(runtime)) = (self.0.take(), Handle::try_current()) else { return };
+        runtime.spawn(async move {
+            // The lifecycle rule of the bucket removes what is left after a failure.
+            if let Err(error) = upload.abort().await {
+                tracing::debug!(%error, "an unfinished upload was not aborted");
+            }
+        });
+    }
+}

@@ -1,0 +1,265 @@
+//! Exports whose files are in a bucket of an S3 server: the same bytes as in a folder, faults of the bucket, and deletion.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use futures_util::TryStreamExt as _;
+use object_store::aws::AmazonS3Builder;
+use serde_json::{Value, json};
+use test_object_store::{ACCESS_KEY_ID, BUCKET, Fault, REGION, SECRET_ACCESS_KEY, TestObjectStore};
+use trefoil_bulk::{
+    Bulk, BulkOptions, ContentEncoding, ExportFile, ExportLevel, FileError, FileLocation, JobStatus,
+    ObjectBucket, TypeAccess,
+};
+
+use crate::support::{World, bytes_of, finish};
+
+/// Length of a part of an upload.
+const PART: u64 = 8 << 20;
+
+fn bucket(server: &TestObjectStore) -> ObjectBucket {
+    let builder = AmazonS3Builder::new()
+        .with_endpoint(server.endpoint())
+        .with_bucket_name(BUCKET)
+        .with_region(REGION)
+        .with_access_key_id(ACCESS_KEY_ID)
+        .with_secret_access_key(SECRET_ACCESS_KEY)
+        .with_allow_http(true);
+    ObjectBucket::s3(builder, "one/two".into(), Duration::from_millis(300), true).unwrap()
+}
+
+fn in_bucket(server: &TestObjectStore, options: &mut BulkOptions) {
+    options.files = FileLocation::Bucket(bucket(server));
+}
+
+/// Adds patients with about this many bytes of incompressible text each.
+async fn fill(world: &World, count: u32, bytes: usize) {
+    for number in 0..count {
+        let mut random = fastrand::Rng::with_seed(number.into());
+        let noise: String = std::iter::repeat_with(|| random.alphanumeric()).take(bytes).collect();
+        world.put("Patient", &format!("p{number:04}"), json!({ "language": noise })).await;
+    }
+}
+
+async fn start(world: &World, bulk: &Bulk) -> String {
+    bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap()
+}
+
+/// Returns the files of a manifest with their names.
+async fn files(world: &World, bulk: &Bulk, job: &str, manifest: &Value) -> Vec<(String, ExportFile)> {
+    let mut found = Vec::new();
+    for file in manifest["output"].as_array().unwrap() {
+        let name = file["url"].as_str().unwrap().rsplit('/').next().unwrap();
+        found.push((name.to_owned(), bulk.file(job, name, "client", world.now()).await.unwrap()));
+    }
+    found
+}
+
+/// Returns the keys of all objects.
+fn keys(server: &TestObjectStore) -> Vec<String> {
+    fn collect(folder: &Path, root: &Path, keys: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => collect(&path, root, keys),
+                false => keys.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned()),
+            }
+        }
+    }
+    let (root, mut keys) = (server.objects(), Vec::new());
+    collect(&root, &root, &mut keys);
+    keys.sort();
+    keys
+}
+
+/// Waits until a condition holds.
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_contains_the_bytes_of_a_folder() {
+    let server = TestObjectStore::start().unwrap();
+    let world = World::new();
+    fill(&world, 2_100, 10_000).await;
+    let remote = world.reopened_with(|options| in_bucket(&server, options));
+    let job = start(&world, &world.bulk).await;
+    let local_files = files(&world, &world.bulk, &job, &finish(&world.bulk, &job, world.now()).await).await;
+    let job = start(&world, &remote).await;
+    let manifest = finish(&remote, &job, world.now()).await;
+    let remote_files = files(&world, &remote, &job, &manifest).await;
+    assert_eq!(remote_files.len(), local_files.len());
+    for ((name, file), (local_name, local)) in remote_files.iter().zip(&local_files) {
+        assert_eq!(name, local_name);
+        let key = format!("one/two/{}/exports/{job}/1.{name}", world.store.id());
+        assert!(keys(&server).contains(&key), "{key}");
+        for encoding in [ContentEncoding::Identity, ContentEncoding::Gzip] {
+            let whole = bytes_of(local, encoding, None).await;
+            assert!(whole.len() as u64 > PART, "several parts: {}", whole.len());
+            assert!(bytes_of(file, encoding, None).await == whole, "{name} {encoding:?}");
+            assert_eq!(file.etag(encoding), local.etag(encoding));
+            let length = whole.len() as u64;
+            for range in [0..1, PART - 1..PART + 1, length - 3..length, 5..5] {
+                let part = &whole[range.start as usize..range.end as usize];
+                assert!(bytes_of(file, encoding, Some(range)).await == part);
+            }
+            // Without a token, directly from the bucket, with the type and coding of the file.
+            let url = file.signed_url(encoding, Duration::from_secs(60)).await.unwrap().unwrap();
+            let answer = reqwest::get(&url).await.unwrap();
+            assert_eq!(answer.status(), 200);
+            assert_eq!(answer.headers()["content-type"], "application/fhir+ndjson");
+            let coding = answer.headers().get("content-encoding").map(|coding| coding.to_str().unwrap());
+            assert_eq!(coding, (encoding == ContentEncoding::Gzip).then_some("gzip"));
+            assert!(answer.bytes().await.unwrap() == whole);
+        }
+    }
+    let uploads = server.take_requests();
+    let parts = uploads.iter().filter(|request| request.contains("partNumber=")).count();
+    assert_eq!(parts, 5, "three parts of the file and two of its gzip");
+    assert_eq!(server.open_uploads().unwrap(), 0);
+    // Files of another deployment in the same bucket are neither listed nor removed.
+    let foreign = server.objects().join("one/two/other-store/exports/0/1.Patient.0001.ndjson");
+    std::fs::create_dir_all(foreign.parent().unwrap()).unwrap();
+    std::fs::write(&foreign, "x").unwrap();
+    server.take_requests();
+    remote.sweep(world.now()).await.unwrap();
+    remote.delete(&job, "client", world.now()).await.unwrap();
+    let own = format!("one/two/{}/exports/", world.store.id());
+    let requests = server.take_requests();
+    let lists = requests.iter().filter(|request| request.contains("list-type"));
+    for request in lists {
+        let prefix = request.replace("%2F", "/");
+        assert!(prefix.contains(&format!("prefix={own}")), "{request}");
+    }
+    let keys = keys(&server);
+    assert!(keys.iter().all(|key| !key.starts_with(&own)), "{keys:?}");
+    assert!(foreign.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_object_is_not_sent_completely() {
+    let server = TestObjectStore::start().unwrap();
+    let world = World::with(|options| in_bucket(&server, options));
+    fill(&world, 300, 10_000).await;
+    let job = start(&world, &world.bulk).await;
+    finish(&world.bulk, &job, world.now()).await;
+    let (_, file) =
+        files(&world, &world.bulk, &job, &finish(&world.bulk, &job, world.now()).await).await.remove(0);
+    let key = keys(&server).into_iter().find(|key| key.ends_with("Patient.0001.ndjson")).unwrap();
+    let object = server.objects().join(key);
+    let mut bytes = std::fs::read(&object).unwrap();
+    bytes[1_500_000] ^= 1;
+    std::fs::write(&object, &bytes).unwrap();
+    server.take_requests();
+    let opened = file.open(ContentEncoding::Identity).await.unwrap();
+    // The file was not read before its first byte is sent.
+    let reads = server.take_requests().iter().filter(|request| request.starts_with("GET")).count();
+    assert_eq!(reads, 0);
+    let length = opened.length;
+    let mut stream = opened.stream(0..length);
+    let mut sent = 0;
+    let error = loop {
+        match stream.try_next().await {
+            Ok(Some(piece)) => sent += piece.len() as u64,
+            Ok(None) => panic!("the checksum was not compared"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
+    assert!(sent < length);
+    assert!(matches!(file.open(ContentEncoding::Gzip).await, Err(FileError::Damaged { .. })));
+    bytes.pop();
+    std::fs::write(&object, &bytes).unwrap();
+    assert!(matches!(file.open(ContentEncoding::Identity).await, Err(FileError::Damaged { .. })));
+    std::fs::remove_file(&object).unwrap();
+    assert!(matches!(file.open(ContentEncoding::Identity).await, Err(FileError::Damaged { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_survives_short_faults_and_waits_for_the_end_of_long_ones() {
+    let server = TestObjectStore::start().unwrap();
+    let world = World::with(|options| {
+        in_bucket(&server, options);
+        options.file_size = 300_000;
+    });
+    fill(&world, 100, 10_000).await;
+    let expected = {
+        let job = start(&world, &world.bulk).await;
+        let manifest = finish(&world.bulk, &job, world.now()).await;
+        contents(&world, &world.bulk, &job, &manifest).await
+    };
+    assert_eq!(expected.len(), 4);
+    for fault in [Fault::SlowDown, Fault::InternalError, Fault::Disconnect] {
+        // Repeated requests succeed.
+        server.fail(fault, 2);
+        let job = start(&world, &world.bulk).await;
+        let manifest = finish(&world.bulk, &job, world.now()).await;
+        assert_eq!(contents(&world, &world.bulk, &job, &manifest).await, expected, "{fault:?}");
+        // The bucket is away for a long time.
+        server.fail(fault, usize::MAX);
+        let job = start(&world, &world.bulk).await;
+        until("the worker waits", async || world.bulk.running_jobs() == 0).await;
+        let status = world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
+        assert!(matches!(status, JobStatus::InProgress { .. }), "{fault:?}: {status:?}");
+        server.recover();
+        world.pass(Duration::from_secs(61));
+        world.bulk.take_over_expired(world.now()).await.unwrap();
+        let manifest = finish(&world.bulk, &job, world.now()).await;
+        assert_eq!(contents(&world, &world.bulk, &job, &manifest).await, expected, "{fault:?}");
+        // Downloads say that they can be repeated.
+        let (_, file) = files(&world, &world.bulk, &job, &manifest).await.remove(0);
+        server.fail(fault, usize::MAX);
+        assert!(matches!(file.open(ContentEncoding::Identity).await, Err(FileError::Unavailable(_))));
+        assert!(matches!(file.open(ContentEncoding::Gzip).await, Err(FileError::Unavailable(_))));
+        server.recover();
+    }
+    // A bucket that denies access does so until an administrator changes it.
+    server.fail(Fault::AccessDenied, usize::MAX);
+    let job = start(&world, &world.bulk).await;
+    until("the export fails", async || world.bulk.running_jobs() == 0).await;
+    match world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
+        JobStatus::Failed { by_data: false, reason } => assert!(reason.contains("denied access"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn contents(world: &World, bulk: &Bulk, job: &str, manifest: &Value) -> Vec<(String, Vec<u8>)> {
+    let mut contents = Vec::new();
+    for (name, file) in files(world, bulk, job, manifest).await {
+        contents.push((name, bytes_of(&file, ContentEncoding::Identity, None).await));
+    }
+    contents
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_export_and_a_lost_lease_leave_no_upload() {
+    let server = TestObjectStore::start().unwrap();
+    let world = World::with(|options| in_bucket(&server, options));
+    fill(&world, 2_000, 10_000).await;
+    for is_delete in [true, false] {
+        let job = start(&world, &world.bulk).await;
+        // The upload of the only file has begun.
+        until("an upload", async || server.open_uploads().unwrap() > 0 || world.bulk.running_jobs() == 0)
+            .await;
+        if is_delete {
+            world.bulk.delete(&job, "client", world.now()).await.unwrap();
+        } else {
+            // Another process takes the job, and writes under another attempt.
+            let other = world.reopened();
+            other.resume().await.unwrap();
+            let manifest = finish(&other, &job, world.now()).await;
+            assert_eq!(manifest["output"][0]["count"], 2_000);
+        }
+        until("the upload is aborted", async || {
+            world.bulk.running_jobs() == 0 && server.open_uploads().unwrap() == 0
+        })
+        .await;
+        if is_delete {
+            assert_eq!(keys(&server), Vec::<String>::new());
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! `[files]`: where the files of exports are kept, and the indexes of releases for other nodes.
+
+use std::path::PathBuf;
+
+use ::bulk::ObjectBucket;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::path::Path;
+use toml::Spanned;
+use url::{Host, Url};
+
+use super::bulk::BulkSection;
+use super::documented::{implicit, settings_table};
+use super::{ConfigError, ConfigSource};
+
+/// Maximum of `[bulk] file_size`: object stores accept 10,000 parts, and a part has 8 MiB.
+const MAX_FILE_SIZE: u64 = 64 << 30;
+
+settings_table! {
+    /// Where the files of exports are kept and, if several servers share a database, the indexes of imported releases. All
+    /// settings are read at the start.
+    pub struct FilesSection {
+        /// Bucket of an S3 server, and the beginning of the keys in it: `s3://BUCKET/PREFIX`. Without this setting, files are
+        /// kept in the data folder.
+        location: Option<Spanned<String>> = None,
+        /// URL of the S3 server. Without this setting, `AWS_ENDPOINT_URL`, or AWS in the region.
+        endpoint: Option<Spanned<String>> = None,
+        /// Region. Without this setting, `AWS_REGION`, or `us-east-1`.
+        region: Option<String> = None,
+        /// Id of the access key. Without this setting, the credentials are those of the environment: an access key in the
+        /// variables of AWS, with a session token if it is temporary, a web identity, a container or an instance.
+        access_key_id: Option<Spanned<String>> = None,
+        /// File with the secret of the access key.
+        secret_access_key_file: Option<Spanned<PathBuf>> = None,
+        /// Environment variable with the secret of the access key.
+        secret_access_key_env: Option<Spanned<String>> = None,
+        /// The bucket is in the path of the URLs, not in their host.
+        path_style: bool = true,
+        /// Allow an endpoint with plain HTTP, on loopback addresses only.
+        allow_http: bool = false,
+        /// Redirect downloads with a signed URL of `[bulk] signed_url_s` to a signed URL of the bucket, so that the files do not
+        /// pass through this server.
+        signed_downloads: Spanned<bool> = implicit(false),
+    }
+}
+
+/// The checked settings of files.
+#[derive(Debug, Default)]
+pub struct FilesConfig {
+    /// The bucket. `None` means the data folder.
+    pub bucket: Option<ObjectBucket>,
+    /// The settings without the secret, to detect changes.
+    pub description: String,
+}
+
+impl FilesSection {
+    pub(super) fn check(
+        &self,
+        at: &ConfigSource<'_>,
+        bulk: &BulkSection,
+    ) -> Result<FilesConfig, ConfigError> {
+        let Some(location) = &self.location else {
+            let needs_bucket = self.endpoint.as_ref().or(self.access_key_id.as_ref()).map(Spanned::span);
+            let needs_bucket =
+                needs_bucket.or(self.signed_downloads.as_ref().then(|| self.signed_downloads.span()));
+            return match needs_bucket {
+                Some(span) => {
+                    let why = "this table needs location = \"s3://BUCKET/PREFIX\"";
+                    Err(at.value_error(span, "[files]", why))
+                }
+                None => Ok(FilesConfig::default()),
+            };
+        };
+        let wrong = |why: &str| {
+            let why = format!("'{}' {why}; write s3://BUCKET/PREFIX", location.as_ref());
+            at.value_error(location.span(), "location", why)
+        };
+        let path =
+            location.as_ref().strip_prefix("s3://").ok_or_else(|| wrong("is not the URL of a bucket"))?;
+        let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
+        if !is_bucket_name(bucket) {
+            return Err(wrong("has no valid name of a bucket"));
+        }
+        let prefix = Path::parse(prefix).map_err(|error| wrong(&format!("has no valid prefix: {error}")))?;
+        if *self.signed_downloads.as_ref() && bulk.signed_url_s.is_none() {
+            let why =
+                "this setting needs [bulk] signed_url_s, because a client sends no token to another server";
+            return Err(at.value_error(self.signed_downloads.span(), "signed_downloads", why));
+        }
+        if *bulk.file_size.as_ref() > MAX_FILE_SIZE {
+            let why = format!("a file in a bucket can have up to {MAX_FILE_SIZE} bytes");
+            return Err(at.value_error(bulk.file_size.span(), "file_size", why));
+        }
+        let mut builder = self.credentials(at)?.with_bucket_name(bucket).with_allow_http(self.allow_http);
+        if let Some(region) = &self.region {
+            builder = builder.with_region(region);
+        }
+        if let Some(endpoint) = self.checked_endpoint(at, &builder)? {
+            builder = builder.with_endpoint(match self.path_style {
+                true => endpoint.as_str().trim_end_matches('/').to_owned(),
+                false => with_bucket(&endpoint, bucket)
+                    .ok_or_else(|| wrong("cannot be in the host of its endpoint"))?,
+            });
+        }
+        builder = builder.with_virtual_hosted_style_request(!self.path_style);
+        let signs = *self.signed_downloads.as_ref();
+        let opened = ObjectBucket::s3(builder, prefix, ObjectBucket::PATIENCE, signs);
+        let opened = opened.map_err(|error| wrong(&format!("cannot be opened: {error}")))?;
+        Ok(FilesConfig { bucket: Some(opened), description: self.describe() })
+    }
+
+    /// Returns a builder with the credentials of this table, or those of the environment.
+    fn credentials(&self, at: &ConfigSource<'_>) -> Result<AmazonS3Builder, ConfigError> {
+        let secret = at.read_secret(
+            "secret_access_key",
+            self.secret_access_key_file.as_ref(),
+            self.secret_access_key_env.as_ref(),
+        )?;
+        match (&self.access_key_id, secret) {
+            (None, None) => Ok(AmazonS3Builder::from_env()),
+            (Some(id), Some(secret)) => {
+                Ok(AmazonS3Builder::new().with_access_key_id(id.as_ref()).with_secret_access_key(secret))
+            }
+            (Some(id), None) => {
+                let why = "set secret_access_key_file or secret_access_key_env too";
+                Err(at.value_error(id.span(), "access_key_id", why))
+            }
+            (None, Some(_)) => {
+                let file = self.secret_access_key_file.as_ref().map(Spanned::span);
+                let span =
+                    file.or(self.secret_access_key_env.as_ref().map(Spanned::span)).unwrap_or_default();
+                Err(at.value_error(span, "secret_access_key", "set access_key_id too"))
+            }
+        }
+    }
+
+    /// Returns the endpoint of this table or of the environment. Plain HTTP is allowed on loopback addresses only.
+    fn checked_endpoint(
+        &self,
+        at: &ConfigSource<'_>,
+        builder: &AmazonS3Builder,
+    ) -> Result<Option<Url>, ConfigError> {
+        let of_environment = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
+        let (span, text) = match (&self.endpoint, of_environment) {
+            (Some(endpoint), _) => (endpoint.span(), endpoint.as_ref().clone()),
+            (None, Some(endpoint)) => (0..0, endpoint),
+            (None, None) => return Ok(None),
+        };
+        let wrong = |why: &str| at.value_error(span.clone(), "endpoint", format!("'{text}' {why}"));
+        let url = Url::parse(&text).map_err(|_| wrong("is not a URL such as https://s3.example.org"))?;
+        let is_loopback = match url.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        };
+        if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
+            return Err(wrong("must have no credentials and no query"));
+        }
+        match url.scheme() {
+            "https" => Ok(Some(url)),
+            "http" if self.allow_http && is_loopback => Ok(Some(url)),
+            "http" if is_loopback => Err(wrong("needs allow_http = true")),
+            _ => Err(wrong("must begin with https://; plain HTTP is allowed on loopback addresses only")),
+        }
+    }
+
+    /// Returns the settings without the secret.
+    fn describe(&self) -> String {
+        let text = |value: &Option<Spanned<String>>| value.as_ref().map(|value| value.as_ref().clone());
+        format!(
+            "{:?} {:?} {:?} {:?} {} {} {}",
+            text(&self.location),
+            text(&self.endpoint),
+            self.region,
+            text(&self.access_key_id),
+            self.path_style,
+            self.allow_http,
+            self.signed_downloads.as_ref()
+        )
+    }
+}
+
+/// Returns `true` for a name that S3 accepts: 3 to 63 lower-case letters, digits, dots and hyphens.
+fn is_bucket_name(name: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte);
+    let ends = [name.bytes().next(), name.bytes().last()];
+    (3..=63).contains(&name.len())
+        && name.bytes().all(is_inner)
+        && ends.iter().flatten().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// Returns the endpoint with the bucket in its host. An IP address cannot have one.
+fn with_bucket(endpoint: &Url, bucket: &str) -> Option<String> {
+    let Some(Host::Domain(name)) = endpoint.host() else { return None };
+    let host = format!("{bucket}.{name}");
+    let mut url = endpoint.clone();
+    url.set_host(Some(&host)).ok()?;
+    Some(url.as_str().trim_end_matches('/').to_owned())
+}

@@ -1,0 +1,215 @@
+//! The imported releases that several nodes on one database share. The index of a release is an object
+//! `{prefix}/{store_id}/terminology/{sha256}.index` in the bucket of `[files]`, and a record of the ledger names it. Each
+//! node keeps a copy of every index in its data folder.
+//!
+//! A release can also be imported into the data folder of a stopped node. The file `ID.shared` contains the source that
+//! the node and the ledger had last in common, which shows whether the folder or the record is newer.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use bulk::ObjectBucket;
+use jiff::Timestamp;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt as _, WriteMultipart};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use store::{Expect, Ledger as _, LedgerRecord, LedgerWrite, Store};
+use terminology::TerminologyChange;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::spawn_blocking;
+
+use crate::node::saved_indexes::{LocalRelease, SavedIndexes};
+
+/// Prefix of the keys of the records; the id of the release follows.
+const RECORDS: &str = "terminology/release/";
+/// Length of a part of an object, in bytes.
+const PART: usize = 8 << 20;
+
+/// The releases that all nodes share.
+pub struct SharedReleases {
+    store: Store,
+    bucket: ObjectBucket,
+    indexes: SavedIndexes,
+}
+
+/// The record of a release.
+#[derive(Debug, Serialize, Deserialize)]
+struct ReleaseRecord {
+    /// Hash of the source from which the release was imported.
+    source: String,
+    /// SHA-256 of the index, in hexadecimal digits.
+    sha256: String,
+    /// Length of the index.
+    bytes: u64,
+}
+
+impl SharedReleases {
+    /// Returns the releases of a store in a bucket.
+    pub fn new(store: Store, bucket: ObjectBucket, indexes: SavedIndexes) -> Self {
+        Self { store, bucket, indexes }
+    }
+
+    /// Uploads the releases that were imported into the data folder of this node, and fetches those that other nodes
+    /// have imported. Returns the fetched ones.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger, the bucket or the data folder cannot be used. The next call continues.
+    pub async fn synchronize(&self, now: Timestamp) -> Result<Vec<TerminologyChange>> {
+        let indexes = self.indexes.clone();
+        let local = spawn_blocking(move || indexes.local_releases()).await??;
+        let mut records = self.records(now).await?;
+        let mut fetched = Vec::new();
+        for release in local {
+            let record = records.remove(&release.id);
+            // A release without a source is being imported.
+            let Some(source) = &release.source else { continue };
+            match record {
+                Some((record, _)) if record.source == *source => {
+                    if release.shared.as_ref() != Some(source) {
+                        self.note_shared(&release.id, source).await?;
+                    }
+                }
+                Some((record, _)) if release.shared.as_ref() != Some(&record.source) => {
+                    fetched.extend(self.fetch(release, record).await?);
+                }
+                older => self.publish(&release.id, source, older, now).await?,
+            }
+        }
+        for (id, (record, _)) in records {
+            let release = LocalRelease { id, source: None, shared: None };
+            fetched.extend(self.fetch(release, record).await?);
+        }
+        Ok(fetched)
+    }
+
+    async fn records(&self, now: Timestamp) -> Result<BTreeMap<String, (ReleaseRecord, LedgerRecord)>> {
+        const PAGE: usize = 1_000;
+        let (mut records, mut after) = (BTreeMap::new(), None::<String>);
+        loop {
+            let page = self.store.scan(RECORDS, after.as_deref(), PAGE, now).await?;
+            let Some((last, _)) = page.last() else { return Ok(records) };
+            after = Some(last.clone());
+            for (key, record) in page {
+                let id = key.strip_prefix(RECORDS).unwrap_or_default();
+                let release = serde_json::from_slice(&record.value).ok().filter(|_| fhir::is_id(id));
+                let release: ReleaseRecord =
+                    release.with_context(|| format!("the record {key} is corrupt"))?;
+                records.insert(id.to_owned(), (release, record));
+            }
+        }
+    }
+
+    fn object(&self, sha256: &str) -> Path {
+        self.bucket.folder(&self.store.id(), "terminology").join(format!("{sha256}.index"))
+    }
+
+    async fn note_shared(&self, id: &str, source: &str) -> Result<()> {
+        let (indexes, id, source) = (self.indexes.clone(), id.to_owned(), source.to_owned());
+        Ok(spawn_blocking(move || indexes.note_shared(&id, &source)).await??)
+    }
+
+    /// Uploads the index of a release, and then writes its record. Another node that writes it first wins.
+    async fn publish(
+        &self,
+        id: &str,
+        source: &str,
+        older: Option<(ReleaseRecord, LedgerRecord)>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let path = self.indexes.release_path(id);
+        let (sha256, bytes) = digest(&path).await?;
+        let object = self.object(&sha256);
+        if !self.bucket.store.head(&object).await.is_ok_and(|meta| meta.size == bytes) {
+            self.upload(&path, &object).await.context("failed to upload the index of a release")?;
+        }
+        let record = ReleaseRecord { source: source.to_owned(), sha256, bytes };
+        let value = serde_json::to_vec(&record)?;
+        let expect = older.as_ref().map_or(Expect::Absent, |(_, older)| Expect::Revision(older.revision));
+        self.store.write(vec![LedgerWrite::put(format!("{RECORDS}{id}"), value, expect)], now).await?;
+        self.note_shared(id, source).await?;
+        tracing::info!(id, "a release is available on all nodes");
+        if let Some((older, _)) = older.filter(|(older, _)| older.sha256 != record.sha256)
+            && let Err(error) = self.bucket.store.delete(&self.object(&older.sha256)).await
+        {
+            tracing::warn!(%error, id, "the replaced index of a release was not removed from the bucket");
+        }
+        Ok(())
+    }
+
+    async fn upload(&self, from: &std::path::Path, to: &Path) -> Result<()> {
+        let mut file = File::open(from).await?;
+        let upload = self.bucket.store.put_multipart(to).await?;
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, PART);
+        let mut part = vec![0; PART];
+        loop {
+            // Up to two parts are uploaded while the next one is read.
+            let ready = upload.wait_for_capacity(2).await;
+            let length = match ready.map_err(io::Error::other) {
+                Ok(()) => file.read(&mut part).await,
+                Err(error) => Err(error),
+            };
+            match length {
+                Ok(0) => break,
+                Ok(length) => upload.write(&part[..length]),
+                Err(error) => {
+                    drop(upload.abort().await);
+                    return Err(error.into());
+                }
+            }
+        }
+        upload.finish().await?;
+        Ok(())
+    }
+
+    /// Fetches the index of a release and compares its hash. Returns `None` if this node imports the release itself
+    /// meanwhile.
+    async fn fetch(&self, known: LocalRelease, record: ReleaseRecord) -> Result<Option<TerminologyChange>> {
+        let id = known.id.clone();
+        let part = self.indexes.fetched_path(&id);
+        let downloaded = self.download(&record, &part).await;
+        let indexes = self.indexes.clone();
+        let taken = downloaded.with_context(|| format!("failed to fetch the index of the release {id}"));
+        if let Err(error) = taken {
+            drop(tokio::fs::remove_file(&part).await);
+            return Err(error);
+        }
+        let index = spawn_blocking(move || indexes.save_fetched(&known, &record.source)).await??;
+        Ok(index.map(|index| {
+            tracing::info!(id, "fetched a release that another node has imported");
+            TerminologyChange::Index { id, index }
+        }))
+    }
+
+    async fn download(&self, record: &ReleaseRecord, to: &PathBuf) -> Result<()> {
+        let object = self.object(&record.sha256);
+        let (mut file, mut hasher) = (File::create(to).await?, Sha256::new());
+        for start in (0..record.bytes).step_by(PART) {
+            let end = record.bytes.min(start + PART as u64);
+            let part = self.bucket.store.get_range(&object, start..end).await?;
+            hasher.update(&part);
+            file.write_all(&part).await?;
+        }
+        file.sync_all().await?;
+        ensure!(hex(&hasher.finalize()) == record.sha256, "the checksum of the object {object} differs");
+        Ok(())
+    }
+}
+
+/// Returns the SHA-256 of a file, and its length.
+async fn digest(path: &std::path::Path) -> Result<(String, u64)> {
+    let path = path.to_owned();
+    let digest = spawn_blocking(move || -> io::Result<_> {
+        let mut hasher = Sha256::new();
+        let bytes = io::copy(&mut std::fs::File::open(path)?, &mut hasher)?;
+        Ok((hex(&hasher.finalize()), bytes))
+    });
+    Ok(digest.await??)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
