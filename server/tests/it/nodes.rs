@@ -20,7 +20,7 @@ pub fn start_nodes_with(count: usize, database: &str, settings: Option<&str>) ->
     for _ in 0..count {
         let node = Server::in_fresh_folder().over_plain_http();
         let base = nodes.first().unwrap_or(&node).base();
-        let node = node.as_node(&base, database);
+        let node = node.sharing(&base, database);
         nodes.push(settings.iter().fold(node, |node, text| node.with_settings(text)));
     }
     std::thread::scope(|scope| nodes.iter_mut().for_each(|node| drop(scope.spawn(|| node.start()))));

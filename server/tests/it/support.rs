@@ -74,7 +74,7 @@ impl Server {
     }
 
     /// Makes the server a node that shares a base URL and a database with others.
-    pub fn as_node(mut self, base: &str, database: &str) -> Self {
+    pub fn sharing(mut self, base: &str, database: &str) -> Self {
         self.plain = true;
         self.shared = Some((base.to_owned(), database.to_owned()));
         self
