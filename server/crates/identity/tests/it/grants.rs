@@ -108,6 +108,17 @@ async fn the_grace_period_ends() {
     assert!(matches!(dead, Err(GrantError::Revoked)));
 }
 
+#[tokio::test]
+async fn a_second_use_is_rejected_whichever_clock_is_ahead() {
+    let world = World::new().await;
+    let (identity, client) = (&world.identity, &world.client);
+    let refresh = identity.grants.issue_refresh_token(&world.grant("openid"), client, at(0)).await.unwrap();
+    assert!(identity.grants.redeem_refresh_token(&refresh, client, None, None, at(2)).await.is_ok());
+    // A request that arrived earlier, or at a node whose clock is behind.
+    let again = identity.grants.redeem_refresh_token(&refresh, client, None, None, at(1)).await;
+    assert!(matches!(again, Err(GrantError::Reused)), "{:?}", again.err());
+}
+
 /// Presents each kind of token at every place that accepts tokens. Only the intended place accepts it.
 #[tokio::test]
 async fn no_kind_of_token_is_accepted_as_another() {
