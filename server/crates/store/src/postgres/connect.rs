@@ -105,6 +105,8 @@ pub struct DatabaseLimits {
     pub connect: Duration,
     /// Time that one statement may take.
     pub statement: Duration,
+    /// Time after which the database ends a transaction whose node is silent. Its locks stop the writes of all nodes.
+    pub idle_transaction: Duration,
     /// Time for which a write is repeated while the database is away.
     pub retry: Duration,
 }
@@ -115,6 +117,7 @@ impl Default for DatabaseLimits {
             connections: 16,
             connect: Duration::from_secs(2),
             statement: Duration::from_secs(30),
+            idle_transaction: Duration::from_secs(5),
             retry: Duration::from_secs(4),
         }
     }
@@ -268,6 +271,8 @@ fn is_passing(code: &SqlState) -> bool {
         SqlState::CRASH_SHUTDOWN,
         SqlState::CANNOT_CONNECT_NOW,
         SqlState::TOO_MANY_CONNECTIONS,
+        // This node was silent within a transaction.
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
         SqlState::OUT_OF_MEMORY,
         SqlState::INSUFFICIENT_RESOURCES,
         // A former primary that became a standby.

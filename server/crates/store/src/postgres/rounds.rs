@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
-use super::connect::{Database, failure, unavailable};
+use super::connect::{Database, DatabaseLimits, failure, unavailable};
 use crate::StoreError;
 
 /// Size in bytes at which a round takes no further requests.
@@ -82,15 +82,18 @@ pub(super) struct RoundTransaction<'a> {
     writer: &'a str,
     /// Number of the round.
     number: i64,
-    /// The statement limit in milliseconds.
-    limit_ms: u128,
+    limits: &'a DatabaseLimits,
 }
 
 impl RoundTransaction<'_> {
     /// Begins the transaction. Other statements can be sent at the same time, after it.
     pub async fn begin(&self) -> Result<(), RoundError> {
-        let begin =
-            format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {}", self.limit_ms);
+        let (limit_ms, idle_ms) =
+            (self.limits.statement.as_millis(), self.limits.idle_transaction.as_millis());
+        let begin = format!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {limit_ms}; \
+             SET LOCAL idle_in_transaction_session_timeout = {idle_ms}"
+        );
         let fence =
             "UPDATE writer SET round = $1, used_at = now() WHERE id = $2::text::uuid AND round = $1 - 1";
         let parameters: &[super::connect::Parameter<'_>] =
@@ -177,7 +180,7 @@ impl<R: Round> WriterTask<R> {
             client: &connection,
             writer: &writer,
             number: last + 1,
-            limit_ms: self.database.limits.statement.as_millis(),
+            limits: &self.database.limits,
         };
         let limit = self.database.limits.statement * 2;
         let decided = tokio::time::timeout(limit, async {
