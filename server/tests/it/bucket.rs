@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use test_database::TestDatabase;
 use test_object_store::{ACCESS_KEY_ID, BUCKET, Fault, REGION, SECRET_ACCESS_KEY, TestObjectStore};
 
-use crate::nodes::{start_nodes_with, token_from, until};
+use crate::cluster::start_nodes;
+use crate::nodes::{token_from, until};
 use crate::support::Server;
 
 /// Number of imported patients, and the resulting number of files.
@@ -141,7 +142,7 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     let bucket = TestObjectStore::start().unwrap();
     let secrets = tempfile::tempdir().unwrap();
     let settings = settings(&bucket, secrets.path());
-    let mut nodes = start_nodes_with(3, &database.create().unwrap(), Some(&settings));
+    let mut nodes = start_nodes(&vec![database.create().unwrap(); 3], None, Some(&settings));
     let base = nodes[0].base();
     let token = token_from(&nodes[0], &base).await;
 
@@ -231,7 +232,7 @@ async fn another_node_completes_the_export_of_a_killed_one() {
     let bucket = TestObjectStore::start().unwrap();
     let secrets = tempfile::tempdir().unwrap();
     let settings = settings(&bucket, secrets.path());
-    let mut nodes = start_nodes_with(2, &database.create().unwrap(), Some(&settings));
+    let mut nodes = start_nodes(&vec![database.create().unwrap(); 2], None, Some(&settings));
     let base = nodes[0].base();
     let token = token_from(&nodes[0], &base).await;
     import_patients(&nodes[0]);

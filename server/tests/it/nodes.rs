@@ -3,48 +3,18 @@
 
 use std::time::Instant;
 
-use reqwest::{Client, Response, StatusCode};
+use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use test_database::{Durability, TestDatabase};
 
-use crate::support::{Server, assertion};
-
-/// Starts nodes on a database, without a wait between them.
-fn start_nodes(count: usize, database: &str) -> Vec<Server> {
-    start_nodes_with(count, database, None)
-}
-
-/// Starts nodes with settings.
-pub fn start_nodes_with(count: usize, database: &str, settings: Option<&str>) -> Vec<Server> {
-    let mut nodes: Vec<Server> = Vec::new();
-    for _ in 0..count {
-        let node = Server::in_fresh_folder().over_plain_http();
-        let base = nodes.first().unwrap_or(&node).base();
-        let node = node.sharing(&base, database);
-        nodes.push(settings.iter().fold(node, |node, text| node.with_settings(text)));
-    }
-    std::thread::scope(|scope| nodes.iter_mut().for_each(|node| drop(scope.spawn(|| node.start()))));
-    nodes
-}
-
-/// Sends a form to an endpoint of a node, authenticated with a client assertion.
-async fn post_as_backend(node: &Server, path: &str, assertion: &str, form: &[(&str, &str)]) -> Response {
-    let kind = ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
-    let form = [form, &[kind, ("client_assertion", assertion)]].concat();
-    node.client().post(format!("{}{path}", node.base())).form(&form).send().await.unwrap()
-}
-
-/// Returns a new assertion of the back-end client for the nodes with this base URL.
-fn backend_assertion(node: &Server, base: &str) -> String {
-    let demo = node.demo_json();
-    let backend = demo["backend"].as_array().unwrap().iter().find(|client| client["alg"] == "ES384").unwrap();
-    assertion(backend, &format!("{base}/oauth2/token"))
-}
+use crate::cluster::{backend_assertion, post_as_backend, start_nodes};
+use crate::support::Server;
 
 const GRANT: [(&str, &str); 2] = [("grant_type", "client_credentials"), ("scope", "system/*.read")];
 
 pub async fn token_from(node: &Server, base: &str) -> String {
-    let answer = post_as_backend(node, "/oauth2/token", &backend_assertion(node, base), &GRANT).await;
+    let answer =
+        post_as_backend(node, "/oauth2/token", &backend_assertion(&node.demo_json(), base), &GRANT).await;
     let answer: Value = answer.json().await.unwrap();
     answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
 }
@@ -70,12 +40,12 @@ pub async fn until(what: &str, expected: StatusCode, mut ask: impl AsyncFnMut() 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_one_node_has_decided_holds_on_the_others() {
     let Some(database) = TestDatabase::shared() else { return };
-    let nodes = start_nodes(3, &database.create().unwrap());
+    let nodes = start_nodes(&vec![database.create().unwrap(); 3], None, None);
     let base = nodes[0].base();
     let client = nodes[0].client();
 
     // An assertion is used once in all.
-    let once = backend_assertion(&nodes[0], &base);
+    let once = backend_assertion(&nodes[0].demo_json(), &base);
     assert_eq!(post_as_backend(&nodes[0], "/oauth2/token", &once, &GRANT).await.status(), StatusCode::OK);
     for node in &nodes {
         let again = post_as_backend(node, "/oauth2/token", &once, &GRANT).await;
@@ -89,7 +59,8 @@ async fn what_one_node_has_decided_holds_on_the_others() {
     }
     let form = [("token", token.as_str())];
     let revoked =
-        post_as_backend(&nodes[2], "/oauth2/revoke", &backend_assertion(&nodes[2], &base), &form).await;
+        post_as_backend(&nodes[2], "/oauth2/revoke", &backend_assertion(&nodes[2].demo_json(), &base), &form)
+            .await;
     assert_eq!(revoked.status(), StatusCode::OK);
     assert_eq!(read_patient(&client, &nodes[2], &token).await, StatusCode::UNAUTHORIZED);
     for node in &nodes {
@@ -133,13 +104,14 @@ async fn a_database_that_is_away_is_reported_and_nothing_is_lost() {
         return;
     }
     let database = TestDatabase::start(Durability::Synced).unwrap();
-    let nodes = start_nodes(1, &database.create().unwrap());
+    let nodes = start_nodes(&[database.create().unwrap()], None, None);
     let (node, base, client) = (&nodes[0], nodes[0].base(), nodes[0].client());
     let mut tokens = vec![token_from(node, &base).await];
     let ready = format!("{base}/health/ready");
 
     database.crash().unwrap();
-    let answer = post_as_backend(node, "/oauth2/token", &backend_assertion(node, &base), &GRANT).await;
+    let answer =
+        post_as_backend(node, "/oauth2/token", &backend_assertion(&node.demo_json(), &base), &GRANT).await;
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(answer.headers().contains_key("retry-after"));
     let answer = client.get(format!("{}/Patient", node.fhir())).bearer_auth(&tokens[0]).send().await.unwrap();
@@ -152,8 +124,9 @@ async fn a_database_that_is_away_is_reported_and_nothing_is_lost() {
     assert_eq!(client.get(format!("{base}/health/live")).send().await.unwrap().status(), StatusCode::OK);
 
     // A request that waits for the database when it returns is answered as usual.
-    let waiting =
-        async { post_as_backend(node, "/oauth2/token", &backend_assertion(node, &base), &GRANT).await };
+    let waiting = async {
+        post_as_backend(node, "/oauth2/token", &backend_assertion(&node.demo_json(), &base), &GRANT).await
+    };
     let (answer, restarted) =
         tokio::join!(waiting, async { tokio::task::block_in_place(|| database.restart()) });
     restarted.unwrap();

@@ -286,19 +286,29 @@ impl Drop for Server {
 
 /// Returns a client assertion, signed with the private JWK (P-384) in `demo.json`.
 pub fn assertion(backend: &Value, audience: &str) -> String {
+    let (jwk, id) = (&backend["jwk"], &backend["client_id"]);
+    let header = json!({ "alg": "ES384", "typ": "JWT", "kid": jwk["kid"] });
+    let expires = jiff::Timestamp::now().as_second() + 300;
+    let claims = json!({ "iss": id, "sub": id, "aud": audience, "exp": expires, "jti": fresh_id() });
+    sign_jwt(jwk, &header, &claims)
+}
+
+/// Returns an id that no other call returns.
+pub fn fresh_id() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let jwk = &backend["jwk"];
+    let now = jiff::Timestamp::now().as_second();
+    format!("{}-{}-{now}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Returns a JWT, signed with a private JWK (P-384).
+pub fn sign_jwt(jwk: &Value, header: &Value, claims: &Value) -> String {
     let part = |name: &str| URL_SAFE_NO_PAD.decode(jwk[name].as_str().unwrap()).unwrap();
     let point = [vec![4], part("x"), part("y")].concat();
     let key =
         EcdsaKeyPair::from_private_key_and_public_key(&ECDSA_P384_SHA384_FIXED_SIGNING, &part("d"), &point)
             .unwrap();
-    let now = jiff::Timestamp::now().as_second();
-    let jti = format!("{}-{}-{now}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    let id = &backend["client_id"];
-    let header = json!({ "alg": "ES384", "typ": "JWT", "kid": jwk["kid"] }).to_string();
-    let claims = json!({ "iss": id, "sub": id, "aud": audience, "exp": now + 300, "jti": jti }).to_string();
-    let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+    let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let signed = format!("{}.{}", encode(header), encode(claims));
     let signature = key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
     format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
 }

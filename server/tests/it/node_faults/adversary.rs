@@ -1,0 +1,96 @@
+//! The adversary of a run: kills, pauses and cuts off nodes, one or two at a time.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::world::World;
+use crate::cluster::{DatabaseLink, LinkState};
+use crate::support::Server;
+
+/// A node and its link to the database.
+pub struct FaultyNode {
+    pub number: usize,
+    pub server: Server,
+    pub link: DatabaseLink,
+}
+
+/// Causes a number of rounds of faults. In each third round two nodes have a fault.
+pub async fn attack(world: &World, nodes: &mut [FaultyNode], random: &mut fastrand::Rng, rounds: u64) {
+    for round in 0..rounds {
+        random.shuffle(nodes);
+        let count = if round % 3 == 2 { 2 } else { 1 };
+        // Each kind of fault occurs in turn, so that few rounds contain all of them.
+        let faults = nodes.iter_mut().take(count).enumerate().map(|(other, node)| {
+            let mut random = random.fork();
+            async move {
+                let begun = world.now();
+                let name = match (round as usize + 2 * other) % 5 {
+                    0 => pause(world, node, &mut random).await,
+                    1 => kill(node, &mut random).await,
+                    2 => stall(node, &mut random).await,
+                    3 => refuse(node, &mut random).await,
+                    _ => {
+                        node.link.reset();
+                        "its connections are reset".to_owned()
+                    }
+                };
+                let fault = (format!("node {}: {name}", node.number), begun, world.now());
+                world.record(|history| history.faults.push(fault));
+            }
+        });
+        join_all(faults).await;
+        wait(random.u64(200..1_000)).await;
+    }
+}
+
+async fn wait(milliseconds: u64) {
+    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+}
+
+async fn kill(node: &mut FaultyNode, random: &mut fastrand::Rng) -> String {
+    node.server.kill();
+    wait(random.u64(0..1_000)).await;
+    tokio::task::block_in_place(|| node.server.start());
+    "killed and restarted".to_owned()
+}
+
+async fn refuse(node: &FaultyNode, random: &mut fastrand::Rng) -> String {
+    node.link.set(LinkState::Refused);
+    wait(random.u64(300..2_500)).await;
+    node.link.set(LinkState::Open);
+    "the database refuses its connections".to_owned()
+}
+
+/// Lets no data pass. Afterwards the connections are reset, or the data arrive late.
+async fn stall(node: &FaultyNode, random: &mut fastrand::Rng) -> String {
+    node.link.set(LinkState::Stalled);
+    wait(random.u64(300..3_000)).await;
+    let is_reset = random.bool();
+    if is_reset {
+        node.link.reset();
+    }
+    node.link.set(LinkState::Open);
+    format!("no data pass to the database, which {}", if is_reset { "then resets" } else { "then continues" })
+}
+
+/// Pauses a node for longer than it may serve from its caches. A token that it has cached is revoked meanwhile; the node
+/// gets requests with this token at the moment at which it continues.
+async fn pause(world: &World, node: &FaultyNode, random: &mut fastrand::Rng) -> String {
+    let token = world.token().await;
+    let name = token.rsplit('.').next().unwrap().to_owned();
+    for turn in 0..4 {
+        world.use_token(Some(node.number), &name, &token, turn).await;
+    }
+    node.server.signal("STOP");
+    let is_revoked = world.revoke((node.number + 1) % 3, &name, &token).await;
+    wait(random.u64(1_200..2_500)).await;
+    let uses = join_all((0..6).map(|turn| world.use_token(Some(node.number), &name, &token, turn)));
+    let resume = async {
+        // The requests are sent before the node continues.
+        wait(50).await;
+        node.server.signal("CONT");
+    };
+    tokio::join!(uses, resume);
+    format!("paused{}", if is_revoked { ", with a revocation meanwhile" } else { "" })
+}

@@ -1,0 +1,237 @@
+//! The history of a run: what was asked of which node and when, the answers, the faults, and the rules that all of it
+//! must satisfy. Times are those of one clock, that of the test.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+/// Time after which a revocation must hold on every node.
+const REVOCATION_BOUND: Duration = Duration::from_secs(1);
+/// Time after a fault in which requests can still fail.
+const RECOVERY: Duration = Duration::from_secs(5);
+
+/// Purpose of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// The use of a credential that is accepted once: an assertion, a proof, a code or a refresh token.
+    UseOnce(String),
+    /// The use of a token, or of another member of its family.
+    UseToken(String),
+    /// The use of a refresh token, which no node may answer from a cache.
+    UseRefreshToken(String),
+    /// The revocation of a token, or of its family.
+    Revoke(String),
+    /// A new version of a resource.
+    Write(String),
+    /// The newest version of a resource.
+    Read(String),
+    /// The creation of a resource unless one with the same identifier exists.
+    CreateOnce(String),
+    Other(&'static str),
+}
+
+impl Action {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::UseOnce(key) if key.starts_with("assertion") => "assertion",
+            Self::UseOnce(key) if key.starts_with("proof") => "DPoP proof",
+            Self::UseOnce(key) if key.starts_with("code") => "code",
+            Self::UseOnce(_) => "refresh token",
+            Self::UseToken(_) => "token in use",
+            Self::UseRefreshToken(_) => "refresh token of a revoked family",
+            Self::Revoke(_) => "revocation",
+            Self::Write(_) => "write",
+            Self::Read(_) => "read",
+            Self::CreateOnce(_) => "conditional create",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// A version of a resource: its number and content.
+pub type SeenVersion = (u64, String);
+
+/// A request and its result.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// Number of the node; `None` for the balancer.
+    pub node: Option<usize>,
+    pub action: Action,
+    pub begun: Duration,
+    pub ended: Duration,
+    /// The status; `None` if the connection failed.
+    pub status: Option<u16>,
+    /// The version that was written or read.
+    pub version: Option<SeenVersion>,
+}
+
+impl Event {
+    pub fn is_accepted(&self) -> bool {
+        matches!(self.status, Some(200..=299))
+    }
+
+    /// Returns whether it is unknown what the request did.
+    fn is_unknown(&self) -> bool {
+        matches!(self.status, None | Some(503))
+    }
+}
+
+/// A fault: its description, begin and end.
+pub type FaultSpan = (String, Duration, Duration);
+
+#[derive(Default)]
+pub struct History {
+    pub events: Vec<Event>,
+    pub faults: Vec<FaultSpan>,
+    /// All versions of each resource after the run.
+    pub versions: BTreeMap<String, Vec<SeenVersion>>,
+    /// Answers that are wrong whatever else happened.
+    pub violations: Vec<String>,
+}
+
+impl History {
+    /// Checks all rules, prints figures, and panics with the violations.
+    pub fn check(mut self) {
+        self.check_failures();
+        self.check_single_use();
+        let latest = self.check_revocations();
+        self.check_resources();
+        self.print(latest);
+        for event in &self.violations {
+            println!("VIOLATION {event}");
+        }
+        assert!(
+            self.violations.is_empty(),
+            "{} violations, the first: {}",
+            self.violations.len(),
+            self.violations[0]
+        );
+    }
+
+    /// Requests fail only while a fault lasts, and until the recovery from it.
+    fn check_failures(&mut self) {
+        for event in self.events.iter().filter(|event| event.is_unknown()) {
+            let is_excused = self
+                .faults
+                .iter()
+                .any(|(_, begun, ended)| event.ended >= *begun && event.begun <= *ended + RECOVERY);
+            if !is_excused {
+                self.violations.push(format!("failed without a fault: {event:?}"));
+            }
+        }
+    }
+
+    /// A credential is accepted once. It is accepted if no attempt failed.
+    fn check_single_use(&mut self) {
+        let mut uses: HashMap<&str, Vec<&Event>> = HashMap::new();
+        for event in &self.events {
+            if let Action::UseOnce(key) = &event.action {
+                uses.entry(key).or_default().push(event);
+            }
+        }
+        for (key, uses) in uses {
+            let accepted = uses.iter().filter(|event| event.is_accepted()).count();
+            if accepted > 1 {
+                self.violations.push(format!("{key} was accepted {accepted} times: {uses:?}"));
+            }
+            if accepted == 0 && !uses.iter().any(|event| event.is_unknown()) {
+                self.violations.push(format!("{key} was rejected by all nodes: {uses:?}"));
+            }
+        }
+    }
+
+    /// No token is accepted after its revocation. Returns the latest acceptance.
+    fn check_revocations(&mut self) -> Duration {
+        let mut revoked: HashMap<&str, Vec<&Event>> = HashMap::new();
+        for event in self.events.iter().filter(|event| event.is_accepted()) {
+            if let Action::Revoke(token) = &event.action {
+                revoked.entry(token).or_default().push(event);
+            }
+        }
+        let mut latest = Duration::ZERO;
+        for event in self.events.iter().filter(|event| event.is_accepted()) {
+            let (token, bound) = match &event.action {
+                Action::UseToken(token) => (token, REVOCATION_BOUND),
+                Action::UseRefreshToken(token) => (token, Duration::ZERO),
+                _ => continue,
+            };
+            for revocation in revoked.get(token.as_str()).into_iter().flatten() {
+                let late = event.begun.saturating_sub(revocation.ended);
+                let bound = if event.node == revocation.node { Duration::ZERO } else { bound };
+                if late > bound {
+                    self.violations.push(format!("accepted {late:?} after {revocation:?}: {event:?}"));
+                }
+                latest = latest.max(late);
+            }
+        }
+        latest
+    }
+
+    /// Every acknowledged version is stored once, with its number, and visible everywhere from then on.
+    fn check_resources(&mut self) {
+        let mut by_key: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
+        for event in &self.events {
+            if let (Action::Write(key) | Action::Read(key), Some(_)) = (&event.action, &event.version) {
+                by_key.entry(key).or_default().push(event);
+            }
+        }
+        for (key, events) in by_key {
+            let stored = self.versions.get(key).map_or(&[][..], Vec::as_slice);
+            let mut contents: Vec<_> = stored.iter().map(|(_, content)| content).collect();
+            contents.sort();
+            if let Some(pair) = contents.windows(2).find(|pair| pair[0] == pair[1]) {
+                self.violations.push(format!("{key}: {} was written twice: {stored:?}", pair[0]));
+            }
+            for event in &events {
+                let version = event.version.as_ref().filter(|(number, _)| *number > 0);
+                if let Some(version) = version.filter(|version| !stored.contains(version)) {
+                    self.violations.push(format!("{key}: {version:?} is lost: {event:?} {stored:?}"));
+                }
+            }
+            // Acknowledged writes of the same version: one of them is lost.
+            let mut written: Vec<_> =
+                events.iter().filter(|event| matches!(event.action, Action::Write(_))).collect();
+            written.sort_by_key(|event| &event.version);
+            for pair in written
+                .windows(2)
+                .filter(|pair| pair[0].version.as_ref().map(|v| v.0) == pair[1].version.as_ref().map(|v| v.0))
+            {
+                self.violations.push(format!("{key}: written twice: {pair:?}"));
+            }
+            let mut ended: Vec<_> = events.clone();
+            ended.sort_by_key(|event| event.ended);
+            let number = |event: &Event| event.version.as_ref().map_or(0, |(number, _)| *number);
+            for event in &events {
+                let earlier = ended.partition_point(|other| other.ended < event.begun);
+                if let Some(newer) = ended[..earlier].iter().find(|other| number(other) > number(event)) {
+                    self.violations.push(format!("{key}: went back: {newer:?}, then {event:?}"));
+                }
+            }
+        }
+    }
+
+    fn print(&self, latest: Duration) {
+        for (fault, begun, ended) in &self.faults {
+            println!("{:>6} to {:>6} ms: {fault}", begun.as_millis(), ended.as_millis());
+        }
+        let mut counts: BTreeMap<&str, BTreeMap<Option<u16>, usize>> = BTreeMap::new();
+        for event in &self.events {
+            *counts.entry(event.action.name()).or_default().entry(event.status).or_default() += 1;
+        }
+        for (name, statuses) in counts {
+            let statuses: Vec<_> = statuses
+                .iter()
+                .map(|(status, count)| {
+                    format!("{} {count}", status.map_or("lost".to_owned(), |s| s.to_string()))
+                })
+                .collect();
+            println!("{name:<34} {}", statuses.join(", "));
+        }
+        let versions: usize = self.versions.values().map(Vec::len).sum();
+        println!(
+            "{} requests, {} faults, {versions} versions, latest acceptance {} ms after a revocation",
+            self.events.len(),
+            self.faults.len(),
+            latest.as_millis()
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! The nodes as their clients reach them, and the requests that are recorded in the history.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use reqwest::header::HeaderMap;
+use reqwest::{Client, RequestBuilder};
+use serde_json::{Value, json};
+
+use super::history::{Action, Event, History};
+use crate::cluster::{assertion_fields, backend_assertion};
+use crate::support::{fresh_id, sign_jwt};
+
+/// Time after which a client gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An answer.
+pub struct Answer {
+    pub status: Option<u16>,
+    pub headers: HeaderMap,
+    pub body: Value,
+    pub ended: Duration,
+}
+
+impl Answer {
+    pub fn is(&self, status: u16) -> bool {
+        self.status == Some(status)
+    }
+
+    pub fn text(&self, member: &str) -> Option<String> {
+        self.body[member].as_str().map(str::to_owned)
+    }
+}
+
+pub struct World {
+    /// URL of the balancer, which is that of all nodes.
+    pub base: String,
+    /// URLs of the nodes.
+    pub nodes: Vec<String>,
+    pub demo: Value,
+    pub client: Client,
+    pub history: Mutex<History>,
+    begun: Instant,
+    is_over: AtomicBool,
+}
+
+impl World {
+    pub fn new(base: String, nodes: &[SocketAddr], demo: Value) -> Self {
+        // A connection is not used again, because the balancer chooses a node for each connection.
+        let client = Client::builder().tls_certs_only([]).redirect(reqwest::redirect::Policy::none());
+        Self {
+            base,
+            nodes: nodes.iter().map(|node| format!("http://{node}")).collect(),
+            demo,
+            client: client.no_proxy().pool_max_idle_per_host(0).timeout(PATIENCE).build().unwrap(),
+            history: Mutex::default(),
+            begun: Instant::now(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    pub fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+
+    pub fn record<T>(&self, record: impl FnOnce(&mut History) -> T) -> T {
+        record(&mut self.history.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the URL of a path at a node, or at the balancer.
+    pub fn url(&self, node: Option<usize>, path: &str) -> String {
+        format!("{}{path}", node.map_or(&self.base, |node| &self.nodes[node]))
+    }
+
+    /// Sends a request and records it. Besides the expected statuses, only 503 with `Retry-After` is right.
+    pub async fn ask(
+        &self,
+        node: Option<usize>,
+        action: Action,
+        expected: &[u16],
+        request: RequestBuilder,
+    ) -> Answer {
+        let begun = self.now();
+        let mut answer =
+            Answer { status: None, headers: HeaderMap::new(), body: Value::Null, ended: Duration::ZERO };
+        if let Ok(response) = request.send().await {
+            let (status, headers) = (response.status().as_u16(), response.headers().clone());
+            if let Ok(text) = response.text().await {
+                let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+                answer = Answer { status: Some(status), headers, body, ended: Duration::ZERO };
+            }
+        }
+        answer.ended = self.now();
+        let version = version_of(&action, &answer);
+        let is_right = match answer.status {
+            None => true,
+            Some(503) => answer.headers.contains_key("retry-after"),
+            Some(status) => expected.contains(&status),
+        };
+        let event = Event { node, action, begun, ended: answer.ended, status: answer.status, version };
+        self.record(|history| {
+            if !is_right {
+                history.violations.push(format!("unexpected answer: {event:?}: {}", answer.body));
+            }
+            history.events.push(event);
+        });
+        answer
+    }
+
+    /// Requests an access token with an assertion, and a DPoP proof if there is one.
+    pub async fn request_token(
+        &self,
+        node: Option<usize>,
+        action: Action,
+        assertion: &str,
+        proof: Option<&str>,
+    ) -> Answer {
+        let [kind, assertion] = assertion_fields(assertion);
+        let scope = ("scope", "system/*.read system/Group.cud");
+        let form = [("grant_type", "client_credentials"), scope, kind, assertion];
+        let mut request = self.client.post(self.url(node, "/oauth2/token")).form(&form);
+        if let Some(proof) = proof {
+            request = request.header("dpop", proof);
+        }
+        self.ask(node, action, &[200, 400, 401], request).await
+    }
+
+    pub fn assertion(&self) -> String {
+        backend_assertion(&self.demo, &self.base)
+    }
+
+    /// Returns a DPoP proof for the token endpoint, by the key of a back-end client.
+    pub fn proof(&self) -> String {
+        let jwk =
+            &self.demo["backend"].as_array().unwrap().iter().find(|c| c["alg"] == "ES384").unwrap()["jwk"];
+        let public = json!({ "kty": "EC", "crv": "P-384", "x": jwk["x"], "y": jwk["y"] });
+        let header = json!({ "alg": "ES384", "typ": "dpop+jwt", "jwk": public });
+        let claims = json!({
+            "htm": "POST", "htu": format!("{}/oauth2/token", self.base), "jti": fresh_id(),
+            "iat": jiff::Timestamp::now().as_second(),
+        });
+        sign_jwt(jwk, &header, &claims)
+    }
+
+    /// Requests access tokens until one is issued.
+    pub async fn token(&self) -> String {
+        loop {
+            let answer = self.request_token(None, Action::Other("new token"), &self.assertion(), None).await;
+            if let Some(token) = answer.text("access_token") {
+                return token;
+            }
+        }
+    }
+
+    /// Revokes a token of the back-end client. Returns whether it was acknowledged.
+    pub async fn revoke(&self, node: usize, name: &str, token: &str) -> bool {
+        let assertion = self.assertion();
+        let [kind, assertion] = assertion_fields(&assertion);
+        let request = self.client.post(self.url(Some(node), "/oauth2/revoke"));
+        let request = request.form(&[("token", token), kind, assertion]);
+        self.ask(Some(node), Action::Revoke(name.to_owned()), &[200], request).await.is(200)
+    }
+
+    /// Uses an access token for a terminology operation. Returns the status.
+    pub async fn use_token(
+        &self,
+        node: Option<usize>,
+        name: &str,
+        token: &str,
+        operation: usize,
+    ) -> Option<u16> {
+        let path = [
+            "/fhir/R4/CodeSystem/$subsumes?system=http://faults.example&codeA=a&codeB=b",
+            "/fhir/R4/CodeSystem/$validate-code?url=http://faults.example&code=b",
+        ][operation % 2];
+        let request = self.client.get(self.url(node, path)).bearer_auth(token);
+        let answer = self.ask(node, Action::UseToken(name.to_owned()), &[200, 401], request).await;
+        if answer.is(200) {
+            let expected = [json!("subsumes"), json!(true)];
+            let parameters = answer.body["parameter"].as_array().cloned().unwrap_or_default();
+            let is_right = parameters.iter().any(|parameter| {
+                expected.contains(&parameter["valueCode"]) || expected.contains(&parameter["valueBoolean"])
+            });
+            if !is_right {
+                self.record(|history| history.violations.push(format!("{path}: {}", answer.body)));
+            }
+        }
+        answer.status
+    }
+}
+
+/// Returns the version in an answer. A resource that does not exist has version 0.
+fn version_of(action: &Action, answer: &Answer) -> Option<(u64, String)> {
+    match (action, answer.status?) {
+        (Action::Read(_), 404) => Some((0, String::new())),
+        (Action::Read(_) | Action::Write(_), 200 | 201) => {
+            let number = answer.body["meta"]["versionId"].as_str()?.parse().ok()?;
+            Some((number, answer.text("name")?))
+        }
+        _ => None,
+    }
+}
