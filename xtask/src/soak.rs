@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
 //! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive evaluators, a server
-//! that is killed many times, the states after power cuts, hostile traffic, exports as Parquet, and the conformance suite
+//! that is killed many times, nodes that fail, the states after power cuts, hostile traffic, exports as Parquet, and the conformance suite
 //! against planted faults and against the Helios terminology server. The duration of each check is printed.
 
 use std::path::PathBuf;
@@ -28,6 +28,10 @@ const CONSTRAINTS: &str = "expression-constraints";
 const CONSTRAINT_CASES: &str = "2000";
 /// Name of the journey with kills in `--only`.
 const KILLS: &str = "kills";
+/// Name of the nodes that fail in `--only`, the seeds, and the number of rounds of faults for each.
+const NODES: &str = "nodes";
+const NODE_SEEDS: std::ops::RangeInclusive<u32> = 1..=5;
+const NODE_ROUNDS: &str = "40";
 /// Name of the states after a power cut in `--only`. For each crate with such a test, the number of states.
 const POWER_CUTS: &str = "power-cuts";
 const POWER_CUT_STATES: [(&str, &str); 4] = [
@@ -58,7 +62,7 @@ pub struct SoakArgs {
     #[arg(long, default_value_t = 200)]
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
-    /// `expression-constraints`, `kills`, `power-cuts`, `attacks`, `searches`, `parquet`, `mutants` or `helios`.
+    /// `expression-constraints`, `kills`, `nodes`, `power-cuts`, `attacks`, `searches`, `parquet`, `mutants` or `helios`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -72,7 +76,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
     names.extend(covered()?.into_iter().filter(|name| wanted(name)));
     names.extend(
-        [BENCHMARK, CONSTRAINTS, KILLS, POWER_CUTS, ATTACKS, SEARCHES, PARQUET, MUTANTS, HELIOS]
+        [BENCHMARK, CONSTRAINTS, KILLS, NODES, POWER_CUTS, ATTACKS, SEARCHES, PARQUET, MUTANTS, HELIOS]
             .into_iter()
             .filter(|name| wanted(name))
             .map(str::to_owned),
@@ -108,6 +112,8 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             let mut command = cargo();
             command.args(["test", "--quiet", "--release", "-p", "trefoil-server", "--test", "it", "kills::"]);
             check(command.env("TREFOIL_KILLS", args.kills.to_string()))
+        } else if name == NODES {
+            NODE_SEEDS.into_iter().try_for_each(node_faults)
         } else if name == POWER_CUTS {
             POWER_CUT_STATES.into_iter().try_for_each(|(package, states)| power_cuts(package, states))
         } else if name == ATTACKS {
@@ -173,6 +179,14 @@ pub fn run(args: &SoakArgs) -> Result<()> {
         bail!("{} failed", failed.join(", "));
     }
     Ok(())
+}
+
+/// Runs three nodes with the faults of one seed, and prints the figures.
+fn node_faults(seed: u32) -> Result<()> {
+    let mut command = cargo();
+    command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", "node_faults::"]);
+    command.args(["--", "--nocapture"]).env("TREFOIL_NODE_FAULT_SEED", seed.to_string());
+    check(command.env("TREFOIL_NODE_FAULTS", NODE_ROUNDS))
 }
 
 /// Checks the states after a power cut of one crate, and prints their number.

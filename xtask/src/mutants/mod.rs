@@ -1,11 +1,11 @@
 //! `cargo xtask mutants`: plants the faults of `conformance/mutants` in a copy of the server, one at a time, and checks
-//! that the conformance suite finds each of them.
+//! that the conformance suite finds each of them, or a test if the fault shows only with several nodes.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`table`] | the faults, read from the tables and checked |
 //! | [`plant`] | the copy of the sources with all faults, and its build |
-//! | [`trial`] | runs of the suite against the server with one fault |
+//! | [`trial`] | runs of the suite and of tests with one fault |
 //! | [`document`] | the list of faults in the documentation |
 
 pub mod document;
@@ -13,13 +13,13 @@ mod plant;
 pub mod table;
 mod trial;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use table::Mutant;
+use table::{Mutant, RustTest};
 use trial::{Discovery, Suite};
 
 #[derive(clap::Args)]
@@ -85,18 +85,38 @@ pub fn run(args: &MutantArgs) -> Result<()> {
         return Ok(());
     }
     let started = Instant::now();
-    let suite = Suite { programs: plant::build_all(&all)?, black_box: args.black_box };
+    let tests: BTreeSet<_> = selected.iter().filter_map(|mutant| mutant.test.as_ref()).collect();
+    let suite = Suite { programs: plant::build_all(&all, &tests)?, black_box: args.black_box };
     println!("built {} faults in {} s", all.len(), started.elapsed().as_secs());
-    // Without a fault, all cases that are about to run must pass.
-    let control: Vec<String> = match selected.len() == all.len() {
+    run_control(&suite, &selected, &tests, selected.len() == all.len())?;
+    let results = run_all(&suite, &selected, args.jobs);
+    report(&selected, &results, args.black_box, started)
+}
+
+/// Checks that all cases and tests that are about to run pass without a fault.
+fn run_control(
+    suite: &Suite,
+    selected: &[&Mutant],
+    tests: &BTreeSet<&RustTest>,
+    with_all_cases: bool,
+) -> Result<()> {
+    let rows: Vec<String> = match with_all_cases {
         true => Vec::new(),
         false => selected.iter().flat_map(|mutant| mutant.rows.clone()).collect(),
     };
-    if let Discovery::By { case, differences } = suite.run("", &control)? {
-        bail!("the server without a fault fails {case}: {differences}");
+    let mut found = Vec::new();
+    if with_all_cases || !rows.is_empty() {
+        found.push(suite.run("", &rows)?);
     }
-    let results = run_all(&suite, &selected, args.jobs);
-    report(&selected, &results, args.black_box, started)
+    for test in tests.iter().filter(|_| !suite.black_box) {
+        found.push(suite.run_test("", test)?);
+    }
+    for discovery in found {
+        if let Discovery::By { case, differences } = discovery {
+            bail!("the server without a fault fails {case}: {differences}");
+        }
+    }
+    Ok(())
 }
 
 /// Returns the faults that the arguments select. A sample is the same for the same seed.
@@ -172,7 +192,7 @@ fn report(
                 if black_box && mutant.hidden.is_some() {
                     faults.push(format!("{name}: 'hidden' is out of date, because {case} finds it"));
                 }
-                if !mutant.rows.iter().any(|row| case.contains(row.as_str())) {
+                if !mutant.is_found_by(case) {
                     elsewhere.push(format!("{name}: found by {case} instead of its rows"));
                 }
             }

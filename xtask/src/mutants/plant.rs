@@ -3,14 +3,15 @@
 //! environment variable `TREFOIL_FAULT` selects one.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
 
-use super::table::Mutant;
+use super::table::{Mutant, RustTest};
 use crate::{build, cargo, root, target_dir, tracked_files};
 
 /// Environment variable with the name of the fault.
@@ -31,19 +32,46 @@ pub struct Programs {
     pub suite: PathBuf,
     /// The server with all faults.
     pub server: PathBuf,
+    /// The test programs with all faults, by package.
+    pub tests: BTreeMap<String, PathBuf>,
 }
 
-/// Builds the suite, and the server from a copy of the sources that contains the faults.
-pub fn build_all(mutants: &[Mutant]) -> Result<Programs> {
+/// Builds the suite, and the server and these tests from a copy of the sources that contains the faults.
+pub fn build_all(mutants: &[Mutant], tests: &BTreeSet<&RustTest>) -> Result<Programs> {
     crate::check(&mut build(&["trefoil-conformance"]))?;
     let copy = target_dir().join("mutants/source");
     write_copy(&copy, mutants)?;
     let output = target_dir().join("mutants/build");
+    build_in_copy(&copy, &output, &["build", "--workspace", "--bin", "trefoil", "--quiet"])?;
+    let packages: BTreeSet<&str> = tests.iter().map(|test| test.package.as_str()).collect();
+    let tests = packages
+        .into_iter()
+        .map(|package| {
+            let args = ["test", "--no-run", "--package", package, "--test", "it", "--message-format", "json"];
+            let program = test_program(&build_in_copy(&copy, &output, &args)?)
+                .with_context(|| format!("{package} has no test program 'it'"))?;
+            Ok((package.to_owned(), program))
+        })
+        .collect::<Result<_>>()?;
+    // The run uses a copy of the suite, so that the suite can be built again in the meantime.
+    let debug = output.join("debug");
+    let programs =
+        Programs { suite: debug.join("trefoil-conformance"), server: debug.join("trefoil"), tests };
+    // A file that is in use cannot be overwritten, but it can be replaced.
+    drop(std::fs::remove_file(&programs.suite));
+    std::fs::copy(target_dir().join("debug/trefoil-conformance"), &programs.suite)
+        .context("failed to copy the suite")?;
+    Ok(programs)
+}
+
+/// Runs cargo in the copy and returns its output.
+fn build_in_copy(copy: &Path, output: &Path, args: &[&str]) -> Result<String> {
     let mut command = cargo();
     command
-        .current_dir(&copy)
-        .args(["build", "--workspace", "--bin", "trefoil", "--quiet", "--offline"])
-        .env("CARGO_TARGET_DIR", &output)
+        .current_dir(copy)
+        .args(args)
+        .arg("--offline")
+        .env("CARGO_TARGET_DIR", output)
         // Intermediate files are shared, so that crates of others are not built again. The crates of the copy have
         // another version, so they do not replace those of the workspace.
         .env("CARGO_BUILD_BUILD_DIR", target_dir())
@@ -55,14 +83,16 @@ pub fn build_all(mutants: &[Mutant]) -> Result<Programs> {
             errors(&String::from_utf8_lossy(&built.stderr))
         );
     }
-    // The run uses a copy of the suite, so that the suite can be built again in the meantime.
-    let programs =
-        Programs { suite: output.join("debug/trefoil-conformance"), server: output.join("debug/trefoil") };
-    // A file that is in use cannot be overwritten, but it can be replaced.
-    drop(std::fs::remove_file(&programs.suite));
-    std::fs::copy(target_dir().join("debug/trefoil-conformance"), &programs.suite)
-        .context("failed to copy the suite")?;
-    Ok(programs)
+    Ok(String::from_utf8_lossy(&built.stdout).into_owned())
+}
+
+/// Returns the path of the test program in the JSON messages of cargo.
+fn test_program(messages: &str) -> Option<PathBuf> {
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs = artifacts
+        .filter(|artifact| artifact["target"]["kind"][0] == "test")
+        .filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from));
+    programs.next()
 }
 
 /// Returns the errors of the compiler without its warnings.
@@ -171,6 +201,7 @@ mod tests {
             faulty: "false".to_owned(),
             gist: String::new(),
             rows: Vec::new(),
+            test: None,
             hidden: None,
         }
     }

@@ -30,12 +30,31 @@ pub struct Mutant {
     /// Behaviour of the faulty server.
     pub gist: String,
     /// Cases that find the fault, as filters of the suite.
+    #[serde(default)]
     pub rows: Vec<String>,
+    /// Test that finds the fault, if it needs more than one server or another clock.
+    pub test: Option<RustTest>,
     /// Reason why a run against a server that is already running cannot find it.
     pub hidden: Option<String>,
 }
 
+/// Tests of the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RustTest {
+    /// Package, for example `trefoil-server`. The test program is its `it`.
+    pub package: String,
+    /// Part of the name of the test.
+    pub filter: String,
+}
+
 impl Mutant {
+    /// Returns whether this is the case or test that must find the fault.
+    pub fn is_found_by(&self, case: &str) -> bool {
+        self.rows.iter().any(|row| case.contains(row.as_str()))
+            || self.test.as_ref().is_some_and(|test| case.contains(test.filter.as_str()))
+    }
+
     /// Returns the part of the name before the first slash.
     pub fn area(&self) -> &str {
         self.name.split('/').next().unwrap_or_default()
@@ -119,8 +138,11 @@ fn fault_of(mutant: &Mutant, area: &str, ids: &[String]) -> Option<String> {
     if mutant.area() != area || mutant.name.split('/').count() != 2 {
         return Some(format!("the name must be {area}/SLUG"));
     }
-    if mutant.rows.is_empty() {
-        return Some("'rows' must name the cases that find it".to_owned());
+    if mutant.rows.is_empty() != mutant.test.is_some() {
+        return Some("'rows' must name the cases that find it, or 'test' a test".to_owned());
+    }
+    if mutant.test.is_some() && mutant.hidden.is_none() {
+        return Some("'hidden' must say why no case finds it".to_owned());
     }
     let is_unknown = |row: &&String| !ids.iter().any(|id| id.contains(row.as_str()));
     if let Some(row) = mutant.rows.iter().find(is_unknown) {

@@ -1,4 +1,5 @@
-//! Runs of the conformance suite against the server with one fault. A run ends at the first case that fails.
+//! Runs of the conformance suite against the server with one fault, and of tests with one fault. A run of the suite ends
+//! at the first case that fails.
 
 use std::fmt;
 use std::io::{BufRead as _, BufReader};
@@ -6,13 +7,14 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::plant::{Programs, with_fault};
-use super::table::Mutant;
+use super::table::{Mutant, RustTest};
 use crate::target_dir;
 
 /// Maximum duration of a run, and the time between two looks at its report.
@@ -54,8 +56,11 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Runs the rows of a fault and, if they pass, all rows.
+    /// Runs the test of a fault, or its rows and, if they pass, all rows.
     pub fn find(&self, mutant: &Mutant) -> Result<Discovery> {
+        if let Some(test) = &mutant.test {
+            return if self.black_box { Ok(Discovery::None) } else { self.run_test(&mutant.name, test) };
+        }
         match self.run(&mutant.name, &mutant.rows)? {
             Discovery::None => self.run(&mutant.name, &[]),
             found => Ok(found),
@@ -73,6 +78,33 @@ impl Suite {
             std::fs::remove_dir_all(&folder)?;
         }
         result
+    }
+
+    /// Runs a test. Only one test runs at a time, because tests measure times.
+    pub fn run_test(&self, fault: &str, test: &RustTest) -> Result<Discovery> {
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = target_dir().join(format!("mutants/runs/test-{}.log", std::process::id()));
+        std::fs::create_dir_all(path.parent().context("the log has a folder")?)?;
+        let log = std::fs::File::create(&path)?;
+        let program = self.programs.tests.get(&test.package).context("the test program was not built")?;
+        let mut command = with_fault(program, fault);
+        command.args([&test.filter, "--nocapture"]).stdout(log.try_clone()?).stderr(log);
+        let mut group = ProcessGroup::spawn(&mut command)?;
+        let started = Instant::now();
+        let ended = loop {
+            if let Some(ended) = group.0.try_wait()? {
+                break ended;
+            }
+            if started.elapsed() > LIMIT {
+                bail!("the test took longer than {} s", LIMIT.as_secs());
+            }
+            std::thread::sleep(PAUSE);
+        };
+        let log = std::fs::read_to_string(&path)?;
+        let found = result_of_test(&log, ended.success())?;
+        std::fs::remove_file(&path)?;
+        Ok(found)
     }
 
     fn run_in(&self, folder: &std::path::Path, fault: &str, filters: &[String]) -> Result<Discovery> {
@@ -111,6 +143,23 @@ impl Suite {
             }
         }
     }
+}
+
+/// Returns the result of a test according to its output.
+fn result_of_test(log: &str, is_success: bool) -> Result<Discovery> {
+    let line = |begin: &str| log.lines().find(|line| line.starts_with(begin));
+    if let Some(reason) = line("left out: ") {
+        bail!("{reason}");
+    }
+    if is_success && line("running 0 tests").is_none() {
+        return Ok(Discovery::None);
+    }
+    // The names of the tests that failed follow the last such line.
+    let failed = log.rsplit_once("\nfailures:\n").and_then(|(_, names)| names.lines().next());
+    let case = failed.with_context(|| format!("the test reported no failure:\n{log}"))?.trim().to_owned();
+    let mut lines = log.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
+    let message = line("VIOLATION ").or_else(|| lines.next()).unwrap_or_default();
+    Ok(Discovery::By { case, differences: message.to_owned() })
 }
 
 /// Returns the first case that failed according to a report, which may still be incomplete.
@@ -188,5 +237,19 @@ mod tests {
         let Some(Discovery::By { case, differences }) = first_failure(report) else { panic!("no failure") };
         assert_eq!((case.as_str(), differences.as_str()), ("b", "status"));
         assert!(first_failure("{\"event\":\"case\",\"verdict\":\"fail\"").is_none());
+    }
+
+    #[test]
+    fn the_failure_of_a_test_is_found() {
+        let log = "running 1 test\nVIOLATION used twice\nthread 'a::b' panicked at c.rs:1:1:\n1 violation\n\n\
+                   failures:\n\nfailures:\n    a::b\n\ntest result: FAILED.";
+        let Ok(Discovery::By { case, differences }) = result_of_test(log, false) else {
+            panic!("no failure")
+        };
+        assert_eq!((case.as_str(), differences.as_str()), ("a::b", "VIOLATION used twice"));
+        assert!(matches!(result_of_test("running 1 test\n", true), Ok(Discovery::None)));
+        assert!(result_of_test("running 0 tests\n", true).is_err());
+        assert!(result_of_test("running 1 test\nleft out: no database\n", true).is_err());
+        assert!(result_of_test("running 1 test\nkilled", false).is_err());
     }
 }
