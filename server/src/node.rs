@@ -7,6 +7,7 @@
 //! | [`terminology_sync`] | applies stored resources to the terminology |
 //! | [`saved_indexes`] | saved indexes of code systems |
 //! | [`shared_releases`] | the indexes of releases that several nodes share |
+//! | [`outbound`] | requests to other servers |
 //! | [`key_fetch`] | fetches the key sets of clients |
 //! | [`provider_calls`] | requests to external providers |
 //! | [`group_members`] | members of the Groups that a client is limited to |
@@ -22,6 +23,7 @@ pub mod descriptors;
 pub mod group_members;
 pub mod hashing;
 pub mod key_fetch;
+pub mod outbound;
 pub mod provider_calls;
 pub mod question_pool;
 pub mod reload;

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use store::blocking::run_blocking;
 use store::{Ledger as _, Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::administration::socket;
@@ -22,7 +24,7 @@ use crate::config::{Config, ServeFlags, exit_code};
 use crate::demo;
 use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
 use crate::http::routes;
-use crate::node::app::App;
+use crate::node::app::{App, Outside};
 use crate::node::data_folder::make_data_folder;
 use crate::node::reload::{self, reload_config};
 use crate::node::{descriptors, tls};
@@ -70,17 +72,8 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
     let limits =
         ConnectionLimits { total: config.connections.total.min(budget.connections), ..config.connections };
     let timers = ConnectionTimers { idle: config.idle_timeout, ..ConnectionTimers::default() };
-    let (is_demo, grace) = (config.demo, config.shutdown_grace);
-    let (data, clients, edition) = (config.data.clone(), config.clients.clone(), config.edition);
-    let app = App::open(config, flags, base_url.clone(), store, clock).await?;
-    reload::store_declared_clients(&app.identity, flags, &clients, edition, app.clock.now()).await?;
-    if is_demo {
-        demo::seed_demo(&app).await.context("failed to add the demo project")?;
-    }
-    let taken_up = app.bulk.resume().await.context("failed to resume unfinished exports")?;
-    if taken_up > 0 {
-        tracing::info!(taken_up, "resumed unfinished exports");
-    }
+    let (is_demo, grace, data) = (config.demo, config.shutdown_grace, config.data.clone());
+    let app = open_node(config, flags, base_url.clone(), store, clock.into()).await?;
     socket::listen_for_commands(app.clone())?;
     let (phase, phases) = watch::channel(ServingPhase::Serving);
     let proxies = app.clone();
@@ -92,9 +85,7 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
         timers,
     };
     let edge = tokio::spawn(edge.serve(listeners, phases));
-    let sweeper = tokio::spawn(sweep_periodically(app.clone()));
-    let follower = tokio::spawn(follow_other_nodes(app.clone()));
-    let releases = tokio::spawn(follow_releases(app.clone()));
+    let tasks = start_tasks(&app);
     let endpoint = data.join("endpoint.json");
     let ca = tls.as_ref().and_then(|tls| tls.ca.as_ref()).map(std::path::absolute).transpose()?;
     let guide = is_demo.then(|| demo::guide::write_guide(&app, ca.as_deref())).transpose()?;
@@ -117,11 +108,9 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
     let _ = phase.send(ServingPhase::Stopping);
     // Waiting terminology questions could take longer than the drain time.
     app.questions.stop();
-    sweeper.abort();
-    follower.abort();
-    releases.abort();
+    drop(tasks);
     edge.await?;
-    tokio::task::spawn_blocking(move || {
+    run_blocking(move || {
         app.audit.close();
         if let Some(log) = &app.export_log {
             log.close();
@@ -129,6 +118,39 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
     })
     .await?;
     Ok(())
+}
+
+/// Opens the services of a node and prepares the store: declared clients, the demo project, unfinished exports.
+///
+/// # Errors
+/// Returns an error if the store cannot be read or written.
+pub async fn open_node(
+    config: Config,
+    flags: &ServeFlags,
+    base_url: String,
+    store: Store,
+    outside: Outside,
+) -> Result<Arc<App>> {
+    let (is_demo, clients, edition) = (config.demo, config.clients.clone(), config.edition);
+    let app = App::open(config, flags, base_url, store, outside).await?;
+    reload::store_declared_clients(&app.identity, flags, &clients, edition, app.clock.now()).await?;
+    if is_demo {
+        demo::seed_demo(&app).await.context("failed to add the demo project")?;
+    }
+    let taken_up = app.bulk.resume().await.context("failed to resume unfinished exports")?;
+    if taken_up > 0 {
+        tracing::info!(taken_up, "resumed unfinished exports");
+    }
+    Ok(app)
+}
+
+/// Starts the periodic tasks of a node. They end when the result is dropped.
+pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(sweep_periodically(app.clone()));
+    tasks.spawn(follow_other_nodes(app.clone()));
+    tasks.spawn(follow_releases(app.clone()));
+    tasks
 }
 
 /// Writes `DIR/endpoint.json`, from which tools find this server. The file is replaced atomically.
@@ -185,7 +207,6 @@ async fn sweep_records(store: &Store, now: Timestamp) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// Removes expired records and exports periodically, and rotates the signing keys when they are due.
 /// Takes notice of what other nodes on the same store have written. A node that cannot do so for a second trusts none
 /// of its caches.
 async fn follow_other_nodes(app: Arc<App>) {
@@ -245,6 +266,7 @@ async fn follow_releases(app: Arc<App>) {
     }
 }
 
+/// Removes expired records and exports periodically, and rotates the signing keys when they are due.
 async fn sweep_periodically(app: Arc<App>) {
     let mut every = tokio::time::interval(Duration::from_secs(30));
     loop {

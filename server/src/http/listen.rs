@@ -113,23 +113,9 @@ impl HttpServer {
     /// Serves until `phase` becomes [`ServingPhase::Stopping`], then waits for open connections for the drain time.
     pub async fn serve(self, listeners: Vec<TcpListener>, mut phase: watch::Receiver<ServingPhase>) {
         let admission = Admission::new(self.limits);
-        let acceptor = self.tls.clone().map(TlsAcceptor::from);
-        let mut logged = AcceptLog::default();
-        loop {
-            let accepted = tokio::select! {
-                accepted = accept_any(&listeners) => accepted,
-                () = wait_for_phase(&mut phase, ServingPhase::Stopping) => break,
-            };
-            match accepted {
-                Ok((stream, peer)) => self.admit(&admission, acceptor.clone(), stream, peer, &phase).await,
-                Err(error) => {
-                    logged.failed_to_accept(&error);
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
+        self.serve_accepted(|| accept_any(&listeners), &admission, &mut phase).await;
         for listener in listeners {
-            if let Err(error) = self.drain(listener, &admission, acceptor.as_ref(), &phase).await {
+            if let Err(error) = self.drain(listener, &admission, &phase).await {
                 tracing::warn!(%error, "failed to empty the accept queue; its clients are reset");
             }
         }
@@ -138,12 +124,37 @@ impl HttpServer {
         }
     }
 
+    /// Serves the clients that `accept` returns, until `phase` becomes [`ServingPhase::Stopping`].
+    pub async fn serve_accepted<S, A>(
+        &self,
+        accept: impl Fn() -> A,
+        admission: &Arc<Admission>,
+        phase: &mut watch::Receiver<ServingPhase>,
+    ) where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        A: Future<Output = io::Result<(S, SocketAddr)>>,
+    {
+        let mut logged = AcceptLog::default();
+        loop {
+            let accepted = tokio::select! {
+                accepted = accept() => accepted,
+                () = wait_for_phase(phase, ServingPhase::Stopping) => return,
+            };
+            match accepted {
+                Ok((stream, peer)) => self.admit(admission, stream, peer, phase).await,
+                Err(error) => {
+                    logged.failed_to_accept(&error);
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
     /// Serves the clients that the kernel has accepted, and closes the listener.
     async fn drain(
         &self,
         listener: TcpListener,
         admission: &Arc<Admission>,
-        acceptor: Option<&TlsAcceptor>,
         phase: &watch::Receiver<ServingPhase>,
     ) -> io::Result<()> {
         // With a backlog of 0 the kernel accepts no more clients, so the queue can be emptied.
@@ -154,8 +165,9 @@ impl HttpServer {
             match listener.accept() {
                 Ok((stream, peer)) => {
                     stream.set_nonblocking(true)?;
+                    stream.set_nodelay(true)?;
                     let stream = TcpStream::from_std(stream)?;
-                    self.admit(admission, acceptor.cloned(), stream, peer, phase).await;
+                    self.admit(admission, stream, peer, phase).await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
@@ -164,19 +176,21 @@ impl HttpServer {
     }
 
     /// Serves a client on a task of its own, or closes the connection if no more are admitted.
-    async fn admit(
+    async fn admit<S>(
         &self,
         admission: &Arc<Admission>,
-        acceptor: Option<TlsAcceptor>,
-        stream: TcpStream,
+        stream: S,
         peer: SocketAddr,
         phase: &watch::Receiver<ServingPhase>,
-    ) {
+    ) where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let Some(admitted) = admission.admit(peer.ip(), (self.is_proxy)(peer)).await else {
             tracing::debug!(%peer, "connection refused: the maximum number of connections is reached");
             return;
         };
         let (routes, timers, phase) = (self.routes.clone(), self.timers, phase.clone());
+        let acceptor = self.tls.clone().map(TlsAcceptor::from);
         tokio::spawn(async move {
             let state = Arc::clone(&admitted.state);
             let connection = Connection { peer, state: Arc::clone(&state), routes, timers, phase };
@@ -197,7 +211,10 @@ async fn accept_any(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketA
     std::future::poll_fn(|context| {
         for listener in listeners {
             if let Poll::Ready(accepted) = listener.poll_accept(context) {
-                return Poll::Ready(accepted);
+                return Poll::Ready(accepted.and_then(|(stream, peer)| {
+                    stream.set_nodelay(true)?;
+                    Ok((stream, peer))
+                }));
             }
         }
         Poll::Pending
@@ -240,8 +257,10 @@ struct Connection {
 }
 
 impl Connection {
-    async fn serve(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) -> Result<(), BoxError> {
-        stream.set_nodelay(true)?;
+    async fn serve<S>(self, stream: S, acceptor: Option<TlsAcceptor>) -> Result<(), BoxError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let mut stream = TimedStream::new(stream, Arc::clone(&self.state), self.timers);
         let Some(acceptor) = acceptor else {
             stream.expect_requests();

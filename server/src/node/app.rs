@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use bulk::{Bulk, BulkOptions, FileLocation};
 use bytes::Bytes;
 use identity::sign_in::pending_quota::PendingQuota;
-use identity::{Dependencies, Identity};
+use identity::{Dependencies, Identity, KeyProvider, SystemKeys};
 use jiff::SignedDuration;
 use resources::filter::TypeFilter;
 use resources::{ResourceLimits, Resources};
@@ -26,14 +26,32 @@ use crate::node::client_origins::ClientOrigins;
 use crate::node::descriptors;
 use crate::node::group_members::GroupMembers;
 use crate::node::hashing::PasswordHasher;
-use crate::node::key_fetch::KeyFetcher;
-use crate::node::provider_calls::ProviderCalls;
+use crate::node::key_fetch::{self, KeyFetcher};
+use crate::node::outbound::HttpCaller;
+use crate::node::provider_calls::{self, ProviderCalls};
 use crate::node::question_pool::QuestionPool;
 use crate::node::saved_indexes::SavedIndexes;
 use crate::node::shared_releases::SharedReleases;
 use crate::node::terminology_sync::TerminologySync;
 use crate::records::audit::AuditLog;
 use crate::records::export_log::ExportLog;
+
+/// The world outside of a server. A simulation passes its own.
+pub struct Outside {
+    /// Time and randomness.
+    pub clock: Clock,
+    /// Generates and opens the private keys of this server.
+    pub keys: Arc<dyn KeyProvider>,
+    /// Sends all requests to other servers. `None` means the network, where key sets are fetched from public addresses
+    /// only.
+    pub http: Option<Arc<dyn HttpCaller>>,
+}
+
+impl From<Clock> for Outside {
+    fn from(clock: Clock) -> Self {
+        Self { clock, keys: Arc::new(SystemKeys), http: None }
+    }
+}
 
 /// The services of one server.
 pub struct App {
@@ -109,8 +127,9 @@ impl App {
         flags: &ServeFlags,
         base_url: String,
         store: Store,
-        clock: Clock,
+        outside: Outside,
     ) -> Result<Arc<Self>> {
+        let Outside { clock, keys, http } = outside;
         let now = clock.now();
         if let Some(last) = store.last_time().await? {
             guard::log_start(now, last);
@@ -133,7 +152,15 @@ impl App {
         store.set_gate(Arc::new(move || gates.0.check().and_then(|()| gates.1.check())));
         let dependencies = Dependencies {
             encryption: std::mem::take(&mut config.encryption),
-            fetch: Arc::new(KeyFetcher::new(settings.clone())?),
+            fetch: Arc::new(KeyFetcher::new(
+                match &http {
+                    Some(http) => Arc::clone(http),
+                    None => key_fetch::public_caller(settings.clone())?,
+                },
+                settings.clone(),
+                clock.clone(),
+            )),
+            keys,
             audit: audit.clone(),
             supports_query: TypeFilter::is_supported,
         };
@@ -224,7 +251,10 @@ impl App {
             settings,
             fixed,
             flags: flags.clone(),
-            providers: ProviderCalls::new()?,
+            providers: ProviderCalls::new(match http {
+                Some(http) => http,
+                None => provider_calls::provider_caller()?,
+            }),
             questions: QuestionPool::new(cores),
             hashing: PasswordHasher::new(cores),
             group_members: GroupMembers::default(),

@@ -1,5 +1,6 @@
 //! Password hashing on separate threads, with limited concurrency: each hash takes 19 MiB and a core.
 
+use store::blocking::run_blocking;
 use tokio::sync::Semaphore;
 
 /// Maximum number of waiting requests of each kind; further requests are rejected immediately.
@@ -38,7 +39,7 @@ impl PasswordHasher {
     /// Runs the work of an operator, regardless of the number of waiting requests.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let _place = self.running.acquire().await.expect("the semaphore is never closed");
-        tokio::task::spawn_blocking(work).await.expect("hashing does not panic")
+        run_blocking(work).await.expect("hashing does not panic")
     }
 
     /// Runs the work of a request. Returns `None` if too many requests of its kind are waiting.

@@ -9,7 +9,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt as _;
 use http::{HeaderMap, StatusCode, header};
 use identity::client_auth::key_set_cache::{FetchKeySet, FetchedKeySet, KeySetFuture, KeySetUnreachable};
 use ipnet::IpNet;
@@ -17,7 +18,9 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Host;
 
+use crate::clock::Clock;
 use crate::config::settings::SharedSettings;
+use crate::node::outbound::{HttpCaller, NetworkCaller};
 
 /// Maximum duration of a fetch.
 const MAX_DURATION: Duration = Duration::from_secs(5);
@@ -83,25 +86,31 @@ impl Resolve for PublicNames {
 
 /// Fetches key sets.
 pub struct KeyFetcher {
-    http: reqwest::Client,
+    http: Arc<dyn HttpCaller>,
     settings: SharedSettings,
+    clock: Clock,
+}
+
+/// Returns a caller that reaches public addresses only.
+///
+/// # Errors
+/// Returns an error if the HTTP client cannot be created.
+pub fn public_caller(settings: SharedSettings) -> Result<Arc<dyn HttpCaller>> {
+    let http = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        // Connections are not reused, so that each fetch connects to an address that was checked for it.
+        .pool_max_idle_per_host(0)
+        .dns_resolver(Arc::new(PublicNames(settings)))
+        .build()
+        .context("failed to set up the client for key sets")?;
+    Ok(Arc::new(NetworkCaller(http)))
 }
 
 impl KeyFetcher {
     /// Returns a fetcher that follows these settings.
-    ///
-    /// # Errors
-    /// Returns an error if the HTTP client cannot be created.
-    pub fn new(settings: SharedSettings) -> Result<Self> {
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            // Connections are not reused, so that each fetch connects to an address that was checked for it.
-            .pool_max_idle_per_host(0)
-            .dns_resolver(Arc::new(PublicNames(settings.clone())))
-            .build()
-            .context("failed to set up the client for key sets")?;
-        Ok(Self { http, settings })
+    pub fn new(http: Arc<dyn HttpCaller>, settings: SharedSettings, clock: Clock) -> Self {
+        Self { http, settings, clock }
     }
 
     async fn fetch_key_set(&self, address: &str) -> Result<FetchedKeySet> {
@@ -122,13 +131,14 @@ impl KeyFetcher {
         if url.scheme() != "https" && !private {
             bail!("the URL is not HTTPS");
         }
-        let mut response = self.http.get(url).header(header::ACCEPT, "application/json").send().await?;
+        let request = http::Request::get(url.as_str()).header(header::ACCEPT, "application/json");
+        let mut response = self.http.send(request.body(Bytes::new())?).await?;
         if response.status() != StatusCode::OK {
             bail!("status {}", response.status());
         }
-        let lifetime = cache_lifetime(response.headers(), Timestamp::now());
+        let lifetime = cache_lifetime(response.headers(), self.clock.now());
         let mut body = BytesMut::new();
-        while let Some(piece) = response.chunk().await? {
+        while let Some(piece) = response.body_mut().try_next().await? {
             if body.len() + piece.len() > MAX_BYTES {
                 bail!("the key set is larger than {MAX_BYTES} bytes");
             }
@@ -249,7 +259,8 @@ mod tests {
     fn fetcher(hosts: PrivateHosts) -> KeyFetcher {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let settings = crate::config::settings::Settings { private_key_hosts: hosts, ..Default::default() };
-        KeyFetcher::new(Arc::new(arc_swap::ArcSwap::from_pointee(settings))).unwrap()
+        let settings = Arc::new(arc_swap::ArcSwap::from_pointee(settings));
+        KeyFetcher::new(public_caller(settings.clone()).unwrap(), settings, Clock::system())
     }
 
     #[tokio::test]

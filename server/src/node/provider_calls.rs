@@ -4,14 +4,13 @@
 //! not followed.
 
 use std::collections::HashMap;
-use std::error::Error;
-use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt as _;
 use identity::model::provider::{ProviderEndpoints, ProviderFailure};
 use identity::sign_in::provider_id_token::ProviderTokens;
 use identity::sign_in::provider_sign_in::ProviderTokenRequest;
@@ -20,6 +19,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::config::ConfiguredProvider;
+use crate::node::outbound::{AnswerFuture, CallError, HttpCaller, NetworkCaller};
 
 /// Maximum size of a provider's response, in bytes.
 const ANSWER_LIMIT: usize = 1 << 20;
@@ -28,7 +28,7 @@ const DISCOVERY_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
 /// The HTTP client for external providers, and the endpoints that were read from discovery documents.
 pub struct ProviderCalls {
-    http: reqwest::Client,
+    http: Arc<dyn HttpCaller>,
     discovered: Mutex<HashMap<String, DiscoveredEndpoints>>,
 }
 
@@ -38,20 +38,25 @@ struct DiscoveredEndpoints {
     read: Timestamp,
 }
 
+/// Returns a caller for external providers.
+///
+/// # Errors
+/// Returns an error if the HTTP client cannot be created.
+pub fn provider_caller() -> anyhow::Result<Arc<dyn HttpCaller>> {
+    let http = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(Duration::from_secs(10))
+        .pool_max_idle_per_host(2)
+        .build()
+        .context("failed to set up the client for external providers")?;
+    Ok(Arc::new(NetworkCaller(http)))
+}
+
 impl ProviderCalls {
     /// Returns a client without known endpoints.
-    ///
-    /// # Errors
-    /// Returns an error if the HTTP client cannot be created.
-    pub fn new() -> anyhow::Result<Self> {
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(Duration::from_secs(10))
-            .pool_max_idle_per_host(2)
-            .build()
-            .context("failed to set up the client for external providers")?;
-        Ok(Self { http, discovered: Mutex::default() })
+    pub fn new(http: Arc<dyn HttpCaller>) -> Self {
+        Self { http, discovered: Mutex::default() }
     }
 
     /// Returns the endpoints of a provider: those of the configuration, or those of the discovery document. If the
@@ -98,11 +103,21 @@ impl ProviderCalls {
     /// Reads the discovery document of an issuer (OpenID Connect Discovery 1.0 section 4).
     async fn discover(&self, issuer: &str, limit: Duration) -> Result<ProviderEndpoints, ProviderFailure> {
         let address = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-        let request = self.http.get(address).header("accept", "application/json");
-        let answer = send_request(request, limit, ProviderFailure::Stalled).await?;
+        let request = http::Request::get(address).header("accept", "application/json").body(Bytes::new());
+        let answer = self.call(request, limit, ProviderFailure::Stalled).await?;
         let document = serde_json::from_slice(&answer)
             .map_err(|_| ProviderFailure::Other("the discovery document is not JSON"))?;
         ProviderEndpoints::from_discovery(issuer, &document)
+    }
+
+    async fn call(
+        &self,
+        request: http::Result<http::Request<Bytes>>,
+        limit: Duration,
+        on_timeout: ProviderFailure,
+    ) -> Result<Bytes, ProviderFailure> {
+        let request = request.map_err(|_| ProviderFailure::Other("the URL of an endpoint is malformed"))?;
+        read_answer(self.http.send(request), limit, on_timeout).await
     }
 
     /// Sends a token request. Returns the tokens and the key set of the provider.
@@ -115,43 +130,45 @@ impl ProviderCalls {
         endpoints: &ProviderEndpoints,
         content: ProviderTokenRequest,
     ) -> Result<(ProviderTokens, Value), ProviderFailure> {
-        let mut request = self.http.post(&endpoints.token_endpoint).header("accept", "application/json");
+        let mut request = http::Request::post(&endpoints.token_endpoint)
+            .header("accept", "application/json")
+            .header("content-type", "application/x-www-form-urlencoded");
         if let Some((client_id, secret)) = content.basic {
             // RFC 6749 section 2.3.1: both are form-encoded first.
             let encode = |text: String| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
             let pair = format!("{}:{}", encode(client_id), encode(secret));
             request = request.header("authorization", format!("Basic {}", STANDARD.encode(pair)));
         }
-        let request = request.form(&content.form);
-        let answer = send_request(request, provider.timeout, ProviderFailure::TokenTimeout).await?;
+        let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(&content.form).finish();
+        let answer =
+            self.call(request.body(form.into()), provider.timeout, ProviderFailure::TokenTimeout).await?;
         let tokens = serde_json::from_slice(&answer)
             .map_err(|_| ProviderFailure::Other("the token response is not JSON with an ID token"))?;
-        let request = self.http.get(&endpoints.jwks_uri);
-        let keys = send_request(request, provider.timeout, ProviderFailure::KeySetTimeout).await?;
+        let request = http::Request::get(&endpoints.jwks_uri).body(Bytes::new());
+        let keys = self.call(request, provider.timeout, ProviderFailure::KeySetTimeout).await?;
         let keys =
             serde_json::from_slice(&keys).map_err(|_| ProviderFailure::Other("the key set is not JSON"))?;
         Ok((tokens, keys))
     }
 }
 
-/// Sends a request. Returns the body of a 2xx response.
-async fn send_request(
-    request: reqwest::RequestBuilder,
+/// Reads an answer. Returns the body of a 2xx response.
+async fn read_answer(
+    answer: AnswerFuture<'_>,
     limit: Duration,
     on_timeout: ProviderFailure,
 ) -> Result<Bytes, ProviderFailure> {
-    let mut response = match timeout(limit, request.send()).await {
-        Err(_) => return Err(on_timeout),
-        Ok(Err(error)) if error.is_timeout() => return Err(on_timeout),
-        Ok(Err(error)) => return Err(classify_error(&error)),
+    let mut response = match timeout(limit, answer).await {
+        Err(_) | Ok(Err(CallError::TimedOut)) => return Err(on_timeout),
+        Ok(Err(error)) => return Err(classify_error(error)),
         Ok(Ok(response)) => response,
     };
     let mut body = BytesMut::new();
     let read = async {
         loop {
-            match timeout(limit, response.chunk()).await {
+            match timeout(limit, response.body_mut().try_next()).await {
                 Err(_) => return Err(ProviderFailure::Stalled),
-                Ok(Err(error)) => return Err(classify_error(&error)),
+                Ok(Err(error)) => return Err(classify_error(error)),
                 Ok(Ok(None)) => return Ok(()),
                 Ok(Ok(Some(piece))) if body.len() + piece.len() > ANSWER_LIMIT => {
                     return Err(ProviderFailure::Other("the answer is too large"));
@@ -175,30 +192,12 @@ async fn send_request(
     Err(ProviderFailure::Status { status: status.as_u16(), code })
 }
 
-/// Classifies a failed request. A refused connection, an unknown host name and a TLS failure precede any exchange and
-/// are `Other`.
-fn classify_error(error: &reqwest::Error) -> ProviderFailure {
-    if error.is_connect() {
-        return ProviderFailure::Other("no connection to the provider");
+/// Classifies a failed request. A failure before any exchange is `Other`.
+fn classify_error(error: CallError) -> ProviderFailure {
+    match error {
+        CallError::NoConnection(_) => ProviderFailure::Other("no connection to the provider"),
+        CallError::TimedOut => ProviderFailure::Stalled,
+        CallError::Reset => ProviderFailure::Reset,
+        CallError::Other(_) => ProviderFailure::Other("the call to the provider failed"),
     }
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if let Some(io) = error.downcast_ref::<io::Error>() {
-            match io.kind() {
-                io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => {
-                    return ProviderFailure::Reset;
-                }
-                io::ErrorKind::TimedOut => return ProviderFailure::Stalled,
-                _ => {}
-            }
-        }
-        if error
-            .downcast_ref::<hyper::Error>()
-            .is_some_and(|error| error.is_incomplete_message() || error.is_closed() || error.is_canceled())
-        {
-            return ProviderFailure::Reset;
-        }
-        cause = error.source();
-    }
-    ProviderFailure::Other("the call to the provider failed")
 }

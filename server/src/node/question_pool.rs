@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use store::blocking::run_blocking;
 
 use terminology::Budget;
 use terminology::ExhaustionCause;
@@ -70,7 +71,7 @@ impl QuestionPool {
         let (is_cancelled, is_stopping) = (cancelled.0.clone(), self.stopping.clone());
         // The thread holds the permits, because a cancelled question runs until its next check of the cancellation.
         let permits: [OwnedSemaphorePermit; 2] = [running, admitted];
-        let answer = tokio::task::spawn_blocking(move || {
+        let answer = run_blocking(move || {
             let started = clock::thread_cpu_time();
             let check = || {
                 if is_cancelled.load(Ordering::Relaxed) || is_stopping.load(Ordering::Relaxed) {

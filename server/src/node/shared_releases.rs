@@ -16,11 +16,11 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, WriteMultipart};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use store::blocking::run_blocking;
 use store::{Expect, Ledger as _, LedgerRecord, LedgerWrite, Store};
 use terminology::TerminologyChange;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::task::spawn_blocking;
 
 use crate::node::saved_indexes::{LocalRelease, SavedIndexes};
 
@@ -60,7 +60,7 @@ impl SharedReleases {
     /// Returns an error if the ledger, the bucket or the data folder cannot be used. The next call continues.
     pub async fn synchronize(&self, now: Timestamp) -> Result<Vec<TerminologyChange>> {
         let indexes = self.indexes.clone();
-        let local = spawn_blocking(move || indexes.local_releases()).await??;
+        let local = run_blocking(move || indexes.local_releases()).await??;
         let mut records = self.records(now).await?;
         let mut fetched = Vec::new();
         for release in local {
@@ -109,7 +109,7 @@ impl SharedReleases {
 
     async fn note_shared(&self, id: &str, source: &str) -> Result<()> {
         let (indexes, id, source) = (self.indexes.clone(), id.to_owned(), source.to_owned());
-        Ok(spawn_blocking(move || indexes.note_shared(&id, &source)).await??)
+        Ok(run_blocking(move || indexes.note_shared(&id, &source)).await??)
     }
 
     /// Uploads the index of a release, and then writes its record. Another node that writes it first wins.
@@ -177,7 +177,7 @@ impl SharedReleases {
             drop(tokio::fs::remove_file(&part).await);
             return Err(error);
         }
-        let index = spawn_blocking(move || indexes.save_fetched(&known, &record.source)).await??;
+        let index = run_blocking(move || indexes.save_fetched(&known, &record.source)).await??;
         Ok(index.map(|index| {
             tracing::info!(id, "fetched a release that another node has imported");
             TerminologyChange::Index { id, index }
@@ -202,7 +202,7 @@ impl SharedReleases {
 /// Returns the SHA-256 of a file, and its length.
 async fn digest(path: &std::path::Path) -> Result<(String, u64)> {
     let path = path.to_owned();
-    let digest = spawn_blocking(move || -> io::Result<_> {
+    let digest = run_blocking(move || -> io::Result<_> {
         let mut hasher = Sha256::new();
         let bytes = io::copy(&mut std::fs::File::open(path)?, &mut hasher)?;
         Ok((hex(&hasher.finalize()), bytes))

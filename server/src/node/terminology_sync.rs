@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Result;
 use bytes::Bytes;
 use jiff::Timestamp;
+use store::blocking::run_blocking;
 use store::{ScanOptions, Seq, Store, StoreError, Versions as _};
 use terminology::{CodeSystemIndex, Terminology, TerminologyChange};
 use tokio::sync::Mutex;
@@ -63,7 +64,7 @@ impl TerminologySync {
 
     async fn apply_all(&self) -> Result<()> {
         if let Some(indexes) = self.indexes.clone() {
-            let releases = tokio::task::spawn_blocking(move || indexes.releases()).await??;
+            let releases = run_blocking(move || indexes.releases()).await??;
             self.terminology.apply(releases);
         }
         let at = self.store.last_seq().await?;
@@ -172,7 +173,7 @@ impl TerminologySync {
                 tracing::warn!(id, codes = cycle.join(" > "), "the hierarchy of a CodeSystem has a cycle");
             }
         };
-        tokio::task::spawn_blocking(move || {
+        run_blocking(move || {
             for (id, bytes) in small {
                 warn(&id, CodeSystemIndex::cycle_in(&bytes));
             }

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use store::blocking;
 use store::folder::make_folder;
 use tokio::sync::oneshot;
 
@@ -63,8 +65,15 @@ pub struct AppendLog {
     name: &'static str,
     /// `None` after the log is closed.
     sender: Mutex<Option<Sender<LineBatch>>>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer: Mutex<Option<LogWriterPlace>>,
     state: Arc<LogState>,
+}
+
+/// Where the lines are written.
+enum LogWriterPlace {
+    Thread(JoinHandle<()>),
+    /// By the thread that adds them, if there is only one (see [`blocking`]).
+    Caller(LogWriter, Receiver<LineBatch>),
 }
 
 impl AppendLog {
@@ -87,9 +96,13 @@ impl AppendLog {
             waiters: Vec::new(),
             state: state.clone(),
         };
-        let thread =
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || writer.run(&receiver))?;
-        Ok(Self { name, sender: Mutex::new(Some(sender)), writer: Mutex::new(Some(thread)), state })
+        let writer = if blocking::is_kept_on_this_thread() {
+            LogWriterPlace::Caller(writer, receiver)
+        } else {
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            LogWriterPlace::Thread(thread.spawn(move || writer.run(&receiver))?)
+        };
+        Ok(Self { name, sender: Mutex::new(Some(sender)), writer: Mutex::new(Some(writer)), state })
     }
 
     /// Appends lines without waiting for the disk.
@@ -104,8 +117,10 @@ impl AppendLog {
         if !self.send(lines, Some(waiter)) || self.has_failed() {
             return false;
         }
-        if let Some(writer) = &*self.writer.lock().expect("the lock of the writer is not poisoned") {
-            writer.thread().unpark();
+        match &mut *self.writer.lock().expect("the lock of the writer is not poisoned") {
+            Some(LogWriterPlace::Thread(thread)) => thread.thread().unpark(),
+            Some(LogWriterPlace::Caller(writer, receiver)) => drop(writer.write_queued(receiver, false)),
+            None => {}
         }
         let Ok(written) = tokio::time::timeout(MAX_WAIT, written).await else {
             if !self.state.has_failed.swap(true, Ordering::Relaxed) {
@@ -156,9 +171,14 @@ impl AppendLog {
         let writer = self.writer.lock().expect("the lock of the writer is not poisoned").take();
         let Some(writer) = writer else { return };
         self.state.closing.store(true, Ordering::Release);
-        writer.thread().unpark();
-        if writer.join().is_err() {
-            tracing::error!("the writer of the {} panicked", self.name);
+        match writer {
+            LogWriterPlace::Thread(thread) => {
+                thread.thread().unpark();
+                if thread.join().is_err() {
+                    tracing::error!("the writer of the {} panicked", self.name);
+                }
+            }
+            LogWriterPlace::Caller(mut writer, receiver) => drop(writer.write_queued(&receiver, true)),
         }
         match self.lost() {
             0 => {}
@@ -203,32 +223,41 @@ impl LogWriter {
                 }
                 self.accept(batch);
             }
-            receiver.try_iter().for_each(|batch| self.accept(batch));
-            match self.write() {
-                Ok(()) => {
-                    if self.state.has_failed.swap(false, Ordering::Relaxed) {
-                        tracing::info!("the {} can be written again", self.name);
-                    }
-                    // A request that was cancelled does not wait.
-                    self.waiters.drain(..).for_each(|waiter| waiter.send(()).unwrap_or_default());
+            if self.write_queued(receiver, is_closing).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Writes all lines that wait and notifies the requests that wait for them. Breaks if the log is being closed and
+    /// cannot be written.
+    fn write_queued(&mut self, receiver: &Receiver<LineBatch>, is_closing: bool) -> ControlFlow<()> {
+        receiver.try_iter().for_each(|batch| self.accept(batch));
+        match self.write() {
+            Ok(()) => {
+                if self.state.has_failed.swap(false, Ordering::Relaxed) {
+                    tracing::info!("the {} can be written again", self.name);
                 }
-                Err(error) => {
-                    self.file = None;
-                    self.unsynced.drain(..).rev().for_each(|line| self.waiting.push_front(line));
-                    if !self.state.has_failed.swap(true, Ordering::Relaxed) {
-                        let (name, folder) = (self.name, self.folder.display());
-                        tracing::error!(%error, %folder, "the {name} cannot be written");
-                    }
-                    self.waiters.clear();
-                    if is_closing {
-                        let late: usize = receiver.try_iter().map(|batch| batch.lines.len()).sum();
-                        let left = (self.waiting.len() + late) as u64;
-                        self.state.lost.fetch_add(left, Ordering::Relaxed);
-                        return;
-                    }
+                // A request that was cancelled does not wait.
+                self.waiters.drain(..).for_each(|waiter| waiter.send(()).unwrap_or_default());
+            }
+            Err(error) => {
+                self.file = None;
+                self.unsynced.drain(..).rev().for_each(|line| self.waiting.push_front(line));
+                if !self.state.has_failed.swap(true, Ordering::Relaxed) {
+                    let (name, folder) = (self.name, self.folder.display());
+                    tracing::error!(%error, %folder, "the {name} cannot be written");
+                }
+                self.waiters.clear();
+                if is_closing {
+                    let late: usize = receiver.try_iter().map(|batch| batch.lines.len()).sum();
+                    let left = (self.waiting.len() + late) as u64;
+                    self.state.lost.fetch_add(left, Ordering::Relaxed);
+                    return ControlFlow::Break(());
                 }
             }
         }
+        ControlFlow::Continue(())
     }
 
     fn accept(&mut self, batch: LineBatch) {

@@ -4,14 +4,13 @@
 //! This module checks signatures only. The module for each kind of token checks the claims, so that one kind of token
 //! is not accepted as another.
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 use crate::encoding::{decode_base64url, encode_base64url};
+use crate::private_key::PrivateKey;
 
 /// Algorithms that this server signs with (RFC 7518 3.1, RFC 8037 3.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,73 +96,25 @@ pub fn assertion_algorithms() -> impl Iterator<Item = &'static str> {
     VERIFIED_ALGORITHMS.into_iter().map(|(name, _)| name)
 }
 
-/// A private key in memory.
-pub(crate) enum SigningKeyPair {
-    Es256(EcdsaKeyPair),
-    Es384(EcdsaKeyPair),
-    EdDsa(Ed25519KeyPair),
-    Rs256(RsaKeyPair),
+/// A private key and its algorithm.
+pub(crate) struct SigningKeyPair {
+    pub alg: SigningAlg,
+    pub key: Box<dyn PrivateKey>,
 }
 
 impl SigningKeyPair {
-    pub fn alg(&self) -> SigningAlg {
-        match self {
-            Self::Es256(_) => SigningAlg::Es256,
-            Self::Es384(_) => SigningAlg::Es384,
-            Self::EdDsa(_) => SigningAlg::EdDsa,
-            Self::Rs256(_) => SigningAlg::Rs256,
-        }
-    }
-
     /// Signs claims and returns a compact JWS.
     pub fn sign(&self, kid: &str, typ: &str, claims: &impl Serialize) -> String {
-        let header = serde_json::json!({ "alg": self.alg().name(), "kid": kid, "typ": typ });
+        let header = serde_json::json!({ "alg": self.alg.name(), "kid": kid, "typ": typ });
         let claims =
             serde_json::to_vec(claims).expect("claims have string keys only, so they serialize to JSON");
         let mut jws =
             format!("{}.{}", encode_base64url(header.to_string().as_bytes()), encode_base64url(&claims));
-        let random = SystemRandom::new();
-        let signature = match self {
-            Self::Es256(key) | Self::Es384(key) => key
-                .sign(&random, jws.as_bytes())
-                .expect("a valid key in memory signs any message")
-                .as_ref()
-                .to_vec(),
-            Self::EdDsa(key) => key.sign(jws.as_bytes()).as_ref().to_vec(),
-            Self::Rs256(key) => {
-                let mut signature = vec![0; key.public_modulus_len()];
-                key.sign(&RSA_PKCS1_SHA256, &random, jws.as_bytes(), &mut signature)
-                    .expect("a valid key in memory signs any message");
-                signature
-            }
-        };
+        let signature = self.key.sign(jws.as_bytes());
         jws.push('.');
         jws.push_str(&encode_base64url(&signature));
         jws
     }
-
-    /// Returns the public key as a JWK without `kid`.
-    pub fn public_jwk(&self) -> serde_json::Value {
-        match self {
-            Self::Es256(key) => ec_jwk("P-256", key),
-            Self::Es384(key) => ec_jwk("P-384", key),
-            Self::EdDsa(key) => {
-                serde_json::json!({ "kty": "OKP", "crv": "Ed25519", "x": encode_base64url(key.public_key().as_ref()) })
-            }
-            Self::Rs256(key) => {
-                let public = key.public_key();
-                let (n, e) = (public.modulus(), public.exponent());
-                serde_json::json!({ "kty": "RSA", "n": encode_base64url(n.big_endian_without_leading_zero()), "e": encode_base64url(e.big_endian_without_leading_zero()) })
-            }
-        }
-    }
-}
-
-fn ec_jwk(curve: &str, key: &EcdsaKeyPair) -> serde_json::Value {
-    // The public key is an uncompressed point: the byte 0x04, then x and y.
-    let point = &key.public_key().as_ref()[1..];
-    let (x, y) = point.split_at(point.len() / 2);
-    serde_json::json!({ "kty": "EC", "crv": curve, "x": encode_base64url(x), "y": encode_base64url(y) })
 }
 
 /// The members of a JWS header that this server reads.

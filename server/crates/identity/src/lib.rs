@@ -13,7 +13,7 @@
 //! | [`authorize`] | the authorization request, PAR, interaction, consent, devices |
 //! | [`storage`] | typed records, encryption at rest, the server secret |
 //! | [`lifetimes`], `ledger_keys` | the lifetimes and the ledger keys of all records |
-//! | [`params`], `encoding`, `jose`, [`random`], [`audit`] | parameters, base64url, JWS, random bytes, audit events |
+//! | [`params`], `encoding`, `jose`, [`private_key`], [`random`], [`audit`] | parameters, base64url, JWS, private keys, random bytes, audit events |
 //!
 //! Dependencies between the modules have one direction: `authorize` depends on `sign_in` and `tokens`, these two depend
 //! on `directory`, and `directory` depends on `model` and `storage`.
@@ -28,6 +28,7 @@ mod ledger_keys;
 pub mod lifetimes;
 pub mod model;
 pub mod params;
+pub mod private_key;
 pub mod random;
 pub mod sign_in;
 pub mod storage;
@@ -64,6 +65,7 @@ use tokens::signing_keys::SigningKeys;
 use tokens::token_service::{TokenCache, TokenService};
 
 pub use jose::{SigningAlg, assertion_algorithms};
+pub use private_key::{KeyProvider, SystemKeys};
 pub use random::{Random, SystemRandom};
 
 /// Services that the caller provides. The default encrypts nothing, fetches nothing and discards audit events.
@@ -72,6 +74,8 @@ pub struct Dependencies {
     pub encryption: storage::encryption::SecretEncryption,
     /// Fetches the key sets of clients.
     pub fetch: Arc<dyn client_auth::key_set_cache::FetchKeySet>,
+    /// Generates and opens the private keys of this server.
+    pub keys: Arc<dyn KeyProvider>,
     /// Receives audit events.
     pub audit: Arc<dyn audit::AuditSink>,
     /// Tests whether a query of a granular scope can be evaluated. The default supports none.
@@ -83,6 +87,7 @@ impl Default for Dependencies {
         Self {
             encryption: storage::encryption::SecretEncryption::default(),
             fetch: Arc::new(client_auth::key_set_cache::NoKeySetFetch),
+            keys: Arc::new(SystemKeys),
             audit: Arc::new(audit::NullAuditSink),
             supports_query: |_, _| false,
         }
@@ -180,10 +185,10 @@ impl Identity {
         demo: bool,
         now: Timestamp,
     ) -> Result<Self, SecretStorageError> {
-        let Dependencies { encryption, fetch, audit, supports_query } = dependencies;
+        let Dependencies { encryption, fetch, keys, audit, supports_query } = dependencies;
         let encryption = Arc::new(encryption);
         encryption.reencrypt_records(&store, now).await?;
-        let ring = KeyRing::open(&store, &encryption, now).await?;
+        let ring = KeyRing::open(&store, &encryption, &*keys, now).await?;
         let ledger = Arc::new(EpochLedger::new(store));
         let server_secret =
             ServerSecret::open(ledger.clone(), encryption.clone(), random.clone(), audit.clone(), now)
@@ -196,6 +201,7 @@ impl Identity {
             ledger: ledger.clone(),
             encryption,
             audit: audit.clone(),
+            provider: keys,
             ring: RwLock::new(Arc::new(ring)),
         });
         let lifetimes = Arc::new(LifetimeSettings::new(ledger.clone()));

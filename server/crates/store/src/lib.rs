@@ -6,9 +6,11 @@
 //! | [`types`] | input and output of the ports |
 //! | [`error`] | [`StoreError`] |
 //! | `plan` | the rules of every engine: checks conditions, assigns versions, revisions and times |
+//! | [`blocking`] | work on other threads |
 //! | [`folder`] | folders that outlive a power cut |
 //! | [`space`] | free space on a disk, and its reserve |
 //! | [`memory`] | the engine for tests: nothing outlives the process |
+//! | [`shared_memory`] | the engine of simulations: several nodes of one process |
 //! | [`file`](mod@file) | the engine on a local folder: durable, one process |
 //! | [`postgres`] | the engine on a PostgreSQL database: durable, several nodes |
 //!
@@ -32,6 +34,7 @@
 //! # }
 //! ```
 
+pub mod blocking;
 pub mod error;
 pub mod file;
 pub mod folder;
@@ -40,6 +43,7 @@ mod page;
 mod plan;
 pub mod ports;
 pub mod postgres;
+pub mod shared_memory;
 pub mod space;
 mod store;
 pub mod types;

@@ -23,6 +23,8 @@ pub struct MemoryEngine {
 #[derive(Default)]
 struct StoreState {
     counters: StoreCounters,
+    /// The last sequence number that is assigned, also to a commit that is not visible yet.
+    reserved: u64,
     /// The versions of each resource, oldest first.
     versions: BTreeMap<ResourceKey, Vec<Version>>,
     /// For each compartment, kind and id: the sequence numbers from which the resource was in (`true`) or not in the
@@ -52,16 +54,45 @@ impl MemoryEngine {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Assigns sequence numbers to a commit, and returns the number before the first of them. Numbers that are not used
+    /// stay unused.
+    pub(crate) fn reserve(&self, count: usize) -> u64 {
+        let mut state = self.write_state();
+        let before = state.reserved.max(state.counters.seq);
+        state.reserved = before + count as u64;
+        before
+    }
+
+    /// Commits with the sequence numbers after `reserved`.
+    pub(crate) fn commit_at(
+        &self,
+        reserved: u64,
+        writes: Vec<VersionWrite>,
+        now: Timestamp,
+    ) -> Result<Commit, StoreError> {
+        self.round_at(Some(reserved), |round| round.commit(writes, now))
+    }
+
     /// Decides one request and applies it.
     fn round<T>(
         &self,
         decide: impl FnOnce(&mut WriteRound<'_, StoreState>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.round_at(None, decide)
+    }
+
+    fn round_at<T>(
+        &self,
+        reserved: Option<u64>,
+        decide: impl FnOnce(&mut WriteRound<'_, StoreState>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut state = self.write_state();
-        let mut round = WriteRound::new(&*state, state.counters);
+        let before = state.counters;
+        let mut round =
+            WriteRound::new(&*state, StoreCounters { seq: reserved.unwrap_or(before.seq), ..before });
         let answer = decide(&mut round)?;
         let (versions, records, counters) = round.into_puts();
-        state.counters = counters;
+        state.counters = StoreCounters { seq: counters.seq.max(before.seq), ..counters };
         for put in versions {
             let key = &put.new.key;
             for (compartments, is_in) in [(put.joined, true), (put.left, false)] {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::file::{FileEngine, FileOptions};
 use crate::memory::MemoryEngine;
 use crate::postgres::{DatabaseLimits, DatabaseUrl, PostgresEngine};
+use crate::shared_memory::SharedMemoryNode;
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
     LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, Version,
@@ -32,6 +33,8 @@ enum StoreEngine {
     File(FileEngine),
     /// In a database: durable, for several nodes.
     Postgres(PostgresEngine),
+    /// In the memory of a simulation, for several of its nodes.
+    SharedMemory(SharedMemoryNode),
 }
 
 impl Store {
@@ -69,6 +72,10 @@ impl Store {
         PostgresEngine::open(url, limits).await.map(|engine| Self::over(StoreEngine::Postgres(engine)))
     }
 
+    pub(crate) fn shared_memory(node: SharedMemoryNode) -> Self {
+        Self::over(StoreEngine::SharedMemory(node))
+    }
+
     /// Sets a function that is called before each write of this store and its clones, and can reject the write. Only
     /// the first call of this method has an effect.
     pub fn set_gate(&self, gate: WriteGate) {
@@ -83,7 +90,7 @@ impl Store {
     /// id, because the next process cannot use their files.
     pub fn id(&self) -> String {
         match &self.engine {
-            StoreEngine::Memory(_) => "memory".to_owned(),
+            StoreEngine::Memory(_) | StoreEngine::SharedMemory(_) => "memory".to_owned(),
             StoreEngine::File(file) => file.id(),
             StoreEngine::Postgres(database) => database.id(),
         }
@@ -91,7 +98,7 @@ impl Store {
 
     /// Returns `true` if other processes may write to the same store.
     pub fn is_shared(&self) -> bool {
-        matches!(self.engine, StoreEngine::Postgres(_))
+        matches!(self.engine, StoreEngine::Postgres(_) | StoreEngine::SharedMemory(_))
     }
 
     /// Returns the latest time that was assigned to a write, or `None` if there was no write.
@@ -100,7 +107,7 @@ impl Store {
     /// See [`FileEngine::last_time`] and [`PostgresEngine::last_time`].
     pub async fn last_time(&self) -> Result<Option<Timestamp>, StoreError> {
         match &self.engine {
-            StoreEngine::Memory(_) => Ok(None),
+            StoreEngine::Memory(_) | StoreEngine::SharedMemory(_) => Ok(None),
             StoreEngine::File(file) => file.last_time(),
             StoreEngine::Postgres(database) => database.last_time().await,
         }
@@ -114,6 +121,7 @@ impl Store {
         match &self.engine {
             StoreEngine::Memory(_) | StoreEngine::File(_) => Ok(None),
             StoreEngine::Postgres(database) => database.time().await.map(Some),
+            StoreEngine::SharedMemory(node) => node.time().await.map(Some),
         }
     }
 
@@ -127,6 +135,7 @@ impl Store {
             StoreEngine::Memory(_) => Ok(()),
             StoreEngine::File(file) => file.check_writable().await,
             StoreEngine::Postgres(database) => database.check_writable().await,
+            StoreEngine::SharedMemory(node) => node.check_writable().await,
         }
     }
 }
@@ -138,6 +147,7 @@ macro_rules! each {
             StoreEngine::Memory($engine) => $call,
             StoreEngine::File($engine) => $call,
             StoreEngine::Postgres($engine) => $call,
+            StoreEngine::SharedMemory($engine) => $call,
         }
     };
 }

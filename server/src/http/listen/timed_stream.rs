@@ -8,15 +8,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::ConnectionTimers;
 use super::admission::ConnectionState;
 
-/// A TCP stream that fails with [`io::ErrorKind::TimedOut`] after a deadline.
-pub struct TimedStream {
-    stream: TcpStream,
+/// A stream that fails with [`io::ErrorKind::TimedOut`] after a deadline.
+pub struct TimedStream<S> {
+    stream: S,
     state: Arc<ConnectionState>,
     timers: ConnectionTimers,
     /// Bytes moved since the deadline was set.
@@ -38,9 +37,9 @@ struct ArrivingHead {
     is_armed: bool,
 }
 
-impl TimedStream {
+impl<S> TimedStream<S> {
     /// Returns a stream whose first byte must arrive within `timers.first`.
-    pub fn new(stream: TcpStream, state: Arc<ConnectionState>, timers: ConnectionTimers) -> Self {
+    pub fn new(stream: S, state: Arc<ConnectionState>, timers: ConnectionTimers) -> Self {
         let deadline = Box::pin(sleep_until(Instant::now() + timers.first));
         Self {
             stream,
@@ -111,7 +110,7 @@ impl TimedStream {
     }
 }
 
-impl AsyncRead for TimedStream {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -125,7 +124,7 @@ impl AsyncRead for TimedStream {
     }
 }
 
-impl AsyncWrite for TimedStream {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.check_deadline(cx, polled)

@@ -20,9 +20,9 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::signer::Signer;
 use object_store::{Attribute, Attributes, GetResultPayload, ObjectStore, ObjectStoreExt as _, PutPayload};
+use store::blocking::run_blocking;
 use store::folder::{make_folder, sync_folder};
 use store::space::{DiskSpace, NoSpace, WritePurpose};
-use tokio::task::spawn_blocking;
 
 use crate::files::file_hasher::FileHasher;
 use crate::files::file_location::{FileLocation, ObjectBucket};
@@ -362,7 +362,7 @@ impl FolderPlace {
             return Ok(true);
         }
         let mut file = file.try_clone()?;
-        let found = spawn_blocking(move || {
+        let found = run_blocking(move || {
             let (mut hasher, mut piece) = (FileHasher::default(), vec![0; PIECE]);
             file.rewind()?;
             loop {
@@ -412,7 +412,7 @@ impl FolderPlace {
 
     async fn remove_some(&self, job: &str, is_chosen: impl Fn(&str) -> bool + Send + 'static) {
         let folder = self.folder.join(self.folder_of(job));
-        let removed = spawn_blocking(move || -> io::Result<()> {
+        let removed = run_blocking(move || -> io::Result<()> {
             for file in std::fs::read_dir(folder)?.flatten() {
                 if !is_chosen(&file.file_name().to_string_lossy()) {
                     continue;

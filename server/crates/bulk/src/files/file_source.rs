@@ -3,11 +3,11 @@
 use std::io::{self, Read as _, Seek as _};
 use std::ops::Range;
 use std::sync::Arc;
+use store::blocking::run_blocking;
 
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt as _};
-use tokio::task::spawn_blocking;
 
 /// An opened file.
 pub(crate) enum FileSource {
@@ -40,7 +40,7 @@ impl FileSource {
     pub async fn read(self, range: Range<u64>) -> io::Result<(Self, Bytes)> {
         match self {
             Self::Disk(mut file) => {
-                let read = spawn_blocking(move || -> io::Result<_> {
+                let read = run_blocking(move || -> io::Result<_> {
                     let length = range.end - range.start;
                     file.seek(io::SeekFrom::Start(range.start))?;
                     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());

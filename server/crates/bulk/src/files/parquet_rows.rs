@@ -13,6 +13,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use store::blocking::run_blocking;
 
 use bytes::{Bytes, BytesMut};
 use parquet::basic::Compression;
@@ -24,7 +25,6 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use resources::json::Text;
 use serde::Deserialize;
-use tokio::task::spawn_blocking;
 
 const SCHEMA: &str = "message resource {
     required binary resourceType (STRING);
@@ -86,7 +86,7 @@ impl ParquetRows {
 
 /// Writes a row group outside of the async threads. Returns the writer and the new bytes.
 async fn write(file: Option<ParquetFile>, group: RowGroup) -> object_store::Result<(ParquetFile, Vec<u8>)> {
-    let written = spawn_blocking(move || {
+    let written = run_blocking(move || {
         let mut file = file.map_or_else(begin, Ok)?;
         group.write(&mut file)?;
         Ok(file)

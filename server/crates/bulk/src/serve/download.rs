@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store::StoreError;
+use store::blocking::run_blocking;
 use tokio::sync::Mutex;
-use tokio::task::spawn_blocking;
 
 use crate::files::export_files::{AttemptFile, ExportFiles, GZIP_SUM, WriteError};
 use crate::files::file_hasher::FileHasher;
@@ -279,7 +279,7 @@ impl ExportFile {
         for start in (0..length).step_by(gzip::BLOCK) {
             let (text, packed);
             (file, text) = file.read(start..length.min(start + gzip::BLOCK as u64)).await?;
-            (gzip, hasher, packed) = spawn_blocking(move || {
+            (gzip, hasher, packed) = run_blocking(move || {
                 hasher.update(&text);
                 let packed = gzip.block(&text);
                 (gzip, hasher, packed)

@@ -8,6 +8,7 @@ use store::{Expect, Ledger, Store, StoreError};
 use crate::directory::lifetime_settings::longest_lifetimes;
 use crate::jose::{self, SigningAlg, SigningKeyPair};
 use crate::ledger_keys;
+use crate::private_key::KeyProvider;
 use crate::storage::encryption::{SecretEncryption, SecretStorageError};
 use crate::tokens::signing_key::{self, KEY_SLOTS, KeyMaterial, KeyPurpose, KeyStage, SigningKey};
 
@@ -27,12 +28,16 @@ pub(crate) struct KeyRing {
 }
 
 /// Generates a key for each slot without an active or a next key. Returns `true` if a key was generated.
-pub(super) fn fill_empty_slots(keys: &mut Vec<SigningKey>, now: Timestamp) -> bool {
+pub(super) fn fill_empty_slots(
+    keys: &mut Vec<SigningKey>,
+    provider: &dyn KeyProvider,
+    now: Timestamp,
+) -> bool {
     let before = keys.len();
     for slot in KEY_SLOTS {
         for stage in [KeyStage::Active, KeyStage::Next] {
             if !keys.iter().any(|key| key.slot() == slot && key.stage == stage) {
-                keys.push(SigningKey::generate(slot, stage, now));
+                keys.push(SigningKey::generate(provider, slot, stage, now));
             }
         }
     }
@@ -45,6 +50,7 @@ impl KeyRing {
     pub(crate) async fn open(
         store: &Store,
         encryption: &SecretEncryption,
+        provider: &dyn KeyProvider,
         now: Timestamp,
     ) -> Result<Self, SecretStorageError> {
         loop {
@@ -59,8 +65,8 @@ impl KeyRing {
                 let retirement = signing_key::retirement_time(longest_lifetimes(store, now).await?);
                 keys.iter_mut().for_each(|key| key.retire(retirement, now));
             }
-            if !fill_empty_slots(&mut keys, now) {
-                return Ok(Self { keys: load_keys(keys)?, revision });
+            if !fill_empty_slots(&mut keys, provider, now) {
+                return Ok(Self { keys: load_keys(keys, provider)?, revision });
             }
             match store
                 .write(vec![encryption.put_secret(ledger_keys::SIGNING_KEYS, &keys, expect)], now)
@@ -89,15 +95,15 @@ impl KeyRing {
     }
 }
 
-fn load_keys(keys: Vec<SigningKey>) -> Result<Vec<LoadedKey>, StoreError> {
+fn load_keys(keys: Vec<SigningKey>, provider: &dyn KeyProvider) -> Result<Vec<LoadedKey>, StoreError> {
     let load_key = |key: SigningKey| {
         let unreadable = || StoreError::Corrupt {
             what: format!("{}: the key {} cannot be decoded", ledger_keys::SIGNING_KEYS, key.kid),
         };
         let (signer, mut public) = match &key.material {
             KeyMaterial::Private(_) => {
-                let signer = key.signer().ok_or_else(unreadable)?;
-                let public = signer.public_jwk();
+                let signer = key.signer(provider).ok_or_else(unreadable)?;
+                let public = signer.key.public_jwk();
                 (Some(signer), public)
             }
             KeyMaterial::Public(public) if key.stage == KeyStage::Retiring => (None, public.clone()),

@@ -1,11 +1,5 @@
 //! A signing key and the stages of its life.
 
-use aws_lc_rs::encoding::AsDer as _;
-use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
-    RsaKeyPair,
-};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -13,6 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::encoding;
 use crate::jose::{SigningAlg, SigningKeyPair};
 use crate::lifetimes::Lifetimes;
+use crate::private_key::{KeyProvider, SystemKeys};
 
 /// Tolerated difference between the clocks of nodes.
 const CLOCK_LEEWAY: SignedDuration = SignedDuration::from_secs(60);
@@ -87,27 +82,12 @@ pub(super) enum KeyMaterial {
 
 impl SigningKey {
     pub(super) fn generate(
+        provider: &dyn KeyProvider,
         (purpose, alg): (KeyPurpose, SigningAlg),
         stage: KeyStage,
         now: Timestamp,
     ) -> Self {
-        let generates = "every supported algorithm can generate and encode keys";
-        let ec = |curve| EcdsaKeyPair::generate(curve).and_then(|key| key.to_pkcs8v1()).expect(generates);
-        let pkcs8 = match alg {
-            SigningAlg::Es256 => ec(&ECDSA_P256_SHA256_FIXED_SIGNING).as_ref().to_vec(),
-            SigningAlg::Es384 => ec(&ECDSA_P384_SHA384_FIXED_SIGNING).as_ref().to_vec(),
-            SigningAlg::EdDsa => Ed25519KeyPair::generate()
-                .and_then(|key| key.to_pkcs8v1())
-                .expect(generates)
-                .as_ref()
-                .to_vec(),
-            SigningAlg::Rs256 => RsaKeyPair::generate(KeySize::Rsa2048)
-                .expect(generates)
-                .as_der()
-                .expect(generates)
-                .as_ref()
-                .to_vec(),
-        };
+        let pkcs8 = provider.generate(alg);
         let mut key = Self {
             kid: String::new(),
             purpose,
@@ -118,26 +98,17 @@ impl SigningKey {
             gone_at: None,
             material: KeyMaterial::Private(encoding::encode_base64url(&pkcs8)),
         };
-        let public = key.signer().expect("a generated key can be decoded").public_jwk().to_string();
+        let signer = key.signer(provider).expect("a generated key can be decoded");
+        let public = signer.key.public_jwk().to_string();
         key.kid = encoding::encode_base64url(&Sha256::digest(public.as_bytes())[..12]);
         key
     }
 
-    pub(super) fn signer(&self) -> Option<SigningKeyPair> {
+    /// Opens the private key. Returns `None` if the key has none, or if it is malformed.
+    pub(super) fn signer(&self, provider: &dyn KeyProvider) -> Option<SigningKeyPair> {
         let KeyMaterial::Private(pkcs8) = &self.material else { return None };
         let pkcs8 = encoding::decode_base64url(pkcs8)?;
-        Some(match self.alg {
-            SigningAlg::Es256 => SigningKeyPair::Es256(
-                EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &pkcs8).ok()?,
-            ),
-            SigningAlg::Es384 => SigningKeyPair::Es384(
-                EcdsaKeyPair::from_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, &pkcs8).ok()?,
-            ),
-            SigningAlg::EdDsa => {
-                SigningKeyPair::EdDsa(Ed25519KeyPair::from_pkcs8_maybe_unchecked(&pkcs8).ok()?)
-            }
-            SigningAlg::Rs256 => SigningKeyPair::Rs256(RsaKeyPair::from_pkcs8(&pkcs8).ok()?),
-        })
+        Some(SigningKeyPair { alg: self.alg, key: provider.open(self.alg, &pkcs8)? })
     }
 
     pub(super) fn is_published(&self, now: Timestamp) -> bool {
@@ -164,8 +135,8 @@ impl SigningKey {
         self.stage = KeyStage::Retiring;
         self.gone_at.get_or_insert(now + retirement);
         // If the private part cannot be decoded, the key keeps it, and loading the ring returns an error.
-        if let Some(signer) = self.signer() {
-            self.material = KeyMaterial::Public(signer.public_jwk());
+        if let Some(signer) = self.signer(&SystemKeys) {
+            self.material = KeyMaterial::Public(signer.key.public_jwk());
         }
     }
 }

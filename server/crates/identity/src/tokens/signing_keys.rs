@@ -20,6 +20,7 @@ use crate::audit::{AuditEvent, AuditSink};
 use crate::directory::lifetime_settings::longest_lifetimes;
 use crate::ledger_keys;
 use crate::lifetimes;
+use crate::private_key::KeyProvider;
 use crate::storage::encryption::{SecretEncryption, SecretStorageError};
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::tokens::key_ring::{KeyRing, fill_empty_slots};
@@ -55,6 +56,8 @@ pub struct SigningKeys {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) encryption: Arc<SecretEncryption>,
     pub(crate) audit: Arc<dyn AuditSink>,
+    /// Generates and opens the keys.
+    pub(crate) provider: Arc<dyn KeyProvider>,
     pub(crate) ring: RwLock<Arc<KeyRing>>,
 }
 
@@ -64,7 +67,7 @@ impl SigningKeys {
     }
 
     async fn reload_keys(&self, now: Timestamp) -> Result<(), SecretStorageError> {
-        let ring = KeyRing::open(&self.ledger, &self.encryption, now).await?;
+        let ring = KeyRing::open(&self.ledger, &self.encryption, &*self.provider, now).await?;
         *self.ring.write().expect("no thread panics while it holds the lock") = Arc::new(ring);
         Ok(())
     }
@@ -85,7 +88,7 @@ impl SigningKeys {
             let Some(mut keys) = change(stored.map(|stored| stored.value).unwrap_or_default())? else {
                 return Ok(false);
             };
-            fill_empty_slots(&mut keys, now);
+            fill_empty_slots(&mut keys, &*self.provider, now);
             match self
                 .ledger
                 .write(vec![self.encryption.put_secret(ledger_keys::SIGNING_KEYS, &keys, expect)], now)

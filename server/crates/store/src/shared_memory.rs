@@ -1,0 +1,239 @@
+//! A store in memory that several nodes share, for simulations: it models how commits become visible in PostgreSQL.
+//!
+//! Each node has a handle with a [`StoreLink`] of its own, which delays the steps of an operation or lets them fail. As
+//! in PostgreSQL, a commit takes its sequence numbers under a lock that it holds until it is visible, a commit that is
+//! interrupted before that has no effect, and one that is interrupted after it may be unknown to its node. The ledger
+//! takes no part in the lock.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::Timestamp;
+use tokio::sync::Mutex;
+
+use crate::memory::MemoryEngine;
+use crate::{
+    ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, StoreSnapshot, Version,
+    VersionHeader, VersionPage, VersionWrite, Versions,
+};
+
+/// A step of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreStep {
+    /// The request travels to the store. Nothing has happened yet.
+    Request,
+    /// A write is in its transaction. A commit holds the lock of the sequence.
+    Transaction,
+    /// The answer travels back. A write is visible.
+    Answer,
+}
+
+/// The result of [`StoreLink::pass`].
+pub type LinkFuture<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + 'a>>;
+
+/// The way between a node and the store.
+pub trait StoreLink: Send + Sync {
+    /// Waits as long as a step takes, or fails.
+    fn pass(&self, step: StoreStep) -> LinkFuture<'_>;
+
+    /// Returns the time of the store.
+    fn time(&self) -> Timestamp;
+}
+
+/// The store that the nodes share. Clones are the same store.
+#[derive(Clone, Default)]
+pub struct SharedMemory {
+    data: MemoryEngine,
+    /// The lock of the sequence, which a commit holds until it is visible.
+    sequence: Arc<Mutex<()>>,
+}
+
+impl SharedMemory {
+    /// Returns the handle of a node.
+    pub fn node(&self, link: Arc<dyn StoreLink>) -> Store {
+        Store::shared_memory(SharedMemoryNode { shared: self.clone(), link, heard: Arc::default() })
+    }
+}
+
+/// The handle of one node.
+#[derive(Clone)]
+pub(crate) struct SharedMemoryNode {
+    shared: SharedMemory,
+    link: Arc<dyn StoreLink>,
+    heard: Arc<AtomicU64>,
+}
+
+impl SharedMemoryNode {
+    /// Returns the time of the store.
+    pub async fn time(&self) -> Result<Timestamp, StoreError> {
+        self.ask(std::future::ready(Ok(self.link.time()))).await
+    }
+
+    /// Checks that the store can be reached.
+    pub async fn check_writable(&self) -> Result<(), StoreError> {
+        self.ask(std::future::ready(Ok(()))).await
+    }
+
+    /// Reads.
+    async fn ask<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        self.link.pass(StoreStep::Request).await?;
+        let answer = answer.await;
+        self.link.pass(StoreStep::Answer).await?;
+        answer
+    }
+
+    /// Writes in a transaction.
+    async fn transact<T>(
+        &self,
+        written: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.link.pass(StoreStep::Request).await?;
+        let written = written.await;
+        self.link.pass(StoreStep::Answer).await?;
+        written
+    }
+
+    /// Notes that this node has heard of a sequence number.
+    fn hear(&self, seq: Seq) -> Seq {
+        self.heard.fetch_max(seq.0, Ordering::AcqRel);
+        seq
+    }
+}
+
+impl Ledger for SharedMemoryNode {
+    async fn get(&self, key: &str, now: Timestamp) -> Result<Option<LedgerRecord>, StoreError> {
+        self.ask(self.shared.data.get(key, now)).await
+    }
+
+    async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        let written = async {
+            self.link.pass(StoreStep::Transaction).await?;
+            self.shared.data.write(writes, now).await
+        };
+        self.transact(written).await
+    }
+
+    async fn scan(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<(String, LedgerRecord)>, StoreError> {
+        self.ask(self.shared.data.scan(prefix, after, limit, now)).await
+    }
+
+    async fn sweep(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.transact(self.shared.data.sweep(now, limit)).await
+    }
+}
+
+impl Versions for SharedMemoryNode {
+    async fn commit(&self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<Commit, StoreError> {
+        let written = async {
+            let sequence = self.shared.sequence.lock().await;
+            let first = self.shared.data.reserve(writes.len());
+            self.link.pass(StoreStep::Transaction).await?;
+            let commit = self.shared.data.commit_at(first, writes, now);
+            drop(sequence);
+            commit
+        };
+        let commit = self.transact(written).await?;
+        self.hear(commit.seq);
+        Ok(commit)
+    }
+
+    async fn snapshot(&self, now: Timestamp) -> Result<StoreSnapshot, StoreError> {
+        let taken = async {
+            let _sequence = self.shared.sequence.lock().await;
+            self.link.pass(StoreStep::Transaction).await?;
+            self.shared.data.snapshot(now).await
+        };
+        let snapshot = self.transact(taken).await?;
+        self.hear(snapshot.seq);
+        Ok(snapshot)
+    }
+
+    async fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
+        self.ask(self.shared.data.read(key, at)).await
+    }
+
+    async fn read_many(
+        &self,
+        kind: &str,
+        ids: Vec<String>,
+        at: Seq,
+        bytes: usize,
+    ) -> Result<Vec<Option<Version>>, StoreError> {
+        self.ask(self.shared.data.read_many(kind, ids, at, bytes)).await
+    }
+
+    async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        self.ask(self.shared.data.index_entries(lookups)).await
+    }
+
+    async fn history(
+        &self,
+        key: &ResourceKey,
+        before: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<Version>, StoreError> {
+        self.ask(self.shared.data.history(key, before, limit)).await
+    }
+
+    async fn scan_kind(&self, kind: &str, scan: ScanOptions<'_>) -> Result<VersionPage, StoreError> {
+        self.ask(self.shared.data.scan_kind(kind, scan)).await
+    }
+
+    async fn scan_compartment(
+        &self,
+        compartment: &str,
+        kind: &str,
+        scan: ScanOptions<'_>,
+    ) -> Result<VersionPage, StoreError> {
+        self.ask(self.shared.data.scan_compartment(compartment, kind, scan)).await
+    }
+
+    async fn scan_lines(
+        &self,
+        kind: &str,
+        of: LineScanRange,
+        scan: ScanOptions<'_>,
+        keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
+        page: impl FnMut(LinePage) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
+        self.ask(self.shared.data.scan_lines(kind, of, scan, keep, page)).await
+    }
+
+    async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {
+        self.ask(self.shared.data.kinds(at)).await
+    }
+
+    async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
+        self.ask(self.shared.data.changes(after, limit)).await
+    }
+
+    async fn changes_of(
+        &self,
+        kinds: &'static [&'static str],
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<ChangeRecord>, StoreError> {
+        self.ask(self.shared.data.changes_of(kinds, after, limit)).await
+    }
+
+    async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {
+        self.ask(self.shared.data.seq_at(time)).await
+    }
+
+    async fn last_seq(&self) -> Result<Seq, StoreError> {
+        let seq = self.ask(self.shared.data.last_seq()).await?;
+        Ok(self.hear(seq))
+    }
+
+    fn heard_seq(&self) -> Seq {
+        Seq(self.heard.load(Ordering::Acquire))
+    }
+}

@@ -1,0 +1,97 @@
+//! HTTP requests of this server to other servers: key sets of clients, and external providers.
+
+use std::error::Error;
+use std::io;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+
+/// Sends requests. A redirect is an answer like any other.
+pub trait HttpCaller: Send + Sync {
+    /// Sends a request and returns the answer when its head has arrived.
+    fn send(&self, request: http::Request<Bytes>) -> AnswerFuture<'_>;
+}
+
+/// The future of an answer.
+pub type AnswerFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<http::Response<AnswerBody>, CallError>> + Send + 'a>>;
+
+/// The body of an answer, in pieces.
+pub type AnswerBody = BoxStream<'static, Result<Bytes, CallError>>;
+
+/// Reasons why there is no answer, or not all of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// There was no connection: a refused connection, an unknown name, a failure of TLS.
+    #[error("no connection: {0}")]
+    NoConnection(String),
+    /// The other server was silent for too long.
+    #[error("no answer in time")]
+    TimedOut,
+    /// The connection ended before the answer did.
+    #[error("the connection was reset")]
+    Reset,
+    /// Any other failure.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Sends requests over the network.
+pub struct NetworkCaller(pub reqwest::Client);
+
+impl HttpCaller for NetworkCaller {
+    fn send(&self, request: http::Request<Bytes>) -> AnswerFuture<'_> {
+        Box::pin(async move {
+            let request = reqwest::Request::try_from(request).map_err(|error| classify(&error))?;
+            let mut answer = self.0.execute(request).await.map_err(|error| classify(&error))?;
+            let mut head = http::Response::new(());
+            *head.status_mut() = answer.status();
+            *head.headers_mut() = std::mem::take(answer.headers_mut());
+            let body = answer.bytes_stream().map(|piece| piece.map_err(|error| classify(&error)));
+            Ok(head.map(|()| body.boxed()))
+        })
+    }
+}
+
+fn classify(error: &reqwest::Error) -> CallError {
+    let text = chain(error);
+    if error.is_connect() {
+        return CallError::NoConnection(text);
+    }
+    if error.is_timeout() {
+        return CallError::TimedOut;
+    }
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            match io.kind() {
+                io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => {
+                    return CallError::Reset;
+                }
+                io::ErrorKind::TimedOut => return CallError::TimedOut,
+                _ => {}
+            }
+        }
+        if error
+            .downcast_ref::<hyper::Error>()
+            .is_some_and(|error| error.is_incomplete_message() || error.is_closed() || error.is_canceled())
+        {
+            return CallError::Reset;
+        }
+        cause = error.source();
+    }
+    CallError::Other(text)
+}
+
+/// Returns the texts of an error and its causes.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
