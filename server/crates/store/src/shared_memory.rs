@@ -8,6 +8,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::Mutex;
@@ -18,6 +19,9 @@ use crate::{
     LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, StoreSnapshot, Version,
     VersionHeader, VersionPage, VersionWrite, Versions,
 };
+
+/// Time between two looks at the sequence number of the other nodes.
+const POLL: Duration = Duration::from_secs(1);
 
 /// A step of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,9 +55,22 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Returns the handle of a node.
+    /// Returns the handle of a node. Like a node on PostgreSQL, it looks at the sequence number once a second, until its
+    /// last clone is dropped. Must be called on the runtime of the node.
     pub fn node(&self, link: Arc<dyn StoreLink>) -> Store {
-        Store::shared_memory(SharedMemoryNode { shared: self.clone(), link, heard: Arc::default() })
+        let node = SharedMemoryNode { shared: self.clone(), link, heard: Arc::default() };
+        let heard = Arc::downgrade(&node.heard);
+        let follower = SharedMemoryNode { heard: Arc::default(), ..node.clone() };
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(POLL).await;
+                // The next look may succeed.
+                let seq = follower.last_seq().await.unwrap_or_default();
+                let Some(heard) = heard.upgrade() else { break };
+                heard.fetch_max(seq.0, Ordering::AcqRel);
+            }
+        });
+        Store::shared_memory(node)
     }
 }
 

@@ -1,11 +1,10 @@
 //! Three nodes on one PostgreSQL database behind a balancer. Clients use all of them while nodes are killed, paused and
-//! cut off from the database. The history of all requests must satisfy the rules of [`history`].
+//! cut off from the database. The history of all requests must satisfy the rules of [`node_history`].
 //!
 //! The faults are derived from a seed. `TREFOIL_NODE_FAULTS` sets the number of rounds and `TREFOIL_NODE_FAULT_SEED` the
 //! seed.
 
 mod adversary;
-mod history;
 mod workers;
 mod world;
 
@@ -19,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::cluster::{DatabaseLink, start_balancer, start_nodes};
 use crate::sign_in::Browser;
 use adversary::FaultyNode;
-use history::Action;
+use node_history::Action;
 use world::World;
 
 /// Time after the last fault in which all nodes must serve requests again.

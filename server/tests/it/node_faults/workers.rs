@@ -5,9 +5,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::history::{Action, Event};
 use super::world::World;
 use crate::sign_in::parameter;
+use node_history::{Action, Event};
 
 /// Time between two uses of a revoked token.
 const PROBE_PAUSE: Duration = Duration::from_millis(30);

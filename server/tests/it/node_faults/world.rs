@@ -9,9 +9,9 @@ use reqwest::header::HeaderMap;
 use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::history::{Action, Event, History};
 use crate::cluster::{assertion_fields, backend_assertion};
 use crate::support::{fresh_id, sign_jwt};
+use node_history::{Action, Event, History};
 
 /// Time after which a client gives up.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -26,11 +26,13 @@ pub enum Action {
     Read(String),
     /// The creation of a resource unless one with the same identifier exists.
     CreateOnce(String),
+    /// Any other request, with its name.
     Other(&'static str),
 }
 
 impl Action {
-    fn name(&self) -> &'static str {
+    /// Returns the kind of the request.
+    pub fn name(&self) -> &'static str {
         match self {
             Self::UseOnce(key) if key.starts_with("assertion") => "assertion",
             Self::UseOnce(key) if key.starts_with("proof") => "DPoP proof",
@@ -55,8 +57,11 @@ pub type SeenVersion = (u64, String);
 pub struct Event {
     /// Number of the node; `None` for the balancer.
     pub node: Option<usize>,
+    /// Its purpose.
     pub action: Action,
+    /// Time at which it was sent.
     pub begun: Duration,
+    /// Time at which the answer had arrived.
     pub ended: Duration,
     /// The status; `None` if the connection failed.
     pub status: Option<u16>,
@@ -65,6 +70,7 @@ pub struct Event {
 }
 
 impl Event {
+    /// Returns whether the request was accepted.
     pub fn is_accepted(&self) -> bool {
         matches!(self.status, Some(200..=299))
     }
@@ -78,9 +84,12 @@ impl Event {
 /// A fault: its description, begin and end.
 pub type FaultSpan = (String, Duration, Duration);
 
+/// What happened in a run.
 #[derive(Default)]
 pub struct History {
+    /// All requests, in order of their answers.
     pub events: Vec<Event>,
+    /// All faults.
     pub faults: Vec<FaultSpan>,
     /// All versions of each resource after the run.
     pub versions: BTreeMap<String, Vec<SeenVersion>>,
@@ -89,12 +98,18 @@ pub struct History {
 }
 
 impl History {
-    /// Checks all rules, prints figures, and panics with the violations.
-    pub fn check(mut self) {
+    /// Adds the violations of all rules. Returns the latest acceptance of a token after its revocation.
+    pub fn apply_rules(&mut self) -> Duration {
         self.check_failures();
         self.check_single_use();
         let latest = self.check_revocations();
         self.check_resources();
+        latest
+    }
+
+    /// Applies all rules, prints figures, and panics with the violations.
+    pub fn check(mut self) {
+        let latest = self.apply_rules();
         self.print(latest);
         for event in &self.violations {
             println!("VIOLATION {event}");
@@ -107,14 +122,15 @@ impl History {
         );
     }
 
+    /// Returns whether a fault, or the recovery from it, overlaps this time.
+    pub fn is_excused(&self, from: Duration, until: Duration) -> bool {
+        is_excused(&self.faults, from, until)
+    }
+
     /// Requests fail only while a fault lasts, and until the recovery from it.
     fn check_failures(&mut self) {
         for event in self.events.iter().filter(|event| event.is_unknown()) {
-            let is_excused = self
-                .faults
-                .iter()
-                .any(|(_, begun, ended)| event.ended >= *begun && event.begun <= *ended + RECOVERY);
-            if !is_excused {
+            if !is_excused(&self.faults, event.begun, event.ended) {
                 self.violations.push(format!("failed without a fault: {event:?}"));
             }
         }
@@ -234,4 +250,8 @@ impl History {
             latest.as_millis()
         );
     }
+}
+
+fn is_excused(faults: &[FaultSpan], from: Duration, until: Duration) -> bool {
+    faults.iter().any(|(_, begun, ended)| until >= *begun && from <= *ended + RECOVERY)
 }

@@ -1,0 +1,141 @@
+//! The faults of a run: when they begin and end, and what they do. All of them follow from the seed.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use turmoil::Sim;
+
+use crate::store_link::LinkState;
+use crate::world::{NODES, World, host_of};
+use crate::{CLIENTS, NodeLinks};
+
+/// A kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// The process ends and is started again.
+    Crash,
+    /// The store refuses the node.
+    StoreRefused,
+    /// Nothing passes between node and store.
+    StoreStalled,
+    /// The bucket refuses the node.
+    BucketRefused,
+    /// Nothing passes between node and bucket.
+    BucketStalled,
+    /// No client reaches the node.
+    CutOff,
+    /// The messages of all clients arrive late, and none reaches the store: a process that is paused.
+    Paused,
+    /// The identity provider is down.
+    ProviderDown,
+}
+
+const FAULTS: [Fault; 8] = [
+    Fault::Crash,
+    Fault::StoreRefused,
+    Fault::StoreStalled,
+    Fault::BucketRefused,
+    Fault::BucketStalled,
+    Fault::CutOff,
+    Fault::Paused,
+    Fault::ProviderDown,
+];
+
+/// The faults of a run, each with a node, a begin and an end.
+pub struct Adversary {
+    plan: Vec<PlannedFault>,
+}
+
+struct PlannedFault {
+    fault: Fault,
+    node: usize,
+    begin: Duration,
+    end: Duration,
+    state: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Planned,
+    Active,
+    Over,
+}
+
+impl Adversary {
+    /// Plans faults between two times. A node has one fault at a time.
+    pub fn new(random: &mut Rng, from: Duration, until: Duration) -> Self {
+        let mut plan = Vec::new();
+        for node in 0..NODES {
+            let mut at = from + Duration::from_millis(random.u64(0..3_000));
+            while at < until {
+                let length = Duration::from_millis(random.u64(100..4_000));
+                let fault = FAULTS[random.usize(..FAULTS.len())];
+                // One actor causes the faults of the provider.
+                if fault != Fault::ProviderDown || node == 0 {
+                    plan.push(PlannedFault {
+                        fault,
+                        node,
+                        begin: at,
+                        end: at + length,
+                        state: Stage::Planned,
+                    });
+                }
+                at += length + Duration::from_millis(random.u64(500..6_000));
+            }
+        }
+        plan.sort_by_key(|planned| planned.begin);
+        Self { plan }
+    }
+
+    /// Begins and ends the faults that are due. Returns `true` when all of them are over.
+    pub(crate) fn act(&mut self, sim: &mut Sim<'_>, world: &World, links: &[NodeLinks]) -> bool {
+        let now = sim.elapsed();
+        for planned in &mut self.plan {
+            if planned.state == Stage::Planned && planned.begin <= now {
+                planned.state = Stage::Active;
+                planned.begin = now;
+                world.log_at(now, &format!("fault begins at node-{}: {:?}", planned.node, planned.fault));
+                begin(planned, sim, &links[planned.node]);
+            } else if planned.state == Stage::Active && planned.end <= now {
+                planned.state = Stage::Over;
+                world.log_at(now, &format!("fault ends at node-{}: {:?}", planned.node, planned.fault));
+                end(planned, sim, &links[planned.node]);
+                let name = format!("node-{}: {:?}", planned.node, planned.fault);
+                world.record(|history| history.faults.push((name, planned.begin, now)));
+            }
+        }
+        self.plan.iter().all(|planned| planned.state == Stage::Over)
+    }
+}
+
+fn begin(planned: &PlannedFault, sim: &mut Sim<'_>, links: &NodeLinks) {
+    let host = host_of(planned.node);
+    match planned.fault {
+        Fault::Crash => sim.crash(host.as_str()),
+        Fault::StoreRefused => links.store.set(LinkState::Refused),
+        Fault::StoreStalled => links.store.set(LinkState::Stalled),
+        Fault::BucketRefused => links.bucket.set(LinkState::Refused),
+        Fault::BucketStalled => links.bucket.set(LinkState::Stalled),
+        Fault::CutOff => CLIENTS.iter().for_each(|client| sim.partition(*client, host.as_str())),
+        Fault::Paused => {
+            links.store.set(LinkState::Stalled);
+            CLIENTS.iter().for_each(|client| sim.hold(*client, host.as_str()));
+        }
+        Fault::ProviderDown => sim.crash("provider"),
+    }
+}
+
+fn end(planned: &PlannedFault, sim: &mut Sim<'_>, links: &NodeLinks) {
+    let host = host_of(planned.node);
+    match planned.fault {
+        Fault::Crash => sim.bounce(host.as_str()),
+        Fault::StoreRefused | Fault::StoreStalled => links.store.set(LinkState::Open),
+        Fault::BucketRefused | Fault::BucketStalled => links.bucket.set(LinkState::Open),
+        Fault::CutOff => CLIENTS.iter().for_each(|client| sim.repair(*client, host.as_str())),
+        Fault::Paused => {
+            links.store.set(LinkState::Open);
+            CLIENTS.iter().for_each(|client| sim.release(*client, host.as_str()));
+        }
+        Fault::ProviderDown => sim.bounce("provider"),
+    }
+}

@@ -1,0 +1,282 @@
+//! A simulation of three nodes with their clients and faults, which a seed repeats exactly.
+//!
+//! The nodes are the whole server: routes, services, periodic tasks, exports and requests to other servers. Everything
+//! outside of them is simulated: the network and the time (turmoil), the threads (see `store::blocking`), randomness
+//! and keys ([`outside`]), a store that models how commits become visible in PostgreSQL (see `store::shared_memory`), a
+//! bucket, an identity provider and the clients. One thread runs all of it, so the same seed gives the same log.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`world`] | the time, the log, the history, and the requests of clients |
+//! | [`node`] | one node |
+//! | [`workers`] | the clients |
+//! | [`provider`] | the identity provider, and the host with the keys of a client |
+//! | [`adversary`] | the faults |
+//! | [`network`], [`store_link`], [`bucket`] | HTTP, and the ways of a node to the store and to the bucket |
+//! | [`outside`] | randomness and keys |
+
+pub mod adversary;
+pub mod bucket;
+pub mod network;
+pub mod node;
+pub mod outside;
+pub mod provider;
+pub mod store_link;
+pub mod workers;
+pub mod world;
+
+use std::cell::Cell;
+use std::panic;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Once, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use fastrand::Rng;
+use futures_util::FutureExt as _;
+use futures_util::future::{LocalBoxFuture, join_all};
+use jiff::SignedDuration;
+use node_history::Action;
+use rand::SeedableRng as _;
+use store::shared_memory::SharedMemory;
+use store::{Seq, Versions as _, blocking};
+
+use crate::adversary::Adversary;
+use crate::node::NodeParts;
+use crate::outside::SimulatedKey;
+use crate::provider::Provider;
+use crate::store_link::NodeLink;
+use crate::workers::followers::SeenChanges;
+use crate::workers::{browser, credentials, exports, followers, resources, terminology};
+use crate::world::{NODES, World, host_of};
+
+/// Names of the hosts of the clients.
+const CLIENTS: [&str; 2] = ["people", "programs"];
+/// Time in which faults begin.
+const FAULT_TIME: Duration = Duration::from_secs(20);
+/// Time without faults at the begin and at the end.
+const CALM: Duration = Duration::from_secs(6);
+/// Time that the clients have to end their work.
+const END: Duration = Duration::from_secs(110);
+
+/// The ways of a node.
+struct NodeLinks {
+    store: Arc<NodeLink>,
+    bucket: Arc<NodeLink>,
+}
+
+/// The result of a run.
+#[derive(Debug, Clone, Default)]
+pub struct RunReport {
+    /// What happened, a line for each request, answer and fault.
+    pub log: String,
+    /// Rules that were broken.
+    pub violations: Vec<String>,
+    /// Number of requests.
+    pub requests: usize,
+    /// Number of faults.
+    pub faults: usize,
+    /// Number of exports that were compared with the store.
+    pub exports: usize,
+    /// The latest acceptance of a token after its revocation.
+    pub latest: Duration,
+}
+
+thread_local! {
+    static PANICS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Runs the simulation of a seed, on a thread of its own. Only one simulation may run in a process at a time, because
+/// the random numbers of the operating system are replaced for all threads.
+///
+/// # Errors
+/// Returns an error if the simulation itself fails.
+pub fn run_seed(seed: u64) -> Result<RunReport> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            PANICS.set(PANICS.get() + 1);
+            before(info);
+        }));
+        mad_turmoil::rand::set_rng(rand::rngs::StdRng::seed_from_u64(0));
+    });
+    *mad_turmoil::rand::get_rng() = rand::rngs::StdRng::seed_from_u64(seed);
+    let thread = std::thread::Builder::new().name(format!("seed {seed}")).spawn(move || {
+        blocking::keep_on_this_thread();
+        let _clocks = mad_turmoil::time::SimClocksGuard::init();
+        simulate(seed)
+    })?;
+    thread.join().map_err(|_| anyhow!("the simulation panicked"))?
+}
+
+fn simulate(seed: u64) -> Result<RunReport> {
+    let folder = tempfile::tempdir()?;
+    let mut random = Rng::with_seed(seed);
+    let mut sim = turmoil::Builder::new()
+        .rng_seed(random.u64(..))
+        .tick_duration(Duration::from_millis(5))
+        .min_message_latency(Duration::from_millis(1))
+        .max_message_latency(Duration::from_millis(random.u64(5..60)))
+        .simulation_duration(Duration::from_secs(600))
+        .build();
+    let world = Arc::new(World::new(random.fork()));
+    let shared = SharedMemory::default();
+    let objects = Arc::default();
+    let mut links = Vec::new();
+    for number in 0..NODES {
+        let slowest = Duration::from_millis(random.u64(1..50));
+        let (store, bucket) = (NodeLink::new(random.fork(), slowest), NodeLink::new(random.fork(), slowest));
+        let parts = Arc::new(NodeParts {
+            number,
+            folder: folder.path().join(host_of(number)),
+            shared: shared.clone(),
+            objects: Arc::clone(&objects),
+            store_link: Arc::clone(&store),
+            bucket_link: Arc::clone(&bucket),
+            ahead: SignedDuration::from_millis(random.i64(-900..900)),
+        });
+        node::write_config(&parts.folder)?;
+        let (world, starts) = (Arc::clone(&world), Cell::new(random.fork()));
+        sim.host(host_of(number), move || {
+            let mut random = starts.replace(Rng::with_seed(0));
+            let start = random.u64(..);
+            starts.set(random);
+            let (parts, world) = (Arc::clone(&parts), Arc::clone(&world));
+            async move { node::run_node(&parts, &world, start).await.map_err(Into::into) }.boxed_local()
+        });
+        links.push(NodeLinks { store, bucket });
+    }
+    let provider = Arc::new(Provider::new(SimulatedKey::new("provider-1", &mut random), Arc::clone(&world)));
+    for (host, provider) in [("provider", Some(provider)), ("keys", None)] {
+        let world = Arc::clone(&world);
+        sim.host(host, move || {
+            let (provider, world) = (provider.clone(), Arc::clone(&world));
+            async move { provider::serve(provider, world).await.map_err(Into::into) }.boxed_local()
+        });
+    }
+    let seen: Vec<SeenChanges> = (0..2).map(|_| SeenChanges::default()).collect();
+    let people = Arc::clone(&world);
+    sim.client(CLIENTS[0], async move {
+        let work: [LocalBoxFuture<'_, ()>; 7] = [
+            browser::use_families(&people, false).boxed_local(),
+            browser::use_families(&people, false).boxed_local(),
+            browser::use_families(&people, true).boxed_local(),
+            credentials::use_assertions(&people).boxed_local(),
+            credentials::use_proofs(&people).boxed_local(),
+            credentials::revoke_tokens(&people).boxed_local(),
+            credentials::revoke_tokens(&people).boxed_local(),
+        ];
+        people.await_nodes().await;
+        join_all(work).await;
+        Ok(())
+    });
+    let (programs, changes, mut draws) = (Arc::clone(&world), seen.clone(), random.fork());
+    sim.client(CLIENTS[1], async move {
+        let mut handle = || shared.node(NodeLink::new(draws.fork(), Duration::from_millis(30)));
+        let (store, handles) = (handle(), [handle(), handle()]);
+        let work: [LocalBoxFuture<'_, ()>; 9] = [
+            resources::write_resource(&programs, "own-0").boxed_local(),
+            resources::write_resource(&programs, "own-1").boxed_local(),
+            resources::write_contested(&programs, 0).boxed_local(),
+            resources::write_contested(&programs, 1).boxed_local(),
+            resources::create_once(&programs).boxed_local(),
+            terminology::add_codes(&programs).boxed_local(),
+            exports::run_exports(&programs, &store).boxed_local(),
+            followers::follow(&programs, &handles[0], &changes[0]).boxed_local(),
+            followers::follow(&programs, &handles[1], &changes[1]).boxed_local(),
+        ];
+        programs.await_nodes().await;
+        join_all(work).await;
+        read_all(&programs, &store, &handles[0], &changes).await;
+        Ok(())
+    });
+    let mut adversary = Adversary::new(&mut random, CALM, CALM + FAULT_TIME);
+    let mut calm_since = None;
+    loop {
+        let is_done = sim.step().map_err(|error| anyhow!("{error}"))?;
+        let now = sim.elapsed();
+        if adversary.act(&mut sim, &world, &links) {
+            let since = *calm_since.get_or_insert(now);
+            if now - since > CALM {
+                world.end();
+            }
+            if now - since > CALM + END {
+                world.record(|history| history.violations.push("the clients have not ended".to_owned()));
+                break;
+            }
+        }
+        if is_done {
+            break;
+        }
+    }
+    Ok(report(&world))
+}
+
+/// Reads all resources and changes after the run.
+async fn read_all(world: &World, store: &store::Store, follower: &store::Store, seen: &[SeenChanges]) {
+    let mut all = Vec::new();
+    while let Ok(changes) = store.changes(all.last().copied().unwrap_or(Seq::ZERO), 1_000).await {
+        if changes.is_empty() {
+            break;
+        }
+        all.extend(changes.iter().map(|change| change.seq));
+    }
+    for changes in seen {
+        let last = changes.lock().unwrap_or_else(PoisonError::into_inner).last().copied();
+        followers::read(follower, last.unwrap_or(Seq::ZERO), changes).await;
+        let changes = changes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if changes != all {
+            let missing = all.iter().filter(|seq| !changes.contains(seq)).count();
+            world.violation(format!(
+                "a follower has seen {} changes of {}: {missing} missing",
+                changes.len(),
+                all.len()
+            ));
+        }
+    }
+    let keys: std::collections::BTreeSet<String> = world.record(|history| {
+        let keys = history.events.iter().filter_map(|event| match &event.action {
+            Action::Write(id) => Some(id.clone()),
+            _ => None,
+        });
+        keys.collect()
+    });
+    for id in keys {
+        let key = store::ResourceKey::new("Group", id.as_str());
+        let Ok(versions) = store.history(&key, Seq::LATEST, store::PageLimit::default()).await else {
+            continue;
+        };
+        let versions = versions.into_iter().filter_map(|version| {
+            let body: serde_json::Value = serde_json::from_slice(version.body.as_ref()?).ok()?;
+            Some((version.version, body["name"].as_str()?.to_owned()))
+        });
+        let versions = versions.collect();
+        world.record(|history| history.versions.insert(id, versions));
+    }
+}
+
+fn report(world: &World) -> RunReport {
+    let mut history = world.record(std::mem::take);
+    let unknown = std::mem::take(&mut *world.unknown_codes.lock().unwrap_or_else(PoisonError::into_inner));
+    for (node, written, asked, code) in unknown {
+        if !history.is_excused(written, asked) {
+            history
+                .violations
+                .push(format!("node-{node} did not know {code}, written at {written:?}, at {asked:?}"));
+        }
+    }
+    let latest = history.apply_rules();
+    match PANICS.take() {
+        0 => {}
+        count => history.violations.push(format!("{count} panics")),
+    }
+    RunReport {
+        log: world.take_log(),
+        requests: history.events.len(),
+        faults: history.faults.len(),
+        exports: world.exports.load(Ordering::Relaxed),
+        violations: history.violations,
+        latest,
+    }
+}

@@ -1,0 +1,85 @@
+//! Versions of resources.
+
+use futures_util::future::join_all;
+use node_history::Action;
+use serde_json::{Value, json};
+
+use crate::world::{ClientRequest, NODES, World};
+
+/// Writes versions of a resource at random nodes, and reads each acknowledged version at the other nodes.
+pub async fn write_resource(world: &World, id: &str) {
+    let mut token = world.token().await;
+    for number in 0.. {
+        if world.is_over() {
+            break;
+        }
+        let node = world.any_node();
+        let body = group(id, &format!("{id} {number}"));
+        let request = ClientRequest::json("PUT", &format!("/fhir/R4/Group/{id}"), &body).bearer(&token);
+        world.ask(node, Action::Write(id.to_owned()), &[200, 201], request).await;
+        join_all([(node + 1) % NODES, (node + 2) % NODES].map(|node| read(world, node, &token, id))).await;
+        world.pause(400).await;
+        if number % 100 == 99 {
+            token = world.token().await;
+        }
+    }
+}
+
+/// Writes versions of a resource that other clients write too, on the condition that it was not changed since it was
+/// read.
+pub async fn write_contested(world: &World, worker: usize) {
+    let (token, id) = (world.token().await, "contested");
+    for number in 0.. {
+        if world.is_over() {
+            break;
+        }
+        world.pause(200).await;
+        let Some(version) = read(world, world.any_node(), &token, id).await else { continue };
+        let body = group(id, &format!("{worker} {number}"));
+        let request = ClientRequest::json("PUT", &format!("/fhir/R4/Group/{id}"), &body).bearer(&token);
+        let request = if version == 0 {
+            request.header("if-none-match", "*")
+        } else {
+            request.header("if-match", &format!("W/\"{version}\""))
+        };
+        world.ask(world.any_node(), Action::Write(id.to_owned()), &[200, 201, 412], request).await;
+    }
+}
+
+/// Creates resources at several nodes at once, each only if none with its identifier exists.
+pub async fn create_once(world: &World) {
+    let token = world.token().await;
+    for number in 0.. {
+        if world.is_over() {
+            break;
+        }
+        let identifier = format!("once-{number}");
+        let mut body = group("", &identifier);
+        body["identifier"] = json!([{ "system": "urn:simulation", "value": identifier }]);
+        if let Some(members) = body.as_object_mut() {
+            members.remove("id");
+        }
+        join_all(world.several_nodes().into_iter().map(async |node| {
+            let request = ClientRequest::json("POST", "/fhir/R4/Group", &body)
+                .header("if-none-exist", &format!("identifier=urn:simulation|{identifier}"));
+            let action = Action::CreateOnce(identifier.clone());
+            world.ask(node, action, &[200, 201], request.bearer(&token)).await;
+        }))
+        .await;
+        world.pause(800).await;
+    }
+}
+
+fn group(id: &str, name: &str) -> Value {
+    json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true, "name": name })
+}
+
+/// Reads the newest version of a resource and returns its number; 0 if it does not exist.
+pub async fn read(world: &World, node: usize, token: &str, id: &str) -> Option<u64> {
+    let request = ClientRequest::get(&format!("/fhir/R4/Group/{id}")).bearer(token);
+    let answer = world.ask(node, Action::Read(id.to_owned()), &[200, 404], request).await;
+    match answer.status? {
+        404 => Some(0),
+        _ => answer.body["meta"]["versionId"].as_str()?.parse().ok(),
+    }
+}
