@@ -50,6 +50,12 @@ enum XtaskCommand {
     },
     /// Run the conformance suite against servers with planted faults, and list the faults that it does not find.
     Mutants(mutants::MutantArgs),
+    /// Simulate several nodes with their clients and faults. A seed gives the same run each time.
+    Sim {
+        /// Options of `trefoil-simulation`: --seed N, --count N, --log, --keep-going.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Generate the records of the demo project from their seed.
     GenFixtures {
         /// Compare the files instead of writing them.
@@ -109,6 +115,10 @@ fn run(task: XtaskCommand) -> Result<()> {
             check(Command::new(program).arg("run").args(args))
         }
         XtaskCommand::Mutants(args) => mutants::run(&args),
+        XtaskCommand::Sim { args } => {
+            check(&mut build(&["trefoil-simulation"]))?;
+            check(Command::new(target_dir().join("debug/trefoil-simulation")).args(args))
+        }
         XtaskCommand::GenFixtures { check: only_check } => {
             let mut command = cargo();
             command.args(["run", "--quiet", "-p", "trefoil-fixtures", "--bin", "gen-fixtures", "--"]);

@@ -1,13 +1,13 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
 //! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive evaluators, a server
-//! that is killed many times, nodes that fail, the states after power cuts, hostile traffic, exports as Parquet, and the conformance suite
+//! that is killed many times, nodes that fail, an hour of simulations, the states after power cuts, hostile traffic, exports as Parquet, and the conformance suite
 //! against planted faults and against the Helios terminology server. The duration of each check is printed.
 
 use std::path::PathBuf;
-use std::process::Stdio;
-use std::time::Instant;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::mutants::{self, MutantArgs};
 use crate::{bench, bench_parquet, cargo, check, root, target_dir};
@@ -40,6 +40,10 @@ const POWER_CUT_STATES: [(&str, &str); 4] = [
     ("trefoil-resources", "20000"),
     ("trefoil-server", "10000"),
 ];
+/// Name of the simulation in `--only`, its duration, and the number of seeds after which the time is looked at.
+const SIMULATION: &str = "simulation";
+const SIMULATION_TIME: Duration = Duration::from_secs(3_600);
+const SEEDS_AT_ONCE: u64 = 50;
 /// Name of the hostile traffic in `--only`.
 const ATTACKS: &str = "attacks";
 /// Name of the comparison of searches with a naive evaluator, and the number of its random cases.
@@ -62,7 +66,7 @@ pub struct SoakArgs {
     #[arg(long, default_value_t = 200)]
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
-    /// `expression-constraints`, `kills`, `nodes`, `power-cuts`, `attacks`, `searches`, `parquet`, `mutants` or `helios`.
+    /// `expression-constraints`, `kills`, `nodes`, `simulation`, `power-cuts`, `attacks`, `searches`, `parquet`, `mutants` or `helios`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -76,10 +80,22 @@ pub fn run(args: &SoakArgs) -> Result<()> {
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
     names.extend(covered()?.into_iter().filter(|name| wanted(name)));
     names.extend(
-        [BENCHMARK, CONSTRAINTS, KILLS, NODES, POWER_CUTS, ATTACKS, SEARCHES, PARQUET, MUTANTS, HELIOS]
-            .into_iter()
-            .filter(|name| wanted(name))
-            .map(str::to_owned),
+        [
+            BENCHMARK,
+            CONSTRAINTS,
+            KILLS,
+            NODES,
+            SIMULATION,
+            POWER_CUTS,
+            ATTACKS,
+            SEARCHES,
+            PARQUET,
+            MUTANTS,
+            HELIOS,
+        ]
+        .into_iter()
+        .filter(|name| wanted(name))
+        .map(str::to_owned),
     );
     if names.is_empty() {
         bail!("no check has a name that contains the text in --only; --list shows all names");
@@ -114,6 +130,8 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             check(command.env("TREFOIL_KILLS", args.kills.to_string()))
         } else if name == NODES {
             NODE_SEEDS.into_iter().try_for_each(node_faults)
+        } else if name == SIMULATION {
+            simulate()
         } else if name == POWER_CUTS {
             POWER_CUT_STATES.into_iter().try_for_each(|(package, states)| power_cuts(package, states))
         } else if name == ATTACKS {
@@ -187,6 +205,40 @@ fn node_faults(seed: u32) -> Result<()> {
     command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", "node_faults::"]);
     command.args(["--", "--nocapture"]).env("TREFOIL_NODE_FAULT_SEED", seed.to_string());
     check(command.env("TREFOIL_NODE_FAULTS", NODE_ROUNDS))
+}
+
+/// Runs simulations for an hour, with seeds that depend on the time.
+fn simulate() -> Result<()> {
+    let mut command = cargo();
+    check(command.args(["build", "--release", "--quiet", "-p", "trefoil-simulation"]))?;
+    let program = target_dir().join("release/trefoil-simulation");
+    let started = Instant::now();
+    let first = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() * 1_000;
+    let processes = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..processes)
+            .map(|process| {
+                let program = &program;
+                scope.spawn(move || -> Result<u64> {
+                    let mut seeds = 0;
+                    while started.elapsed() < SIMULATION_TIME {
+                        let seed = first + process * 1_000_000_000 + seeds;
+                        let mut command = Command::new(program);
+                        command.args(["--seed", &seed.to_string(), "--count", &SEEDS_AT_ONCE.to_string()]);
+                        check(command.env("TREFOIL_LOG", "off").stdout(Stdio::inherit()))?;
+                        seeds += SEEDS_AT_ONCE;
+                    }
+                    Ok(seeds)
+                })
+            })
+            .collect();
+        let mut seeds = 0;
+        for run in runs {
+            seeds += run.join().map_err(|_| anyhow!("a thread panicked"))??;
+        }
+        println!("{seeds} seeds");
+        Ok(())
+    })
 }
 
 /// Checks the states after a power cut of one crate, and prints their number.

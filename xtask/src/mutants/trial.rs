@@ -20,6 +20,8 @@ use crate::target_dir;
 /// Maximum duration of a run, and the time between two looks at its report.
 const LIMIT: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(40);
+/// Number of seeds of the simulation.
+const SEEDS: &str = "60";
 
 /// Result of the runs against a fault.
 #[derive(Debug)]
@@ -89,7 +91,11 @@ impl Suite {
         let log = std::fs::File::create(&path)?;
         let program = self.programs.tests.get(&test.package).context("the test program was not built")?;
         let mut command = with_fault(program, fault);
-        command.args([&test.filter, "--nocapture"]).stdout(log.try_clone()?).stderr(log);
+        command
+            .args([&test.filter, "--nocapture"])
+            .env("TREFOIL_SIMULATION_SEEDS", SEEDS)
+            .stdout(log.try_clone()?)
+            .stderr(log);
         let mut group = ProcessGroup::spawn(&mut command)?;
         let started = Instant::now();
         let ended = loop {

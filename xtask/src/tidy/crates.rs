@@ -10,14 +10,14 @@ use crate::cargo;
 /// Libraries that only the listed packages may use directly.
 const LIBRARY_USERS: [(&str, &[&str]); 5] = [
     ("warp", &["trefoil-server"]),
-    ("hyper", &["trefoil-server", "trefoil-test-object-store"]),
+    ("hyper", &["trefoil-server", "trefoil-simulation", "trefoil-test-object-store"]),
     ("ratatui", &["trefoil-tui"]),
     ("fjall", &["trefoil-store"]),
-    ("object_store", &["trefoil-bulk", "trefoil-server"]),
+    ("object_store", &["trefoil-bulk", "trefoil-server", "trefoil-simulation"]),
 ];
 
 /// Crates of the workspace that each crate may depend on.
-const ALLOWED_CRATES: [(&str, &[&str]); 15] = [
+const ALLOWED_CRATES: [(&str, &[&str]); 17] = [
     ("trefoil-fhir", &[]),
     ("trefoil-store", &[]),
     ("trefoil-test-database", &[]),
@@ -29,6 +29,11 @@ const ALLOWED_CRATES: [(&str, &[&str]); 15] = [
     ("trefoil-bulk", &["trefoil-fhir", "trefoil-store", "trefoil-resources"]),
     ("trefoil-fixtures", &[]),
     ("trefoil-power-cut", &[]),
+    ("trefoil-node-history", &[]),
+    (
+        "trefoil-simulation",
+        &["trefoil-server", "trefoil-node-history", "trefoil-bulk", "trefoil-identity", "trefoil-store"],
+    ),
     ("trefoil-conformance", &["trefoil-test-database"]),
     ("trefoil-tui", &[]),
     ("xtask", &[]),

@@ -1,5 +1,4 @@
-//! Compact JWS (RFC 7515): parsing, signing with keys of this server, and verification with keys of clients and
-//! providers.
+//! Compact JWS (RFC 7515): parsing, and verification with keys of clients and providers.
 //!
 //! This module checks signatures only. The module for each kind of token checks the claims, so that one kind of token
 //! is not accepted as another.
@@ -10,7 +9,6 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 use crate::encoding::{decode_base64url, encode_base64url};
-use crate::private_key::PrivateKey;
 
 /// Algorithms that this server signs with (RFC 7518 3.1, RFC 8037 3.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,27 +92,6 @@ pub(crate) fn left_half_hash(alg: Algorithm, text: &str) -> String {
 /// Returns the names of the algorithms that can be registered for client assertions.
 pub fn assertion_algorithms() -> impl Iterator<Item = &'static str> {
     VERIFIED_ALGORITHMS.into_iter().map(|(name, _)| name)
-}
-
-/// A private key and its algorithm.
-pub(crate) struct SigningKeyPair {
-    pub alg: SigningAlg,
-    pub key: Box<dyn PrivateKey>,
-}
-
-impl SigningKeyPair {
-    /// Signs claims and returns a compact JWS.
-    pub fn sign(&self, kid: &str, typ: &str, claims: &impl Serialize) -> String {
-        let header = serde_json::json!({ "alg": self.alg.name(), "kid": kid, "typ": typ });
-        let claims =
-            serde_json::to_vec(claims).expect("claims have string keys only, so they serialize to JSON");
-        let mut jws =
-            format!("{}.{}", encode_base64url(header.to_string().as_bytes()), encode_base64url(&claims));
-        let signature = self.key.sign(jws.as_bytes());
-        jws.push('.');
-        jws.push_str(&encode_base64url(&signature));
-        jws
-    }
 }
 
 /// The members of a JWS header that this server reads.

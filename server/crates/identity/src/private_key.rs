@@ -10,6 +10,7 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
     KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::encoding::encode_base64url;
@@ -119,5 +120,26 @@ impl PrivateKey for RsaKeyPair {
             "n": number(n.big_endian_without_leading_zero()),
             "e": number(e.big_endian_without_leading_zero()),
         })
+    }
+}
+
+/// A private key and its algorithm.
+pub(crate) struct SigningKeyPair {
+    pub alg: SigningAlg,
+    pub key: Box<dyn PrivateKey>,
+}
+
+impl SigningKeyPair {
+    /// Signs claims and returns a compact JWS.
+    pub fn sign(&self, kid: &str, typ: &str, claims: &impl Serialize) -> String {
+        let header = serde_json::json!({ "alg": self.alg.name(), "kid": kid, "typ": typ });
+        let claims =
+            serde_json::to_vec(claims).expect("claims have string keys only, so they serialize to JSON");
+        let mut jws =
+            format!("{}.{}", encode_base64url(header.to_string().as_bytes()), encode_base64url(&claims));
+        let signature = self.key.sign(jws.as_bytes());
+        jws.push('.');
+        jws.push_str(&encode_base64url(&signature));
+        jws
     }
 }

@@ -84,7 +84,7 @@ impl Event {
 /// A fault: its description, begin and end.
 pub type FaultSpan = (String, Duration, Duration);
 
-/// What happened in a run.
+/// The events of a run.
 #[derive(Default)]
 pub struct History {
     /// All requests, in order of their answers.

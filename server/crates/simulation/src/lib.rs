@@ -26,6 +26,7 @@ pub mod workers;
 pub mod world;
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::panic;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Once, PoisonError};
@@ -52,9 +53,11 @@ use crate::world::{NODES, World, host_of};
 
 /// Names of the hosts of the clients.
 const CLIENTS: [&str; 2] = ["people", "programs"];
-/// Time in which faults begin.
-const FAULT_TIME: Duration = Duration::from_secs(20);
-/// Time without faults at the begin and at the end.
+/// Time before the first fault.
+const BEGIN: Duration = Duration::from_secs(1);
+/// Shortest and longest time in which faults begin, in milliseconds.
+const FAULT_TIME: Range<u64> = 3_000..15_000;
+/// Time without faults at the end, which is longer than the time in which nodes recover.
 const CALM: Duration = Duration::from_secs(6);
 /// Time that the clients have to end their work.
 const END: Duration = Duration::from_secs(110);
@@ -68,7 +71,7 @@ struct NodeLinks {
 /// The result of a run.
 #[derive(Debug, Clone, Default)]
 pub struct RunReport {
-    /// What happened, a line for each request, answer and fault.
+    /// A line for each answer and each fault.
     pub log: String,
     /// Rules that were broken.
     pub violations: Vec<String>,
@@ -115,7 +118,7 @@ fn simulate(seed: u64) -> Result<RunReport> {
     let mut random = Rng::with_seed(seed);
     let mut sim = turmoil::Builder::new()
         .rng_seed(random.u64(..))
-        .tick_duration(Duration::from_millis(5))
+        .tick_duration(Duration::from_millis(10))
         .min_message_latency(Duration::from_millis(1))
         .max_message_latency(Duration::from_millis(random.u64(5..60)))
         .simulation_duration(Duration::from_secs(600))
@@ -191,7 +194,8 @@ fn simulate(seed: u64) -> Result<RunReport> {
         read_all(&programs, &store, &handles[0], &changes).await;
         Ok(())
     });
-    let mut adversary = Adversary::new(&mut random, CALM, CALM + FAULT_TIME);
+    let fault_time = random.u64(FAULT_TIME);
+    let mut adversary = Adversary::new(&mut random, BEGIN, BEGIN + Duration::from_millis(fault_time));
     let mut calm_since = None;
     loop {
         let is_done = sim.step().map_err(|error| anyhow!("{error}"))?;

@@ -17,6 +17,9 @@ struct Arguments {
     /// Print the log of each seed
     #[arg(long)]
     log: bool,
+    /// Run all seeds, also after one that breaks a rule
+    #[arg(long)]
+    keep_going: bool,
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,9 @@ fn main() -> ExitCode {
                 println!("seed {seed}: {error:#}");
                 failed.push(seed);
             }
+        }
+        if !failed.is_empty() && !arguments.keep_going {
+            break;
         }
     }
     if failed.is_empty() {

@@ -33,7 +33,7 @@ const LEASE: SignedDuration = SignedDuration::from_secs(4);
 /// Time after which a node that could not be opened is started again.
 const RESTART: Duration = Duration::from_millis(500);
 
-/// What a node consists of, besides its process.
+/// The parts of a node that survive its process.
 pub struct NodeParts {
     /// Number of the node.
     pub number: usize,

@@ -1,4 +1,4 @@
-//! What the clients of a run share: the time, the log, the history, and the requests.
+//! The common part of all clients of a run: the time, the log, the history, and the requests.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -112,7 +112,7 @@ fn url(path: &str) -> String {
     if path.starts_with('/') { format!("{BASE}{path}") } else { path.to_owned() }
 }
 
-/// What the clients of a run share.
+/// The common part of all clients of a run.
 pub struct World {
     /// The history of all requests.
     pub history: Mutex<History>,

@@ -150,7 +150,7 @@ impl Ledger for SharedMemoryNode {
 impl Versions for SharedMemoryNode {
     async fn commit(&self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<Commit, StoreError> {
         let written = async {
-            let sequence = self.shared.sequence.lock().await;
+            let sequence = Arc::clone(&self.shared.sequence).lock_owned().await;
             let first = self.shared.data.reserve(writes.len());
             self.link.pass(StoreStep::Transaction).await?;
             let commit = self.shared.data.commit_at(first, writes, now);

@@ -6,9 +6,9 @@ use jsonwebtoken::jwk::Jwk;
 use store::{Expect, Ledger, Store, StoreError};
 
 use crate::directory::lifetime_settings::longest_lifetimes;
-use crate::jose::{self, SigningAlg, SigningKeyPair};
+use crate::jose::{self, SigningAlg};
 use crate::ledger_keys;
-use crate::private_key::KeyProvider;
+use crate::private_key::{KeyProvider, SigningKeyPair};
 use crate::storage::encryption::{SecretEncryption, SecretStorageError};
 use crate::tokens::signing_key::{self, KEY_SLOTS, KeyMaterial, KeyPurpose, KeyStage, SigningKey};
 

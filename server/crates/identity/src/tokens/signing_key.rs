@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::encoding;
-use crate::jose::{SigningAlg, SigningKeyPair};
+use crate::jose::SigningAlg;
 use crate::lifetimes::Lifetimes;
-use crate::private_key::{KeyProvider, SystemKeys};
+use crate::private_key::{KeyProvider, SigningKeyPair, SystemKeys};
 
 /// Tolerated difference between the clocks of nodes.
 const CLOCK_LEEWAY: SignedDuration = SignedDuration::from_secs(60);

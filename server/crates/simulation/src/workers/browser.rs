@@ -14,7 +14,7 @@ use crate::workers::credentials::end_of;
 use crate::world::{APP, Answer, BASE, ClientRequest, NODES, REDIRECT, USER, World, elapsed};
 
 /// Time between two uses of a revoked token.
-const PROBE_PAUSE: Duration = Duration::from_millis(150);
+const PROBE_PAUSE: Duration = Duration::from_millis(350);
 /// Time for which a revoked token is used, which is longer than a revocation may take.
 const PROBE_TIME: Duration = Duration::from_millis(1_500);
 

@@ -8,11 +8,11 @@ use node_history::Action;
 use crate::world::{ClientRequest, NODES, World, elapsed};
 
 /// Time between two uses of a revoked token.
-const PROBE_PAUSE: Duration = Duration::from_millis(150);
+const PROBE_PAUSE: Duration = Duration::from_millis(350);
 /// Time for which a revoked token is used, which is longer than a revocation may take.
 const PROBE_TIME: Duration = Duration::from_millis(1_500);
 
-/// Sends each client assertion to several nodes at once, and once more later.
+/// Sends each client assertion to several nodes at once, and later to one of them.
 pub async fn use_assertions(world: &World) {
     while !world.is_over() {
         let assertion = world.assertion();

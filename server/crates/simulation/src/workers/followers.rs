@@ -7,7 +7,7 @@ use store::{Seq, Store, Versions as _};
 
 use crate::world::World;
 
-/// What a follower has seen.
+/// The changes that a follower has seen.
 pub type SeenChanges = Arc<Mutex<Vec<Seq>>>;
 
 /// Follows the changes through a handle with faults, until the run is over.
