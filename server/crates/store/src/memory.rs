@@ -54,8 +54,8 @@ impl MemoryEngine {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Assigns sequence numbers to a commit, and returns the number before the first of them. Numbers that are not used
-    /// stay unused.
+    /// Assigns sequence numbers to a commit, and returns the number before the first of them. If the commit is interrupted,
+    /// they stay unused.
     pub(crate) fn reserve(&self, count: usize) -> u64 {
         let mut state = self.write_state();
         let before = state.reserved.max(state.counters.seq);
@@ -63,14 +63,20 @@ impl MemoryEngine {
         before
     }
 
-    /// Commits with the sequence numbers after `reserved`.
+    /// Commits with the sequence numbers after `reserved`. The last numbers that are not used can be assigned again.
     pub(crate) fn commit_at(
         &self,
         reserved: u64,
         writes: Vec<VersionWrite>,
         now: Timestamp,
     ) -> Result<Commit, StoreError> {
-        self.round_at(Some(reserved), |round| round.commit(writes, now))
+        let last = reserved + writes.len() as u64;
+        let commit = self.round_at(Some(reserved), |round| round.commit(writes, now));
+        let mut state = self.write_state();
+        if state.reserved == last {
+            state.reserved = state.counters.seq;
+        }
+        commit
     }
 
     /// Decides one request and applies it.

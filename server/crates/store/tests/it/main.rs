@@ -21,11 +21,12 @@ mod races;
 mod rows;
 
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use jiff::Timestamp;
 use tempfile::TempDir;
 use test_database::TestDatabase;
+use trefoil_store::shared_memory::{LinkFuture, SharedMemory, StoreLink, StoreStep};
 use trefoil_store::{
     DatabaseLimits, DatabaseUrl, LinePage, LineScanRange, ResourceDraft, ResourceKey, ScanOptions, Store,
     VersionHeader, VersionWrite, Versions as _,
@@ -38,29 +39,58 @@ struct StoreEngine {
     dir: Option<TempDir>,
     /// URL of the database, if it is in one.
     url: Option<DatabaseUrl>,
+    /// The memory that several nodes share.
+    shared: Option<SharedMemory>,
+}
+
+/// A link whose steps take turns with those of other tasks.
+struct YieldingLink;
+
+impl StoreLink for YieldingLink {
+    fn pass(&self, _: StoreStep) -> LinkFuture<'_> {
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            Ok(())
+        })
+    }
+
+    fn time(&self) -> Timestamp {
+        at(0)
+    }
 }
 
 impl StoreEngine {
     fn memory() -> Self {
-        Self { name: "memory", store: Store::memory(), dir: None, url: None }
+        Self { name: "memory", store: Store::memory(), dir: None, url: None, shared: None }
+    }
+
+    /// Returns the engine of simulations.
+    fn shared_memory() -> Self {
+        let shared = SharedMemory::default();
+        let store = shared.node(Arc::new(YieldingLink));
+        Self { name: "shared memory", store, shared: Some(shared), ..Self::memory() }
     }
 
     fn file() -> Self {
         let dir = TempDir::new().unwrap();
-        Self { name: "file", store: Store::open(dir.path()).unwrap(), dir: Some(dir), url: None }
+        Self { name: "file", store: Store::open(dir.path()).unwrap(), dir: Some(dir), ..Self::memory() }
     }
 
     /// Returns the engine on a database, or `None` if PostgreSQL is not installed.
     async fn postgres() -> Option<Self> {
         let url = DatabaseUrl::new(TestDatabase::shared()?.create().unwrap(), None);
         let store = Store::postgres(&url, DatabaseLimits::default()).await.unwrap();
-        Some(Self { name: "postgres", store, dir: None, url: Some(url) })
+        Some(Self { name: "postgres", store, url: Some(url), ..Self::memory() })
     }
 
     /// Returns each engine, empty.
     async fn each() -> Vec<Self> {
         let shared = [Self::postgres().await, Self::pooled().await];
-        [Some(Self::memory()), Some(Self::file())].into_iter().chain(shared).flatten().collect()
+        [Some(Self::memory()), Some(Self::shared_memory()), Some(Self::file())]
+            .into_iter()
+            .chain(shared)
+            .flatten()
+            .collect()
     }
 
     /// Returns the engine on a database behind PgBouncer in transaction mode, which gives each transaction any of its
@@ -69,7 +99,7 @@ impl StoreEngine {
         let database = TestDatabase::shared()?;
         let url = DatabaseUrl::new(database.pooled(&database.create().unwrap())?, None);
         let store = Store::postgres(&url, DatabaseLimits::default()).await.unwrap();
-        Some(Self { name: "pgbouncer", store, dir: None, url: Some(url) })
+        Some(Self { name: "pgbouncer", store, url: Some(url), ..Self::memory() })
     }
 
     /// Closes the engine and opens it again, unless it is in memory.

@@ -483,6 +483,11 @@ proptest! {
     fn the_memory_engine_behaves_as_the_model(steps in proptest::collection::vec(step(), 1..30)) {
         runtime().block_on(run(StoreEngine::memory(), steps));
     }
+
+    #[test]
+    fn the_shared_memory_behaves_as_the_model(steps in proptest::collection::vec(step(), 1..30)) {
+        runtime().block_on(async { run(StoreEngine::shared_memory(), steps).await });
+    }
 }
 
 proptest! {

@@ -16,7 +16,7 @@ use trefoil_store::{
     Seq, Store, StoreError, StoreSnapshot, Versions as _,
 };
 
-use crate::{StoreEngine, at, put};
+use crate::{StoreEngine, YieldingLink, at, put};
 
 const NODES: usize = 3;
 const WRITERS: usize = 6;
@@ -28,7 +28,10 @@ async fn nodes(engine: &StoreEngine) -> Vec<Store> {
     while nodes.len() < NODES {
         nodes.push(match &engine.url {
             Some(url) => Store::postgres(url, DatabaseLimits::default()).await.unwrap(),
-            None => engine.store.clone(),
+            None => match &engine.shared {
+                Some(shared) => shared.node(Arc::new(YieldingLink)),
+                None => engine.store.clone(),
+            },
         });
     }
     nodes
