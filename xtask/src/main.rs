@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`bench`] | the benchmark programs, by group |
 //! | [`demo`] | the demo server, a short guide, the terminal client |
 //! | [`fhir_tables`] | tables that are generated from HL7's definitions of FHIR R4 |
 //! | [`mutants`] | the suite against servers with planted faults |
@@ -12,6 +13,7 @@
 //!
 //! xtask runs the other crates as programs and does not depend on them, so that it builds quickly.
 
+mod bench;
 mod demo;
 mod fhir_tables;
 mod mutants;
@@ -77,11 +79,7 @@ enum XtaskCommand {
         check: bool,
     },
     /// Run the benchmarks, and compare them with the HTTP floor measured in the same run.
-    Bench {
-        /// Options of the benchmark.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
-    },
+    Bench(bench::BenchArgs),
     /// Write pictures and a recording of the terminal client to target/pictures; needs tmux and Chromium.
     Pictures,
     /// Run the long checks: fuzz targets with 10,000,000 runs each in the release profile, the terminology benchmark,
@@ -134,57 +132,13 @@ fn run(task: XtaskCommand) -> Result<()> {
             vocabularies::run(only_compare)?.iter().for_each(|missing| println!("left out: {missing}"));
             Ok(())
         }
-        XtaskCommand::Bench { args } => {
-            // The benchmarks without a server run if no group is selected or if they are named.
-            let flags = args.iter().filter(|arg| arg.starts_with("--"));
-            // Parquet needs additional crates, so it is built only on request.
-            if args.iter().any(|arg| arg == "parquet") {
-                return check(bench_parquet().args(flags));
-            }
-            if args.iter().any(|arg| arg == "log") {
-                return check(&mut bench("trefoil-server", "log"));
-            }
-            if args.iter().any(|arg| arg == "postgres") {
-                check(&mut bench("trefoil-store", "postgres"))?;
-                check(bench("trefoil-server", "http").args(["identity", "--rounds=1"]))?;
-                return check(bench("trefoil-server", "http").args(["identity", "--rounds=1", "--postgres"]));
-            }
-            if args.iter().any(|arg| arg == "scale") {
-                return check(&mut bench("trefoil-store", "scale"));
-            }
-            if args.iter().any(|arg| arg == "client") {
-                return check(&mut bench("trefoil-tui", "client"));
-            }
-            let is_asked = |what: &str| args.iter().all(|arg| arg.starts_with("--") || arg == what);
-            if is_asked("terminology") {
-                check(&mut bench("trefoil-terminology", "index"))?;
-            }
-            if is_asked("bulk") {
-                check(bench("trefoil-bulk", "bulk").args(flags))?;
-            }
-            check(bench("trefoil-server", "http").args(args))
-        }
+        XtaskCommand::Bench(args) => bench::run(&args),
         XtaskCommand::Pictures => pictures::run(),
         XtaskCommand::Soak(args) => soak::run(&args),
         XtaskCommand::Tidy => tidy::run(),
         XtaskCommand::Fmt => check(cargo().args(["fmt", "--all"])),
         XtaskCommand::Lint => check(&mut lint()),
     }
-}
-
-/// Returns the command for a benchmark of a package.
-fn bench(package: &str, name: &str) -> Command {
-    let mut command = cargo();
-    command.args(["bench", "--quiet", "-p", package, "--bench", name, "--"]);
-    command
-}
-
-/// Returns the command for the benchmark of the memory that exports as Parquet need.
-fn bench_parquet() -> Command {
-    let mut command = cargo();
-    command.args(["bench", "--quiet", "-p", "trefoil-bulk", "--features", "parquet"]);
-    command.args(["--bench", "bulk", "--", "--parquet"]);
-    command
 }
 
 /// Returns the clippy command for the whole workspace, with warnings as errors.
@@ -250,4 +204,24 @@ fn check(command: &mut Command) -> Result<()> {
         bail!("{name} {} ended with {status}", args.join(" "));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    /// Tests of the documents check commands with `--help`, so that no command runs.
+    #[test]
+    fn help_is_shown_after_any_benchmark_group() {
+        for group in
+            ["identity", "terminology", "bulk", "download", "parquet", "log", "postgres", "scale", "client"]
+        {
+            let parsed = Cli::try_parse_from(["xtask", "bench", group, "--help"]);
+            assert_eq!(parsed.err().map(|error| error.kind()), Some(ErrorKind::DisplayHelp), "{group}");
+        }
+        let parsed = Cli::try_parse_from(["xtask", "bench", "no-such-group", "--help"]);
+        assert_eq!(parsed.err().map(|error| error.kind()), Some(ErrorKind::InvalidValue));
+    }
 }

@@ -1,15 +1,17 @@
 //! `cargo xtask test`: all checks. Output is written to a log. Failures are shown completely, checks that were left out
-//! are listed, and the last line contains the totals.
+//! and the slowest steps are listed, and the last line contains the totals.
+
+mod timings;
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::mutants::{self, MutantArgs};
-use crate::{cargo, fhir_tables, lint, target_dir, tidy, vocabularies};
+use crate::{cargo, fhir_tables, lint, root, target_dir, tidy, vocabularies};
+use timings::StepTimings;
 
 /// Message of the suite if it cannot start a database.
 const NO_POSTGRES: &str = "PostgreSQL is not installed";
@@ -36,41 +38,45 @@ impl Sum {
 
 /// Runs all checks.
 pub fn run() -> Result<()> {
-    let started = Instant::now();
+    let mut timings = StepTimings::start();
     let path = target_dir().join("test.log");
     std::fs::create_dir_all(target_dir())?;
     let mut log = File::create(&path)?;
     let mut sum = Sum::default();
-    announce("fmt", started);
+    timings.begin("fmt");
     sum.step("fmt", quiet(cargo().args(["fmt", "--all", "--check"]), &mut log));
-    announce("tidy", started);
+    timings.begin("tidy");
     sum.step("tidy", tidy::run());
-    announce("tables of FHIR", started);
+    timings.begin("tables of FHIR");
     match fhir_tables::run(true) {
         Ok(Some(missing)) => sum.left_out.push(format!("gen-fhir-tables --check: {missing}")),
         compared => sum.step("gen-fhir-tables --check", compared.map(drop)),
     }
-    announce("tables of vocabularies", started);
+    timings.begin("tables of vocabularies");
     let compared = vocabularies::run(true).map(|missing| {
         sum.left_out.extend(missing.iter().map(|missing| format!("gen-vocabularies --check: {missing}")));
     });
     sum.step("gen-vocabularies --check", compared);
-    announce("build", started);
+    timings.begin("build");
     let build = quiet(cargo().args(["build", "--workspace", "--bins", "--quiet"]), &mut log);
     let built = build.is_ok();
     sum.step("build", build);
     if built {
-        announce("clippy", started);
+        timings.begin("clippy");
         sum.step("clippy", quiet(&mut lint(), &mut log));
-        announce("fixtures", started);
-        let mut fixtures = cargo();
-        fixtures.args(["run", "--quiet", "-p", "trefoil-fixtures", "--bin", "gen-fixtures", "--", "--check"]);
-        sum.step("gen-fixtures --check", quiet(&mut fixtures, &mut log));
-        announce("planted faults", started);
+        timings.begin("fixtures");
+        let mut fixtures = Command::new(target_dir().join("debug/gen-fixtures"));
+        sum.step("gen-fixtures --check", quiet(fixtures.arg("--check").current_dir(root()), &mut log));
+        timings.begin("planted faults");
         sum.step("mutants --sample 12", mutants::run(&MutantArgs::for_sample(12)));
-        announce("tests", started);
-        tests(&mut sum, &mut log, started)?;
-        announce("conformance on PostgreSQL", started);
+        timings.begin("build of the tests");
+        let build = quiet(cargo().args(["test", "--workspace", "--no-run", "--quiet"]), &mut log);
+        let built = build.is_ok();
+        sum.step("build of the tests", build);
+        if built {
+            timings = tests(&mut sum, &mut log, timings)?;
+        }
+        timings.begin("conformance on PostgreSQL");
         match conformance_on_postgres(&mut log) {
             Ok(Some(missing)) => sum.left_out.push(format!("conformance --store postgres: {missing}")),
             tested => sum.step("conformance --store postgres", tested.map(drop)),
@@ -79,7 +85,9 @@ pub fn run() -> Result<()> {
     for what in &sum.left_out {
         println!("left out: {what}");
     }
-    println!("log: {}; took {} s", path.display(), started.elapsed().as_secs());
+    timings.end();
+    print!("slowest steps:\n{}", timings.slowest());
+    println!("log: {}; took {} s", path.display(), timings.seconds());
     println!("{} passed, {} failed", sum.passed, sum.failed);
     if sum.failed > 0 {
         bail!("{} of {} failed", sum.failed, sum.failed + sum.passed);
@@ -87,13 +95,9 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-fn announce(what: &str, started: Instant) {
-    println!("[{:>4} s] {what}", started.elapsed().as_secs());
-}
-
 /// Runs a check. Its output is written to the log, and also to the terminal if the check fails.
 fn quiet(command: &mut Command, log: &mut File) -> Result<()> {
-    let output = command.output().context("failed to start cargo")?;
+    let output = command.output().context("failed to start the program")?;
     log.write_all(&output.stdout)?;
     log.write_all(&output.stderr)?;
     if !output.status.success() {
@@ -120,8 +124,9 @@ fn conformance_on_postgres(log: &mut File) -> Result<Option<&'static str>> {
     bail!("ended with {}", output.status)
 }
 
-/// Runs the tests: unit tests, tables, property tests, snapshots, journeys, examples in docs.
-fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
+/// Runs the tests: unit tests, tables, property tests, snapshots, journeys, examples in docs. Returns the durations with
+/// those of the test programs.
+fn tests(sum: &mut Sum, log: &mut File, mut timings: StepTimings) -> Result<StepTimings> {
     let mut child = cargo()
         .args(["test", "--workspace", "--no-fail-fast", "--", "--show-output"])
         .env("INSTA_UPDATE", "no")
@@ -136,13 +141,11 @@ fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
         let mut kept = String::new();
         for line in BufReader::new(errors).lines().map_while(Result::ok) {
             let line = line.trim();
-            if line.starts_with("Running") || line.starts_with("Doc-tests") {
-                announce(line, started);
-            }
+            timings.begin_program(line);
             kept.push_str(line);
             kept.push('\n');
         }
-        kept
+        (kept, timings)
     });
     let mut failures = false;
     for line in BufReader::new(child.stdout.take().context("the output of the process is not piped")?)
@@ -165,7 +168,8 @@ fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
         }
     }
     let status = child.wait()?;
-    let kept = progress.join().unwrap_or_default();
+    let (kept, timings) =
+        progress.join().map_err(|_| anyhow!("the thread that reads the output of cargo panicked"))?;
     writeln!(log, "{kept}")?;
     if !status.success() && sum.failed == 0 {
         // A test program that could not be built or crashed counts as one failure.
@@ -175,7 +179,7 @@ fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
             kept.lines().filter(|line| !line.starts_with("Compiling")).collect::<Vec<_>>().join("\n")
         );
     }
-    Ok(())
+    Ok(timings)
 }
 
 /// Parses `test result: ok. 3 passed; 0 failed; …` of one test program.

@@ -25,7 +25,14 @@ struct Job {
 }
 
 #[derive(Default)]
-struct BulkServer(Mutex<HashMap<String, Job>>);
+struct Jobs {
+    by_id: HashMap<String, Job>,
+    /// Number of exports ever started, so that the id of a deleted one is not used again.
+    started: usize,
+}
+
+#[derive(Default)]
+struct BulkServer(Mutex<Jobs>);
 
 /// Starts the server, and returns it with its FHIR base URL.
 pub async fn start() -> (MockServer, String) {
@@ -86,15 +93,16 @@ impl BulkServer {
         let asked_url =
             format!("{base}{}", &request.url[url::Position::BeforePath..].replacen("/fhir", "", 1));
         let mut jobs = self.0.lock().unwrap();
-        let id = format!("{:032x}", jobs.len() + 1);
-        jobs.insert(id.clone(), Job { request: asked_url, started: Instant::now(), types });
+        jobs.started += 1;
+        let id = format!("{:032x}", jobs.started);
+        jobs.by_id.insert(id.clone(), Job { request: asked_url, started: Instant::now(), types });
         outcome(202, "Your request has been accepted")
             .insert_header("content-location", format!("{base}/bulkstatus/{id}"))
     }
 
     fn status(&self, id: &str, base: &str) -> ResponseTemplate {
         let jobs = self.0.lock().unwrap();
-        let Some(job) = jobs.get(id) else { return outcome(404, "The export was not found") };
+        let Some(job) = jobs.by_id.get(id) else { return outcome(404, "The export was not found") };
         if job.started.elapsed() < EXPORT_TIME {
             return ResponseTemplate::new(202)
                 .insert_header("x-progress", "50% complete, Please wait...")
@@ -130,7 +138,7 @@ impl Respond for BulkServer {
                 "resourceType": "Bundle", "type": "searchset", "total": PATIENTS,
             })),
             ("GET", ["bulkstatus", id]) => self.status(id, &base),
-            ("DELETE", ["bulkstatus", id]) => match self.0.lock().unwrap().remove(*id) {
+            ("DELETE", ["bulkstatus", id]) => match self.0.lock().unwrap().by_id.remove(*id) {
                 Some(_) => outcome(202, "The procedure was canceled"),
                 None => outcome(
                     404,
@@ -139,7 +147,7 @@ impl Respond for BulkServer {
             },
             ("GET", ["bulkfiles", name]) => {
                 let (id, rest) = name.split_once('.').unwrap_or_default();
-                if !self.0.lock().unwrap().contains_key(id) {
+                if !self.0.lock().unwrap().by_id.contains_key(id) {
                     return outcome(404, "The exported resources have been deleted");
                 }
                 let kind = rest.trim_end_matches(".ndjson");

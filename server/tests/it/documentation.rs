@@ -205,14 +205,16 @@ fn check_command(place: &str, words: &[String], may_lack: MayLack) {
 }
 
 /// Checks a command of xtask, which has no library. The option `--help` prevents the command from running. It also
-/// hides missing arguments, but no command of xtask has required ones.
+/// hides missing arguments, but no command of xtask has required ones. Arguments that follow `--` are those of another
+/// program and are not checked.
 fn check_xtask(place: &str, args: &[String]) {
     let path = Path::new(TREFOIL).with_file_name("xtask");
     if !path.exists() {
         println!("left out: 'cargo xtask {}' (xtask was not built)", args.join(" "));
         return;
     }
-    let output = Command::new(path).args(args).arg("--help").stdin(Stdio::null()).output().unwrap();
+    let own = args.split(|arg| arg == "--").next().unwrap_or_default();
+    let output = Command::new(path).args(own).arg("--help").stdin(Stdio::null()).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{place}: 'cargo xtask {}' is not accepted: {stderr}", args.join(" "));
 }

@@ -150,15 +150,18 @@ async fn a_changed_object_is_not_sent_completely() {
     let (_, file) =
         files(&world, &world.bulk, &job, &finish(&world.bulk, &job, world.now()).await).await.remove(0);
     let key = keys(&server).into_iter().find(|key| key.ends_with("Patient.0001.ndjson")).unwrap();
-    let object = server.objects().join(key);
+    let object = server.objects().join(&key);
     let mut bytes = std::fs::read(&object).unwrap();
     bytes[1_500_000] ^= 1;
     std::fs::write(&object, &bytes).unwrap();
     server.take_requests();
     let opened = file.open(ContentEncoding::Identity).await.unwrap();
-    // The file was not read before its first byte is sent.
-    let reads = server.take_requests().iter().filter(|request| request.starts_with("GET")).count();
-    assert_eq!(reads, 0);
+    // The file was not read before its first byte is sent. The worker may still list the files of other attempts, also with
+    // GET, after it has recorded the end of the job.
+    let requests = server.take_requests();
+    let of_file = |request: &&String| request.contains(&key);
+    let reads: Vec<_> = requests.iter().filter(of_file).collect();
+    assert!(!reads.is_empty() && reads.iter().all(|request| request.starts_with("HEAD ")), "{requests:?}");
     let length = opened.length;
     let mut stream = opened.stream(0..length);
     let mut sent = 0;

@@ -1,0 +1,89 @@
+//! `cargo xtask bench`: the benchmark programs of a group.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::{cargo, check};
+
+#[derive(clap::Args)]
+pub struct BenchArgs {
+    /// Run only this group. Without a group, those that need neither a database nor further crates are run.
+    #[arg(value_enum)]
+    group: Option<BenchGroup>,
+    /// Options of the benchmark program, such as --rounds=1.
+    #[arg(last = true, value_name = "OPTIONS")]
+    options: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum BenchGroup {
+    /// Sign-in, tokens and FHIR over HTTP.
+    Identity,
+    /// The index of a large code system, and its operations over HTTP.
+    Terminology,
+    /// Exports and their downloads.
+    Bulk,
+    /// Downloads of export files.
+    Download,
+    /// The memory that exports as Parquet need.
+    Parquet,
+    /// The log.
+    Log,
+    /// The engine on a database beside the engine on files.
+    Postgres,
+    /// One, two and three nodes on one database.
+    Scale,
+    /// The terminal client.
+    Client,
+}
+
+impl BenchGroup {
+    /// Returns the name on the command line, which the benchmarks over HTTP also use.
+    fn name(self) -> String {
+        use clap::ValueEnum as _;
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+/// Runs the benchmarks of a group.
+pub fn run(args: &BenchArgs) -> Result<()> {
+    use BenchGroup::{Bulk, Client, Log, Parquet, Postgres, Scale, Terminology};
+    let with_options = |mut command: Command| check(command.args(&args.options));
+    let http = |options: &[&str]| check(bench("trefoil-server", "http").args(options));
+    match args.group {
+        Some(Parquet) => return with_options(bench_parquet()),
+        Some(Log) => return with_options(bench("trefoil-server", "log")),
+        Some(Scale) => return with_options(bench("trefoil-store", "scale")),
+        Some(Client) => return with_options(bench("trefoil-tui", "client")),
+        Some(Postgres) => {
+            with_options(bench("trefoil-store", "postgres"))?;
+            http(&["identity", "--rounds=1"])?;
+            return http(&["identity", "--rounds=1", "--postgres"]);
+        }
+        _ => {}
+    }
+    if matches!(args.group, None | Some(Terminology)) {
+        check(&mut bench("trefoil-terminology", "index"))?;
+    }
+    if matches!(args.group, None | Some(Bulk)) {
+        with_options(bench("trefoil-bulk", "bulk"))?;
+    }
+    let mut http = bench("trefoil-server", "http");
+    check(http.args(args.group.map(BenchGroup::name)).args(&args.options))
+}
+
+/// Returns the command for a benchmark of a package.
+pub fn bench(package: &str, name: &str) -> Command {
+    let mut command = cargo();
+    command.args(["bench", "--quiet", "-p", package, "--bench", name, "--"]);
+    command
+}
+
+/// Returns the command for the benchmark of the memory that exports as Parquet need.
+pub fn bench_parquet() -> Command {
+    let mut command = cargo();
+    command.args(["bench", "--quiet", "-p", "trefoil-bulk", "--features", "parquet"]);
+    command.args(["--bench", "bulk", "--", "--parquet"]);
+    command
+}
