@@ -5,6 +5,7 @@
 //! seed.
 
 mod adversary;
+mod exports;
 mod outage;
 mod workers;
 mod world;
@@ -13,16 +14,24 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use store::{DatabaseLimits, DatabaseUrl, Store};
 use test_database::TestDatabase;
+use test_object_store::TestObjectStore;
 use tokio::task::JoinSet;
 
+use crate::bucket::bucket_settings;
 use crate::cluster::{DatabaseLink, start_balancer, start_nodes};
 use crate::sign_in::Browser;
 use crate::support::Server;
 use adversary::FaultyNode;
+use exports::Exports;
 use node_history::{Action, History};
 use world::World;
 
+/// Settings of the exports: many small files, and leases that are shorter than the pauses of nodes.
+const EXPORTS: &str = "[bulk]\nfile_size = 20000\nlease_s = 2\n";
+/// Time that the bucket needs for each upload, so that faults occur during exports.
+const UPLOAD: Duration = Duration::from_millis(100);
 /// Time after the last fault in which all nodes must serve requests again.
 const RETURN: Duration = Duration::from_secs(5);
 
@@ -46,7 +55,10 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
     }
     let balancer = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://localhost:{}", balancer.local_addr().unwrap().port());
-    let servers = tokio::task::block_in_place(|| start_nodes(&urls, Some(&base), None));
+    let (bucket, secrets) = (TestObjectStore::start().unwrap(), tempfile::tempdir().unwrap());
+    bucket.delay_uploads(UPLOAD);
+    let settings = format!("{EXPORTS}{}", bucket_settings(&bucket, secrets.path()));
+    let servers = tokio::task::block_in_place(|| start_nodes(&urls, Some(&base), Some(&settings)));
     start_balancer(balancer, servers.iter().map(Server::address).collect()).await;
     let (world, cookies) = open_world(&servers, base).await;
     let mut nodes: Vec<_> = std::iter::zip(servers, links)
@@ -66,11 +78,17 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
         workers.spawn(workers::write_contested(world, random.fork(), worker));
     }
     workers.spawn(workers::create_once(world, random.fork()));
-    adversary::attack(world, &mut nodes, &mut random, rounds).await;
+    let store = Store::postgres(&DatabaseUrl::new(url, None), DatabaseLimits::default()).await.unwrap();
+    let exports: &Exports = Box::leak(Box::new(Exports::new(store)));
+    for _ in 0..2 {
+        workers.spawn(exports.run(world, random.fork()));
+    }
+    adversary::attack(world, exports, &mut nodes, &mut random, rounds).await;
     await_return(world, RETURN).await;
     world.end();
     workers.join_all().await;
 
+    exports.check(world).await;
     let history = read_history(world).await;
     for action in ["assertion", "proof", "code", "refresh"] {
         let is_used =

@@ -23,6 +23,8 @@ pub struct Answer {
     pub status: Option<u16>,
     pub headers: HeaderMap,
     pub body: Value,
+    /// The body as it was received.
+    pub text: String,
     pub ended: Duration,
 }
 
@@ -97,13 +99,18 @@ impl World {
         let request = request.unwrap();
         let path = request.url().path().to_owned();
         let begun = self.now();
-        let mut answer =
-            Answer { status: None, headers: HeaderMap::new(), body: Value::Null, ended: Duration::ZERO };
+        let mut answer = Answer {
+            status: None,
+            headers: HeaderMap::new(),
+            body: Value::Null,
+            text: String::new(),
+            ended: Duration::ZERO,
+        };
         if let Ok(response) = client.execute(request).await {
             let (status, headers) = (response.status().as_u16(), response.headers().clone());
             if let Ok(text) = response.text().await {
-                let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-                answer = Answer { status: Some(status), headers, body, ended: Duration::ZERO };
+                let body = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
+                answer = Answer { status: Some(status), headers, body, text, ended: Duration::ZERO };
             }
         }
         answer.ended = self.now();
