@@ -89,7 +89,8 @@ impl JobRecord {
         further: Vec<LedgerWrite>,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let mut writes = vec![job.put(Expect::Revision(revision))];
+        let fence = Expect::Revision(revision);
+        let mut writes = vec![job.put(fence)];
         writes.extend(further);
         Ok(self.store.write(writes, now).await?[0])
     }
