@@ -516,7 +516,7 @@ mod tests {
             &format!("{bucket}[bulk]\nfile_size = 100000000000\n"),
             "line 4: file_size: a file in a bucket",
         );
-        check_refused("[bulk]\nlease_s = 5\n", "line 2: lease_s: 5 is not in 20 to 600");
+        check_refused("[bulk]\nlease_s = 1\n", "line 2: lease_s: 1 is not in 2 to 600");
         check_refused(&with("signed_downloads = true"), "this setting needs [bulk] signed_url_s");
         check_refused("[identity]\nrotate_keys_days = 0\n", "line 2: rotate_keys_days");
         check_refused(

@@ -215,10 +215,12 @@ async fn follow_other_nodes(app: Arc<App>) {
     }
     let mut every = tokio::time::interval(Duration::from_millis(250));
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Each 5 s, or more often if leases are shorter.
+    let rounds = 4 * app.bulk.lease().as_secs().clamp(1, 5).unsigned_abs();
     let mut is_away = false;
     for round in 0_u64.. {
         every.tick().await;
-        if round % 20 == 19 {
+        if round % rounds == rounds - 1 {
             if let Err(error) = app.bulk.take_over_expired(app.clock.now()).await {
                 tracing::warn!(%error, "exports of other nodes were not checked");
             }

@@ -33,6 +33,8 @@ const KILLS: &str = "kills";
 const NODES: &str = "nodes";
 const NODE_SEEDS: std::ops::RangeInclusive<u32> = 1..=5;
 const NODE_ROUNDS: &str = "40";
+/// Duration in seconds for which their database is stopped.
+const OUTAGE_SECONDS: &str = "30";
 /// Name of the states after a power cut in `--only`. For each crate with such a test, the number of states.
 const POWER_CUTS: &str = "power-cuts";
 const POWER_CUT_STATES: [(&str, &str); 4] = [
@@ -130,7 +132,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             command.args(["test", "--quiet", "--release", "-p", "trefoil-server", "--test", "it", "kills::"]);
             check(command.env("TREFOIL_KILLS", args.kills.to_string()))
         } else if name == NODES {
-            NODE_SEEDS.into_iter().try_for_each(node_faults)
+            NODE_SEEDS.into_iter().try_for_each(node_faults).and_then(|()| outage())
         } else if name == SIMULATION {
             simulate()
         } else if name == POWER_CUTS {
@@ -202,10 +204,21 @@ pub fn run(args: &SoakArgs) -> Result<()> {
 
 /// Runs three nodes with the faults of one seed, and prints the figures.
 fn node_faults(seed: u32) -> Result<()> {
-    let mut command = cargo();
-    command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", "node_faults::"]);
-    command.args(["--", "--nocapture"]).env("TREFOIL_NODE_FAULT_SEED", seed.to_string());
+    let mut command = nodes("node_faults::nothing_is_accepted");
+    command.env("TREFOIL_NODE_FAULT_SEED", seed.to_string());
     check(command.env("TREFOIL_NODE_FAULTS", NODE_ROUNDS))
+}
+
+/// Stops the database of three nodes under load, and prints the figures.
+fn outage() -> Result<()> {
+    check(nodes("node_faults::outage").env("TREFOIL_OUTAGE_SECONDS", OUTAGE_SECONDS))
+}
+
+/// Returns the command that runs a test of several nodes.
+fn nodes(filter: &str) -> std::process::Command {
+    let mut command = cargo();
+    command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", filter, "--", "--nocapture"]);
+    command
 }
 
 /// Runs simulations for an hour, with seeds that depend on the time.

@@ -28,7 +28,8 @@ settings_table! {
         /// Time during which a signed URL grants access to its file without a token. Without this setting, files require a
         /// token.
         signed_url_s: Option<Spanned<u64>> ["seconds"] = None,
-        /// Time after which another worker resumes the export of a worker that has stopped, 20 to 600.
+        /// Time after which another worker resumes the export of a worker that has stopped, 2 to 600. A worker that is
+        /// paused for longer loses its export.
         lease_s: Spanned<u32> ["seconds"] = implicit(60),
         /// Version of the Bulk Data guide; 3.0.0 adds its parameters and its manifest.
         guide: ::bulk::GuideVersion = ::bulk::GuideVersion::default(),
@@ -60,7 +61,7 @@ impl BulkSection {
             }
             limit => Ok(limit.as_ref().map(|limit| *limit.as_ref())),
         };
-        let lease = at.bounded_number("lease_s", &self.lease_s, 20..=600)?;
+        let lease = at.bounded_number("lease_s", &self.lease_s, 2..=600)?;
         Ok(BulkConfig {
             lease: SignedDuration::from_secs(lease.into()),
             in_flight: InFlight {

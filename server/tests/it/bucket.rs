@@ -18,15 +18,21 @@ use crate::support::Server;
 const PATIENTS: usize = 3_000;
 const FILES: usize = 4;
 
-/// Returns settings for a bucket, with the secret in a file of this folder.
+/// Returns settings for exports in a bucket, with the secret in a file of this folder.
 fn settings(bucket: &TestObjectStore, secrets: &Path) -> String {
+    format!(
+        "[bulk]\nfile_size = 2000000\nlease_s = 20\nsigned_url_s = 600\n{}signed_downloads = true\n",
+        bucket_settings(bucket, secrets)
+    )
+}
+
+/// Returns the section with a bucket, with the secret in a file of this folder.
+pub fn bucket_settings(bucket: &TestObjectStore, secrets: &Path) -> String {
     let secret = secrets.join("secret");
     std::fs::write(&secret, format!("{SECRET_ACCESS_KEY}\n")).unwrap();
     format!(
-        "[bulk]\nfile_size = 2000000\nlease_s = 20\nsigned_url_s = 600\n\
-         [files]\nlocation = \"s3://{BUCKET}/one\"\nendpoint = \"{}\"\nregion = \"{REGION}\"\n\
-         access_key_id = \"{ACCESS_KEY_ID}\"\nsecret_access_key_file = {secret:?}\nallow_http = true\n\
-         signed_downloads = true\n",
+        "[files]\nlocation = \"s3://{BUCKET}/one\"\nendpoint = \"{}\"\nregion = \"{REGION}\"\n\
+         access_key_id = \"{ACCESS_KEY_ID}\"\nsecret_access_key_file = {secret:?}\nallow_http = true\n",
         bucket.endpoint()
     )
 }

@@ -1,16 +1,20 @@
-//! Several servers as nodes on one PostgreSQL database: what one node has decided holds on the others, and a database
-//! that is away for some time.
+//! Several servers as nodes on one PostgreSQL database: what one node has decided holds on the others, and a link to the
+//! database that stalls.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
-use test_database::{Durability, TestDatabase};
+use test_database::TestDatabase;
 
-use crate::cluster::{backend_assertion, post_as_backend, start_nodes};
+use crate::cluster::{DatabaseLink, LinkState, backend_assertion, post_as_backend, start_nodes};
 use crate::support::Server;
 
 const GRANT: [(&str, &str); 2] = [("grant_type", "client_credentials"), ("scope", "system/*.read")];
+
+/// Time in which each request must be answered while the link to the database is stalled.
+const STALL_BOUND: Duration = Duration::from_secs(9);
 
 pub async fn token_from(node: &Server, base: &str) -> String {
     let answer =
@@ -99,46 +103,45 @@ async fn what_one_node_has_decided_holds_on_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_away_is_reported_and_nothing_is_lost() {
-    if TestDatabase::shared().is_none() {
-        return;
-    }
-    let database = TestDatabase::start(Durability::Synced).unwrap();
-    let nodes = start_nodes(&[database.create().unwrap()], None, None);
+async fn a_link_to_the_database_that_stalls_delays_requests_for_seconds_only() {
+    let Some(database) = TestDatabase::shared() else { return };
+    let link = DatabaseLink::start(database.port()).await;
+    let url = database.create().unwrap();
+    let url = url.replace(&format!(":{}/", database.port()), &format!(":{}/", link.port));
+    let nodes = tokio::task::block_in_place(|| start_nodes(&[url], None, None));
     let (node, base, client) = (&nodes[0], nodes[0].base(), nodes[0].client());
-    let mut tokens = vec![token_from(node, &base).await];
-    let ready = format!("{base}/health/ready");
+    let token = token_from(node, &base).await;
+    assert_eq!(read_patient(&client, node, &token).await, StatusCode::OK);
 
-    database.crash().unwrap();
-    let answer =
-        post_as_backend(node, "/oauth2/token", &backend_assertion(&node.demo_json(), &base), &GRANT).await;
-    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(answer.headers().contains_key("retry-after"));
-    let answer = client.get(format!("{}/Patient", node.fhir())).bearer_auth(&tokens[0]).send().await.unwrap();
-    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(answer.headers().contains_key("retry-after"));
-    assert!(answer.text().await.unwrap().contains("OperationOutcome"));
-    let answer = client.get(&ready).send().await.unwrap();
-    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(answer.text().await.unwrap(), "the database is unavailable\n");
-    assert_eq!(client.get(format!("{base}/health/live")).send().await.unwrap().status(), StatusCode::OK);
-
-    // A request that waits for the database when it returns is answered as usual.
-    let waiting = async {
-        post_as_backend(node, "/oauth2/token", &backend_assertion(&node.demo_json(), &base), &GRANT).await
+    link.set(LinkState::Stalled);
+    let patient = format!("{}/Patient", node.fhir());
+    let ask = async |name: &str| {
+        let assertion = backend_assertion(&node.demo_json(), &base);
+        let begun = Instant::now();
+        let answer = match name {
+            "ready" => client.get(format!("{base}/health/ready")).send().await.unwrap(),
+            "token" => post_as_backend(node, "/oauth2/token", &assertion, &GRANT).await,
+            "revocation" => post_as_backend(node, "/oauth2/revoke", &assertion, &[("token", &token)]).await,
+            "export" => {
+                client.get(format!("{}/$export", node.fhir())).bearer_auth(&token).send().await.unwrap()
+            }
+            path => client.get(format!("{patient}{path}")).bearer_auth(&token).send().await.unwrap(),
+        };
+        let time = begun.elapsed();
+        println!("{name}: {} after {} ms", answer.status(), time.as_millis());
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{name}");
+        assert!(name == "ready" || answer.headers().contains_key("retry-after"), "{name}");
+        assert!(time < STALL_BOUND, "{name}: answered after {time:?}");
     };
-    let (answer, restarted) =
-        tokio::join!(waiting, async { tokio::task::block_in_place(|| database.restart()) });
-    restarted.unwrap();
-    if answer.status() == StatusCode::OK {
-        tokens.push(answer.json::<Value>().await.unwrap()["access_token"].as_str().unwrap().to_owned());
+    // The second round of requests finds no connection that was open before.
+    for _ in 0..2 {
+        join_all(["ready", "token", "revocation", "export", "/p1", "?name=x", "/p1/_history"].map(&ask))
+            .await;
     }
-    until("the return of the database", StatusCode::OK, async || {
-        client.get(&ready).send().await.unwrap().status()
+    link.set(LinkState::Open);
+    until("the end of the stall", StatusCode::OK, async || {
+        client.get(format!("{base}/health/ready")).send().await.unwrap().status()
     })
     .await;
-    tokens.push(token_from(node, &base).await);
-    for token in &tokens {
-        assert_eq!(read_patient(&client, node, token).await, StatusCode::OK);
-    }
+    assert_eq!(read_patient(&client, node, &token_from(node, &base).await).await, StatusCode::OK);
 }

@@ -27,6 +27,24 @@ pub enum Durability {
     Synced,
 }
 
+/// How the server is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Ends all transactions and writes its data, as an administrator does.
+    Fast,
+    /// Ends at once, as in a crash. The next start recovers.
+    Immediate,
+}
+
+impl Shutdown {
+    fn command(self) -> &'static str {
+        match self {
+            Self::Fast => "stop fast",
+            Self::Immediate => "stop immediate",
+        }
+    }
+}
+
 /// A private server.
 pub struct TestDatabase {
     port: u16,
@@ -139,12 +157,12 @@ impl TestDatabase {
         Some(url.replace(&format!(":{}/", self.port), &format!(":{}/", self.pooled)))
     }
 
-    /// Stops the server at once, as a crash does.
+    /// Stops the server.
     ///
     /// # Errors
     /// Returns an error if the script does not answer.
-    pub fn crash(&self) -> io::Result<()> {
-        self.tell("stop", "stopped")
+    pub fn stop(&self, shutdown: Shutdown) -> io::Result<()> {
+        self.tell(shutdown.command(), "stopped")
     }
 
     /// Returns the CPU time that the server has used so far, in seconds, or `None` if the system does not report it.

@@ -1,7 +1,7 @@
 # Runs a private PostgreSQL server until its standard input ends, and removes it then, also if the test was killed.
 # Arguments: folder of the programs, port, whether to wait for the disk (on or off), port of PgBouncer, which is started
 # if it is installed.
-# Commands on standard input: "stop" (as a crash) and "start". Each is answered with a line.
+# Commands on standard input: "stop fast", "stop immediate" (as a crash) and "start". Each is answered with a line.
 bin=$1 port=$2 fsync=$3 pooled=$4
 dir=$(mktemp -d)
 end() { [ -f "$dir/pgbouncer.pid" ] && kill "$(cat "$dir/pgbouncer.pid")"; "$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1; rm -rf "$dir"; }
@@ -41,7 +41,7 @@ fi
 start
 while read -r command; do
   case $command in
-  stop) "$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1; echo stopped ;;
+  "stop "*) "$bin/pg_ctl" -D "$dir/data" -m "${command#stop }" stop >/dev/null 2>&1; echo stopped ;;
   start) start ;;
   esac
 done

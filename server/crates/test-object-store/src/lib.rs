@@ -6,10 +6,11 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
@@ -53,6 +54,8 @@ pub struct TestObjectStore {
 struct ServerState {
     /// The fault, and the number of requests that it is the answer to.
     fault: Option<(Fault, usize)>,
+    /// Time before an upload is performed.
+    delay: Duration,
     requests: Vec<String>,
 }
 
@@ -113,6 +116,11 @@ impl TestObjectStore {
         self.state().fault = Some((fault, count));
     }
 
+    /// Delays each upload.
+    pub fn delay_uploads(&self, delay: Duration) {
+        self.state().delay = delay;
+    }
+
     /// Ends a fault.
     pub fn recover(&self) {
         self.state().fault = None;
@@ -161,14 +169,18 @@ async fn answer(
     state: Arc<Mutex<ServerState>>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, HttpError> {
-    let fault = {
+    let (fault, delay) = {
         let mut state = lock(&state);
         state.requests.push(format!("{} {}", request.method(), request.uri()));
-        state.fault.as_mut().filter(|(_, left)| *left > 0).map(|(fault, left)| {
+        let fault = state.fault.as_mut().filter(|(_, left)| *left > 0).map(|(fault, left)| {
             *left -= 1;
             *fault
-        })
+        });
+        (fault, if request.method() == Method::PUT { state.delay } else { Duration::ZERO })
     };
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
+    }
     let (status, code) = match fault {
         None => return service.call(request.map(Body::from)).await,
         Some(Fault::SlowDown) => (StatusCode::SERVICE_UNAVAILABLE, "SlowDown"),

@@ -115,7 +115,7 @@ async fn continue_request(
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             tracing::error!(%error, "authorize");
-            redirect_error(&to, ErrorCode::ServerError, None)
+            redirect_error(&to, ErrorCode::from(&error), None)
         }
         Err(_) => {
             tracing::error!("authorize panicked");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use super::exports::Exports;
 use super::world::World;
 use crate::cluster::{DatabaseLink, LinkState};
 use crate::support::Server;
@@ -16,7 +17,13 @@ pub struct FaultyNode {
 }
 
 /// Causes a number of rounds of faults. In each third round two nodes have a fault.
-pub async fn attack(world: &World, nodes: &mut [FaultyNode], random: &mut fastrand::Rng, rounds: u64) {
+pub async fn attack(
+    world: &World,
+    exports: &Exports,
+    nodes: &mut [FaultyNode],
+    random: &mut fastrand::Rng,
+    rounds: u64,
+) {
     for round in 0..rounds {
         random.shuffle(nodes);
         let count = if round % 3 == 2 { 2 } else { 1 };
@@ -26,7 +33,7 @@ pub async fn attack(world: &World, nodes: &mut [FaultyNode], random: &mut fastra
             async move {
                 let begun = world.now();
                 let name = match (round as usize + 2 * other) % 5 {
-                    0 => pause(world, node, &mut random).await,
+                    0 => pause(world, exports, node, &mut random).await,
                     1 => kill(node, &mut random).await,
                     2 => stall(node, &mut random).await,
                     3 => refuse(node, &mut random).await,
@@ -74,17 +81,22 @@ async fn stall(node: &FaultyNode, random: &mut fastrand::Rng) -> String {
     format!("no data pass to the database, which {}", if is_reset { "then resets" } else { "then continues" })
 }
 
-/// Pauses a node for longer than it may serve from its caches. A token that it has cached is revoked meanwhile; the node
-/// gets requests with this token at the moment at which it continues.
-async fn pause(world: &World, node: &FaultyNode, random: &mut fastrand::Rng) -> String {
+/// Pauses a node for longer than it may serve from its caches, and so long that another node completes an export that it
+/// has just begun. A token that it has cached is revoked meanwhile; the node gets requests with this token at the moment at
+/// which it continues.
+async fn pause(world: &World, exports: &Exports, node: &FaultyNode, random: &mut fastrand::Rng) -> String {
     let token = world.token().await;
     let name = token.rsplit('.').next().unwrap().to_owned();
     for turn in 0..4 {
         world.use_token(Some(node.number), &name, &token, turn).await;
     }
+    let export = exports.kick_off(world, node.number).await;
+    // Some of its files are written.
+    wait(random.u64(0..400)).await;
     node.server.signal("STOP");
+    exports.follow_later(export);
     let is_revoked = world.revoke((node.number + 1) % 3, &name, &token).await;
-    wait(random.u64(1_200..2_500)).await;
+    wait(random.u64(6_000..8_000)).await;
     let uses = join_all((0..6).map(|turn| world.use_token(Some(node.number), &name, &token, turn)));
     let resume = async {
         // The requests are sent before the node continues.

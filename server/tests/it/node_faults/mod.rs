@@ -5,6 +5,8 @@
 //! seed.
 
 mod adversary;
+mod exports;
+mod outage;
 mod workers;
 mod world;
 
@@ -12,15 +14,24 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use store::{DatabaseLimits, DatabaseUrl, Store};
 use test_database::TestDatabase;
+use test_object_store::TestObjectStore;
 use tokio::task::JoinSet;
 
+use crate::bucket::bucket_settings;
 use crate::cluster::{DatabaseLink, start_balancer, start_nodes};
 use crate::sign_in::Browser;
+use crate::support::Server;
 use adversary::FaultyNode;
-use node_history::Action;
+use exports::Exports;
+use node_history::{Action, History};
 use world::World;
 
+/// Settings of the exports: many small files, and leases that are shorter than the pauses of nodes.
+const EXPORTS: &str = "[bulk]\nfile_size = 20000\nlease_s = 2\n";
+/// Time that the bucket needs for each upload, so that faults occur during exports.
+const UPLOAD: Duration = Duration::from_millis(100);
 /// Time after the last fault in which all nodes must serve requests again.
 const RETURN: Duration = Duration::from_secs(5);
 
@@ -44,30 +55,16 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
     }
     let balancer = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://localhost:{}", balancer.local_addr().unwrap().port());
-    let servers = tokio::task::block_in_place(|| start_nodes(&urls, Some(&base), None));
-    let addresses: Vec<_> = servers.iter().map(|server| server.address()).collect();
-    start_balancer(balancer, addresses.clone()).await;
-    let demo = servers[0].demo_json();
-    let mut browser = Browser::new(&servers[0]);
-    crate::sign_in::tokens(&servers[0], &mut browser, &demo["user"]).await;
-    let cookies: Vec<_> = browser.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let cookies = cookies.join("; ");
-    let system = json!({
-        "resourceType": "CodeSystem", "id": "faults", "url": "http://faults.example", "status": "active",
-        "content": "complete", "hierarchyMeaning": "is-a",
-        "concept": [{ "code": "a", "concept": [{ "code": "b" }] }],
-    });
-    let file = servers[0].data().join("faults.ndjson");
-    std::fs::write(&file, format!("{system}\n")).unwrap();
-    let imported = servers[0].trefoil(&["import", file.to_str().unwrap()]);
-    assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
-    let world: &World = Box::leak(Box::new(World::new(base, &addresses, demo)));
+    let (bucket, secrets) = (TestObjectStore::start().unwrap(), tempfile::tempdir().unwrap());
+    bucket.delay_uploads(UPLOAD);
+    let settings = format!("{EXPORTS}{}", bucket_settings(&bucket, secrets.path()));
+    let servers = tokio::task::block_in_place(|| start_nodes(&urls, Some(&base), Some(&settings)));
+    start_balancer(balancer, servers.iter().map(Server::address).collect()).await;
+    let (world, cookies) = open_world(&servers, base).await;
     let mut nodes: Vec<_> = std::iter::zip(servers, links)
         .enumerate()
         .map(|(number, (server, link))| FaultyNode { number, server, link })
         .collect();
-    // A terminology resource is known to all nodes within 2 s.
-    await_return(world, Duration::from_secs(2)).await;
 
     let mut workers = JoinSet::new();
     workers.spawn(workers::use_assertions(world, random.fork()));
@@ -81,14 +78,18 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
         workers.spawn(workers::write_contested(world, random.fork(), worker));
     }
     workers.spawn(workers::create_once(world, random.fork()));
-    adversary::attack(world, &mut nodes, &mut random, rounds).await;
+    let store = Store::postgres(&DatabaseUrl::new(url, None), DatabaseLimits::default()).await.unwrap();
+    let exports: &Exports = Box::leak(Box::new(Exports::new(store)));
+    for _ in 0..2 {
+        workers.spawn(exports.run(world, random.fork()));
+    }
+    adversary::attack(world, exports, &mut nodes, &mut random, rounds).await;
     await_return(world, RETURN).await;
     world.end();
     workers.join_all().await;
 
-    replay_credentials(world).await;
-    read_resources(world).await;
-    let history = world.record(std::mem::take);
+    exports.check(world).await;
+    let history = read_history(world).await;
     for action in ["assertion", "proof", "code", "refresh"] {
         let is_used =
             |action_of: &Action| matches!(action_of, Action::UseOnce(key) if key.starts_with(action));
@@ -98,6 +99,36 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
         );
     }
     history.check();
+}
+
+/// Prepares the data that the clients of a run use. Returns the nodes as their clients reach them, and the cookies of a
+/// browser with a session.
+async fn open_world(servers: &[Server], base: String) -> (&'static World, String) {
+    let demo = servers[0].demo_json();
+    let mut browser = Browser::new(&servers[0]);
+    crate::sign_in::tokens(&servers[0], &mut browser, &demo["user"]).await;
+    let cookies: Vec<_> = browser.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let system = json!({
+        "resourceType": "CodeSystem", "id": "faults", "url": "http://faults.example", "status": "active",
+        "content": "complete", "hierarchyMeaning": "is-a",
+        "concept": [{ "code": "a", "concept": [{ "code": "b" }] }],
+    });
+    let file = servers[0].data().join("faults.ndjson");
+    std::fs::write(&file, format!("{system}\n")).unwrap();
+    let imported = servers[0].trefoil(&["import", file.to_str().unwrap()]);
+    assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
+    let addresses: Vec<_> = servers.iter().map(Server::address).collect();
+    let world: &World = Box::leak(Box::new(World::new(base, &addresses, demo)));
+    // A terminology resource is known to all nodes within 2 s.
+    await_return(world, Duration::from_secs(2)).await;
+    (world, cookies.join("; "))
+}
+
+/// Returns the history of a run, with what is stored after it.
+async fn read_history(world: &World) -> History {
+    replay_credentials(world).await;
+    read_resources(world).await;
+    world.record(std::mem::take)
 }
 
 /// Waits until all nodes issue tokens and answer terminology operations.

@@ -15,12 +15,16 @@ use node_history::{Action, Event, History};
 
 /// Time after which a client gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Time that a client waits after a request that failed.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// An answer.
 pub struct Answer {
     pub status: Option<u16>,
     pub headers: HeaderMap,
     pub body: Value,
+    /// The body as it was received.
+    pub text: String,
     pub ended: Duration,
 }
 
@@ -82,7 +86,8 @@ impl World {
         format!("{}{path}", node.map_or(&self.base, |node| &self.nodes[node]))
     }
 
-    /// Sends a request and records it. Besides the expected statuses, only 503 with `Retry-After` is right.
+    /// Sends a request and records it. Besides the expected statuses, only 503 with `Retry-After` is right, in the dialect of
+    /// the endpoint. A redirect that tells the client the same is recorded as 503.
     pub async fn ask(
         &self,
         node: Option<usize>,
@@ -90,21 +95,34 @@ impl World {
         expected: &[u16],
         request: RequestBuilder,
     ) -> Answer {
+        let (client, request) = request.build_split();
+        let request = request.unwrap();
+        let path = request.url().path().to_owned();
         let begun = self.now();
-        let mut answer =
-            Answer { status: None, headers: HeaderMap::new(), body: Value::Null, ended: Duration::ZERO };
-        if let Ok(response) = request.send().await {
+        let mut answer = Answer {
+            status: None,
+            headers: HeaderMap::new(),
+            body: Value::Null,
+            text: String::new(),
+            ended: Duration::ZERO,
+        };
+        if let Ok(response) = client.execute(request).await {
             let (status, headers) = (response.status().as_u16(), response.headers().clone());
             if let Ok(text) = response.text().await {
-                let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-                answer = Answer { status: Some(status), headers, body, ended: Duration::ZERO };
+                let body = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
+                answer = Answer { status: Some(status), headers, body, text, ended: Duration::ZERO };
             }
         }
         answer.ended = self.now();
         let version = version_of(&action, &answer);
         let is_right = match answer.status {
             None => true,
-            Some(503) => answer.headers.contains_key("retry-after"),
+            Some(302) if is_redirect_with(&answer, "temporarily_unavailable") => {
+                answer.status = Some(503);
+                true
+            }
+            Some(302) if is_redirect_with(&answer, "") => false,
+            Some(503) => answer.headers.contains_key("retry-after") && has_dialect(&path, &answer.body),
             Some(status) => expected.contains(&status),
         };
         let event = Event { node, action, begun, ended: answer.ended, status: answer.status, version };
@@ -114,6 +132,9 @@ impl World {
             }
             history.events.push(event);
         });
+        if matches!(answer.status, None | Some(503)) {
+            tokio::time::sleep(PAUSE).await;
+        }
         answer
     }
 
@@ -196,6 +217,21 @@ impl World {
             }
         }
         answer.status
+    }
+}
+
+/// Returns whether an answer sends the client an error that begins with this code.
+fn is_redirect_with(answer: &Answer, code: &str) -> bool {
+    let location = answer.headers.get("location").and_then(|to| to.to_str().ok());
+    location.is_some_and(|to| to.contains(&format!("error={code}")))
+}
+
+/// Returns whether an error has the format of its endpoint.
+fn has_dialect(path: &str, body: &Value) -> bool {
+    match path {
+        "/oauth2/authorize" => body.as_str().is_some_and(|page| page.starts_with("<!DOCTYPE html>")),
+        path if path.starts_with("/oauth2/") => body["error"].is_string(),
+        _ => body["resourceType"] == "OperationOutcome",
     }
 }
 

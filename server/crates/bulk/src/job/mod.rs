@@ -6,7 +6,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use store::{Seq, StoreError};
+use store::{Expect, LedgerWrite, Seq, StoreError};
 
 pub(crate) mod cursor;
 pub(crate) mod file_list;
@@ -222,6 +222,12 @@ impl Job {
     /// Returns the key of the job in the ledger.
     pub fn key(&self) -> String {
         key(&self.id)
+    }
+
+    /// Returns the write of the job's record.
+    pub(crate) fn put(&self, expect: Expect) -> LedgerWrite {
+        let value = serde_json::to_vec(self).expect("a job has string keys only, so it serializes to JSON");
+        LedgerWrite::put(self.key(), value, expect)
     }
 
     /// Returns the time at which the job and its files are removed; `None` for a running job.

@@ -4,7 +4,6 @@ mod job_requests;
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,10 +12,11 @@ use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use resources::{ResourceError, Resources};
 use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError, Versions as _};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use crate::GuideVersion;
+use crate::abort_on_drop::AbortOnDrop;
 use crate::files::export_files::ExportFiles;
 use crate::files::file_location::FileLocation;
 use crate::files::file_stream::DownloadLimits;
@@ -28,6 +28,7 @@ use crate::request::kick_off::{self, ExportLevel, KickOff, KickOffError};
 use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
 use crate::serve::address::{AddressSigning, FileAddresses};
 use crate::serve::download::GzipLocks;
+use crate::write::job_record::JobRecord;
 use crate::write::worker::Worker;
 
 /// Maximum number of jobs that run concurrently. Other jobs wait.
@@ -193,7 +194,7 @@ impl Bulk {
             attempts_without_progress: job.lease.attempts_without_progress + 1,
             until: now + self.worker.lease,
         };
-        match self.worker.store.write(vec![put(&job, revision)], now).await {
+        match self.worker.store.write(vec![job.put(Expect::Revision(revision))], now).await {
             Ok(revisions) => {
                 self.spawn(job, revisions[0]);
                 Ok(true)
@@ -276,8 +277,7 @@ impl Bulk {
             lease,
         );
         ExportPlan::choose_indexed_types(&mut job, store, &self.worker.reading.fhir_base).await?;
-        let value = serde_json::to_vec(&job).expect("a job has string keys only, so it serializes to JSON");
-        let revisions = store.write(vec![LedgerWrite::put(job.key(), value, Expect::Absent)], now).await?;
+        let revisions = store.write(vec![job.put(Expect::Absent)], now).await?;
         let id = job.id.clone();
         self.spawn(job, revisions[0]);
         Ok(id)
@@ -371,6 +371,11 @@ impl Bulk {
         Ok(())
     }
 
+    /// Returns the duration of a lease.
+    pub fn lease(&self) -> SignedDuration {
+        self.worker.lease
+    }
+
     /// Returns the number of jobs that this process runs, or has in its queue.
     pub fn running_jobs(&self) -> usize {
         self.running().len()
@@ -386,14 +391,20 @@ impl Bulk {
         let bytes = Arc::new(AtomicU64::new(job.progress.bytes));
         let counted = bytes.clone();
         let task = tokio::spawn(async move {
-            let Some((_turn, job, revision)) = bulk.wait_for_turn(job, revision).await else {
-                bulk.running().remove(&mine);
-                return;
+            let (store, duration) = (bulk.worker.store.clone(), bulk.worker.lease);
+            let record = Arc::new(JobRecord::new(store, duration, &job, revision));
+            let lost = AbortOnDrop::of(Arc::clone(&record).keep_lease(bulk.clock.now.clone()));
+            let work = async {
+                let _turn = bulk.turns.acquire().await.expect("the semaphore is never closed");
+                let work = bulk.worker.run(job.clone(), &record, &counted, || (bulk.clock.now)());
+                // A panic fails only this export, and the client receives the failure.
+                if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                    bulk.fail(job, "the export failed; the server's log has the reason").await;
+                }
             };
-            let work = bulk.worker.run(job.clone(), revision, &counted, || (bulk.clock.now)());
-            // A panic fails only this export, and the client receives the failure.
-            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
-                bulk.fail(job, "the export failed; the server's log has the reason").await;
+            tokio::select! {
+                () = work => {}
+                () = lost => bulk.worker.leave(&mine, (bulk.clock.now)()).await,
             }
             bulk.running().remove(&mine);
         });
@@ -401,29 +412,6 @@ impl Bulk {
         let mut running = self.running();
         if !task.is_finished() {
             running.insert(id, RunningJob { client_id, bytes, task: task.abort_handle() });
-        }
-    }
-
-    /// Waits until a job may run, and meanwhile extends its lease. Returns `None` if the lease is lost.
-    async fn wait_for_turn(
-        &self,
-        mut job: Job,
-        mut revision: u64,
-    ) -> Option<(SemaphorePermit<'_>, Job, u64)> {
-        let mut turn = pin!(self.turns.acquire());
-        let heartbeat = (self.worker.lease / 3).unsigned_abs();
-        loop {
-            if let Ok(turn) = tokio::time::timeout(heartbeat, &mut turn).await {
-                return Some((turn.expect("the semaphore is never closed"), job, revision));
-            }
-            let now = (self.clock.now)();
-            job.lease.until = now + self.worker.lease;
-            match self.worker.store.write(vec![put(&job, revision)], now).await {
-                Ok(revisions) => revision = revisions[0],
-                Err(StoreError::Conflict { .. }) => return None,
-                // The lease still has time, and the next attempt may succeed.
-                Err(error) => tracing::warn!(%error, job = job.id, "a lease was not extended"),
-            }
         }
     }
 
@@ -440,7 +428,8 @@ impl Bulk {
             // Another node has acquired the lease.
             return;
         }
-        if let Err(error) = self.worker.store.write(vec![put(&job, record.revision)], now).await {
+        let write = job.put(Expect::Revision(record.revision));
+        if let Err(error) = self.worker.store.write(vec![write], now).await {
             tracing::error!(%error, "the failure of an export could not be recorded");
         }
     }
@@ -526,12 +515,6 @@ impl Bulk {
         }
         Ok(())
     }
-}
-
-/// Returns the write of a job's record that requires its revision.
-fn put(job: &Job, revision: u64) -> LedgerWrite {
-    let value = serde_json::to_vec(job).expect("a job has string keys only, so it serializes to JSON");
-    LedgerWrite::put(job.key(), value, Expect::Revision(revision))
 }
 
 /// Returns a new job id: 128 random bits as text.

@@ -4,8 +4,8 @@
 //! A file ends before the line that would exceed the configured size, and at the end of its type. The content of the
 //! files therefore depends only on the snapshot, not on the workers or the number of interruptions. Files are synced in
 //! the background until the end of the job. Synced files are recorded as soon as they amount to half a file, and
-//! otherwise once a second and at the end, so that many small files share one record. Each record extends the lease and
-//! is a compare-and-set: a worker that finds the record changed has lost its lease and stops.
+//! otherwise once a second and at the end, so that many small files share one record. A worker that finds the record
+//! changed by another process has lost its lease and stops (see [`crate::write::job_record`]).
 
 mod blocks;
 
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use fhir::{IssueCode, OperationOutcome};
 use jiff::{SignedDuration, Timestamp};
-use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
+use store::{Ledger as _, Store, StoreError};
 
 use crate::abort_on_drop::AbortOnDrop;
 use crate::files::export_files::{AttemptFile, ExportFiles, WriteError};
@@ -26,6 +26,7 @@ use crate::job::{Checkpoint, ExportPart, Job, JobState, ManifestSection, OutputF
 use crate::plan::export_plan::{ExportPlan, GroupReader};
 use crate::read::delete_bundle;
 use crate::read::selection::{Selection, SelectionError};
+use crate::write::job_record::JobRecord;
 
 /// Interval between writes of the record while no file is completed.
 const CHECKPOINT_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
@@ -136,7 +137,7 @@ impl Worker {
     pub async fn run(
         &self,
         job: Job,
-        revision: u64,
+        record: &JobRecord,
         bytes: &AtomicU64,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) {
@@ -146,7 +147,7 @@ impl Worker {
             place: job.next.clone(),
             written: job.progress.resources,
             job,
-            revision,
+            record,
             recorded: now(),
             now: &now,
             bytes,
@@ -182,7 +183,7 @@ impl Worker {
     }
 
     /// Leaves the job to the worker with the lease. If the record was deleted, removes the job's files.
-    async fn leave(&self, job: &str, now: Timestamp) {
+    pub async fn leave(&self, job: &str, now: Timestamp) {
         if let Ok(None) = self.store.get(&crate::job::key(job), now).await {
             self.files.remove(job).await;
         }
@@ -200,7 +201,7 @@ impl Worker {
 struct JobRun<'a, N> {
     worker: &'a Worker,
     job: Job,
-    revision: u64,
+    record: &'a JobRecord,
     now: &'a N,
     /// Number of bytes written, for the limits on all running jobs.
     bytes: &'a AtomicU64,
@@ -260,7 +261,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         Ok(())
     }
 
-    /// Prepares the attempt: renews the lease if the job has waited, and starts again if a file is damaged.
+    /// Prepares the attempt: starts again if a file is damaged.
     async fn begin(&mut self) -> Result<(), JobError> {
         if self.job.lease.attempts_without_progress > MAX_ATTEMPTS_WITHOUT_PROGRESS {
             let reason = format!(
@@ -293,11 +294,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 break;
             }
         }
-        if (self.now)() + self.worker.lease / 2 >= self.job.lease.until {
-            self.record().await
-        } else {
-            Ok(())
-        }
+        Ok(())
     }
 
     /// Starts the export again. The files are forgotten first, and their list is removed then, so that an interruption
@@ -501,14 +498,10 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
     /// the record.
     async fn record(&mut self) -> Result<(), JobError> {
         let now = (self.now)();
-        self.job.lease.until = now + self.worker.lease;
         self.job.turn_page();
         self.job.file_count = self.job.files.len();
-        let value =
-            serde_json::to_vec(&self.job).expect("a job has string keys only, so it serializes to JSON");
-        let mut writes = vec![LedgerWrite::put(self.job.key(), value, Expect::Revision(self.revision))];
-        writes.extend(file_list::writes(&self.job, self.recorded_files));
-        self.revision = self.worker.store.write(writes, now).await?[0];
+        let further = file_list::writes(&self.job, self.recorded_files).collect();
+        self.record.write(&mut self.job, further, now).await?;
         (self.recorded, self.unrecorded, self.recorded_files) = (now, 0, self.job.files.len());
         Ok(())
     }

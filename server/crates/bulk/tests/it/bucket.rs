@@ -266,3 +266,28 @@ async fn a_deleted_export_and_a_lost_lease_leave_no_upload() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_upload_keeps_its_lease() {
+    const STEP: Duration = Duration::from_millis(50);
+    let server = TestObjectStore::start().unwrap();
+    let world = World::with(|options| {
+        in_bucket(&server, options);
+        options.lease = jiff::SignedDuration::from_millis(900);
+    });
+    fill(&world, 10, 1_000).await;
+    server.delay_uploads(Duration::from_secs(3));
+    let other = world.reopened();
+    let job = start(&world, &world.bulk).await;
+    // Another process looks for leases that have expired while the only file is uploaded.
+    let begun = Instant::now();
+    while world.bulk.running_jobs() > 0 {
+        tokio::time::sleep(STEP).await;
+        world.pass(STEP);
+        other.take_over_expired(world.now()).await.unwrap();
+        assert_eq!(other.running_jobs(), 0, "the lease was lost after {:?}", begun.elapsed());
+    }
+    assert!(begun.elapsed() > Duration::from_secs(3));
+    finish(&other, &job, world.now()).await;
+    assert_eq!(keys(&server), [format!("one/two/{}/exports/{job}/1.Patient.0001.ndjson", world.store.id())]);
+}

@@ -183,7 +183,7 @@ impl AuthorizationService {
     /// Returns the next step, without side effects.
     ///
     /// # Errors
-    /// Returns [`StoreError`] if a read fails; the client then receives `server_error`.
+    /// Returns [`StoreError`] if a read fails; the client then receives an [`ErrorCode`].
     pub async fn next_step(
         &self,
         request: &AuthorizationRequest,
@@ -272,7 +272,7 @@ impl AuthorizationService {
     /// granted before.
     ///
     /// # Errors
-    /// Returns [`StoreError`] if the write fails; the client then receives `server_error`.
+    /// Returns [`StoreError`] if the write fails; the client then receives an [`ErrorCode`].
     pub async fn grant_request(
         &self,
         request: &AuthorizationRequest,

@@ -267,7 +267,9 @@ impl AuthorizationService {
         let launch = match (launch, params.get("launch")) {
             (None, Some(id)) => match self.launch_context(id, &client, now).await {
                 Ok(found) => found,
-                Err(_) => return Err(AuthorizationError::Redirect { reply, error: ErrorCode::ServerError }),
+                Err(error) => {
+                    return Err(AuthorizationError::Redirect { reply, error: ErrorCode::from(&error) });
+                }
             },
             (launch, _) => launch,
         };

@@ -1,5 +1,7 @@
 //! Error codes of the authorization endpoint.
 
+use store::StoreError;
+
 /// An error code of the authorization endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of RFC 6749 4.1.2.1 and OpenID Connect Core 3.1.2.6")]
@@ -10,6 +12,7 @@ pub enum ErrorCode {
     UnsupportedResponseType,
     InvalidScope,
     ServerError,
+    TemporarilyUnavailable,
     LoginRequired,
     ConsentRequired,
     InteractionRequired,
@@ -27,11 +30,22 @@ impl ErrorCode {
             Self::UnsupportedResponseType => "unsupported_response_type",
             Self::InvalidScope => "invalid_scope",
             Self::ServerError => "server_error",
+            Self::TemporarilyUnavailable => "temporarily_unavailable",
             Self::LoginRequired => "login_required",
             Self::ConsentRequired => "consent_required",
             Self::InteractionRequired => "interaction_required",
             Self::RequestNotSupported => "request_not_supported",
             Self::RequestUriNotSupported => "request_uri_not_supported",
+        }
+    }
+}
+
+impl From<&StoreError> for ErrorCode {
+    /// Returns the code for an error of the store. A redirect to the client cannot have the status 503.
+    fn from(error: &StoreError) -> Self {
+        match error {
+            StoreError::Unavailable { .. } => Self::TemporarilyUnavailable,
+            _ => Self::ServerError,
         }
     }
 }

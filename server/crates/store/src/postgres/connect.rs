@@ -10,6 +10,7 @@ use percent_encoding::percent_decode_str;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio::time::Instant;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
@@ -103,11 +104,19 @@ pub struct DatabaseLimits {
     pub connections: usize,
     /// Time to wait for a connection.
     pub connect: Duration,
-    /// Time that one statement may take.
-    pub statement: Duration,
+    /// Time that a read of a request may wait for the database before it fails. A link that has stalled is noticed by it.
+    pub read: Duration,
+    /// Time that one attempt to write may take, besides [`write_mib`](Self::write_mib). It is longer than
+    /// [`idle_transaction`](Self::idle_transaction), so that a write succeeds which has waited for a node that fell silent.
+    pub write: Duration,
+    /// Additional time for each MiB that is written at once.
+    pub write_mib: Duration,
+    /// Time that a page of an export and maintenance may wait for the database, because nobody waits for their answer.
+    pub background: Duration,
     /// Time after which the database ends a transaction whose node is silent. Its locks stop the writes of all nodes.
     pub idle_transaction: Duration,
-    /// Time for which a write is repeated while the database is away.
+    /// Time for which writes are repeated after the first of them has failed, because the database is away. Later ones fail
+    /// at once.
     pub retry: Duration,
 }
 
@@ -116,7 +125,10 @@ impl Default for DatabaseLimits {
         Self {
             connections: 16,
             connect: Duration::from_secs(2),
-            statement: Duration::from_secs(30),
+            read: Duration::from_secs(5),
+            write: Duration::from_secs(6),
+            write_mib: Duration::from_secs(1),
+            background: Duration::from_secs(30),
             idle_transaction: Duration::from_secs(5),
             retry: Duration::from_secs(4),
         }
@@ -126,6 +138,7 @@ impl Default for DatabaseLimits {
 /// The database of a store: a pool of connections.
 pub(super) struct Database {
     pool: Pool,
+    tls: MakeRustlsConnect,
     pub limits: DatabaseLimits,
 }
 
@@ -134,8 +147,11 @@ impl Database {
     pub fn at(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<Self, StoreError> {
         let (config, roots) = url.config(&limits)?;
         let tls = MakeRustlsConnect::new(tls(roots.as_deref().map(Path::new))?);
-        let manager =
-            Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let manager = Manager::from_config(
+            config,
+            tls.clone(),
+            ManagerConfig { recycling_method: RecyclingMethod::Fast },
+        );
         let pool = Pool::builder(manager)
             .max_size(limits.connections)
             .runtime(Runtime::Tokio1)
@@ -143,7 +159,7 @@ impl Database {
             .create_timeout(Some(limits.connect))
             .build()
             .map_err(|error| bad_url(&error.to_string()))?;
-        Ok(Self { pool, limits })
+        Ok(Self { pool, tls, limits })
     }
 
     /// Returns a connection.
@@ -155,27 +171,46 @@ impl Database {
         })
     }
 
-    /// Runs a query that only reads, and returns all its rows. Repeats it once if its connection turns out to be
-    /// broken, for example because the database was restarted.
+    /// Closes a connection that has not answered in time, and cancels its statement. Closes the unused connections too,
+    /// because the link has probably stalled: the next request notices sooner that a new connection fails.
+    pub fn abandon(&self, connection: Object) {
+        let (cancel, tls) = (Object::take(connection).cancel_token(), self.tls.clone());
+        let limit = self.limits.connect;
+        // The statement may have ended meanwhile, and the request to cancel it may fail as well.
+        tokio::spawn(async move { tokio::time::timeout(limit, cancel.cancel_query(tls)).await });
+        drop(self.pool.retain(|_, _| false));
+    }
+
+    /// Runs a query that only reads, within the time limit of requests, and returns all its rows. Repeats it once if its
+    /// connection turns out to be broken, for example because the database was restarted.
     pub async fn query(
         &self,
         action: &'static str,
         sql: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>, StoreError> {
+        self.query_within(self.limits.read, action, sql, parameters).await
+    }
+
+    /// Runs a query as [`query`](Self::query) does, with another time limit.
+    pub async fn query_within(
+        &self,
+        limit: Duration,
+        action: &'static str,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, StoreError> {
+        let until = Instant::now() + limit;
         let mut is_repeated = false;
         loop {
             let connection = self.connection().await?;
-            let rows =
-                tokio::time::timeout(self.limits.statement, connection.query_typed(sql, parameters)).await;
-            match rows {
+            match tokio::time::timeout_at(until, connection.query_typed(sql, parameters)).await {
                 Ok(Ok(rows)) => return Ok(rows),
                 Ok(Err(_)) if connection.is_closed() && !is_repeated => is_repeated = true,
                 Ok(Err(error)) => return Err(failure(action, &error)),
                 Err(_) => {
-                    // The connection is closed, and with it the statement ends.
-                    drop(Object::take(connection));
-                    return Err(unavailable("a statement took too long"));
+                    self.abandon(connection);
+                    return Err(too_late());
                 }
             }
         }
@@ -240,6 +275,11 @@ fn bad_url(reason: &str) -> StoreError {
 /// Returns the error of a database that cannot be reached at the moment.
 pub(super) fn unavailable(reason: &str) -> StoreError {
     StoreError::Unavailable { reason: reason.to_owned() }
+}
+
+/// Returns the error of a statement without an answer in time.
+pub(super) fn too_late() -> StoreError {
+    unavailable("the database did not answer in time")
 }
 
 /// Returns the error for the callers.

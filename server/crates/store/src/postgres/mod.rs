@@ -213,7 +213,10 @@ impl Ledger for PostgresEngine {
                    SELECT count(*) FROM removed";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let parameters: &[Parameter<'_>] = &[(&now.as_microsecond(), Type::INT8), (&limit, Type::INT8)];
-        let rows = self.database.query("remove expired records", sql, parameters).await?;
+        let rows = self
+            .database
+            .query_within(self.database.limits.background, "remove expired records", sql, parameters)
+            .await?;
         Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize))
     }
 }
@@ -260,7 +263,9 @@ impl Versions for PostgresEngine {
         read::check_start(&self.database, kind, scan.after).await?;
         let mut page = PageBuilder::new(scan.limit);
         let span = KindSpan { after: scan.after, ..KindSpan::default() };
-        let is_full = read::walk_kind(&self.database, kind, span, scan, |version| page.push(version)).await?;
+        let push = |version| page.push(version);
+        let is_full =
+            read::walk_kind(&self.database, kind, span, scan, self.database.limits.read, push).await?;
         Ok(if is_full { page.full() } else { page.last() })
     }
 
@@ -272,8 +277,9 @@ impl Versions for PostgresEngine {
     ) -> Result<VersionPage, StoreError> {
         let mut page = PageBuilder::new(scan.limit);
         let push = |version| page.push(version);
+        let (patience, after) = (self.database.limits.read, scan.after);
         let is_full =
-            read::walk_compartment(&self.database, compartment, kind, scan.after, scan, push).await?;
+            read::walk_compartment(&self.database, compartment, kind, after, scan, patience, push).await?;
         Ok(if is_full { page.full() } else { page.last() })
     }
 
@@ -287,6 +293,7 @@ impl Versions for PostgresEngine {
     ) -> Result<(), StoreError> {
         let mut lines = FillingLines::new(scan.limit, keep, page);
         let scan = ScanOptions { deleted: false, ..scan };
+        let (database, patience) = (&*self.database, self.database.limits.background);
         let push = |lines: &mut FillingLines<_, _>, version: &Version, within: Option<&str>| {
             let key = within.is_none().then_some(version.key.id.as_bytes());
             let compartments = version.compartments.join("\0");
@@ -302,7 +309,7 @@ impl Versions for PostgresEngine {
                     until: until.as_ref().map(|mark| mark.key()),
                 };
                 let push = |version: Version| push(&mut lines, &version, None);
-                if !read::walk_kind(&self.database, kind, span, scan, push).await? {
+                if !read::walk_kind(database, kind, span, scan, patience, push).await? {
                     lines.end();
                 }
             }
@@ -310,7 +317,9 @@ impl Versions for PostgresEngine {
                 let mut after = scan.after;
                 for compartment in &compartments {
                     let push = |version: Version| push(&mut lines, &version, Some(compartment));
-                    if read::walk_compartment(&self.database, compartment, kind, after, scan, push).await? {
+                    if read::walk_compartment(database, compartment, kind, after, scan, patience, push)
+                        .await?
+                    {
                         return Ok(());
                     }
                     lines.leave_compartment();

@@ -3,14 +3,16 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, future};
+use tokio::time::error::Elapsed;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::commits::split_compartments;
-use super::connect::{Database, Parameter, failure, unavailable};
+use super::connect::{Database, Parameter, failure, too_late};
 use super::prefetched::{number, text, time};
 use crate::page::{PageBuilder, unknown_start};
 use crate::{
@@ -82,7 +84,7 @@ pub(super) async fn versions_of(
         [(&number(at), Type::INT8), (&kind.as_bytes(), Type::BYTEA), (&ids, Type::BYTEA_ARRAY)];
     let mut found = HashMap::new();
     let mut taken = 0;
-    each_row(database, "read resources", &sql, &parameters, |row| {
+    each_row(database, database.limits.read, "read resources", &sql, &parameters, |row| {
         let version = version(kind, row)?;
         taken += version.as_ref().and_then(|version| version.body.as_ref()).map_or(0, Bytes::len);
         found.insert(text(row.get(0))?, version);
@@ -111,7 +113,7 @@ pub(super) async fn history(
         (&count, Type::INT8),
     ];
     let mut page = PageBuilder::new(limit);
-    each_row(database, "read a history", sql, &parameters, |row| {
+    each_row(database, database.limits.read, "read a history", sql, &parameters, |row| {
         Ok(version(&key.kind, row)?.is_none_or(|version| !page.push(version)))
     })
     .await?;
@@ -181,8 +183,11 @@ pub(super) async fn index_entries(
         Ok::<_, tokio_postgres::Error>(rows)
     });
     // All statements are sent at once on one connection.
-    let found = tokio::time::timeout(database.limits.statement, future::try_join_all(entries)).await;
-    let found = found.map_err(|_| unavailable("a statement took too long"))?;
+    let found = tokio::time::timeout(database.limits.read, future::try_join_all(entries)).await;
+    let Ok(found) = found else {
+        database.abandon(connection);
+        return Err(too_late());
+    };
     let found = found.map_err(|error| failure("read the search index", &error))?;
     let entry = |row: &Row| {
         let term: Vec<u8> = row.get(0);
@@ -207,11 +212,13 @@ pub(super) async fn check_start(
 }
 
 /// Visits the versions of a type in the order of their ids, until the visitor returns `true`. Returns whether it did.
+/// Waits for each row for `patience`.
 pub(super) async fn walk_kind(
     database: &Database,
     kind: &str,
     span: KindSpan<'_>,
     scan: ScanOptions<'_>,
+    patience: Duration,
     mut is_enough: impl FnMut(Version) -> bool,
 ) -> Result<bool, StoreError> {
     let sql = format!(
@@ -229,7 +236,7 @@ pub(super) async fn walk_kind(
             (&span.until, Type::BYTEA),
             (&PAGE, Type::INT8),
         ];
-        let step = walk_page(database, kind, &sql, &parameters, scan, &mut is_enough).await?;
+        let step = walk_page(database, kind, &sql, &parameters, scan, patience, &mut is_enough).await?;
         match step {
             WalkStep::Enough => return Ok(true),
             WalkStep::End => return Ok(false),
@@ -239,13 +246,14 @@ pub(super) async fn walk_kind(
 }
 
 /// Visits the versions of a type in a compartment in the order of their ids, until the visitor returns `true`. Returns
-/// whether it did.
+/// whether it did. Waits for each row for `patience`.
 pub(super) async fn walk_compartment(
     database: &Database,
     compartment: &str,
     kind: &str,
     after: Option<&str>,
     scan: ScanOptions<'_>,
+    patience: Duration,
     mut is_enough: impl FnMut(Version) -> bool,
 ) -> Result<bool, StoreError> {
     let sql = format!(
@@ -264,7 +272,7 @@ pub(super) async fn walk_compartment(
             (&compartment.as_bytes(), Type::BYTEA),
             (&PAGE, Type::INT8),
         ];
-        match walk_page(database, kind, &sql, &parameters, scan, &mut is_enough).await? {
+        match walk_page(database, kind, &sql, &parameters, scan, patience, &mut is_enough).await? {
             WalkStep::Enough => return Ok(true),
             WalkStep::End => return Ok(false),
             WalkStep::After(id) => after = id,
@@ -288,10 +296,11 @@ async fn walk_page(
     sql: &str,
     parameters: &[Parameter<'_>],
     scan: ScanOptions<'_>,
+    patience: Duration,
     is_enough: &mut impl FnMut(Version) -> bool,
 ) -> Result<WalkStep, StoreError> {
     let (mut rows, mut last, mut enough) = (0, Vec::new(), false);
-    each_row(database, "read resources", sql, parameters, |row| {
+    each_row(database, patience, "read resources", sql, parameters, |row| {
         rows += 1;
         last = row.get(0);
         let found = version(kind, row)?.filter(|version| scan.deleted || !version.is_deleted());
@@ -306,26 +315,32 @@ async fn walk_page(
     })
 }
 
-/// Receives the rows of a statement one by one, until `visit` returns `false`.
+/// Receives the rows of a statement one by one, until `visit` returns `false`. Waits for each of them for `patience`.
 async fn each_row(
     database: &Database,
+    patience: Duration,
     action: &'static str,
     sql: &str,
     parameters: &[Parameter<'_>],
     mut visit: impl FnMut(&Row) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
     let connection = database.connection().await?;
-    let limit = database.limits.statement;
-    let late = |_| unavailable("a statement took too long");
     let parameters = parameters.iter().map(|(value, of)| (*value, of.clone()));
-    let rows =
-        tokio::time::timeout(limit, connection.query_typed_raw(sql, parameters)).await.map_err(late)?;
-    let mut rows = pin!(rows.map_err(|error| failure(action, &error))?);
-    while let Some(row) = tokio::time::timeout(limit, rows.next()).await.map_err(late)? {
-        let row = row.map_err(|error| failure(action, &error))?;
-        if !visit(&row)? {
-            break;
+    let visited = async {
+        let late = |_: Elapsed| too_late();
+        let rows = tokio::time::timeout(patience, connection.query_typed_raw(sql, parameters));
+        let mut rows = pin!(rows.await.map_err(late)?.map_err(|error| failure(action, &error))?);
+        while let Some(row) = tokio::time::timeout(patience, rows.next()).await.map_err(late)? {
+            let row = row.map_err(|error| failure(action, &error))?;
+            if !visit(&row)? {
+                break;
+            }
         }
+        Ok(())
+    };
+    let visited = visited.await;
+    if matches!(visited, Err(StoreError::Unavailable { .. })) {
+        database.abandon(connection);
     }
-    Ok(())
+    visited
 }

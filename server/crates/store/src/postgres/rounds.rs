@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
-use super::connect::{Database, DatabaseLimits, failure, unavailable};
+use super::connect::{Database, DatabaseLimits, failure, too_late, unavailable};
 use crate::StoreError;
 
 /// Size in bytes at which a round takes no further requests.
@@ -25,6 +25,8 @@ const ROUND_REQUESTS: usize = 512;
 const QUEUE: usize = 1_024;
 /// Time that a rollback may take.
 const ROLLBACK: Duration = Duration::from_secs(1);
+/// Time for which each round is repeated: other nodes may have changed the same records.
+const CONTENTION: Duration = Duration::from_millis(250);
 /// Time before a round is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -82,14 +84,15 @@ pub(super) struct RoundTransaction<'a> {
     writer: &'a str,
     /// Number of the round.
     number: i64,
+    /// Time after which the database gives up a statement, which is that of the attempt.
+    limit: Duration,
     limits: &'a DatabaseLimits,
 }
 
 impl RoundTransaction<'_> {
     /// Begins the transaction. Other statements can be sent at the same time, after it.
     pub async fn begin(&self) -> Result<(), RoundError> {
-        let (limit_ms, idle_ms) =
-            (self.limits.statement.as_millis(), self.limits.idle_transaction.as_millis());
+        let (limit_ms, idle_ms) = (self.limit.as_millis(), self.limits.idle_transaction.as_millis());
         let begin = format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {limit_ms}; \
              SET LOCAL idle_in_transaction_session_timeout = {idle_ms}"
@@ -107,7 +110,8 @@ impl RoundTransaction<'_> {
 /// Starts a task for one kind of rounds. It ends when all senders are dropped.
 pub(super) fn start<R: Round>(round: R, database: Arc<Database>) -> mpsc::Sender<R::Request> {
     let (sender, queue) = mpsc::channel(QUEUE);
-    tokio::spawn(WriterTask { round, database, connection: None, writer: None }.run(queue));
+    let task = WriterTask { round, database, connection: None, writer: None, failing_since: None };
+    tokio::spawn(task.run(queue));
     sender
 }
 
@@ -118,6 +122,8 @@ struct WriterTask<R> {
     connection: Option<Object>,
     /// Id in the table `writer`, and the number of the last round.
     writer: Option<(String, i64)>,
+    /// Begin of the first of the rounds that have failed since the last success.
+    failing_since: Option<Instant>,
 }
 
 impl<R: Round> WriterTask<R> {
@@ -130,7 +136,7 @@ impl<R: Round> WriterTask<R> {
                 weight += R::weight(&next);
                 requests.push(next);
             }
-            let answers = self.write(&requests).await;
+            let answers = self.write(&requests, weight).await;
             if let Err(error) = &answers {
                 tracing::warn!(%error, requests = requests.len(), "a round of writes failed");
             }
@@ -138,18 +144,24 @@ impl<R: Round> WriterTask<R> {
         }
     }
 
-    /// Writes a round. Repeats it while the database is away, for a limited time.
-    async fn write(&mut self, requests: &[R::Request]) -> Result<R::Answers, StoreError> {
-        let until = Instant::now() + self.database.limits.retry;
+    /// Writes a round of this size. Repeats it while the database is away: until the limit after the first failure, so that
+    /// callers who come later do not wait one after the other, but at least for [`CONTENTION`].
+    async fn write(&mut self, requests: &[R::Request], weight: usize) -> Result<R::Answers, StoreError> {
+        let begun = Instant::now();
+        let limit = self.database.limits.write + self.database.limits.write_mib * (weight >> 20) as u32;
         // The answers of an attempt whose commit may have succeeded.
         let mut doubtful: Option<R::Answers> = None;
         loop {
-            let error = match self.attempt(requests, &mut doubtful).await {
-                Ok(answers) => return Ok(answers),
+            let error = match self.attempt(requests, limit, &mut doubtful).await {
+                Ok(answers) => {
+                    self.failing_since = None;
+                    return Ok(answers);
+                }
                 Err(error @ StoreError::Unavailable { .. }) => error,
                 Err(other) => return Err(other),
             };
-            if Instant::now() + PAUSE >= until {
+            let since = *self.failing_since.get_or_insert(begun);
+            if Instant::now() + PAUSE >= (begun + CONTENTION).max(since + self.database.limits.retry) {
                 return Err(match doubtful {
                     Some(_) => {
                         // The number of the last round is unknown, and the next round starts with a new row.
@@ -166,6 +178,7 @@ impl<R: Round> WriterTask<R> {
     async fn attempt(
         &mut self,
         requests: &[R::Request],
+        limit: Duration,
         doubtful: &mut Option<R::Answers>,
     ) -> Result<R::Answers, StoreError> {
         let connection = match self.connection.take() {
@@ -174,15 +187,21 @@ impl<R: Round> WriterTask<R> {
         };
         let (writer, last) = match self.writer.take() {
             Some(known) => known,
-            None => (register(&connection).await?, 0),
+            None => match tokio::time::timeout(self.database.limits.connect, register(&connection)).await {
+                Ok(id) => (id?, 0),
+                Err(_) => {
+                    self.database.abandon(connection);
+                    return Err(too_late());
+                }
+            },
         };
         let transaction = RoundTransaction {
             client: &connection,
             writer: &writer,
             number: last + 1,
+            limit,
             limits: &self.database.limits,
         };
-        let limit = self.database.limits.statement * 2;
         let decided = tokio::time::timeout(limit, async {
             let (answers, puts) = self.round.decide(&transaction, requests).await?;
             *doubtful = Some(answers);
@@ -192,13 +211,16 @@ impl<R: Round> WriterTask<R> {
             put?;
             Ok(committed?)
         });
-        let written = decided
-            .await
-            .unwrap_or_else(|_| Err(RoundError::Store(unavailable("the database did not answer in time"))));
+        let written = decided.await;
         self.connection = match &written {
-            Ok(()) => Some(connection),
-            Err(_) => rolled_back(connection).await,
+            Ok(Ok(())) => Some(connection),
+            Ok(Err(_)) => self.rolled_back(connection).await,
+            Err(_) => {
+                self.database.abandon(connection);
+                None
+            }
         };
+        let written = written.unwrap_or_else(|_| Err(RoundError::Store(too_late())));
         match written {
             Ok(()) => {
                 self.writer = Some((writer, last + 1));
@@ -223,16 +245,17 @@ impl<R: Round> WriterTask<R> {
             }
         }
     }
-}
 
-/// Ends the transaction of a connection. Returns `None` if the connection is broken; the transaction ends with it then.
-async fn rolled_back(connection: Object) -> Option<Object> {
-    let ended = tokio::time::timeout(ROLLBACK, connection.batch_execute("ROLLBACK")).await;
-    if matches!(ended, Ok(Ok(()))) {
-        return Some(connection);
+    /// Ends the transaction of a connection. Returns `None` if the connection is broken; the transaction ends with it
+    /// then.
+    async fn rolled_back(&self, connection: Object) -> Option<Object> {
+        let ended = tokio::time::timeout(ROLLBACK, connection.batch_execute("ROLLBACK")).await;
+        if matches!(ended, Ok(Ok(()))) {
+            return Some(connection);
+        }
+        self.database.abandon(connection);
+        None
     }
-    drop(Object::take(connection));
-    None
 }
 
 /// Adds a row for a new writer task, and removes those of tasks that ended long ago. Returns its id.

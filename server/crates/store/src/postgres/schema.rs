@@ -71,7 +71,8 @@ pub(super) async fn migrate(database: &Database) -> Result<(), StoreError> {
 /// Has the database collect the statistics of the large tables.
 pub(super) async fn analyze(database: &Database) -> Result<(), StoreError> {
     for table in ["current", "history", "member", "change", "term", "ledger"] {
-        database.query("collect statistics", &format!("ANALYZE {table}"), &[]).await?;
+        let sql = format!("ANALYZE {table}");
+        database.query_within(database.limits.background, "collect statistics", &sql, &[]).await?;
     }
     Ok(())
 }

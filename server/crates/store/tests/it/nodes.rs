@@ -330,7 +330,7 @@ async fn a_node_that_falls_silent_within_a_write_stops_no_other_node() {
     let Some(engine) = StoreEngine::postgres().await else { return };
     let proxy = CuttingProxy::start(test_database::TestDatabase::shared().unwrap().port()).await;
     let limits = DatabaseLimits {
-        statement: Duration::from_secs(1),
+        write: Duration::from_secs(1),
         idle_transaction: Duration::from_millis(200),
         ..DatabaseLimits::default()
     };

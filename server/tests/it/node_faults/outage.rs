@@ -1,0 +1,141 @@
+//! Nodes whose database is stopped under load and started again. During the outage, requests are answered with 503, and
+//! afterwards the service returns by itself.
+//!
+//! `TREFOIL_OUTAGE_SECONDS` sets the duration of each outage.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use node_history::{Event, History};
+use reqwest::StatusCode;
+use test_database::{Durability, Shutdown, TestDatabase};
+use tokio::task::JoinSet;
+
+use super::world::World;
+use super::{RETURN, number, open_world, read_history, workers};
+use crate::cluster::start_nodes;
+
+/// Time in which each request must be answered while the database is stopped. A write is repeated for 4 s.
+const LONGEST: Duration = Duration::from_secs(6);
+/// Time for which a node may use its caches after it has lost its database.
+const CACHED: Duration = Duration::from_secs(1);
+/// Time between two requests for the state of a node.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An outage by the clock of the history: the times at which the database was told to stop, had stopped, was told to start
+/// and had started, and at which all nodes were ready.
+struct Outage {
+    shutdown: Shutdown,
+    begun: Duration,
+    stopped: Duration,
+    started: Duration,
+    ended: Duration,
+    ready: Duration,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_service_returns_by_itself_after_the_database_was_stopped() {
+    if TestDatabase::shared().is_none() {
+        return;
+    }
+    let length = Duration::from_secs(number("TREFOIL_OUTAGE_SECONDS", 5));
+    let mut random = fastrand::Rng::with_seed(1);
+    let database = TestDatabase::start(Durability::Synced).unwrap();
+    let url = database.create().unwrap();
+    let servers = tokio::task::block_in_place(|| start_nodes(&vec![url; 3], None, None));
+    let (world, cookies) = open_world(&servers, servers[0].base()).await;
+
+    let mut clients = JoinSet::new();
+    clients.spawn(workers::use_assertions(world, random.fork()));
+    clients.spawn(workers::revoke_tokens(world, random.fork()));
+    clients.spawn(workers::refresh_tokens(world, random.fork(), cookies));
+    for worker in 0..2 {
+        clients.spawn(workers::write_resource(world, random.fork(), format!("own-{worker}")));
+    }
+    clients.spawn(workers::write_contested(world, random.fork(), 0));
+    clients.spawn(workers::create_once(world, random.fork()));
+    let mut outages = Vec::new();
+    for shutdown in [Shutdown::Fast, Shutdown::Immediate] {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        outages.push(stop(world, &database, shutdown, length).await);
+        tokio::time::sleep(RETURN).await;
+    }
+    world.end();
+    clients.join_all().await;
+
+    let history = read_history(world).await;
+    for outage in &outages {
+        check_outage(&history, outage);
+    }
+    history.check();
+}
+
+/// Stops the database for some time.
+async fn stop(world: &World, database: &TestDatabase, shutdown: Shutdown, length: Duration) -> Outage {
+    let begun = world.now();
+    tokio::task::block_in_place(|| database.stop(shutdown)).unwrap();
+    let stopped = world.now();
+    for node in 0..world.nodes.len() {
+        let (status, text) = health(world, node, "ready").await;
+        assert_eq!((status.as_u16(), text.as_str()), (503, "the database is unavailable\n"), "node {node}");
+        assert_eq!(health(world, node, "live").await.0, StatusCode::OK);
+    }
+    tokio::time::sleep(length.saturating_sub(world.now() - begun)).await;
+    let started = world.now();
+    tokio::task::block_in_place(|| database.restart()).unwrap();
+    let ended = world.now();
+    let restarted = Instant::now();
+    for node in 0..world.nodes.len() {
+        while health(world, node, "ready").await.0 != StatusCode::OK {
+            assert!(restarted.elapsed() < RETURN, "node {node} is not ready");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+    let ready = world.now();
+    let name = format!("the database was stopped ({shutdown:?})");
+    world.record(|history| history.faults.push((name, begun, ended)));
+    Outage { shutdown, begun, stopped, started, ended, ready }
+}
+
+/// Returns the status and the text of a health endpoint.
+async fn health(world: &World, node: usize, name: &str) -> (StatusCode, String) {
+    let url = world.url(Some(node), &format!("/health/{name}"));
+    let answer = world.client.get(url).send().await.unwrap();
+    (answer.status(), answer.text().await.unwrap())
+}
+
+/// Checks the answers within an outage and the return after it, and prints figures.
+fn check_outage(history: &History, outage: &Outage) {
+    let Outage { shutdown, begun, stopped, started, ended, ready } = outage;
+    let within: Vec<&Event> =
+        history.events.iter().filter(|event| event.ended > *begun && event.begun < *ended).collect();
+    let mut answers: BTreeMap<String, usize> = BTreeMap::new();
+    for event in &within {
+        let status = event.status.map_or("none".to_owned(), |status| status.to_string());
+        *answers.entry(status).or_default() += 1;
+        assert!(event.status.is_some(), "a connection failed: {event:?}");
+        assert!(event.ended - event.begun < LONGEST, "answered too late: {event:?}");
+        let is_inside = event.begun > *stopped + CACHED && event.ended < *started;
+        assert!(!is_inside || event.status == Some(503), "answered without the database: {event:?}");
+    }
+    let longest = within.iter().max_by_key(|event| event.ended - event.begun).unwrap();
+    println!(
+        "{shutdown:?} shutdown for {} ms: {} requests, answers {answers:?}, longest {} ms ({}), ready after {} ms",
+        (*ended - *begun).as_millis(),
+        within.len(),
+        (longest.ended - longest.begun).as_millis(),
+        longest.action.name(),
+        (*ready - *ended).as_millis()
+    );
+    let mut first: BTreeMap<&str, Duration> = BTreeMap::new();
+    for event in history.events.iter().filter(|event| event.is_accepted() && event.ended > *started) {
+        let time = event.ended.saturating_sub(*ended);
+        let known = first.entry(event.action.name()).or_insert(time);
+        *known = time.min(*known);
+    }
+    for name in ["assertion", "code", "token in use", "revocation", "write", "read", "conditional create"] {
+        let time = first.get(name).unwrap_or_else(|| panic!("no {name} succeeded"));
+        println!("  {name:<20} succeeds after {} ms", time.as_millis());
+        assert!(*time < RETURN, "{name} succeeds only after {time:?}");
+    }
+}
