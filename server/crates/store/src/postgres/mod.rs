@@ -58,14 +58,24 @@ pub struct PostgresEngine {
 }
 
 impl PostgresEngine {
-    /// Opens the store in the database with this URL, and creates its tables if it has none.
+    /// Creates the tables in the database with this URL, or updates those of an earlier version of the program. Returns
+    /// the number of migrations that were necessary.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, and [`StoreError::Engine`] if the URL or
+    /// the tables cannot be used.
+    pub async fn migrate(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<usize, StoreError> {
+        schema::migrate(&Database::at(url, limits)?).await
+    }
+
+    /// Opens the store in the database with this URL, whose tables must be those of this version of the program.
     ///
     /// # Errors
     /// Returns [`StoreError::Unavailable`] if the database cannot be reached, and [`StoreError::Engine`] if the URL or
     /// the tables cannot be used.
     pub async fn open(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<Self, StoreError> {
         let database = Arc::new(Database::at(url, limits)?);
-        schema::migrate(&database).await?;
+        schema::check(&database).await?;
         let rows = database.query("read the id of the store", "SELECT store_id FROM clock", &[]).await?;
         let row = rows
             .first()
