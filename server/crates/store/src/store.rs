@@ -11,8 +11,8 @@ use crate::postgres::{DatabaseLimits, DatabaseUrl, PostgresEngine};
 use crate::shared_memory::SharedMemoryNode;
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, Version,
-    VersionHeader, VersionPage, VersionWrite, Versions,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, UpdatedRange,
+    Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// A function that decides whether writes are accepted now.
@@ -251,10 +251,11 @@ impl Versions for Store {
         kind: &str,
         of: LineScanRange,
         scan: ScanOptions<'_>,
+        updated: UpdatedRange,
         keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
         page: impl FnMut(LinePage) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
-        each!(self, engine => engine.scan_lines(kind, of, scan, keep, page).await)
+        each!(self, engine => engine.scan_lines(kind, of, scan, updated, keep, page).await)
     }
 
     async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {
