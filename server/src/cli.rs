@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 
 use crate::administration::arguments::AdminSubcommand;
 use crate::config::{ENVIRONMENT, ServeFlags};
+use crate::migrate::{MigrateArgs, run_migrate};
 use crate::trust::{self, TrustArgs};
 use crate::{administration, serve};
 
@@ -26,6 +27,11 @@ pub enum ServerCommand {
     /// Run the server.
     #[command(after_help = serve_after_help())]
     Serve(ServeFlags),
+    /// Create or update the tables of a PostgreSQL database.
+    ///
+    /// A server does so when it starts, unless `[store] migrate` is false.
+    #[command(after_help = "Example:\n  trefoil migrate --store postgres://owner@db.example/trefoil")]
+    Migrate(MigrateArgs),
     /// Add the development CA to the certificate stores of this machine, or remove it.
     ///
     /// Changes the stores of the system, of Chromium and of Firefox, after it has shown the commands and asked.
@@ -54,6 +60,7 @@ pub fn run_program(cli: CommandLine) -> ExitCode {
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("the runtime starts");
     let code = match cli.command {
         ServerCommand::Serve(flags) => runtime.block_on(serve::run_server(&flags)),
+        ServerCommand::Migrate(args) => runtime.block_on(run_migrate(args)),
         ServerCommand::Trust(args) => trust::run_trust(&args),
         ServerCommand::Administration(arguments) => runtime.block_on(administration::run_command(arguments)),
     };

@@ -30,6 +30,7 @@ mod documented;
 pub mod file;
 pub mod files;
 pub mod network;
+pub mod node;
 pub mod provider;
 pub mod sections;
 pub mod settings;
@@ -90,19 +91,24 @@ pub enum StoreEngine {
     /// Files in a folder.
     File,
     /// A PostgreSQL database, which several servers share.
-    Postgres(DatabaseUrl),
+    Postgres {
+        /// Its URL.
+        url: DatabaseUrl,
+        /// Creates and updates its tables when it is opened.
+        migrate: bool,
+    },
 }
 
 impl StoreEngine {
     /// Returns the engine with this name or URL.
-    fn named(name: &str) -> Result<Self, ConfigError> {
+    fn named(name: &str, migrate: bool) -> Result<Self, ConfigError> {
         match name {
             "file" => Ok(Self::File),
             "memory" => Ok(Self::Memory),
             url if DatabaseUrl::is_url(url) => {
                 let url = DatabaseUrl::new(url, std::env::var(PASSWORD_VARIABLE).ok());
                 url.check().map_err(|error| ConfigError::Setting(format!("[store] engine: {error}")))?;
-                Ok(Self::Postgres(url))
+                Ok(Self::Postgres { url, migrate })
             }
             other => Err(ConfigError::Setting(format!(
                 "store '{other}' is not known; use memory, file or a URL such as postgres://user@host/name"
@@ -118,7 +124,10 @@ impl StoreEngine {
         match self {
             Self::Memory => Ok(Store::memory()),
             Self::File => Store::open(&data.join("store")),
-            Self::Postgres(url) => Store::postgres(url, DatabaseLimits::default()).await,
+            Self::Postgres { url, migrate: true } => Store::postgres(url, DatabaseLimits::default()).await,
+            Self::Postgres { url, migrate: false } => {
+                Store::migrated_postgres(url, DatabaseLimits::default()).await
+            }
         }
     }
 }
@@ -157,6 +166,8 @@ pub struct Config {
     pub files: FilesConfig,
     /// Settings of the audit log.
     pub audit: AuditConfig,
+    /// Name of this server among several ones.
+    pub node: String,
     /// Maximum numbers of open connections.
     pub connections: ConnectionLimits,
     /// Maximum numbers of records that anonymous requests create.
@@ -222,7 +233,10 @@ impl Config {
         let at = ConfigSource { path: &path, text: &text };
         let setting = ConfigError::Setting;
         let listen = flags.listen.unwrap_or(file.server.listen);
-        let engine = StoreEngine::named(flags.store.as_deref().unwrap_or(&file.store.engine))?;
+        let engine = {
+            let name = flags.store.as_deref().unwrap_or(&file.store.engine);
+            StoreEngine::named(name, file.store.migrate)?
+        };
         if flags.insecure_http && !listen.ip().is_loopback() {
             return Err(setting(format!(
                 "--insecure-http serves loopback addresses only, not {listen}; put a TLS proxy in front"
@@ -300,6 +314,7 @@ impl Config {
             files: file.files.check(&at, &file.bulk)?,
             bulk: file.bulk.check(&at)?,
             audit: file.audit,
+            node: file.node.check(&at)?,
             connections: ConnectionLimits {
                 total: file.limits.connections.max(1),
                 per_address: file.limits.connections_per_address.max(1),
@@ -327,6 +342,7 @@ impl Config {
             ("[bulk]", format!("{:?}", self.bulk)),
             ("[files]", self.files.description.clone()),
             ("[audit]", format!("{:?}", self.audit)),
+            ("[node]", self.node.clone()),
             ("[server] idle_timeout_s", format!("{:?}", self.idle_timeout)),
             ("[server] shutdown_grace_s", format!("{:?}", self.shutdown_grace)),
             ("[limits] body_memory_bytes", self.body_memory_bytes.to_string()),
@@ -518,6 +534,7 @@ mod tests {
         );
         check_refused("[bulk]\nlease_s = 1\n", "line 2: lease_s: 1 is not in 2 to 600");
         check_refused(&with("signed_downloads = true"), "this setting needs [bulk] signed_url_s");
+        check_refused("[node]\nname = \" \"\n", "line 2: name: use 1 to 100 bytes");
         check_refused("[identity]\nrotate_keys_days = 0\n", "line 2: rotate_keys_days");
         check_refused(
             "[identity]\npassword_min_length = 6\n",

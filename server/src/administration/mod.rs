@@ -43,7 +43,7 @@ use crate::config::{Config, ServeFlags, exit_code, read_identity};
 use crate::node::app::App;
 use crate::node::data_folder::make_data_folder;
 use crate::node::reload::reload_config;
-use crate::records::audit::{AuditCaller, AuditLog};
+use crate::records::audit::{AuditCaller, AuditLog, AuditSource};
 
 /// A function that receives the events of a command.
 pub type EventSink<'a> = &'a mut (dyn FnMut(CommandEvent) + Send);
@@ -160,9 +160,10 @@ async fn run_offline(args: &DataArgs, command: AdminCommand, events: EventSink<'
     };
     let clock = Clock::system();
     // With this setting, the audit lines of a command are written with one fsync.
+    let source = AuditSource { observer: "https://localhost".to_owned(), node: config.node };
     let config = AuditConfig { durability: Durability::Synced, ..AuditConfig::default() };
-    let audit = AuditLog::open(data, "https://localhost", config, clock.clone())
-        .context("failed to open the audit log")?;
+    let audit =
+        AuditLog::open(data, source, config, clock.clone()).context("failed to open the audit log")?;
     let dependencies = Dependencies { encryption, audit: audit.clone(), ..Dependencies::default() };
     let (random, now) = (clock.random.clone(), clock.now());
     let identity =

@@ -16,6 +16,7 @@ use super::declared::{ClientSection, ScopeSection};
 use super::documented::{implicit, settings_table};
 use super::files::FilesSection;
 use super::network::{PrivateHosts, ProxyHeader};
+use super::node::NodeSection;
 use super::provider::ProviderSection;
 
 settings_table! {
@@ -45,6 +46,8 @@ settings_table! {
         limits: LimitsSection = LimitsSection::default(),
         /// The audit log.
         audit: AuditConfig = AuditConfig::default(),
+        /// This server among several ones.
+        node: NodeSection = NodeSection::default(),
     }
 }
 
@@ -138,6 +141,9 @@ settings_table! {
         edition: u64 = 0,
         /// Storage engine: `memory`, `file`, or the URL of a PostgreSQL database.
         engine: String = "file".to_owned(),
+        /// Create and update the tables of the database at the start. If the server has no right to do so, run
+        /// `trefoil migrate` before the start.
+        migrate: bool = true,
         /// Folder for the store, exports, keys and certificate.
         data: PathBuf = PathBuf::from(DEFAULT_DATA_FOLDER),
     }

@@ -33,7 +33,7 @@ use crate::node::question_pool::QuestionPool;
 use crate::node::saved_indexes::SavedIndexes;
 use crate::node::shared_releases::SharedReleases;
 use crate::node::terminology_sync::TerminologySync;
-use crate::records::audit::AuditLog;
+use crate::records::audit::{AuditEntry, AuditLog, AuditSource};
 use crate::records::export_log::ExportLog;
 
 /// The world outside of a server. A simulation passes its own.
@@ -146,7 +146,8 @@ impl App {
         let fixed = config.restart_settings();
         let limits = ResourceLimits { bytes: config.settings.body_limit_bytes, ..ResourceLimits::default() };
         let settings = Arc::new(ArcSwap::from_pointee(std::mem::take(&mut config.settings)));
-        let audit = AuditLog::open(&config.data, &base_url, config.audit, clock.clone())
+        let source = AuditSource { observer: base_url.clone(), node: config.node.clone() };
+        let audit = AuditLog::open(&config.data, source, config.audit, clock.clone())
             .context("failed to open the audit log")?;
         let gates = (Arc::clone(&clock_guard), audit.clone());
         store.set_gate(Arc::new(move || gates.0.check().and_then(|()| gates.1.check())));
@@ -201,18 +202,29 @@ impl App {
             },
             clock.for_bulk(),
         )?;
+        let completed = audit.clone();
+        bulk.on_complete(Arc::new(move |job| {
+            completed.add(&AuditEntry::ExportCompleted {
+                client_id: job.client_id.clone(),
+                job: job.id.clone(),
+                files: job.files.len(),
+                lines: job.files.iter().map(|file| file.count).sum(),
+                bytes: job.files.iter().map(|file| file.bytes).sum(),
+            });
+        }));
         let export_log = match config.bulk.export_log.clone() {
             None => None,
             Some(folder) => {
                 let retention =
                     SignedDuration::try_from(config.bulk.retention).unwrap_or(SignedDuration::MAX);
-                let log = ExportLog::open(folder, &format!("{base_url}/fhir/R4"), retention, clock.clone());
+                let fhir_base = format!("{base_url}/fhir/R4");
+                let log = ExportLog::open(folder, &fhir_base, &config.node, retention, clock.clone());
                 Some(Arc::new(log.context("failed to open the export log")?))
             }
         };
         let indexes = match config.engine {
             StoreEngine::Memory => None,
-            StoreEngine::File | StoreEngine::Postgres(_) => {
+            StoreEngine::File | StoreEngine::Postgres { .. } => {
                 let indexes = SavedIndexes::open(&config.data);
                 let swept = indexes.and_then(|indexes| indexes.remove_partial().map(|()| indexes));
                 Some(swept.context("failed to open the saved indexes")?)

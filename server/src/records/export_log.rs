@@ -2,7 +2,7 @@
 //! (<https://github.com/smart-on-fhir/bulk-data-client/wiki/Bulk-Data-Export-Log-Items>), as seen from the server. It
 //! has one JSON line per event, in `log.JOB.ndjson` for each job, in the configured folder.
 //!
-//! Signatures of URLs and the Patients of a kick-off are left out. A status request is recorded only if its response
+//! Each line has in addition the name of the server as `node`. Signatures of URLs and the Patients of a kick-off are left out. A status request is recorded only if its response
 //! differs from the previous one. The state of a job is stored only in its log, and a starting server reads it there.
 //! A manifest, or the end of a file, is not sent before the log contains it. Therefore `export_complete` is written
 //! exactly once, even if the server is killed.
@@ -28,6 +28,8 @@ use job_log::{JobLogState, ManifestPage};
 /// The export log of one server.
 pub struct ExportLog {
     clock: Clock,
+    /// Name of the server among several ones.
+    node: String,
     files_base: String,
     /// Retention of jobs, and of their state in this log.
     retention: SignedDuration,
@@ -43,6 +45,7 @@ impl ExportLog {
     pub fn open(
         folder: PathBuf,
         fhir_base: &str,
+        node: &str,
         retention: SignedDuration,
         clock: Clock,
     ) -> io::Result<Self> {
@@ -51,7 +54,8 @@ impl ExportLog {
         let states = read_logs(&folder, oldest.into())?;
         let jobs: Vec<String> = states.keys().cloned().collect();
         let files_base = format!("{fhir_base}/bulk");
-        let log = Self { clock, files_base, retention, lines, states: Mutex::new(states) };
+        let log =
+            Self { clock, node: node.to_owned(), files_base, retention, lines, states: Mutex::new(states) };
         for job in jobs {
             log.record(&job, |_| None);
         }
@@ -74,7 +78,7 @@ impl ExportLog {
         let add = |state: &mut JobLogState, event: &str, detail: Value| {
             state.apply_event(now, event, &detail);
             let at = fhir::instant::format(now);
-            let line = json!({ "exportId": job, "timestamp": at, "eventId": event, "eventDetail": detail });
+            let line = json!({ "exportId": job, "timestamp": at, "eventId": event, "eventDetail": detail, "node": self.node });
             self.lines.add(vec![LogLine { file: log_file_name(job), text: format!("{line}\n") }]);
         };
         if let Some((event, detail)) = event {
@@ -260,8 +264,8 @@ mod tests {
         for (page, status) in statuses {
             // Each status is recorded by another server.
             let (folder, retention) = (dir.path().to_owned(), SignedDuration::MAX);
-            let log =
-                ExportLog::open(folder, "https://s.example/fhir/R4", retention, Clock::system()).unwrap();
+            let log = ExportLog::open(folder, "https://s.example/fhir/R4", "n", retention, Clock::system())
+                .unwrap();
             log.record_status("j", *page, status).await;
         }
         let text = fs::read_to_string(dir.path().join("log.j.ndjson")).unwrap();

@@ -232,6 +232,20 @@ fn export_objects(bucket: &TestObjectStore) -> Vec<String> {
     names
 }
 
+/// Returns the jobs in the events of completed exports in the audit log of a node, which is written within 50 ms.
+fn completed_exports(node: &Server) -> Vec<String> {
+    std::thread::sleep(Duration::from_millis(500));
+    let files = std::fs::read_dir(node.data().join("audit")).unwrap();
+    let text: String = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let completed = events.filter(|event| event["subtype"][0]["code"] == "export-completed");
+    let job = |event: Value| {
+        assert!(event["source"]["site"].as_str().is_some_and(|name| !name.is_empty()), "{event}");
+        event["entity"][0]["what"]["identifier"]["value"].as_str().unwrap().to_owned()
+    };
+    completed.map(job).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn another_node_completes_the_export_of_a_killed_one() {
     let Some(database) = TestDatabase::shared() else { return };
@@ -242,8 +256,8 @@ async fn another_node_completes_the_export_of_a_killed_one() {
     let base = nodes[0].base();
     let token = token_from(&nodes[0], &base).await;
     import_patients(&nodes[0]);
-    let path = kick_off(&nodes[1], &base, &token).await;
-    let undisturbed = manifest(&nodes[0], &path, &token).await;
+    let first = kick_off(&nodes[1], &base, &token).await;
+    let undisturbed = manifest(&nodes[0], &first, &token).await;
     let undisturbed = files(&nodes[0], &base, &undisturbed).await;
 
     bucket.take_requests();
@@ -262,4 +276,8 @@ async fn another_node_completes_the_export_of_a_killed_one() {
     let complete = manifest(&nodes[0], &path, &token).await;
     println!("completed by another node after {} ms", begun.elapsed().as_millis());
     assert!(files(&nodes[0], &base, &complete).await == undisturbed, "the same bytes");
+    // Each export is in the audit log of the node that has completed it, and in no other.
+    let id = |path: &str| vec![path.rsplit('/').next().unwrap().to_owned()];
+    assert_eq!(completed_exports(&nodes[1]), id(&first));
+    assert_eq!(completed_exports(&nodes[0]), id(&path));
 }

@@ -1,6 +1,7 @@
 //! Several servers as nodes on one PostgreSQL database: what one node has decided holds on the others, and a link to the
 //! database that stalls.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use test_database::TestDatabase;
 
 use crate::cluster::{DatabaseLink, LinkState, backend_assertion, post_as_backend, start_nodes};
-use crate::support::Server;
+use crate::support::{Server, TREFOIL};
 
 const GRANT: [(&str, &str); 2] = [("grant_type", "client_credentials"), ("scope", "system/*.read")];
 
@@ -144,4 +145,34 @@ async fn a_link_to_the_database_that_stalls_delays_requests_for_seconds_only() {
     })
     .await;
     assert_eq!(read_patient(&client, node, &token_from(node, &base).await).await, StatusCode::OK);
+}
+
+#[test]
+fn a_server_without_the_right_to_change_tables_needs_a_migration() {
+    let Some(database) = TestDatabase::shared() else { return };
+    let owner = database.create().unwrap();
+    let user = database.add_user(&owner, "server").unwrap();
+    let migrate = || Command::new(TREFOIL).args(["migrate", "--store", &owner]).output().unwrap();
+    let settings = "[store]\nmigrate = false\n";
+    let mut node = Server::in_fresh_folder().over_plain_http().with_settings(settings);
+    let base = node.base();
+    node = node.sharing(&base, &user);
+    node.try_start(&[]).unwrap_err();
+    assert!(node.log().contains("the database has tables of version 0"), "{}", node.log());
+    assert!(node.log().contains("run `trefoil migrate`"), "{}", node.log());
+    for says in ["1 migration of", "are up to date"] {
+        let output = migrate();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains(says), "{output:?}");
+    }
+    node.start();
+    assert!(node.trefoil(&["user", "list"]).status.success());
+    // With the default settings, the same server fails.
+    let mut other = Server::in_fresh_folder().over_plain_http().with_settings("");
+    let base = other.base();
+    other = other.sharing(&base, &user);
+    other.try_start(&[]).unwrap_err();
+    assert!(other.log().contains("permission denied"), "{}", other.log());
+    let file = Command::new(TREFOIL).args(["migrate", "--store", "file"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&file.stderr).contains("only a database has tables"), "{file:?}");
 }

@@ -38,6 +38,7 @@ pub use request::kick_off::{ExportLevel, KickOff, KickOffError, KickOffMethod, T
 pub use serve::address::{AddressSignature, AddressSigning};
 pub use serve::download::{ContentEncoding, ExportFile, FileError};
 pub use serve::service::{Bulk, BulkClock, BulkOptions, InFlight};
+pub use write::worker::CompletionObserver;
 
 use serde::{Deserialize, Serialize};
 

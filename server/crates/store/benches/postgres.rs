@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::NoTls;
 use trefoil_store::{
     DatabaseLimits, DatabaseUrl, Expect, Ledger, LedgerWrite, LineScanRange, PageLimit, ResourceDraft,
-    ResourceKey, ScanOptions, Seq, Store, VersionWrite, Versions,
+    ResourceKey, ScanOptions, Seq, Store, UpdatedRange, VersionWrite, Versions,
 };
 
 /// Number of resources of the import, and of each commit of it.
@@ -124,7 +124,7 @@ async fn measure(engine: &'static str, store: &Store, floor: (f64, f64)) {
     };
     let scan = ScanOptions::at(Seq::LATEST).limit(PageLimit { count: 1_000, bytes: 1 << 20 });
     let all = LineScanRange::Kind { from: None, until: None };
-    store.scan_lines("Observation", all, scan, |_| true, page).await.unwrap();
+    store.scan_lines("Observation", all, scan, UpdatedRange::default(), |_| true, page).await.unwrap();
     assert_eq!(lines.load(Ordering::Relaxed), RESOURCES as u64);
     report("export of a type", RESOURCES, begun, Some(floor.1));
 
@@ -137,7 +137,7 @@ async fn measure(engine: &'static str, store: &Store, floor: (f64, f64)) {
     };
     let patients =
         LineScanRange::Compartments((0..RESOURCES / 100).map(|id| format!("Patient/{id}")).collect());
-    store.scan_lines("Observation", patients, scan, |_| true, page).await.unwrap();
+    store.scan_lines("Observation", patients, scan, UpdatedRange::default(), |_| true, page).await.unwrap();
     assert_eq!(lines.load(Ordering::Relaxed), RESOURCES as u64);
     report("export of 1,000 compartments", RESOURCES, begun, Some(floor.1));
 

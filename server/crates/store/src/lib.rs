@@ -56,6 +56,6 @@ pub use store::{Store, WriteGate};
 pub use types::{
     ChangeRecord, Commit, Expect, ExpectVersion, IndexCondition, IndexEntry, IndexLookup, IndexRange,
     IndexTerm, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceDraft, ResourceKey,
-    ScanOptions, ScanPosition, Seq, StoreSnapshot, Version, VersionHeader, VersionPage, VersionWrite,
-    WriteEffect, WriteResult,
+    ScanOptions, ScanPosition, Seq, StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage,
+    VersionWrite, WriteEffect, WriteResult,
 };

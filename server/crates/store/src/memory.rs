@@ -11,7 +11,7 @@ use crate::plan::{PresentState, StoreCounters, StoredRecord, WriteRound};
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, IndexRange, Ledger, LedgerRecord, LedgerWrite, LinePage,
     LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition, Seq, StoreError, StoreSnapshot,
-    Version, VersionHeader, VersionPage, VersionWrite, Versions,
+    UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// A store in memory. Clones share the same data.
@@ -338,11 +338,12 @@ impl Versions for MemoryEngine {
         kind: &str,
         of: LineScanRange,
         scan: ScanOptions<'_>,
+        updated: UpdatedRange,
         keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
         page: impl FnMut(LinePage) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
         let state = self.read_state();
-        let mut lines = FillingLines::new(scan.limit, keep, page);
+        let mut lines = FillingLines::new(scan.limit, updated, keep, page);
         let push = |lines: &mut FillingLines<_, _>, version: &Version, within: Option<&str>| {
             let key = within.is_none().then_some(version.key.id.as_bytes());
             let compartments = version.compartments.join("\0");

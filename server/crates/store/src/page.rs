@@ -1,7 +1,8 @@
 //! Fills pages of a scan up to their limit, with versions or with lines.
 
 use crate::{
-    LinePage, PageLimit, ResourceKey, ScanPosition, StoreError, Version, VersionHeader, VersionPage,
+    LinePage, PageLimit, ResourceKey, ScanPosition, StoreError, UpdatedRange, Version, VersionHeader,
+    VersionPage,
 };
 
 /// A page of versions that is being filled.
@@ -54,13 +55,14 @@ pub(crate) fn read_until(
     Ok(versions)
 }
 
-/// Pages of lines that are being filled. Resources that `keep` rejects are counted too, so that the time for a page is
+/// Pages of lines that are being filled. Resources that are not selected are counted too, so that the time for a page is
 /// limited.
 pub(crate) struct FillingLines<K, P> {
     page: LinePage,
     text: Vec<u8>,
     /// Id that was added last, in the current compartment.
     last: String,
+    updated: UpdatedRange,
     keep: K,
     /// Receives each page, and returns whether another page is wanted.
     give: P,
@@ -70,11 +72,12 @@ pub(crate) struct FillingLines<K, P> {
 }
 
 impl<K: Fn(&VersionHeader<'_>) -> bool, P: FnMut(LinePage) -> bool> FillingLines<K, P> {
-    pub fn new(limit: PageLimit, keep: K, give: P) -> Self {
+    pub fn new(limit: PageLimit, updated: UpdatedRange, keep: K, give: P) -> Self {
         Self {
             page: LinePage::default(),
             text: Vec::new(),
             last: String::new(),
+            updated,
             keep,
             give,
             limit,
@@ -86,11 +89,8 @@ impl<K: Fn(&VersionHeader<'_>) -> bool, P: FnMut(LinePage) -> bool> FillingLines
     /// Adds a version that is not a tombstone. `key` is its key in a scan of a type. Returns `true` if the page is
     /// full.
     pub fn push(&mut self, key: Option<&[u8]>, seen: &VersionHeader<'_>, body: &[u8]) -> bool {
-        self.count += 1;
         self.bytes += body.len();
-        self.last.clear();
-        self.last.push_str(seen.id);
-        if (self.keep)(seen) {
+        if self.updated.contains(seen.updated) && (self.keep)(seen) {
             if self.text.capacity() == 0 {
                 // The last body may exceed the size limit, so more memory is reserved.
                 self.text.reserve_exact(self.limit.bytes + self.limit.bytes / 8);
@@ -99,6 +99,14 @@ impl<K: Fn(&VersionHeader<'_>) -> bool, P: FnMut(LinePage) -> bool> FillingLines
             self.text.push(b'\n');
             self.page.ends.push(self.text.len());
         }
+        self.pass(key, seen.id)
+    }
+
+    /// Counts a version that is not selected. Returns `true` if the page is full.
+    pub fn pass(&mut self, key: Option<&[u8]>, id: &str) -> bool {
+        self.count += 1;
+        self.last.clear();
+        self.last.push_str(id);
         let is_full = self.count >= self.limit.count || self.bytes >= self.limit.bytes;
         if is_full {
             self.page.mark = key.map(ScanPosition::new);

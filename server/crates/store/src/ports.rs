@@ -9,8 +9,8 @@ use jiff::Timestamp;
 
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, LedgerRecord, LedgerWrite, LinePage, LineScanRange,
-    PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage,
-    VersionWrite,
+    PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, UpdatedRange, Version,
+    VersionHeader, VersionPage, VersionWrite,
 };
 
 /// Small records with compare-and-set and expiry, for example users, clients, codes, sessions, jobs and audit events.
@@ -103,7 +103,12 @@ pub trait Versions: Clone + Send + Sync + 'static {
         limit: PageLimit,
     ) -> impl Future<Output = Result<Vec<Version>, StoreError>> + Send;
 
-    /// Reads the resources of one type as of [`ScanOptions::at`], each once, in an order that the engine defines.
+    /// Reads the resources of one type as of [`ScanOptions::at`], each once.
+    ///
+    /// The engine defines the order, for example by the first compartment of each resource. The place of a resource is
+    /// fixed by its first version: later versions do not move it. Scans at different sequence numbers, on other nodes,
+    /// after a restart and by [`scan_lines`](Self::scan_lines) therefore have the same order, and an interrupted scan can
+    /// be continued anywhere.
     ///
     /// # Errors
     /// Returns [`StoreError::Key`] if [`ScanOptions::after`] names a resource that never existed.
@@ -114,7 +119,8 @@ pub trait Versions: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<VersionPage, StoreError>> + Send;
 
     /// Reads resources as [`scan_kind`](Self::scan_kind) does, but only those whose version at [`ScanOptions::at`]
-    /// belongs to `compartment`. A tombstone belongs to the compartments of the version that it replaced.
+    /// belongs to `compartment`. A tombstone belongs to the compartments of the version that it replaced. The order is
+    /// that of the bytes of the ids.
     fn scan_compartment(
         &self,
         compartment: &str,
@@ -123,8 +129,9 @@ pub trait Versions: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<VersionPage, StoreError>> + Send;
 
     /// Reads resources as [`scan_kind`](Self::scan_kind) does, but returns the bodies as lines of text, without
-    /// tombstones, for callers that only forward them. `keep` selects resources. [`ScanOptions::after`] refers to the
-    /// first of the compartments. `page` receives each full page and returns whether to continue; the last page has
+    /// tombstones, for callers that only forward them. Selects the resources whose version was written in the range
+    /// `updated`, and among these by `keep`; a database does not send the bodies of others than the former.
+    /// [`ScanOptions::after`] refers to the first of the compartments. `page` receives each full page and returns whether to continue; the last page has
     /// [`LinePage::done`] set. `page` must not block, because it is called on a reader thread.
     ///
     /// # Errors
@@ -134,6 +141,7 @@ pub trait Versions: Clone + Send + Sync + 'static {
         kind: &str,
         of: LineScanRange,
         scan: ScanOptions<'_>,
+        updated: UpdatedRange,
         keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
         page: impl FnMut(LinePage) -> bool + Send + 'static,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;

@@ -16,8 +16,8 @@ use tokio::sync::Mutex;
 use crate::memory::MemoryEngine;
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, StoreSnapshot, Version,
-    VersionHeader, VersionPage, VersionWrite, Versions,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, StoreSnapshot, UpdatedRange,
+    Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// Time between two looks at the sequence number of the other nodes.
@@ -218,10 +218,11 @@ impl Versions for SharedMemoryNode {
         kind: &str,
         of: LineScanRange,
         scan: ScanOptions<'_>,
+        updated: UpdatedRange,
         keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
         page: impl FnMut(LinePage) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
-        self.ask(self.shared.data.scan_lines(kind, of, scan, keep, page)).await
+        self.ask(self.shared.data.scan_lines(kind, of, scan, updated, keep, page)).await
     }
 
     async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {

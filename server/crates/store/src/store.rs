@@ -11,8 +11,8 @@ use crate::postgres::{DatabaseLimits, DatabaseUrl, PostgresEngine};
 use crate::shared_memory::SharedMemoryNode;
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, Version,
-    VersionHeader, VersionPage, VersionWrite, Versions,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, UpdatedRange,
+    Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// A function that decides whether writes are accepted now.
@@ -63,12 +63,29 @@ impl Store {
         FileEngine::open_with(dir, options).map(|file| Self::over(StoreEngine::File(file)))
     }
 
-    /// Opens the store in a PostgreSQL database, and creates its tables if it has none. Several nodes may open the same
+    /// Opens the store in a PostgreSQL database, after its tables were created or updated. Several nodes may open the same
     /// database.
     ///
     /// # Errors
-    /// See [`PostgresEngine::open`].
+    /// See [`PostgresEngine::migrate`] and [`PostgresEngine::open`].
     pub async fn postgres(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<Self, StoreError> {
+        Self::migrate_postgres(url, limits).await?;
+        Self::migrated_postgres(url, limits).await
+    }
+
+    /// Creates or updates the tables in a PostgreSQL database. Returns the number of migrations that were necessary.
+    ///
+    /// # Errors
+    /// See [`PostgresEngine::migrate`].
+    pub async fn migrate_postgres(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<usize, StoreError> {
+        PostgresEngine::migrate(url, limits).await
+    }
+
+    /// Opens the store in a PostgreSQL database whose tables are up to date, without the right to change them.
+    ///
+    /// # Errors
+    /// See [`PostgresEngine::open`].
+    pub async fn migrated_postgres(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<Self, StoreError> {
         PostgresEngine::open(url, limits).await.map(|engine| Self::over(StoreEngine::Postgres(engine)))
     }
 
@@ -234,10 +251,11 @@ impl Versions for Store {
         kind: &str,
         of: LineScanRange,
         scan: ScanOptions<'_>,
+        updated: UpdatedRange,
         keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
         page: impl FnMut(LinePage) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
-        each!(self, engine => engine.scan_lines(kind, of, scan, keep, page).await)
+        each!(self, engine => engine.scan_lines(kind, of, scan, updated, keep, page).await)
     }
 
     async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {

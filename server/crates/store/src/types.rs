@@ -474,6 +474,22 @@ pub enum LineScanRange {
     Compartments(Vec<String>),
 }
 
+/// A range of times of writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UpdatedRange {
+    /// Time after which a version was written. `None` includes all earlier times.
+    pub after: Option<Timestamp>,
+    /// Time before which a version was written. `None` includes all later times.
+    pub before: Option<Timestamp>,
+}
+
+impl UpdatedRange {
+    /// Returns whether a version that was written at this time is in the range.
+    pub fn contains(&self, updated: Timestamp) -> bool {
+        self.after.is_none_or(|after| updated > after) && self.before.is_none_or(|before| updated < before)
+    }
+}
+
 /// A position between two resources of a type, in the order of the engine. It can be used by concurrent scans and must
 /// not be stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

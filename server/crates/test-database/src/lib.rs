@@ -146,6 +146,29 @@ impl TestDatabase {
         Ok(format!("postgres://trefoil@127.0.0.1:{port}/{name}?sslmode=disable"))
     }
 
+    /// Adds a user who may read and write the tables that are created in a database, but not change them. Returns the URL
+    /// of the database for this user.
+    ///
+    /// # Errors
+    /// Returns an error if the user cannot be added.
+    pub fn add_user(&self, url: &str, user: &str) -> io::Result<String> {
+        let name = format!("{user}_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        let sql = format!(
+            "CREATE USER {name}; \
+             ALTER DEFAULT PRIVILEGES GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {name}; \
+             ALTER DEFAULT PRIVILEGES GRANT USAGE ON SEQUENCES TO {name};"
+        );
+        let address = url.split('?').next().unwrap_or_default();
+        let added = Command::new(self.bin.join("psql"))
+            .args(["--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--command", &sql, address])
+            .current_dir("/")
+            .output()?;
+        if !added.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&added.stderr).into_owned()));
+        }
+        Ok(url.replacen("://trefoil@", &format!("://{name}@"), 1))
+    }
+
     /// Returns the URL of the same database through PgBouncer in transaction mode, or `None` if it is not installed,
     /// which is reported once.
     pub fn pooled(&self, url: &str) -> Option<String> {

@@ -93,6 +93,19 @@ pub enum AuditEntry {
         /// The kick-off URL.
         request: String,
     },
+    /// This server has completed an export.
+    ExportCompleted {
+        /// The client.
+        client_id: String,
+        /// The job.
+        job: String,
+        /// Number of files.
+        files: usize,
+        /// Number of lines of all files.
+        lines: u64,
+        /// Number of bytes of all files.
+        bytes: u64,
+    },
     /// A file of an export was sent.
     Download {
         /// The job.
@@ -118,11 +131,19 @@ pub enum AuditEntry {
 )]
 pub struct NotRecorded;
 
+/// The source of all events of a log.
+#[derive(Debug, Clone)]
+pub struct AuditSource {
+    /// Base URL of the server, which observes the events.
+    pub observer: String,
+    /// Name of the server among several ones with this base URL.
+    pub node: String,
+}
+
 /// The audit log of one server.
 pub struct AuditLog {
     clock: Clock,
-    /// Base URL of the server, which observes all events.
-    observer: String,
+    source: AuditSource,
     config: AuditConfig,
     lines: AppendLog,
 }
@@ -132,10 +153,15 @@ impl AuditLog {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created or the thread not started.
-    pub fn open(data: &Path, observer: &str, config: AuditConfig, clock: Clock) -> io::Result<Arc<Self>> {
+    pub fn open(
+        data: &Path,
+        source: AuditSource,
+        config: AuditConfig,
+        clock: Clock,
+    ) -> io::Result<Arc<Self>> {
         let sync = config.durability == Durability::Synced;
         let lines = AppendLog::open(data.join("audit"), "audit log", sync)?;
-        Ok(Arc::new(Self { clock, observer: observer.to_owned(), config, lines }))
+        Ok(Arc::new(Self { clock, source, config, lines }))
     }
 
     /// Returns whether these requests for FHIR resources are recorded.
@@ -180,7 +206,7 @@ impl AuditLog {
         let now = self.clock.now();
         let caller = CALLER.try_with(Arc::clone).ok();
         let id = resource_id(&*self.clock.random);
-        let event = render::render(entry, caller.as_deref(), now, &id, &self.observer);
+        let event = render::render(entry, caller.as_deref(), now, &id, &self.source);
         let day = &fhir::instant::format(now)[..10];
         let line = LogLine { file: format!("audit-{day}.ndjson"), text: format!("{event}\n") };
         match caller {
@@ -252,7 +278,7 @@ mod tests {
 
     fn open(data: &Path, durability: Durability, clock: Clock) -> Arc<AuditLog> {
         let config = AuditConfig { durability, ..AuditConfig::default() };
-        AuditLog::open(data, "https://as.example", config, clock).unwrap()
+        AuditLog::open(data, render::test_source(), config, clock).unwrap()
     }
 
     fn lines(folder: &Path) -> Vec<Value> {

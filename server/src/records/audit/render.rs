@@ -4,7 +4,7 @@ use identity::audit::{AuditEvent, RecordAction};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{AuditActor, AuditCaller, AuditEntry, rest};
+use super::{AuditActor, AuditCaller, AuditEntry, AuditSource, rest};
 
 pub(super) const DCM: &str = "http://dicom.nema.org/resources/ontology/DCM";
 pub(super) const TYPES: &str = "http://terminology.hl7.org/CodeSystem/audit-event-type";
@@ -193,8 +193,9 @@ pub(super) fn render(
     caller: Option<&AuditCaller>,
     at: Timestamp,
     id: &str,
-    observer: &str,
+    source: &AuditSource,
 ) -> Value {
+    let observer = source.observer.as_str();
     let nobody = AuditCaller::default();
     let caller = caller.unwrap_or(&nobody);
     let parts = match entry {
@@ -204,6 +205,12 @@ pub(super) fn render(
             let export =
                 RenderedEvent::new(EXPORT, ours("export", "Bulk export"), "R").client(client_id.clone());
             render_parts(export.about("job", job).detail("request", request), caller, observer)
+        }
+        AuditEntry::ExportCompleted { client_id, job, files, lines, bytes } => {
+            let kind = ours("export-completed", "Bulk export completed");
+            let export = RenderedEvent::new(EXPORT, kind, "E").about("job", job).detail("client", client_id);
+            let export = export.detail("files", &files.to_string()).detail("lines", &lines.to_string());
+            render_parts(export.detail("bytes", &bytes.to_string()), caller, observer)
         }
         AuditEntry::Download { job, file } => {
             let download = RenderedEvent::new(EXPORT, ours("export-file", "File of a bulk export"), "R");
@@ -221,6 +228,7 @@ pub(super) fn render(
         event.extend(parts);
     }
     event["source"] = json!({
+        "site": source.node,
         "observer": { "display": observer },
         "type": [{
             "system": "http://terminology.hl7.org/CodeSystem/security-source-type",
@@ -293,11 +301,17 @@ fn render_parts(rendered: RenderedEvent, caller: &AuditCaller, observer: &str) -
     event
 }
 
+/// A source of events for tests.
+#[cfg(test)]
+pub(super) fn test_source() -> AuditSource {
+    AuditSource { observer: "https://as.example".to_owned(), node: "node-1".to_owned() }
+}
+
 /// Checks what R4 requires of an AuditEvent.
 #[cfg(test)]
 pub(super) fn check_shape(event: &Value) {
     assert_eq!(event["resourceType"], "AuditEvent");
-    for member in ["/type/system", "/type/code", "/recorded", "/source/observer/display"] {
+    for member in ["/type/system", "/type/code", "/recorded", "/source/observer/display", "/source/site"] {
         assert!(event.pointer(member).is_some_and(Value::is_string), "{member} of {event}");
     }
     assert!("CRUDE".contains(event["action"].as_str().unwrap()), "{event}");
@@ -352,6 +366,7 @@ mod tests {
         let mut entries: Vec<_> = events.into_iter().map(AuditEntry::Identity).collect();
         entries.extend([
             AuditEntry::Export { client_id: text(), job: text(), request: text() },
+            AuditEntry::ExportCompleted { client_id: text(), job: text(), files: 2, lines: 7, bytes: 900 },
             AuditEntry::Download { job: text(), file: text() },
             AuditEntry::Import { stored: 3, paths: vec![text(), text()] },
         ]);
@@ -363,11 +378,11 @@ mod tests {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         for entry in events() {
             for caller in [None, Some(&AuditCaller::default()), Some(&AuditCaller::operator())] {
-                check_shape(&render(&entry, caller, now, "a1", "https://as.example"));
+                check_shape(&render(&entry, caller, now, "a1", &test_source()));
             }
             let address = Some("203.0.113.9".parse().unwrap());
             let caller = AuditCaller { address, request_id: Some("r1".into()), ..AuditCaller::default() };
-            let event = render(&entry, Some(&caller), now, "a1", "https://as.example");
+            let event = render(&entry, Some(&caller), now, "a1", &test_source());
             check_shape(&event);
             assert_eq!(event["agent"][0]["network"], json!({ "address": "203.0.113.9", "type": "2" }));
         }

@@ -160,14 +160,14 @@ mod tests {
     use jiff::Timestamp;
 
     use super::super::AuditEntry;
-    use super::super::render::{check_shape, render};
+    use super::super::render::{check_shape, render, test_source};
     use super::*;
 
     fn rendered(event: RestEvent) -> Value {
         let address = Some("203.0.113.9".parse().unwrap());
         let caller = AuditCaller { address, request_id: Some("r1".into()), ..AuditCaller::default() };
         let now = Timestamp::from_second(1_800_000_000).unwrap();
-        render(&AuditEntry::Rest(event), Some(&caller), now, "a1", "https://as.example")
+        render(&AuditEntry::Rest(event), Some(&caller), now, "a1", &test_source())
     }
 
     fn event(interaction: RestInteraction, sub: Option<&str>) -> RestEvent {

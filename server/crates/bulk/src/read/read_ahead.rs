@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use store::{
-    LinePage, LineScanRange, ScanOptions, ScanPosition, Seq, Store, StoreError, VersionHeader, Versions as _,
+    LinePage, LineScanRange, ScanOptions, ScanPosition, Seq, Store, StoreError, UpdatedRange, VersionHeader,
+    Versions as _,
 };
 use tokio::sync::mpsc;
 
@@ -27,17 +27,15 @@ const MEMBERS: usize = 384;
 /// Condition on a resource that is checked before the resource body is read.
 #[derive(Clone)]
 pub(crate) struct VersionFilter {
-    pub since: Option<Timestamp>,
-    pub until: Option<Timestamp>,
+    pub updated: UpdatedRange,
     /// Patients whose compartments the resource must be in. `None` accepts every resource.
     pub patients: Option<Arc<GroupMembers>>,
 }
 
 impl VersionFilter {
+    /// Returns whether the resource is in the compartments. The store checks the range of times.
     fn has(&self, seen: &VersionHeader<'_>) -> bool {
-        let in_time = self.since.is_none_or(|since| seen.updated > since)
-            && self.until.is_none_or(|until| seen.updated < until);
-        in_time && self.patients.as_ref().is_none_or(|members| is_of(seen, members))
+        self.patients.as_ref().is_none_or(|members| is_of(seen, members))
     }
 }
 
@@ -240,6 +238,7 @@ impl LineSource<'_> {
         let (wanted, after) = (self.wanted.clone(), from.after.clone());
         let reading = AbortOnDrop::of(async move {
             let scan = ScanOptions::at(seq).limit(PAGE).after(after.as_deref());
+            let updated = wanted.updated;
             let keep = move |seen: &VersionHeader<'_>| wanted.has(seen);
             let mut left = PAGES;
             let page = move |lines| {
@@ -247,7 +246,7 @@ impl LineSource<'_> {
                 // The channel has a slot for each of the pages, so sending fails only if the receiver was dropped.
                 sender.try_send(lines).is_ok() && left > 0
             };
-            store.scan_lines(&kind, of, scan, keep, page).await
+            store.scan_lines(&kind, of, scan, updated, keep, page).await
         });
         ReadSpan {
             end,
@@ -264,6 +263,7 @@ impl LineSource<'_> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use store::{ResourceDraft, ResourceKey, VersionWrite};
 
     use super::*;
@@ -284,7 +284,7 @@ mod tests {
             VersionWrite::put(ResourceKey::new("Observation", id), draft, Vec::new())
         };
         store.commit(ids.iter().map(put).collect(), Timestamp::UNIX_EPOCH).await.unwrap();
-        let wanted = VersionFilter { since: None, until: None, patients: None };
+        let wanted = VersionFilter { updated: UpdatedRange::default(), patients: None };
         let source =
             LineSource { store: &store, kind: "Observation", seq: Seq::LATEST, wanted, members: None };
         let mut ahead = ReadAhead::new(source, ExportCursor::default());

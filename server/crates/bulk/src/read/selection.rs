@@ -10,8 +10,8 @@ use bytes::Bytes;
 use resources::result::elements::ElementProjection;
 use serde::Deserialize;
 use store::{
-    LinePage, PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, Version, VersionPage,
-    Versions as _,
+    LinePage, PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, UpdatedRange, Version,
+    VersionPage, Versions as _,
 };
 
 use crate::abort_on_drop::AbortOnDrop;
@@ -206,7 +206,8 @@ impl<'a> Selection<'a> {
             && self.projection.is_none()
             && !self.criteria.has_filter(self.kind);
         let parameters = &self.job.parameters;
-        is_plain.then_some(VersionFilter { since: parameters.since, until: parameters.until, patients })
+        let updated = UpdatedRange { after: parameters.since, before: parameters.until };
+        is_plain.then_some(VersionFilter { updated, patients })
     }
 
     /// Starts to read the page at a cursor. Returns `None` after the last member.

@@ -5,7 +5,7 @@ mod job_requests;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -29,7 +29,7 @@ use crate::request::parameters::{ExportParameters, ParameterRules, check_paramet
 use crate::serve::address::{AddressSigning, FileAddresses};
 use crate::serve::download::GzipLocks;
 use crate::write::job_record::JobRecord;
-use crate::write::worker::Worker;
+use crate::write::worker::{CompletionObserver, Worker};
 
 /// Maximum number of jobs that run concurrently. Other jobs wait.
 const AT_ONCE: usize = 2;
@@ -128,8 +128,15 @@ impl Bulk {
             GroupReader { fhir_base: options.fhir_base.clone(), nested_groups: options.nested_groups };
         let downloads = DownloadLimits::new(options.open_downloads);
         let files = ExportFiles::open(options.files, store.id(), downloads)?;
-        let worker =
-            Worker { store, files, reading, retention, lease: options.lease, file_size: options.file_size };
+        let worker = Worker {
+            store,
+            files,
+            reading,
+            retention,
+            lease: options.lease,
+            file_size: options.file_size,
+            on_complete: OnceLock::new(),
+        };
         Ok(Self {
             resources,
             worker: Arc::new(worker),
@@ -369,6 +376,12 @@ impl Bulk {
         }
         parameters.patients = Some(known);
         Ok(())
+    }
+
+    /// Sets a function that is called after this process has completed an export, with its files. Only the first call of
+    /// this method has an effect.
+    pub fn on_complete(&self, observer: CompletionObserver) {
+        drop(self.worker.on_complete.set(observer));
     }
 
     /// Returns the duration of a lease.

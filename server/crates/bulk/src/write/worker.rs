@@ -11,6 +11,7 @@ mod blocks;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use fhir::{IssueCode, OperationOutcome};
@@ -120,6 +121,9 @@ impl From<object_store::Error> for JobError {
     }
 }
 
+/// A function that is called with a completed job and its files.
+pub type CompletionObserver = Arc<dyn Fn(&Job) + Send + Sync>;
+
 /// Dependencies and settings for running jobs.
 pub(crate) struct Worker {
     pub store: Store,
@@ -130,6 +134,8 @@ pub(crate) struct Worker {
     pub lease: SignedDuration,
     /// Maximum length of a file, unless a single line is longer.
     pub file_size: u64,
+    /// Called after a job was completed.
+    pub on_complete: OnceLock<CompletionObserver>,
 }
 
 impl Worker {
@@ -176,7 +182,13 @@ impl Worker {
         // immediately.
         bytes.store(0, Ordering::Relaxed);
         match run.record().await {
-            Ok(()) => self.files.remove_others(&id, run.job.files.iter().map(|file| file.at(&id))).await,
+            Ok(()) => {
+                if let (JobState::Complete { .. }, Some(observer)) = (&run.job.state, self.on_complete.get())
+                {
+                    observer(&run.job);
+                }
+                self.files.remove_others(&id, run.job.files.iter().map(|file| file.at(&id))).await;
+            }
             Err(JobError::LeaseLost) => self.leave(&id, now()).await,
             Err(_) => tracing::error!(job = id, "the end of an export could not be recorded"),
         }

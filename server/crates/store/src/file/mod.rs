@@ -46,8 +46,8 @@ use self::view::CommittedView;
 use self::writer::{MonotonicClock, ReplySender, WriteRequest, WriterThread};
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, Version,
-    VersionHeader, VersionPage, VersionWrite, Versions,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, UpdatedRange,
+    Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 use crate::{folder, page, space};
 
@@ -380,6 +380,7 @@ impl Versions for FileEngine {
         kind: &str,
         of: LineScanRange,
         scan: ScanOptions<'_>,
+        updated: UpdatedRange,
         keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
         page: impl FnMut(LinePage) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
@@ -387,7 +388,7 @@ impl Versions for FileEngine {
         let ScanOptions { at, limit, .. } = scan;
         self.page(move |view| {
             let scan = ScanOptions { after: after.as_deref(), at, limit, deleted: false };
-            view.scan_lines(&kind, &of, scan, keep, page)
+            view.scan_lines(&kind, &of, scan, updated, keep, page)
         })
         .await
     }

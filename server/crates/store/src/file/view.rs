@@ -13,7 +13,7 @@ use crate::page::{FillingLines, PageBuilder, unknown_start};
 use crate::plan::{StoreCounters, check_key, check_ledger_key};
 use crate::{
     ChangeRecord, IndexEntry, IndexLookup, LedgerRecord, LinePage, LineScanRange, PageLimit, ResourceKey,
-    ScanOptions, ScanPosition, Seq, StoreError, Version, VersionHeader, VersionPage,
+    ScanOptions, ScanPosition, Seq, StoreError, UpdatedRange, Version, VersionHeader, VersionPage,
 };
 
 /// An entry of a table.
@@ -174,10 +174,11 @@ impl<'a> CommittedView<'a> {
         kind: &str,
         of: &LineScanRange,
         scan: ScanOptions<'_>,
+        updated: UpdatedRange,
         keep: impl Fn(&VersionHeader<'_>) -> bool,
         page: impl FnMut(LinePage) -> bool,
     ) -> Result<(), StoreError> {
-        let mut lines = FillingLines::new(scan.limit, keep, page);
+        let mut lines = FillingLines::new(scan.limit, updated, keep, page);
         let push = |lines: &mut FillingLines<_, _>, key: Option<&[u8]>, seen: (&str, Slice), within| {
             let StoredVersion { updated, compartments, body, .. } = StoredVersion::of(&seen.1)?;
             Ok(lines.push(key, &VersionHeader::new(seen.0, updated, compartments, within), body))

@@ -32,14 +32,14 @@ use self::commits::{CommitRequest, CommitRounds};
 use self::connect::{Database, Parameter, unavailable};
 pub use self::connect::{DatabaseLimits, DatabaseUrl};
 use self::prefetched::{number, text};
-use self::read::KindSpan;
+use self::read::{KindSpan, Walk};
 use self::records::{LedgerRequest, LedgerRounds};
 use crate::page::{self, FillingLines, PageBuilder};
 use crate::plan::StoredRecord;
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, Version,
-    VersionHeader, VersionPage, VersionWrite, Versions,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, UpdatedRange,
+    Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// Number of writes from which statistics are collected.
@@ -58,14 +58,24 @@ pub struct PostgresEngine {
 }
 
 impl PostgresEngine {
-    /// Opens the store in the database with this URL, and creates its tables if it has none.
+    /// Creates the tables in the database with this URL, or updates those of an earlier version of the program. Returns
+    /// the number of migrations that were necessary.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, and [`StoreError::Engine`] if the URL or
+    /// the tables cannot be used.
+    pub async fn migrate(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<usize, StoreError> {
+        schema::migrate(&Database::at(url, limits)?).await
+    }
+
+    /// Opens the store in the database with this URL, whose tables must be those of this version of the program.
     ///
     /// # Errors
     /// Returns [`StoreError::Unavailable`] if the database cannot be reached, and [`StoreError::Engine`] if the URL or
     /// the tables cannot be used.
     pub async fn open(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<Self, StoreError> {
         let database = Arc::new(Database::at(url, limits)?);
-        schema::migrate(&database).await?;
+        schema::check(&database).await?;
         let rows = database.query("read the id of the store", "SELECT store_id FROM clock", &[]).await?;
         let row = rows
             .first()
@@ -149,6 +159,11 @@ impl PostgresEngine {
             Some("off") => Ok(()),
             _ => Err(unavailable("the database accepts no writes")),
         }
+    }
+
+    /// Returns a walk for a request, over all times.
+    fn walk<'a>(&self, scan: ScanOptions<'a>) -> Walk<'a> {
+        Walk { scan, updated: UpdatedRange::default(), patience: self.database.limits.read }
     }
 
     async fn send_commit<T>(
@@ -264,8 +279,7 @@ impl Versions for PostgresEngine {
         let mut page = PageBuilder::new(scan.limit);
         let span = KindSpan { after: scan.after, ..KindSpan::default() };
         let push = |version| page.push(version);
-        let is_full =
-            read::walk_kind(&self.database, kind, span, scan, self.database.limits.read, push).await?;
+        let is_full = read::walk_kind(&self.database, kind, span, self.walk(scan), push).await?;
         Ok(if is_full { page.full() } else { page.last() })
     }
 
@@ -277,9 +291,9 @@ impl Versions for PostgresEngine {
     ) -> Result<VersionPage, StoreError> {
         let mut page = PageBuilder::new(scan.limit);
         let push = |version| page.push(version);
-        let (patience, after) = (self.database.limits.read, scan.after);
+        let walk = self.walk(scan);
         let is_full =
-            read::walk_compartment(&self.database, compartment, kind, after, scan, patience, push).await?;
+            read::walk_compartment(&self.database, compartment, kind, scan.after, walk, push).await?;
         Ok(if is_full { page.full() } else { page.last() })
     }
 
@@ -288,17 +302,23 @@ impl Versions for PostgresEngine {
         kind: &str,
         of: LineScanRange,
         scan: ScanOptions<'_>,
+        updated: UpdatedRange,
         keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
         page: impl FnMut(LinePage) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
-        let mut lines = FillingLines::new(scan.limit, keep, page);
-        let scan = ScanOptions { deleted: false, ..scan };
-        let (database, patience) = (&*self.database, self.database.limits.background);
+        let mut lines = FillingLines::new(scan.limit, updated, keep, page);
+        // Versions without a body are counted too.
+        let all = ScanOptions { deleted: true, ..scan };
+        let database = &*self.database;
+        let walk = Walk { scan: all, updated, patience: database.limits.background };
         let push = |lines: &mut FillingLines<_, _>, version: &Version, within: Option<&str>| {
             let key = within.is_none().then_some(version.key.id.as_bytes());
             let compartments = version.compartments.join("\0");
             let seen = VersionHeader::new(&version.key.id, version.updated, &compartments, within);
-            version.body.as_ref().is_some_and(|body| lines.push(key, &seen, body))
+            match &version.body {
+                Some(body) => lines.push(key, &seen, body),
+                None => lines.pass(key, seen.id),
+            }
         };
         match of {
             LineScanRange::Kind { from, until } => {
@@ -309,7 +329,7 @@ impl Versions for PostgresEngine {
                     until: until.as_ref().map(|mark| mark.key()),
                 };
                 let push = |version: Version| push(&mut lines, &version, None);
-                if !read::walk_kind(database, kind, span, scan, patience, push).await? {
+                if !read::walk_kind(database, kind, span, walk, push).await? {
                     lines.end();
                 }
             }
@@ -317,9 +337,7 @@ impl Versions for PostgresEngine {
                 let mut after = scan.after;
                 for compartment in &compartments {
                     let push = |version: Version| push(&mut lines, &version, Some(compartment));
-                    if read::walk_compartment(database, compartment, kind, after, scan, patience, push)
-                        .await?
-                    {
+                    if read::walk_compartment(database, compartment, kind, after, walk, push).await? {
                         return Ok(());
                     }
                     lines.leave_compartment();

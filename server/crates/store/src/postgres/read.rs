@@ -17,7 +17,7 @@ use super::prefetched::{number, text, time};
 use crate::page::{PageBuilder, unknown_start};
 use crate::{
     ChangeRecord, IndexEntry, IndexLookup, IndexRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
-    Version,
+    UpdatedRange, Version,
 };
 
 /// Number of rows of a page of a scan. A page may have many large bodies, but rows are received one by one.
@@ -34,6 +34,31 @@ const COLUMNS: &str = "c.id, \
 /// Adds the version `h` before `$1` to the rows of `c` that are newer.
 const OLDER: &str = "LEFT JOIN LATERAL (SELECT * FROM history o WHERE c.seq > $1 AND o.kind = c.kind AND o.id = c.id \
     AND o.seq <= $1 ORDER BY o.seq DESC LIMIT 1) h ON true";
+
+/// How a scan visits versions.
+#[derive(Clone, Copy)]
+pub(super) struct Walk<'a> {
+    pub scan: ScanOptions<'a>,
+    /// Range outside of which versions have no body, and are like tombstones.
+    pub updated: UpdatedRange,
+    /// Time to wait for each row.
+    pub patience: Duration,
+}
+
+/// The columns of a version at `$1`, without its body unless it was written in the range of times from parameter `first`
+/// to the one after it.
+fn columns_in_range(first: usize) -> String {
+    let updated = "CASE WHEN c.seq <= $1 THEN c.updated_ms ELSE h.updated_ms END";
+    let (header, body) = COLUMNS.rsplit_once(", ").unwrap_or_default();
+    format!("{header}, CASE WHEN {updated} BETWEEN ${first} AND ${} THEN {body} END", first + 1)
+}
+
+/// Returns the bounds of a range of times in milliseconds. They include at least the range.
+fn bounds_ms(updated: UpdatedRange) -> (i64, i64) {
+    let after = updated.after.map_or(i64::MIN, |time| time.as_millisecond() - 1);
+    let before = updated.before.map_or(i64::MAX, |time| time.as_millisecond() + 1);
+    (after, before)
+}
 
 /// The part of a type that a scan covers.
 #[derive(Default, Clone, Copy)]
@@ -212,31 +237,34 @@ pub(super) async fn check_start(
 }
 
 /// Visits the versions of a type in the order of their ids, until the visitor returns `true`. Returns whether it did.
-/// Waits for each row for `patience`.
+///
 pub(super) async fn walk_kind(
     database: &Database,
     kind: &str,
     span: KindSpan<'_>,
-    scan: ScanOptions<'_>,
-    patience: Duration,
+    walk: Walk<'_>,
     mut is_enough: impl FnMut(Version) -> bool,
 ) -> Result<bool, StoreError> {
+    let columns = columns_in_range(7);
+    let (from_ms, until_ms) = bounds_ms(walk.updated);
     let sql = format!(
-        "SELECT {COLUMNS} FROM (SELECT * FROM current WHERE kind = $2 AND id > $3 AND id >= $4 \
+        "SELECT {columns} FROM (SELECT * FROM current WHERE kind = $2 AND id > $3 AND id >= $4 \
          AND ($5::bytea IS NULL OR id < $5) ORDER BY id LIMIT $6) c {OLDER} ORDER BY c.id"
     );
     let from = span.from.unwrap_or_default();
     let mut after = span.after.unwrap_or_default().as_bytes().to_vec();
     loop {
-        let parameters: [Parameter<'_>; 6] = [
-            (&number(scan.at), Type::INT8),
+        let parameters: [Parameter<'_>; 8] = [
+            (&number(walk.scan.at), Type::INT8),
             (&kind.as_bytes(), Type::BYTEA),
             (&after, Type::BYTEA),
             (&from, Type::BYTEA),
             (&span.until, Type::BYTEA),
             (&PAGE, Type::INT8),
+            (&from_ms, Type::INT8),
+            (&until_ms, Type::INT8),
         ];
-        let step = walk_page(database, kind, &sql, &parameters, scan, patience, &mut is_enough).await?;
+        let step = walk_page(database, kind, &sql, &parameters, walk, &mut is_enough).await?;
         match step {
             WalkStep::Enough => return Ok(true),
             WalkStep::End => return Ok(false),
@@ -246,33 +274,36 @@ pub(super) async fn walk_kind(
 }
 
 /// Visits the versions of a type in a compartment in the order of their ids, until the visitor returns `true`. Returns
-/// whether it did. Waits for each row for `patience`.
+/// whether it did.
 pub(super) async fn walk_compartment(
     database: &Database,
     compartment: &str,
     kind: &str,
     after: Option<&str>,
-    scan: ScanOptions<'_>,
-    patience: Duration,
+    walk: Walk<'_>,
     mut is_enough: impl FnMut(Version) -> bool,
 ) -> Result<bool, StoreError> {
+    let columns = columns_in_range(6);
+    let (from_ms, until_ms) = bounds_ms(walk.updated);
     let sql = format!(
-        "SELECT {COLUMNS} FROM (SELECT id FROM member WHERE compartment = $4 AND kind = $2 AND id > $3 \
+        "SELECT {columns} FROM (SELECT id FROM member WHERE compartment = $4 AND kind = $2 AND id > $3 \
          AND from_seq <= $1 AND until_seq > $1 ORDER BY id LIMIT $5) m \
          JOIN current c ON c.kind = $2 AND c.id = m.id {OLDER} ORDER BY c.id"
     );
     let mut after = after.unwrap_or_default().as_bytes().to_vec();
     loop {
         // The span of a membership that has not ended ends at the greatest number.
-        let at = number(scan.at).min(i64::MAX - 1);
-        let parameters: [Parameter<'_>; 5] = [
+        let at = number(walk.scan.at).min(i64::MAX - 1);
+        let parameters: [Parameter<'_>; 7] = [
             (&at, Type::INT8),
             (&kind.as_bytes(), Type::BYTEA),
             (&after, Type::BYTEA),
             (&compartment.as_bytes(), Type::BYTEA),
             (&PAGE, Type::INT8),
+            (&from_ms, Type::INT8),
+            (&until_ms, Type::INT8),
         ];
-        match walk_page(database, kind, &sql, &parameters, scan, patience, &mut is_enough).await? {
+        match walk_page(database, kind, &sql, &parameters, walk, &mut is_enough).await? {
             WalkStep::Enough => return Ok(true),
             WalkStep::End => return Ok(false),
             WalkStep::After(id) => after = id,
@@ -295,15 +326,14 @@ async fn walk_page(
     kind: &str,
     sql: &str,
     parameters: &[Parameter<'_>],
-    scan: ScanOptions<'_>,
-    patience: Duration,
+    walk: Walk<'_>,
     is_enough: &mut impl FnMut(Version) -> bool,
 ) -> Result<WalkStep, StoreError> {
     let (mut rows, mut last, mut enough) = (0, Vec::new(), false);
-    each_row(database, patience, "read resources", sql, parameters, |row| {
+    each_row(database, walk.patience, "read resources", sql, parameters, |row| {
         rows += 1;
         last = row.get(0);
-        let found = version(kind, row)?.filter(|version| scan.deleted || !version.is_deleted());
+        let found = version(kind, row)?.filter(|version| walk.scan.deleted || !version.is_deleted());
         enough = found.is_some_and(&mut *is_enough);
         Ok(!enough)
     })

@@ -1,6 +1,7 @@
 //! The tables of the database, and their migrations.
 
 use deadpool_postgres::Object;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::connect::{Database, failure};
@@ -9,12 +10,46 @@ use crate::StoreError;
 /// The migrations in order. A migration that was released never changes.
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_store.sql")];
 
+/// Checks that the tables are those of this version of the program.
+///
+/// # Errors
+/// Returns [`StoreError::Engine`] if they are not, or do not exist.
+pub(super) async fn check(database: &Database) -> Result<(), StoreError> {
+    let connection = database.connection().await?;
+    let number = match connection.query_typed_one("SELECT number FROM migration", &[]).await {
+        Ok(row) => row.get(0),
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => 0,
+        Err(error) => return Err(failure("read the version of the tables", &error)),
+    };
+    check_not_newer(number)?;
+    let known = MIGRATIONS.len() as i64;
+    if number < known {
+        let reason = format!(
+            "the database has tables of version {number}, and this program needs version {known}; \
+             run `trefoil migrate` as a user of the database who may change its tables"
+        );
+        return Err(StoreError::Engine { action: "use the tables of the store", reason });
+    }
+    Ok(())
+}
+
+fn check_not_newer(number: i64) -> Result<(), StoreError> {
+    let known = MIGRATIONS.len() as i64;
+    if number <= known {
+        return Ok(());
+    }
+    let reason = format!(
+        "the database has tables of version {number}, and this program knows version {known}; use a newer program"
+    );
+    Err(StoreError::Engine { action: "use the tables of the store", reason })
+}
+
 /// Creates the tables, or changes those of an earlier version of the program. Several nodes may start at the same time:
-/// each migration locks the row with the number of the last one.
+/// each migration locks the row with the number of the last one. Returns the number of migrations that were necessary.
 ///
 /// # Errors
 /// Returns [`StoreError::Engine`] if the tables were made by a later version of the program.
-pub(super) async fn migrate(database: &Database) -> Result<(), StoreError> {
+pub(super) async fn migrate(database: &Database) -> Result<usize, StoreError> {
     const ACTION: &str = "create the tables of the store";
     let connection = database.connection().await?;
     let failed = |error| failure(ACTION, &error);
@@ -26,7 +61,7 @@ pub(super) async fn migrate(database: &Database) -> Result<(), StoreError> {
     if connection.batch_execute(first).await.is_err() {
         connection.batch_execute(first).await.map_err(failed)?;
     }
-    loop {
+    for count in 0.. {
         connection.batch_execute("BEGIN").await.map_err(failed)?;
         let step = async {
             let row = connection
@@ -34,16 +69,7 @@ pub(super) async fn migrate(database: &Database) -> Result<(), StoreError> {
                 .await
                 .map_err(failed)?;
             let number: i64 = row.get(0);
-            let known = MIGRATIONS.len() as i64;
-            if number > known {
-                return Err(StoreError::Engine {
-                    action: ACTION,
-                    reason: format!(
-                        "the database has tables of version {number}, and this program knows version {known}; \
-                         use a newer program"
-                    ),
-                });
-            }
+            check_not_newer(number)?;
             let Some(next) = MIGRATIONS.get(usize::try_from(number).unwrap_or_default()) else {
                 return Ok(true);
             };
@@ -56,7 +82,7 @@ pub(super) async fn migrate(database: &Database) -> Result<(), StoreError> {
             Ok(done) => {
                 connection.batch_execute("COMMIT").await.map_err(failed)?;
                 if done {
-                    return Ok(());
+                    return Ok(count);
                 }
             }
             Err(error) => {
@@ -66,6 +92,7 @@ pub(super) async fn migrate(database: &Database) -> Result<(), StoreError> {
             }
         }
     }
+    unreachable!("there are not so many migrations")
 }
 
 /// Has the database collect the statistics of the large tables.

@@ -29,7 +29,7 @@ use test_database::TestDatabase;
 use trefoil_store::shared_memory::{LinkFuture, SharedMemory, StoreLink, StoreStep};
 use trefoil_store::{
     DatabaseLimits, DatabaseUrl, LinePage, LineScanRange, ResourceDraft, ResourceKey, ScanOptions, Store,
-    VersionHeader, VersionWrite, Versions as _,
+    UpdatedRange, VersionHeader, VersionWrite, Versions as _,
 };
 
 /// An engine, with the folder that must outlive it.
@@ -144,6 +144,7 @@ async fn pages_of_lines(
     kind: &str,
     of: LineScanRange,
     scan: ScanOptions<'_>,
+    updated: UpdatedRange,
     keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
 ) -> Vec<LinePage> {
     let (sender, pages) = mpsc::channel();
@@ -152,6 +153,6 @@ async fn pages_of_lines(
         left -= 1;
         sender.send(page).is_ok() && left > 0
     };
-    store.scan_lines(kind, of, scan, keep, page).await.unwrap();
+    store.scan_lines(kind, of, scan, updated, keep, page).await.unwrap();
     pages.iter().collect()
 }

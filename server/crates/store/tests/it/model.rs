@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use trefoil_store::{
     Expect, ExpectVersion, IndexEntry, IndexLookup, IndexRange, IndexTerm, Ledger, LedgerWrite, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition, Seq, StoreSnapshot, Version,
-    VersionWrite, Versions, WriteEffect,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition, Seq, StoreSnapshot, UpdatedRange,
+    Version, VersionWrite, Versions, WriteEffect,
 };
 
 use crate::{StoreEngine, at, draft, pages_of_lines, ready};
@@ -460,7 +460,7 @@ async fn pages(
     let (mut found, mut after) = (Vec::new(), None::<String>);
     loop {
         let scan = ScanOptions::at(at).limit(PageLimit { count: 3, bytes: 1 << 20 }).after(after.as_deref());
-        for page in pages_of_lines(&engine.store, kind, of(), scan, |_| true).await {
+        for page in pages_of_lines(&engine.store, kind, of(), scan, UpdatedRange::default(), |_| true).await {
             assert_eq!(page.ends.last().copied().unwrap_or_default(), page.text.len());
             after.clone_from(&page.next);
             let is_last = page.done;

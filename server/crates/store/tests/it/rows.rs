@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use trefoil_store::{
     Expect, ExpectVersion, IndexCondition, IndexRange, IndexTerm, Ledger, LedgerWrite, LineScanRange,
-    PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, VersionHeader, VersionWrite, Versions,
-    WriteEffect,
+    PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, UpdatedRange, VersionHeader, VersionWrite,
+    Versions, WriteEffect,
 };
 
 use crate::{StoreEngine, at, draft, pages_of_lines, put, ready};
@@ -379,7 +379,8 @@ async fn lines_are_returned_compartment_by_compartment_including_resources_with_
                     );
                     let limit = PageLimit { count, bytes: 1 << 20 };
                     let scan = ScanOptions::at(Seq::LATEST).limit(limit).after(next.as_deref());
-                    let pages = pages_of_lines(&store, "Encounter", of, scan, keep).await;
+                    let pages =
+                        pages_of_lines(&store, "Encounter", of, scan, UpdatedRange::default(), keep).await;
                     let seen = std::mem::take(&mut *seen.lock().unwrap());
                     assert_eq!(pages.iter().map(|page| page.ends.len()).sum::<usize>(), seen.len(), "{name}");
                     found.extend(seen);
@@ -432,6 +433,117 @@ async fn a_write_can_require_that_nothing_was_indexed_since_a_search() {
         for bad in [term(""), vec![b'x'; 256].into()] {
             let write = put("Patient", "f", "x", &[]).indexed(vec![bad]);
             assert!(matches!(store.commit(vec![write], at(0)).await, Err(StoreError::Key { .. })), "{name}");
+        }
+    }
+}
+
+/// Returns the ids of the lines of a scan.
+async fn ids_of_lines(
+    store: &Store,
+    of: &LineScanRange,
+    at: Seq,
+    count: usize,
+    updated: UpdatedRange,
+) -> Vec<String> {
+    let (mut found, mut of, mut next) = (Vec::new(), of.clone(), None::<String>);
+    loop {
+        let scan = ScanOptions::at(at).limit(PageLimit { count, bytes: 1 << 20 }).after(next.as_deref());
+        let pages = pages_of_lines(store, "Encounter", of.clone(), scan, updated, |_| true).await;
+        for page in &pages {
+            let text = String::from_utf8(page.text.to_vec()).unwrap();
+            found.extend(text.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()));
+            if let LineScanRange::Compartments(compartments) = &mut of {
+                compartments.drain(..page.compartments);
+            }
+        }
+        let last = pages.last().unwrap();
+        next.clone_from(&last.next);
+        if last.done {
+            return found;
+        }
+    }
+}
+
+#[tokio::test]
+async fn lines_are_selected_by_the_time_of_their_version() {
+    for StoreEngine { name, store, .. } in StoreEngine::each().await {
+        let write = |id: &str| put("Encounter", id, id, &["c1"]);
+        let mut times = Vec::new();
+        for (time, ids) in [(10, &["a", "b", "c"][..]), (20, &["b", "d"]), (30, &["c", "e"])] {
+            let commit = store.commit(ids.iter().map(|id| write(id)).collect(), at(time)).await.unwrap();
+            times.push(commit.written[0].updated);
+        }
+        store.commit(vec![VersionWrite::delete(ResourceKey::new("Encounter", "e"))], at(40)).await.unwrap();
+        let bounds = [None, Some(times[0]), Some(times[1]), Some(times[2])];
+        let all = LineScanRange::Kind { from: None, until: None };
+        for of in [all, LineScanRange::Compartments(vec!["c1".to_owned(), "c2".to_owned()])] {
+            for seq in [Seq(3), Seq(5), store.last_seq().await.unwrap()] {
+                let page = store.scan_kind("Encounter", ScanOptions::at(seq)).await.unwrap();
+                for (after, before) in bounds.iter().flat_map(|after| bounds.map(|before| (*after, before))) {
+                    let updated = UpdatedRange { after, before };
+                    let expected: Vec<_> = page
+                        .versions
+                        .iter()
+                        .filter(|version| {
+                            after.is_none_or(|after| version.updated > after)
+                                && before.is_none_or(|before| version.updated < before)
+                        })
+                        .map(|version| version.key.id.clone())
+                        .collect();
+                    for count in [1, 2, 100] {
+                        let found = ids_of_lines(&store, &of, seq, count, updated).await;
+                        assert_eq!(found, expected, "{name} {of:?} {seq:?} {updated:?} {count}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn later_versions_move_no_resource_in_the_order_of_scans() {
+    for StoreEngine { name, store, .. } in StoreEngine::each().await {
+        let ids = ["m", "b", "z", "a", "k"];
+        let homes = [&["c2"][..], &["c1", "c2"], &[], &["c3"], &["c2", "c1"]];
+        let writes = |ids: &[&str], homes: &[&[&str]]| -> Vec<VersionWrite> {
+            ids.iter().zip(homes).map(|(id, home)| put("Encounter", id, id, home)).collect()
+        };
+        let first = store.commit(writes(&ids, &homes), at(0)).await.unwrap().seq;
+        let order = async |seq: Seq, count: usize| -> Vec<String> {
+            let (mut found, mut next) = (Vec::new(), None::<String>);
+            loop {
+                let scan =
+                    ScanOptions::at(seq).limit(PageLimit { count, bytes: 1 << 20 }).after(next.as_deref());
+                let page = store.scan_kind("Encounter", scan).await.unwrap();
+                found.extend(page.versions.into_iter().map(|version| version.key.id));
+                next = page.next;
+                if next.is_none() {
+                    return found;
+                }
+            }
+        };
+        let before = order(first, 100).await;
+        // Other compartments, a deletion, a new creation after it, and another resource.
+        let mut homes = homes;
+        homes.reverse();
+        store.commit(writes(&ids, &homes), at(1)).await.unwrap();
+        store.commit(vec![VersionWrite::delete(ResourceKey::new("Encounter", "m"))], at(2)).await.unwrap();
+        store.commit(writes(&["m", "c"], &[&["c9"], &["c2"]]), at(3)).await.unwrap();
+        let latest = store.last_seq().await.unwrap();
+        let all = LineScanRange::Kind { from: None, until: None };
+        for count in [1, 2, 100] {
+            assert_eq!(order(first, count).await, before, "{name}");
+            let after = order(latest, count).await;
+            let same: Vec<_> = after.iter().filter(|id| *id != "c").cloned().collect();
+            assert_eq!(same, before, "{name}: later versions");
+            let lines = ids_of_lines(&store, &all, latest, count, UpdatedRange::default()).await;
+            assert_eq!(lines, after, "{name}: lines");
+        }
+        for compartment in ["c1", "c2", "c9"] {
+            let page =
+                store.scan_compartment(compartment, "Encounter", ScanOptions::at(latest)).await.unwrap();
+            let ids: Vec<_> = page.versions.into_iter().map(|version| version.key.id).collect();
+            assert!(ids.is_sorted() && !ids.is_empty(), "{name} {compartment}: {ids:?}");
         }
     }
 }

@@ -1,0 +1,36 @@
+//! `[node]`: this server among several ones.
+
+use toml::Spanned;
+
+use super::documented::settings_table;
+use super::{ConfigError, ConfigSource};
+
+/// Maximum length of a name, which is in every line of the audit log.
+const MAX_LENGTH: usize = 100;
+
+settings_table! {
+    /// This server among several ones.
+    pub struct NodeSection {
+        /// Name of this server in the lines of its audit log and export log. Without this setting, the name of the machine.
+        name: Option<Spanned<String>> = None,
+    }
+}
+
+impl NodeSection {
+    /// Returns the name of this server.
+    pub(super) fn check(&self, at: &ConfigSource<'_>) -> Result<String, ConfigError> {
+        let Some(name) = &self.name else { return Ok(host_name()) };
+        let text = name.as_ref();
+        if text.trim().is_empty() || text.len() > MAX_LENGTH || text.chars().any(char::is_control) {
+            let why = format!("use 1 to {MAX_LENGTH} bytes without control characters");
+            return Err(at.value_error(name.span(), "name", why));
+        }
+        Ok(text.clone())
+    }
+}
+
+/// Returns the name of the machine.
+fn host_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.is_empty() { "localhost".to_owned() } else { name }
+}
