@@ -18,10 +18,10 @@ use super::table::{Mutant, RustTest};
 use crate::target_dir;
 
 /// Maximum duration of a run, and the time between two looks at its report.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(40);
 /// Number of seeds of the simulation.
-const SEEDS: &str = "60";
+const SEEDS: &str = "30";
 
 /// Result of the runs against a fault.
 #[derive(Debug)]
