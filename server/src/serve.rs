@@ -224,10 +224,11 @@ async fn follow_other_nodes(app: Arc<App>) {
             if let Err(error) = app.bulk.take_over_expired(app.clock.now()).await {
                 tracing::warn!(%error, "exports of other nodes were not checked");
             }
+            let asked = app.clock.now();
             if app.follows_database_clock
                 && let Ok(Some(time)) = app.store.shared_time().await
             {
-                app.clock_guard.compare(time);
+                app.clock_guard.compare(asked, time);
             }
         }
         let followed = app.identity.follow_other_nodes(app.clock.now()).await;

@@ -51,10 +51,12 @@ impl ClockGuard {
         Self { wall, boot, accepted, ahead_of_database_s: AtomicI64::new(0) }
     }
 
-    /// Compares the wall clock with the clock of the database, which was read just now. Returns the difference if it is
-    /// too large; writes are then refused until the next comparison.
-    pub fn compare(&self, database: Timestamp) -> Option<SignedDuration> {
-        let ahead = (self.wall)().duration_since(database);
+    /// Compares the wall clock with the clock of the database, which was read between `asked` and now. Returns the
+    /// difference if it is too large; writes are then refused until the next comparison. A late answer is not a
+    /// difference.
+    pub fn compare(&self, asked: Timestamp, database: Timestamp) -> Option<SignedDuration> {
+        let (least, most) = (asked.duration_since(database), (self.wall)().duration_since(database));
+        let ahead = if least > SignedDuration::ZERO { least } else { most.min(SignedDuration::ZERO) };
         let is_accepted = ahead.abs() <= MAX_DIFFERENCE;
         let ahead_s = if is_accepted { 0 } else { ahead.as_secs() };
         let before = self.ahead_of_database_s.swap(ahead_s, Ordering::AcqRel);
@@ -154,13 +156,27 @@ mod tests {
         let (clocks, guard) = guarded();
         let database = |ahead_ms| (guard.wall)() - SignedDuration::from_millis(ahead_ms);
         for (ahead_ms, refused) in [(2_000, None), (2_600, Some(2)), (-2_000, None), (-3_000, Some(-3))] {
-            assert_eq!(guard.compare(database(ahead_ms)).map(|ahead| ahead.as_secs()), refused);
+            let found = guard.compare((guard.wall)(), database(ahead_ms));
+            assert_eq!(found.map(|ahead| ahead.as_secs()), refused);
             let expected = refused.map_or(Ok(()), |ahead_s| Err(StoreError::Clock { ahead_s }));
             assert_eq!(guard.check(), expected, "{ahead_ms}");
         }
         clocks.pass(60);
-        assert_eq!(guard.compare(database(0)), None);
+        assert_eq!(guard.compare((guard.wall)(), database(0)), None);
         assert_eq!(guard.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_late_answer_of_the_database_is_not_a_difference() {
+        let (_, guard) = guarded();
+        let after = |ms| (guard.wall)() - SignedDuration::from_millis(ms);
+        // The database was asked 4 s ago. It has read its clock at any time since.
+        for read in [4_000, 2_500, 0] {
+            assert_eq!(guard.compare(after(4_000), after(read)), None, "{read}");
+        }
+        let ahead = guard.compare(after(4_000), after(6_500));
+        assert_eq!(ahead, Some(SignedDuration::from_millis(2_500)));
+        assert_eq!(guard.compare(after(4_000), after(-2_500)), Some(SignedDuration::from_millis(-2_500)));
     }
 
     fn guarded() -> (Arc<FakeClocks>, ClockGuard) {

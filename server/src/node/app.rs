@@ -135,8 +135,9 @@ impl App {
             guard::log_start(now, last);
         }
         let clock_guard = Arc::new(clock.guard());
+        let asked = clock.now();
         if let Some(database) = store.shared_time().await?.filter(|_| config.ahead_s == 0)
-            && let Some(ahead) = clock_guard.compare(database)
+            && let Some(ahead) = clock_guard.compare(asked, database)
         {
             bail!(
                 "the clock of this machine differs by {} s from that of the database; correct it, for example with NTP",
