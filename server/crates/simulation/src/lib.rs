@@ -178,13 +178,14 @@ fn simulate(seed: u64) -> Result<RunReport> {
     sim.client(CLIENTS[1], async move {
         let mut handle = || shared.node(NodeLink::new(draws.fork(), Duration::from_millis(30)));
         let (store, handles) = (handle(), [handle(), handle()]);
-        let work: [LocalBoxFuture<'_, ()>; 9] = [
+        let work: [LocalBoxFuture<'_, ()>; 10] = [
             resources::write_resource(&programs, "own-0").boxed_local(),
             resources::write_resource(&programs, "own-1").boxed_local(),
             resources::write_contested(&programs, 0).boxed_local(),
             resources::write_contested(&programs, 1).boxed_local(),
             resources::create_once(&programs).boxed_local(),
             terminology::add_codes(&programs).boxed_local(),
+            exports::run_exports(&programs, &store).boxed_local(),
             exports::run_exports(&programs, &store).boxed_local(),
             followers::follow(&programs, &handles[0], &changes[0]).boxed_local(),
             followers::follow(&programs, &handles[1], &changes[1]).boxed_local(),

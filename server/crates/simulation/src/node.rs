@@ -28,8 +28,8 @@ use crate::outside::{SeededKeys, SeededRandom};
 use crate::store_link::NodeLink;
 use crate::world::{self, APP, BACKEND, BASE, REDIRECT, USER, World};
 
-/// Time after which another node resumes an export.
-const LEASE: SignedDuration = SignedDuration::from_secs(4);
+/// Time after which another node resumes an export. Many faults last longer, and the node is still there afterwards.
+const LEASE: SignedDuration = SignedDuration::from_secs(1);
 /// Time after which a node that could not be opened is started again.
 const RESTART: Duration = Duration::from_millis(500);
 
