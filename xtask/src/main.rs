@@ -54,9 +54,18 @@ enum XtaskCommand {
     Mutants(mutants::MutantArgs),
     /// Simulate several nodes with their clients and faults. A seed gives the same run each time.
     Sim {
-        /// Options of `trefoil-simulation`: --seed N, --count N, --log, --keep-going.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
+        /// First seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Number of consecutive seeds.
+        #[arg(long, default_value_t = 1)]
+        count: u64,
+        /// Print what happened.
+        #[arg(long)]
+        log: bool,
+        /// Run all seeds, also after one that breaks a rule.
+        #[arg(long)]
+        keep_going: bool,
     },
     /// Generate the records of the demo project from their seed.
     GenFixtures {
@@ -113,9 +122,12 @@ fn run(task: XtaskCommand) -> Result<()> {
             check(Command::new(program).arg("run").args(args))
         }
         XtaskCommand::Mutants(args) => mutants::run(&args),
-        XtaskCommand::Sim { args } => {
+        XtaskCommand::Sim { seed, count, log, keep_going } => {
             check(&mut build(&["trefoil-simulation"]))?;
-            check(Command::new(target_dir().join("debug/trefoil-simulation")).args(args))
+            let mut command = Command::new(target_dir().join("debug/trefoil-simulation"));
+            command.args(["--seed", &seed.to_string(), "--count", &count.to_string()]);
+            command.args(log.then_some("--log")).args(keep_going.then_some("--keep-going"));
+            check(&mut command)
         }
         XtaskCommand::GenFixtures { check: only_check } => {
             let mut command = cargo();

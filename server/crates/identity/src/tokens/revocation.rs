@@ -10,6 +10,7 @@ use crate::ledger_keys;
 use crate::model::client::Client;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
+use crate::tokens::access_token::BadToken;
 use crate::tokens::token_service::TokenService;
 
 /// The records of revocations in the ledger.
@@ -64,9 +65,12 @@ impl TokenService {
             }
             return Ok(());
         }
-        if let Ok(access) = self.verify_access_token(token, now).await
-            && access.token.client_id == client.client_id
-        {
+        let access = match self.verify_access_token(token, now).await {
+            Ok(access) => access,
+            Err(BadToken::Store(error)) => return Err(error),
+            Err(_) => return Ok(()),
+        };
+        if access.token.client_id == client.client_id {
             let until = Timestamp::from_second(access.token.exp).unwrap_or(Timestamp::MAX);
             self.revocations.mark_revoked("jti", &access.token.jti, until, now).await?;
             let (client_id, id) = (client.client_id.clone(), access.token.jti.clone());
