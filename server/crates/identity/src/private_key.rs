@@ -113,12 +113,11 @@ impl PrivateKey for RsaKeyPair {
 
     fn public_jwk(&self) -> Value {
         let public = self.public_key();
-        let number = |bytes: &[u8]| encode_base64url(bytes);
         let (n, e) = (public.modulus(), public.exponent());
         json!({
             "kty": "RSA",
-            "n": number(n.big_endian_without_leading_zero()),
-            "e": number(e.big_endian_without_leading_zero()),
+            "n": encode_base64url(n.big_endian_without_leading_zero()),
+            "e": encode_base64url(e.big_endian_without_leading_zero()),
         })
     }
 }

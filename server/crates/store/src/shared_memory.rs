@@ -93,23 +93,12 @@ impl SharedMemoryNode {
         self.ask(std::future::ready(Ok(()))).await
     }
 
-    /// Reads.
+    /// Sends a request over the link, performs it, and returns its answer over the link.
     async fn ask<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         self.link.pass(StoreStep::Request).await?;
         let answer = answer.await;
         self.link.pass(StoreStep::Answer).await?;
         answer
-    }
-
-    /// Writes in a transaction.
-    async fn transact<T>(
-        &self,
-        written: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        self.link.pass(StoreStep::Request).await?;
-        let written = written.await;
-        self.link.pass(StoreStep::Answer).await?;
-        written
     }
 
     /// Notes that this node has heard of a sequence number.
@@ -129,7 +118,7 @@ impl Ledger for SharedMemoryNode {
             self.link.pass(StoreStep::Transaction).await?;
             self.shared.data.write(writes, now).await
         };
-        self.transact(written).await
+        self.ask(written).await
     }
 
     async fn scan(
@@ -143,7 +132,7 @@ impl Ledger for SharedMemoryNode {
     }
 
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        self.transact(self.shared.data.sweep(now, limit)).await
+        self.ask(self.shared.data.sweep(now, limit)).await
     }
 }
 
@@ -157,7 +146,7 @@ impl Versions for SharedMemoryNode {
             drop(sequence);
             commit
         };
-        let commit = self.transact(written).await?;
+        let commit = self.ask(written).await?;
         self.hear(commit.seq);
         Ok(commit)
     }
@@ -168,7 +157,7 @@ impl Versions for SharedMemoryNode {
             self.link.pass(StoreStep::Transaction).await?;
             self.shared.data.snapshot(now).await
         };
-        let snapshot = self.transact(taken).await?;
+        let snapshot = self.ask(taken).await?;
         self.hear(snapshot.seq);
         Ok(snapshot)
     }
