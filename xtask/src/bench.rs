@@ -54,7 +54,10 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     match args.group {
         Some(Parquet) => return with_options(bench_parquet()),
         Some(Log) => return with_options(bench("trefoil-server", "log")),
-        Some(Scale) => return with_options(bench("trefoil-store", "scale")),
+        Some(Scale) => {
+            with_options(bench("trefoil-store", "scale"))?;
+            return http(&["scale"]);
+        }
         Some(Client) => return with_options(bench("trefoil-tui", "client")),
         Some(Postgres) => {
             with_options(bench("trefoil-store", "postgres"))?;

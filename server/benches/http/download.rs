@@ -19,7 +19,7 @@ use trefoil_fixtures::population;
 
 use crate::connection::{Connection, headers, status};
 use crate::server::Server;
-use crate::{Bench, text};
+use crate::{Bench, identity, text};
 
 /// Number of Patients with 80 Observations each. An Observation has about 1 KB, so the export is one file of 94 MB.
 const PATIENTS: u64 = 1_100;
@@ -41,7 +41,7 @@ pub fn import(data: &Path) {
 
 /// Exports the resources, downloads the file and prints the rates.
 pub fn measure(bench: &Bench, data: &Path) {
-    let token = bench.backend_token();
+    let token = bench.backend_token(identity::READ);
     let ask = |connection: &mut Connection, path: &str| {
         connection.call(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"))
     };

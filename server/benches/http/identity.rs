@@ -10,6 +10,9 @@ use serde_json::Value;
 use crate::connection::{headers, post_form};
 use crate::{Bench, Doing, REQUESTS, Work, text};
 
+/// Scope that permits to read all resources.
+pub(crate) const READ: &str = "system/*.rs";
+
 pub(crate) fn work() -> Vec<Work> {
     vec![
         Work {
@@ -35,7 +38,7 @@ impl Bench {
     /// Assertions are signed before the measurement starts, because signing is work of the client.
     fn client_credentials(&self, count: usize) -> Doing<'_> {
         let key = self.backend_key();
-        let requests: Vec<String> = (0..count).map(|_| self.token_request(&key)).collect();
+        let requests: Vec<String> = (0..count).map(|_| self.token_request(&key, READ)).collect();
         Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
     }
 
@@ -46,8 +49,8 @@ impl Bench {
         es384(&client["jwk"])
     }
 
-    /// Returns a token request of the backend client with a new assertion.
-    fn token_request(&self, key: &EcdsaKeyPair) -> String {
+    /// Returns a token request of the backend client with a new assertion, for these scopes.
+    fn token_request(&self, key: &EcdsaKeyPair, scope: &str) -> String {
         let client = &self.demo["backend"][0];
         let audience = format!("{}/oauth2/token", self.trefoil.base());
         let jti = self.made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -59,17 +62,17 @@ impl Bench {
         });
         let form = form_urlencoded::Serializer::new(String::new())
             .append_pair("grant_type", "client_credentials")
-            .append_pair("scope", "system/*.rs")
+            .append_pair("scope", scope)
             .append_pair("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
             .append_pair("client_assertion", &sign(key, &header, &claims))
             .finish();
         post_form("/oauth2/token", "", &form)
     }
 
-    /// Requests and returns an access token of the backend client.
-    pub(crate) fn backend_token(&self) -> String {
+    /// Requests and returns an access token of the backend client with these scopes.
+    pub(crate) fn backend_token(&self, scope: &str) -> String {
         let mut connection = self.trefoil.connect();
-        let (head, body) = connection.call(&self.token_request(&self.backend_key()));
+        let (head, body) = connection.call(&self.token_request(&self.backend_key(), scope));
         let answer: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{head}{body}"));
         text(&answer["access_token"]).to_owned()
     }

@@ -1,4 +1,4 @@
-//! Benchmarks over HTTP, run by `cargo xtask bench [identity|terminology|download]`: CPU time of the server per
+//! Benchmarks over HTTP, run by `cargo xtask bench [identity|terminology|download|scale]`: CPU time of the server per
 //! request, compared with a reference server in the same run.
 //!
 //! The reference is a bare hyper server whose responses have 200 bytes of JSON. The reference and Trefoil (`--demo`, file
@@ -11,9 +11,11 @@
 mod connection;
 mod download;
 mod identity;
+mod scale;
 mod server;
 mod terminology;
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -38,6 +40,9 @@ fn main() {
     }
     if let Some(path) = args.iter().position(|arg| arg == "--file").and_then(|at| args.get(at + 1)) {
         return download::floor(path.into());
+    }
+    if args.iter().any(|arg| arg == "scale") {
+        return scale::run();
     }
     let connections = args.iter().find_map(|arg| arg.strip_prefix("--connections=")?.parse().ok());
     let connections: usize = connections.unwrap_or(CONNECTIONS);
@@ -77,10 +82,7 @@ fn main() {
     let mut floor = Command::new(this);
     floor.args(&args).arg("--floor").arg(data.path().join("tls"));
     let floor = Server::start(&mut floor, "listening ", || trefoil.connector());
-    let demo: Value =
-        serde_json::from_slice(&std::fs::read(data.path().join("demo.json")).expect("demo.json exists"))
-            .expect("demo.json is JSON");
-    let bench = Bench::new(trefoil.clone(), demo);
+    let bench = Bench::new(trefoil.clone(), demo(data.path()));
     if downloads {
         download::measure(&bench, data.path());
     }
@@ -95,6 +97,12 @@ fn main() {
         let check = identity::es384_check_us();
         work.iter().for_each(|work| measure(work, &bench, &floor, connections, check));
     }
+}
+
+/// Returns the content of `demo.json` in a data folder.
+fn demo(data: &Path) -> Value {
+    let demo = std::fs::read(data.join("demo.json")).expect("demo.json exists");
+    serde_json::from_slice(&demo).expect("demo.json is JSON")
 }
 
 /// Measures one workload in alternation with the reference, because the speed of the machine changes over time.

@@ -121,7 +121,7 @@ impl Server {
     }
 
     /// Returns the CPU time of each thread in nanoseconds (Linux).
-    fn threads(&self) -> HashMap<OsString, f64> {
+    pub(crate) fn threads(&self) -> HashMap<OsString, f64> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let nanoseconds = |thread: std::fs::DirEntry| {
             let stat = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
@@ -130,11 +130,16 @@ impl Server {
         threads.into_iter().flatten().flatten().filter_map(nanoseconds).collect()
     }
 
-    /// Returns the CPU time of the server during the load in microseconds. Threads that end during the load were idle
-    /// for seconds, so their time can be ignored.
+    /// Returns the CPU time of the server during the load in microseconds.
     pub(crate) fn cpu_us_of(&self, load: impl FnOnce()) -> f64 {
         let before = self.threads();
         load();
+        self.cpu_us_since(&before)
+    }
+
+    /// Returns the CPU time of the server in microseconds since its threads had these times. Threads that have ended since
+    /// were idle for seconds, so their time can be ignored.
+    pub(crate) fn cpu_us_since(&self, before: &HashMap<OsString, f64>) -> f64 {
         let since = |(thread, now): (OsString, f64)| now - before.get(&thread).copied().unwrap_or_default();
         self.threads().into_iter().map(since).sum::<f64>() / 1e3
     }

@@ -349,7 +349,7 @@ fn store_status(error: &StoreError) -> (StatusCode, IssueCode, &'static str) {
 /// Returns the response to an error of the store, and logs the error.
 fn store_error(dialect: Dialect, error: &StoreError) -> Response {
     let (status, code, text) = store_status(error);
-    tracing::error!(%error, "store");
+    log_store_error(error, "store");
     let response = match dialect {
         Dialect::Fhir => fhir_error(status, code, text),
         _ => dialect.plain_error(status, text),
@@ -357,6 +357,15 @@ fn store_error(dialect: Dialect, error: &StoreError) -> Response {
     match error {
         StoreError::Unavailable { .. } => reply::with_static(response, header::RETRY_AFTER, "5"),
         _ => response,
+    }
+}
+
+/// Logs an error of the store that a request has met. `at` names the step. The begin of an outage is logged once as an error;
+/// each request that fails during it is only a warning.
+pub(crate) fn log_store_error(error: &StoreError, at: &str) {
+    match error {
+        StoreError::Unavailable { .. } => tracing::warn!(%error, "{at}"),
+        _ => tracing::error!(%error, "{at}"),
     }
 }
 

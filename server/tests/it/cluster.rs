@@ -34,7 +34,7 @@ pub async fn post_as_backend(node: &Server, path: &str, assertion: &str, form: &
 }
 
 /// Returns the form fields of a client assertion.
-pub fn assertion_fields(assertion: &str) -> [(&str, &str); 2] {
+fn assertion_fields(assertion: &str) -> [(&str, &str); 2] {
     let kind = ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
     [kind, ("client_assertion", assertion)]
 }

@@ -29,10 +29,10 @@ const ALLOWED_CRATES: [(&str, &[&str]); 17] = [
     ("trefoil-bulk", &["trefoil-fhir", "trefoil-store", "trefoil-resources"]),
     ("trefoil-fixtures", &[]),
     ("trefoil-power-cut", &[]),
-    ("trefoil-node-history", &[]),
+    ("trefoil-node-clients", &["trefoil-store"]),
     (
         "trefoil-simulation",
-        &["trefoil-server", "trefoil-node-history", "trefoil-bulk", "trefoil-identity", "trefoil-store"],
+        &["trefoil-server", "trefoil-node-clients", "trefoil-bulk", "trefoil-identity", "trefoil-store"],
     ),
     ("trefoil-conformance", &["trefoil-test-database"]),
     ("trefoil-tui", &[]),

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use node_clients::{NODES, World};
 use turmoil::Sim;
 
+use crate::clients::{SimulatedNodes, host_of};
 use crate::store_link::LinkState;
-use crate::world::{NODES, World, host_of};
 use crate::{CLIENTS, NodeLinks};
 
 /// A kind of fault.
@@ -88,17 +89,23 @@ impl Adversary {
     }
 
     /// Begins and ends the faults that are due. Returns `true` when all of them are over.
-    pub(crate) fn act(&mut self, sim: &mut Sim<'_>, world: &World, links: &[NodeLinks]) -> bool {
+    pub(crate) fn act(
+        &mut self,
+        sim: &mut Sim<'_>,
+        nodes: &SimulatedNodes,
+        world: &World,
+        links: &[NodeLinks],
+    ) -> bool {
         let now = sim.elapsed();
         for planned in &mut self.plan {
             if planned.state == Stage::Planned && planned.begin <= now {
                 planned.state = Stage::Active;
                 planned.begin = now;
-                world.log_at(now, &format!("fault begins at node-{}: {:?}", planned.node, planned.fault));
+                nodes.log_at(now, &format!("fault begins at node-{}: {:?}", planned.node, planned.fault));
                 begin(planned, sim, &links[planned.node]);
             } else if planned.state == Stage::Active && planned.end <= now {
                 planned.state = Stage::Over;
-                world.log_at(now, &format!("fault ends at node-{}: {:?}", planned.node, planned.fault));
+                nodes.log_at(now, &format!("fault ends at node-{}: {:?}", planned.node, planned.fault));
                 end(planned, sim, &links[planned.node]);
                 let name = format!("node-{}: {:?}", planned.node, planned.fault);
                 world.record(|history| history.faults.push((name, planned.begin, now)));

@@ -3,13 +3,14 @@
 //! The nodes are the whole server: routes, services, periodic tasks, exports and requests to other servers. Everything
 //! outside of them is simulated: the network and the time (turmoil), the threads (see `store::blocking`), randomness
 //! and keys ([`outside`]), a store that models how commits become visible in PostgreSQL (see `store::shared_memory`), a
-//! bucket, an identity provider and the clients. One thread runs all of it, so the same seed gives the same log.
+//! bucket, an identity provider, and the clients of `node_clients`. One thread runs all of it, so the same seed gives the
+//! same log.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`world`] | the time, the log, the history, and the requests of clients |
 //! | [`node`] | one node |
-//! | [`workers`] | the clients |
+//! | [`clients`] | the nodes as clients reach them, with the time and the log |
+//! | [`followers`] | clients that follow the feed of changes |
 //! | [`provider`] | the identity provider, and the host with the keys of a client |
 //! | [`adversary`] | the faults |
 //! | [`network`], [`store_link`], [`bucket`] | HTTP, and the ways of a node to the store and to the bucket |
@@ -17,19 +18,19 @@
 
 pub mod adversary;
 pub mod bucket;
+pub mod clients;
+pub mod followers;
 pub mod network;
 pub mod node;
 pub mod outside;
 pub mod provider;
 pub mod store_link;
-pub mod workers;
-pub mod world;
 
 use std::cell::Cell;
 use std::ops::Range;
 use std::panic;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -37,22 +38,27 @@ use fastrand::Rng;
 use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, join_all};
 use jiff::SignedDuration;
-use node_history::Action;
+use node_clients::exports::{ExportFigures, Exports};
+use node_clients::registration::ClientKey;
+use node_clients::{NODES, Pace, World, aftermath, credentials, families, resources, terminology};
 use rand::SeedableRng as _;
 use store::shared_memory::SharedMemory;
 use store::{Seq, Versions as _, blocking};
 
 use crate::adversary::Adversary;
+use crate::clients::{BASE, SimulatedNodes, USER, host_of};
+use crate::followers::SeenChanges;
 use crate::node::NodeParts;
-use crate::outside::SimulatedKey;
 use crate::provider::Provider;
 use crate::store_link::NodeLink;
-use crate::workers::followers::SeenChanges;
-use crate::workers::{browser, credentials, exports, followers, resources, terminology};
-use crate::world::{NODES, World, host_of};
 
 /// Names of the hosts of the clients.
 const CLIENTS: [&str; 2] = ["people", "programs"];
+/// Types that are exported.
+const EXPORTED: [&str; 2] = ["CodeSystem", "Group"];
+/// Clients rest, so that a run has few requests and many faults.
+const PACE: Pace =
+    Pace { rests: true, probe: Duration::from_millis(350), poll: Duration::from_millis(1_500) };
 /// Time before the first fault.
 const BEGIN: Duration = Duration::from_secs(1);
 /// Shortest and longest time in which faults begin, in milliseconds.
@@ -79,8 +85,8 @@ pub struct RunReport {
     pub requests: usize,
     /// Number of faults.
     pub faults: usize,
-    /// Number of exports that were compared with the store.
-    pub exports: usize,
+    /// The exports that were compared with the store.
+    pub exports: ExportFigures,
     /// The latest acceptance of a token after its revocation.
     pub latest: Duration,
 }
@@ -123,7 +129,11 @@ fn simulate(seed: u64) -> Result<RunReport> {
         .max_message_latency(Duration::from_millis(random.u64(5..60)))
         .simulation_duration(Duration::from_secs(600))
         .build();
-    let world = Arc::new(World::new(random.fork()));
+    let nodes = Arc::new(SimulatedNodes::default());
+    let key = ClientKey::new("backend-1", &mut random);
+    let user = (USER.0.to_owned(), USER.1.to_owned());
+    let clients = Arc::<SimulatedNodes>::clone(&nodes);
+    let world = Arc::new(World::new(clients, BASE.to_owned(), user, key, PACE, random.fork()));
     let shared = SharedMemory::default();
     let objects = Arc::default();
     let mut links = Vec::new();
@@ -140,17 +150,17 @@ fn simulate(seed: u64) -> Result<RunReport> {
             ahead: SignedDuration::from_millis(random.i64(-900..900)),
         });
         node::write_config(&parts.folder)?;
-        let (world, starts) = (Arc::clone(&world), Cell::new(random.fork()));
+        let (nodes, starts) = (Arc::clone(&nodes), Cell::new(random.fork()));
         sim.host(host_of(number), move || {
             let mut random = starts.replace(Rng::with_seed(0));
             let start = random.u64(..);
             starts.set(random);
-            let (parts, world) = (Arc::clone(&parts), Arc::clone(&world));
-            async move { node::run_node(&parts, &world, start).await.map_err(Into::into) }.boxed_local()
+            let (parts, nodes) = (Arc::clone(&parts), Arc::clone(&nodes));
+            async move { node::run_node(&parts, &nodes, start).await.map_err(Into::into) }.boxed_local()
         });
         links.push(NodeLinks { store, bucket });
     }
-    let provider = Arc::new(Provider::new(SimulatedKey::new("provider-1", &mut random), Arc::clone(&world)));
+    let provider = Arc::new(Provider::new(ClientKey::new("provider-1", &mut random), Arc::clone(&world)));
     for (host, provider) in [("provider", Some(provider)), ("keys", None)] {
         let world = Arc::clone(&world);
         sim.host(host, move || {
@@ -162,22 +172,24 @@ fn simulate(seed: u64) -> Result<RunReport> {
     let people = Arc::clone(&world);
     sim.client(CLIENTS[0], async move {
         let work: [LocalBoxFuture<'_, ()>; 7] = [
-            browser::use_families(&people, false).boxed_local(),
-            browser::use_families(&people, false).boxed_local(),
-            browser::use_families(&people, true).boxed_local(),
+            families::use_families(&people, None).boxed_local(),
+            families::use_families(&people, None).boxed_local(),
+            families::use_families(&people, Some("hospital")).boxed_local(),
             credentials::use_assertions(&people).boxed_local(),
             credentials::use_proofs(&people).boxed_local(),
             credentials::revoke_tokens(&people).boxed_local(),
             credentials::revoke_tokens(&people).boxed_local(),
         ];
-        people.await_nodes().await;
+        people.await_begin().await;
         join_all(work).await;
         Ok(())
     });
-    let (programs, changes, mut draws) = (Arc::clone(&world), seen.clone(), random.fork());
+    let (programs, opened, mut draws) = (Arc::clone(&world), Arc::clone(&nodes), random.fork());
+    let (changes, figures) = (seen.clone(), Arc::<Mutex<ExportFigures>>::default());
+    let export_figures = Arc::clone(&figures);
     sim.client(CLIENTS[1], async move {
         let mut handle = || shared.node(NodeLink::new(draws.fork(), Duration::from_millis(30)));
-        let (store, handles) = (handle(), [handle(), handle()]);
+        let (store, exports, handles) = (handle(), Exports::new(handle(), &EXPORTED), [handle(), handle()]);
         let work: [LocalBoxFuture<'_, ()>; 10] = [
             resources::write_resource(&programs, "own-0").boxed_local(),
             resources::write_resource(&programs, "own-1").boxed_local(),
@@ -185,14 +197,20 @@ fn simulate(seed: u64) -> Result<RunReport> {
             resources::write_contested(&programs, 1).boxed_local(),
             resources::create_once(&programs).boxed_local(),
             terminology::add_codes(&programs).boxed_local(),
-            exports::run_exports(&programs, &store).boxed_local(),
-            exports::run_exports(&programs, &store).boxed_local(),
+            exports.run(&programs).boxed_local(),
+            exports.run(&programs).boxed_local(),
             followers::follow(&programs, &handles[0], &changes[0]).boxed_local(),
             followers::follow(&programs, &handles[1], &changes[1]).boxed_local(),
         ];
-        programs.await_nodes().await;
+        while opened.opened.load(Ordering::Relaxed) < NODES {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        terminology::add_code_system(&programs).await;
+        programs.begin();
         join_all(work).await;
-        read_all(&programs, &store, &handles[0], &changes).await;
+        *export_figures.lock().unwrap_or_else(PoisonError::into_inner) = exports.check(&programs).await;
+        check_followers(&programs, &store, &handles[0], &changes).await;
+        aftermath::look(&programs).await;
         Ok(())
     });
     let fault_time = random.u64(FAULT_TIME);
@@ -201,7 +219,7 @@ fn simulate(seed: u64) -> Result<RunReport> {
     loop {
         let is_done = sim.step().map_err(|error| anyhow!("{error}"))?;
         let now = sim.elapsed();
-        if adversary.act(&mut sim, &world, &links) {
+        if adversary.act(&mut sim, &nodes, &world, &links) {
             let since = *calm_since.get_or_insert(now);
             if now - since > CALM {
                 world.end();
@@ -215,11 +233,12 @@ fn simulate(seed: u64) -> Result<RunReport> {
             break;
         }
     }
-    Ok(report(&world))
+    let figures = *figures.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(report(&nodes, &world, figures))
 }
 
-/// Reads all resources and changes after the run.
-async fn read_all(world: &World, store: &store::Store, follower: &store::Store, seen: &[SeenChanges]) {
+/// Reads all changes after the run, and compares them with those that the followers have seen.
+async fn check_followers(world: &World, store: &store::Store, follower: &store::Store, seen: &[SeenChanges]) {
     let mut all = Vec::new();
     while let Ok(changes) = store.changes(all.last().copied().unwrap_or(Seq::ZERO), 1_000).await {
         if changes.is_empty() {
@@ -240,47 +259,20 @@ async fn read_all(world: &World, store: &store::Store, follower: &store::Store, 
             ));
         }
     }
-    let keys: std::collections::BTreeSet<String> = world.record(|history| {
-        let keys = history.events.iter().filter_map(|event| match &event.action {
-            Action::Write(id) => Some(id.clone()),
-            _ => None,
-        });
-        keys.collect()
-    });
-    for id in keys {
-        let key = store::ResourceKey::new("Group", id.as_str());
-        let Ok(versions) = store.history(&key, Seq::LATEST, store::PageLimit::default()).await else {
-            continue;
-        };
-        let versions = versions.into_iter().filter_map(|version| {
-            let body: serde_json::Value = serde_json::from_slice(version.body.as_ref()?).ok()?;
-            Some((version.version, body["name"].as_str()?.to_owned()))
-        });
-        let versions = versions.collect();
-        world.record(|history| history.versions.insert(id, versions));
-    }
 }
 
-fn report(world: &World) -> RunReport {
+fn report(nodes: &SimulatedNodes, world: &World, exports: ExportFigures) -> RunReport {
     let mut history = world.record(std::mem::take);
-    let unknown = std::mem::take(&mut *world.unknown_codes.lock().unwrap_or_else(PoisonError::into_inner));
-    for (node, written, asked, code) in unknown {
-        if !history.is_excused(written, asked) {
-            history
-                .violations
-                .push(format!("node-{node} did not know {code}, written at {written:?}, at {asked:?}"));
-        }
-    }
     let latest = history.apply_rules();
     match PANICS.take() {
         0 => {}
         count => history.violations.push(format!("{count} panics")),
     }
     RunReport {
-        log: world.take_log(),
+        log: nodes.take_log(),
         requests: history.events.len(),
         faults: history.faults.len(),
-        exports: world.exports.load(Ordering::Relaxed),
+        exports,
         violations: history.violations,
         latest,
     }

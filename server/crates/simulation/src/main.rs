@@ -37,10 +37,11 @@ fn main() -> ExitCode {
                     print!("{}", report.log);
                 }
                 println!(
-                    "seed {seed}: {} requests, {} faults, {} exports, latest acceptance {} ms after a revocation, {} violations",
+                    "seed {seed}: {} requests, {} faults, {} exports ({} resumed), latest acceptance {} ms after a revocation, {} violations",
                     report.requests,
                     report.faults,
-                    report.exports,
+                    report.exports.exports,
+                    report.exports.resumed,
                     report.latest.as_millis(),
                     report.violations.len()
                 );

@@ -15,8 +15,7 @@ pub const PORT: u16 = 443;
 /// Time after which a client gives up.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Sends a request to a host on a new connection. The authority of the URL is the `Host` of the request; the host can be
-/// any node behind this name.
+/// Sends a request to a host on a new connection. If its target is a URL, the authority is the `Host` of the request.
 ///
 /// # Errors
 /// Returns [`CallError`] if there is no complete answer.

@@ -11,6 +11,7 @@ use fastrand::Rng;
 use identity::model::user::{StandardClaims, User};
 use identity::sign_in::password;
 use jiff::SignedDuration;
+use node_clients::{Nodes as _, registration};
 use object_store::memory::InMemory;
 use store::shared_memory::SharedMemory;
 use tokio::sync::watch;
@@ -23,10 +24,10 @@ use trefoil_server::node::app::{App, Outside};
 use trefoil_server::serve;
 
 use crate::bucket::LinkedBucket;
+use crate::clients::{self, BASE, SimulatedNodes, USER};
 use crate::network::{PORT, SimulatedCaller};
 use crate::outside::{SeededKeys, SeededRandom};
 use crate::store_link::NodeLink;
-use crate::world::{self, APP, BACKEND, BASE, REDIRECT, USER, World};
 
 /// Time after which another node resumes an export. Many faults last longer, and the node is still there afterwards.
 const LEASE: SignedDuration = SignedDuration::from_secs(1);
@@ -56,6 +57,7 @@ pub struct NodeParts {
 /// # Errors
 /// Returns an error if the file cannot be written.
 pub fn write_config(folder: &Path) -> Result<()> {
+    let clients = registration::configuration(r#"jwks_uri = "https://keys.example/jwks""#);
     let config = format!(
         r#"
 [server]
@@ -68,19 +70,7 @@ engine = "memory"
 [identity]
 allow_private_jwks = ["keys.example"]
 
-[[client]]
-client_id = "{BACKEND}"
-jwks_uri = "https://keys.example/jwks"
-token_endpoint_auth_signing_algs = ["EdDSA"]
-scope = "system/*.read system/*.cud"
-
-[[client]]
-client_id = "{APP}"
-redirect_uris = ["{REDIRECT}"]
-token_endpoint_auth_method = "none"
-scope = "openid profile offline_access"
-first_party = true
-
+{clients}
 [[provider]]
 name = "hospital"
 issuer = "https://provider.example"
@@ -95,17 +85,17 @@ timeout_ms = 2000
 }
 
 /// Runs a node until it crashes. `start` is different for each start.
-pub async fn run_node(parts: &NodeParts, world: &World, start: u64) -> Result<()> {
+pub async fn run_node(parts: &NodeParts, nodes: &SimulatedNodes, start: u64) -> Result<()> {
     let mut random = Rng::with_seed(start);
     loop {
         match open_node(parts, &mut random).await {
             Ok(app) => {
-                world.log(&format!("node-{} is open", parts.number));
-                world.opened.fetch_add(1, Ordering::Relaxed);
+                nodes.log(&format!("node-{} is open", parts.number));
+                nodes.opened.fetch_add(1, Ordering::Relaxed);
                 return serve_node(app).await;
             }
             Err(error) => {
-                world.log(&format!("node-{} could not be opened: {error:#}", parts.number));
+                nodes.log(&format!("node-{} could not be opened: {error:#}", parts.number));
                 tokio::time::sleep(RESTART).await;
             }
         }
@@ -132,7 +122,7 @@ async fn open_node(parts: &NodeParts, random: &mut Rng) -> Result<Arc<App>> {
     });
     let ahead = parts.ahead;
     let outside = Outside {
-        clock: Clock::new(move || world::time() + ahead, Arc::new(SeededRandom::new(random.fork()))),
+        clock: Clock::new(move || clients::time() + ahead, Arc::new(SeededRandom::new(random.fork()))),
         keys: Arc::new(SeededKeys::new(random.fork())),
         http: Some(Arc::new(SimulatedCaller)),
     };

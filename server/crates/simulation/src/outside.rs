@@ -2,12 +2,11 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use aws_lc_rs::signature::Ed25519KeyPair;
 use fastrand::Rng;
 use identity::private_key::PrivateKey;
 use identity::{KeyProvider, Random, SigningAlg, SystemKeys};
+use node_clients::registration::base64url;
 use p256::ecdsa::signature::Signer as _;
 use p256::pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _};
 use serde_json::{Value, json};
@@ -19,11 +18,6 @@ const RSA_KEYS: [&[u8]; 4] = [
     include_bytes!("../keys/rsa-3.der"),
     include_bytes!("../keys/rsa-4.der"),
 ];
-
-/// Returns bytes in base64url.
-pub fn base64url(bytes: impl AsRef<[u8]>) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
-}
 
 /// Random numbers from a seed.
 pub struct SeededRandom(Mutex<Rng>);
@@ -130,46 +124,4 @@ fn ec_jwk(curve: &str, point: &[u8]) -> Value {
     // The byte 0x04, then x and y.
     let (x, y) = point[1..].split_at(point.len() / 2);
     json!({ "kty": "EC", "crv": curve, "x": base64url(x), "y": base64url(y) })
-}
-
-/// The Ed25519 key of a client or provider.
-pub struct SimulatedKey {
-    pair: Ed25519KeyPair,
-    kid: String,
-}
-
-impl SimulatedKey {
-    /// Generates a key.
-    pub fn new(kid: &str, random: &mut Rng) -> Self {
-        let mut seed = [0; 32];
-        random.fill(&mut seed);
-        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).expect("any 32 bytes are a private key");
-        Self { pair, kid: kid.to_owned() }
-    }
-
-    /// Returns the public key as a JWK.
-    pub fn jwk(&self) -> Value {
-        let mut jwk = self.bare_jwk();
-        jwk["kid"] = self.kid.as_str().into();
-        jwk["alg"] = "EdDSA".into();
-        jwk["use"] = "sig".into();
-        jwk
-    }
-
-    /// Returns the public key as a JWK of the header of a DPoP proof.
-    pub fn bare_jwk(&self) -> Value {
-        json!({ "kty": "OKP", "crv": "Ed25519", "x": base64url(self.pair.public_key()) })
-    }
-
-    /// Returns a signed JWT of this type.
-    pub fn sign(&self, typ: &str, claims: &Value) -> String {
-        self.sign_with_header(&json!({ "alg": "EdDSA", "kid": self.kid, "typ": typ }), claims)
-    }
-
-    /// Returns a signed JWT with this header.
-    pub fn sign_with_header(&self, header: &Value, claims: &Value) -> String {
-        let message = format!("{}.{}", base64url(header.to_string()), base64url(claims.to_string()));
-        let signature = self.pair.sign(message.as_bytes());
-        format!("{message}.{}", base64url(signature))
-    }
 }

@@ -11,17 +11,18 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use node_clients::World;
+use node_clients::registration::ClientKey;
 use serde_json::{Value, json};
 
+use crate::clients;
 use crate::network::{PORT, respond};
-use crate::outside::SimulatedKey;
-use crate::world::{self, World};
 
 const ISSUER: &str = "https://provider.example";
 
 /// An identity provider. Each authorization request signs in the same user.
 pub struct Provider {
-    key: SimulatedKey,
+    key: ClientKey,
     world: Arc<World>,
     /// The nonce of each code.
     codes: Mutex<BTreeMap<String, String>>,
@@ -29,7 +30,7 @@ pub struct Provider {
 
 impl Provider {
     /// Returns a provider with a new key.
-    pub fn new(key: SimulatedKey, world: Arc<World>) -> Self {
+    pub fn new(key: ClientKey, world: Arc<World>) -> Self {
         Self { key, world, codes: Mutex::default() }
     }
 
@@ -69,7 +70,7 @@ impl Provider {
                         r#"{"error":"invalid_grant"}"#,
                     );
                 };
-                let now = world::time().as_second();
+                let now = clients::time().as_second();
                 let claims = json!({
                     "iss": ISSUER, "sub": "person-1", "aud": "trefoil", "nonce": nonce, "iat": now,
                     "exp": now + 300, "email": "person@provider.example", "email_verified": true,
@@ -110,7 +111,7 @@ pub async fn serve(provider: Option<Arc<Provider>>, world: Arc<World>) -> Result
                     parameters.extend(form_urlencoded::parse(&body).into_owned());
                     Ok::<_, Infallible>(match provider {
                         Some(provider) => provider.answer(head.uri.path(), &parameters),
-                        None => json_answer(&world.backend_keys()),
+                        None => json_answer(&json!({ "keys": [world.key.jwk()] })),
                     })
                 }
             });

@@ -10,7 +10,7 @@ use store::StoreError;
 use store::shared_memory::{LinkFuture, StoreLink, StoreStep};
 use tokio::time::{Instant, sleep};
 
-use crate::world;
+use crate::clients;
 
 /// Time after which a transaction of a silent node ends, and after which a node gives up a request.
 const LIMIT: Duration = Duration::from_secs(4);
@@ -91,6 +91,6 @@ impl StoreLink for NodeLink {
     }
 
     fn time(&self) -> Timestamp {
-        world::time()
+        clients::time()
     }
 }

@@ -20,7 +20,7 @@ use store::StoreError;
 use super::federation::{self, RedirectError};
 use crate::http::extract::RequestContext;
 use crate::http::pages::{self, cookie};
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, log_store_error};
 use crate::http::reply::{self, Response};
 
 /// Answers an authorization request.
@@ -114,7 +114,7 @@ async fn continue_request(
     match AssertUnwindSafe(take_next_step(context, request, interaction)).catch_unwind().await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
-            tracing::error!(%error, "authorize");
+            log_store_error(&error, "authorize");
             redirect_error(&to, ErrorCode::from(&error), None)
         }
         Err(_) => {

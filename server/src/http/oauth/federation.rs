@@ -19,7 +19,7 @@ use crate::config::ConfiguredProvider;
 use crate::http::extract::RequestContext;
 use crate::http::pages::sign_in::SignInDestination;
 use crate::http::pages::{self, cookie};
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, log_store_error};
 use crate::http::reply::{self, Response};
 
 const PROVIDER_FAILED: &str = "The provider did not respond correctly. Please try again later.";
@@ -135,6 +135,13 @@ pub async fn provider_callback(context: &RequestContext, provider: String) -> Re
                 None => Problem::page(StatusCode::FORBIDDEN, USER_DISABLED),
             })
         }
+        Err(UserError::Store(error)) => Err(match &waiting {
+            Some(reply) => {
+                log_store_error(&error, "federated sign-in");
+                redirect_error(reply, ErrorCode::from(&error), None).into()
+            }
+            None => error.into(),
+        }),
         Err(error) => {
             tracing::error!(%error, "federated sign-in");
             Err(failure_problem(waiting.as_ref(), ErrorCode::ServerError, None))

@@ -6,7 +6,9 @@ use http::{StatusCode, header};
 use resources::{ResourceBodyError, ResourceError};
 use terminology::{ExhaustionCause, TxError};
 
-use super::{Dialect, fhir_error, insufficient_scope, outcome_response, store_error, store_status};
+use super::{
+    Dialect, fhir_error, insufficient_scope, log_store_error, outcome_response, store_error, store_status,
+};
 use crate::http::reply::{self, Response};
 use crate::node::question_pool::QuestionRejected;
 
@@ -141,7 +143,7 @@ pub(super) fn job_request_error(error: &JobRequestError) -> Response {
         }
         JobRequestError::Store(error) => {
             // The job did not fail, only this status request: so the issue code is a transient one.
-            tracing::error!(%error, "status of an export");
+            log_store_error(error, "status of an export");
             let text = "the status cannot be read at the moment; try again";
             let response = fhir_error(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Transient, text);
             reply::with_static(response, header::RETRY_AFTER, "5")

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use node_clients::exports::Exports;
+use node_clients::{NODES, World, terminology};
 
-use super::exports::Exports;
-use super::world::World;
 use crate::cluster::{DatabaseLink, LinkState};
 use crate::support::Server;
 
@@ -86,18 +86,17 @@ async fn stall(node: &FaultyNode, random: &mut fastrand::Rng) -> String {
 /// which it continues.
 async fn pause(world: &World, exports: &Exports, node: &FaultyNode, random: &mut fastrand::Rng) -> String {
     let token = world.token().await;
-    let name = token.rsplit('.').next().unwrap().to_owned();
     for turn in 0..4 {
-        world.use_token(Some(node.number), &name, &token, turn).await;
+        terminology::use_token(world, node.number, &token, turn).await;
     }
     let export = exports.kick_off(world, node.number).await;
     // Some of its files are written.
     wait(random.u64(0..400)).await;
     node.server.signal("STOP");
     exports.follow_later(export);
-    let is_revoked = world.revoke((node.number + 1) % 3, &name, &token).await;
+    let is_revoked = world.revoke((node.number + 1) % NODES, &token).await;
     wait(random.u64(6_000..8_000)).await;
-    let uses = join_all((0..6).map(|turn| world.use_token(Some(node.number), &name, &token, turn)));
+    let uses = join_all((0..6).map(|turn| terminology::use_token(world, node.number, &token, turn)));
     let resume = async {
         // The requests are sent before the node continues.
         wait(50).await;

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use node_history::{Event, History};
+use node_clients::{Event, History, NODES, World, aftermath, credentials, families, resources};
 use reqwest::StatusCode;
 use test_database::{Durability, Shutdown, TestDatabase};
 use tokio::task::JoinSet;
 
-use super::world::World;
-use super::{RETURN, number, open_world, read_history, workers};
+use super::number;
+use super::world::{Clients, RETURN, RealNodes};
 use crate::cluster::start_nodes;
 
 /// Time in which each request must be answered while the database is stopped. A write is repeated for 4 s.
@@ -42,28 +42,31 @@ async fn the_service_returns_by_itself_after_the_database_was_stopped() {
     let mut random = fastrand::Rng::with_seed(1);
     let database = TestDatabase::start(Durability::Synced).unwrap();
     let url = database.create().unwrap();
-    let servers = tokio::task::block_in_place(|| start_nodes(&vec![url; 3], None, None));
-    let (world, cookies) = open_world(&servers, servers[0].base()).await;
+    let clients = Clients::new(&mut random);
+    let settings = clients.configuration();
+    let servers = tokio::task::block_in_place(|| start_nodes(&vec![url; NODES], None, Some(&settings)));
+    let (nodes, world) = clients.open_world(&servers, servers[0].base(), false).await;
 
-    let mut clients = JoinSet::new();
-    clients.spawn(workers::use_assertions(world, random.fork()));
-    clients.spawn(workers::revoke_tokens(world, random.fork()));
-    clients.spawn(workers::refresh_tokens(world, random.fork(), cookies));
-    for worker in 0..2 {
-        clients.spawn(workers::write_resource(world, random.fork(), format!("own-{worker}")));
+    let mut work = JoinSet::new();
+    work.spawn(credentials::use_assertions(world));
+    work.spawn(credentials::revoke_tokens(world));
+    work.spawn(families::use_families(world, None));
+    for id in ["own-0", "own-1"] {
+        work.spawn(resources::write_resource(world, id));
     }
-    clients.spawn(workers::write_contested(world, random.fork(), 0));
-    clients.spawn(workers::create_once(world, random.fork()));
+    work.spawn(resources::write_contested(world, 0));
+    work.spawn(resources::create_once(world));
     let mut outages = Vec::new();
     for shutdown in [Shutdown::Fast, Shutdown::Immediate] {
         tokio::time::sleep(Duration::from_secs(2)).await;
-        outages.push(stop(world, &database, shutdown, length).await);
+        outages.push(stop(world, &nodes, &database, shutdown, length).await);
         tokio::time::sleep(RETURN).await;
     }
     world.end();
-    clients.join_all().await;
+    work.join_all().await;
 
-    let history = read_history(world).await;
+    aftermath::look(world).await;
+    let history = world.record(std::mem::take);
     for outage in &outages {
         check_outage(&history, outage);
     }
@@ -71,22 +74,28 @@ async fn the_service_returns_by_itself_after_the_database_was_stopped() {
 }
 
 /// Stops the database for some time.
-async fn stop(world: &World, database: &TestDatabase, shutdown: Shutdown, length: Duration) -> Outage {
+async fn stop(
+    world: &World,
+    nodes: &RealNodes,
+    database: &TestDatabase,
+    shutdown: Shutdown,
+    length: Duration,
+) -> Outage {
     let begun = world.now();
     tokio::task::block_in_place(|| database.stop(shutdown)).unwrap();
     let stopped = world.now();
-    for node in 0..world.nodes.len() {
-        let (status, text) = health(world, node, "ready").await;
+    for node in 0..NODES {
+        let (status, text) = health(nodes, node, "ready").await;
         assert_eq!((status.as_u16(), text.as_str()), (503, "the database is unavailable\n"), "node {node}");
-        assert_eq!(health(world, node, "live").await.0, StatusCode::OK);
+        assert_eq!(health(nodes, node, "live").await.0, StatusCode::OK);
     }
     tokio::time::sleep(length.saturating_sub(world.now() - begun)).await;
     let started = world.now();
     tokio::task::block_in_place(|| database.restart()).unwrap();
     let ended = world.now();
     let restarted = Instant::now();
-    for node in 0..world.nodes.len() {
-        while health(world, node, "ready").await.0 != StatusCode::OK {
+    for node in 0..NODES {
+        while health(nodes, node, "ready").await.0 != StatusCode::OK {
             assert!(restarted.elapsed() < RETURN, "node {node} is not ready");
             tokio::time::sleep(PAUSE).await;
         }
@@ -98,9 +107,9 @@ async fn stop(world: &World, database: &TestDatabase, shutdown: Shutdown, length
 }
 
 /// Returns the status and the text of a health endpoint.
-async fn health(world: &World, node: usize, name: &str) -> (StatusCode, String) {
-    let url = world.url(Some(node), &format!("/health/{name}"));
-    let answer = world.client.get(url).send().await.unwrap();
+async fn health(nodes: &RealNodes, node: usize, name: &str) -> (StatusCode, String) {
+    let url = format!("{}/health/{name}", nodes.urls[node]);
+    let answer = nodes.client.get(url).send().await.unwrap();
     (answer.status(), answer.text().await.unwrap())
 }
 

@@ -84,6 +84,19 @@ impl Event {
 /// A fault: its description, begin and end.
 pub type FaultSpan = (String, Duration, Duration);
 
+/// A code that a node did not know although it was acknowledged.
+#[derive(Debug, Clone)]
+pub struct UnknownCode {
+    /// The node.
+    pub node: usize,
+    /// The code.
+    pub code: String,
+    /// Time at which it was acknowledged.
+    pub written: Duration,
+    /// Time of the question, by which all nodes must know it.
+    pub asked: Duration,
+}
+
 /// The events of a run.
 #[derive(Default)]
 pub struct History {
@@ -93,6 +106,8 @@ pub struct History {
     pub faults: Vec<FaultSpan>,
     /// All versions of each resource after the run.
     pub versions: BTreeMap<String, Vec<SeenVersion>>,
+    /// Codes that a node did not know.
+    pub unknown_codes: Vec<UnknownCode>,
     /// Answers that are wrong whatever else happened.
     pub violations: Vec<String>,
 }
@@ -104,6 +119,7 @@ impl History {
         self.check_single_use();
         let latest = self.check_revocations();
         self.check_resources();
+        self.check_codes();
         latest
     }
 
@@ -120,11 +136,6 @@ impl History {
             self.violations.len(),
             self.violations[0]
         );
-    }
-
-    /// Returns whether a fault, or the recovery from it, overlaps this time.
-    pub fn is_excused(&self, from: Duration, until: Duration) -> bool {
-        is_excused(&self.faults, from, until)
     }
 
     /// Requests fail only while a fault lasts, and until the recovery from it.
@@ -225,6 +236,15 @@ impl History {
         }
     }
 
+    /// All nodes know a code, unless a fault lasted meanwhile.
+    fn check_codes(&mut self) {
+        for unknown in &self.unknown_codes {
+            if !is_excused(&self.faults, unknown.written, unknown.asked) {
+                self.violations.push(format!("a code is not known: {unknown:?}"));
+            }
+        }
+    }
+
     fn print(&self, latest: Duration) {
         for (fault, begun, ended) in &self.faults {
             println!("{:>6} to {:>6} ms: {fault}", begun.as_millis(), ended.as_millis());
@@ -252,6 +272,7 @@ impl History {
     }
 }
 
+/// Returns whether a fault, or the recovery from it, overlaps this time.
 fn is_excused(faults: &[FaultSpan], from: Duration, until: Duration) -> bool {
     faults.iter().any(|(_, begun, ended)| until >= *begun && from <= *ended + RECOVERY)
 }

@@ -1,10 +1,16 @@
 //! Versions of resources.
 
 use futures_util::future::join_all;
-use node_history::Action;
 use serde_json::{Value, json};
 
-use crate::world::{ClientRequest, NODES, World};
+use crate::history::Action;
+use crate::nodes::{ClientRequest, NODES};
+use crate::world::World;
+
+/// System of the identifiers of resources that are created once.
+pub(crate) const IDENTIFIERS: &str = "urn:once";
+/// Number of writes after which a client requests another token.
+const WRITES: usize = 100;
 
 /// Writes versions of a resource at random nodes, and reads each acknowledged version at the other nodes.
 pub async fn write_resource(world: &World, id: &str) {
@@ -14,12 +20,11 @@ pub async fn write_resource(world: &World, id: &str) {
             break;
         }
         let node = world.any_node();
-        let body = group(id, &format!("{id} {number}"));
-        let request = ClientRequest::json("PUT", &format!("/fhir/R4/Group/{id}"), &body).bearer(&token);
+        let request = write(id, &format!("{id} {number}")).bearer(&token);
         world.ask(node, Action::Write(id.to_owned()), &[200, 201], request).await;
         join_all([(node + 1) % NODES, (node + 2) % NODES].map(|node| read(world, node, &token, id))).await;
-        world.pause(400).await;
-        if number % 100 == 99 {
+        world.rest(400).await;
+        if number % WRITES == WRITES - 1 {
             token = world.token().await;
         }
     }
@@ -33,10 +38,9 @@ pub async fn write_contested(world: &World, worker: usize) {
         if world.is_over() {
             break;
         }
-        world.pause(200).await;
+        world.rest(200).await;
         let Some(version) = read(world, world.any_node(), &token, id).await else { continue };
-        let body = group(id, &format!("{worker} {number}"));
-        let request = ClientRequest::json("PUT", &format!("/fhir/R4/Group/{id}"), &body).bearer(&token);
+        let request = write(id, &format!("{worker} {number}")).bearer(&token);
         let request = if version == 0 {
             request.header("if-none-match", "*")
         } else {
@@ -54,29 +58,37 @@ pub async fn create_once(world: &World) {
             break;
         }
         let identifier = format!("once-{number}");
-        let mut body = group("", &identifier);
-        body["identifier"] = json!([{ "system": "urn:simulation", "value": identifier }]);
-        if let Some(members) = body.as_object_mut() {
-            members.remove("id");
-        }
+        let mut body = group(&identifier);
+        body["identifier"] = json!([{ "system": IDENTIFIERS, "value": identifier }]);
         join_all(world.several_nodes().into_iter().map(async |node| {
             let request = ClientRequest::json("POST", "/fhir/R4/Group", &body)
-                .header("if-none-exist", &format!("identifier=urn:simulation|{identifier}"));
+                .header("if-none-exist", &format!("identifier={IDENTIFIERS}|{identifier}"));
             let action = Action::CreateOnce(identifier.clone());
             world.ask(node, action, &[200, 201], request.bearer(&token)).await;
         }))
         .await;
-        world.pause(800).await;
+        world.rest(800).await;
     }
 }
 
-fn group(id: &str, name: &str) -> Value {
-    json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true, "name": name })
+fn group(name: &str) -> Value {
+    json!({ "resourceType": "Group", "type": "person", "actual": true, "name": name })
+}
+
+fn write(id: &str, name: &str) -> ClientRequest {
+    let mut body = group(name);
+    body["id"] = id.into();
+    ClientRequest::json("PUT", &path_of(id), &body)
+}
+
+/// Returns the path of a resource.
+pub(crate) fn path_of(id: &str) -> String {
+    format!("/fhir/R4/Group/{id}")
 }
 
 /// Reads the newest version of a resource and returns its number; 0 if it does not exist.
-pub async fn read(world: &World, node: usize, token: &str, id: &str) -> Option<u64> {
-    let request = ClientRequest::get(&format!("/fhir/R4/Group/{id}")).bearer(token);
+pub(crate) async fn read(world: &World, node: usize, token: &str, id: &str) -> Option<u64> {
+    let request = ClientRequest::get(&path_of(id)).bearer(token);
     let answer = world.ask(node, Action::Read(id.to_owned()), &[200, 404], request).await;
     match answer.status? {
         404 => Some(0),

@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use node_clients::World;
 use store::{Seq, Store, Versions as _};
-
-use crate::world::World;
 
 /// The changes that a follower has seen.
 pub type SeenChanges = Arc<Mutex<Vec<Seq>>>;

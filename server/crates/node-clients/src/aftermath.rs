@@ -1,0 +1,85 @@
+//! The state after a run: spent credentials are still spent, and all that was acknowledged is stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::iter;
+
+use crate::families::redeem;
+use crate::history::Action;
+use crate::nodes::{ClientRequest, NODES};
+use crate::resources::{IDENTIFIERS, path_of, read};
+use crate::world::{World, lock};
+
+/// Number of requests at a time.
+const AT_ONCE: usize = 8;
+
+/// Uses spent credentials again, and reads all resources that clients have written. The history has the results.
+pub async fn look(world: &World) {
+    redeem_again(world).await;
+    let token = world.token().await;
+    read_versions(world, &token).await;
+    count_created(world, &token).await;
+}
+
+/// Redeems the spent codes and refresh tokens of the run again, at all nodes.
+async fn redeem_again(world: &World) {
+    let spent = std::mem::take(&mut *lock(&world.spent));
+    let attempts = spent.iter().flat_map(|spent| (0..NODES).map(move |node| (node, spent)));
+    iter(attempts)
+        .for_each_concurrent(AT_ONCE, async |(node, (credential, form))| {
+            redeem(world, Some(node), credential, form).await;
+        })
+        .await;
+}
+
+/// Reads all versions of the written resources, and their newest version at all nodes.
+async fn read_versions(world: &World, token: &str) {
+    let ids: BTreeSet<String> = world.record(|history| {
+        let written = history.events.iter().filter_map(|event| match &event.action {
+            Action::Write(id) => Some(id.clone()),
+            _ => None,
+        });
+        written.collect()
+    });
+    for id in ids {
+        let mut newest = 0;
+        for node in 0..NODES {
+            newest = read(world, node, token, &id).await.unwrap_or(newest);
+        }
+        let versions = iter(1..=newest).map(|version| read_version(world, token, &id, version));
+        let versions = versions.buffered(AT_ONCE).collect().await;
+        world.record(|history| history.versions.insert(id, versions));
+    }
+}
+
+async fn read_version(world: &World, token: &str, id: &str, version: u64) -> (u64, String) {
+    let request = ClientRequest::get(&format!("{}/_history/{version}", path_of(id))).bearer(token);
+    let node = version as usize % NODES;
+    let answer = world.ask(node, Action::Other("version"), &[200], request).await;
+    (version, answer.member("name").unwrap_or_else(|| format!("missing {version}")))
+}
+
+/// Counts the resources that were created once.
+async fn count_created(world: &World, token: &str) {
+    let created: BTreeMap<String, bool> = world.record(|history| {
+        let mut created = BTreeMap::new();
+        for event in &history.events {
+            if let Action::CreateOnce(identifier) = &event.action {
+                *created.entry(identifier.clone()).or_default() |= event.is_accepted();
+            }
+        }
+        created
+    });
+    iter(created.into_iter().enumerate())
+        .for_each_concurrent(AT_ONCE, async |(turn, (identifier, is_acknowledged))| {
+            let path = format!("/fhir/R4/Group?identifier={IDENTIFIERS}|{identifier}");
+            let request = ClientRequest::get(&path).bearer(token);
+            let answer = world.ask(turn % NODES, Action::Other("search"), &[200], request).await;
+            let total = answer.body["total"].as_u64();
+            if total > Some(1) || (is_acknowledged && total != Some(1)) {
+                world.violation(format!("{identifier}: {total:?} resources"));
+            }
+        })
+        .await;
+}

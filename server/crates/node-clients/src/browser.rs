@@ -1,0 +1,112 @@
+//! Browsers: sign-in with PKCE, at the server and at a provider.
+
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use crate::history::Action;
+use crate::nodes::{Answer, ClientRequest};
+use crate::registration::{APP, REDIRECT, base64url};
+use crate::world::{AUTHORIZATION, World};
+
+/// Number of redirects and pages after which a browser gives up.
+const STEPS: usize = 8;
+
+/// A browser with its cookies.
+#[derive(Default)]
+pub struct Browser {
+    cookies: Vec<(String, String)>,
+}
+
+impl Browser {
+    /// Forgets all cookies.
+    pub fn clear(&mut self) {
+        self.cookies.clear();
+    }
+
+    /// Sends a request to any node.
+    async fn ask(&mut self, world: &World, name: &'static str, request: ClientRequest) -> Answer {
+        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let request = request.header("cookie", &cookies.join("; ")).header("origin", &world.base);
+        let (node, expected) = (world.several_nodes()[0], [200, 302, 303, 429, 502, 504]);
+        let answer = world.ask(node, Action::Other(name), &expected, request).await;
+        for set in answer.headers.get_all("set-cookie") {
+            let set = set.to_str().unwrap_or_default();
+            let Some((name, value)) = set.split(';').next().and_then(|pair| pair.split_once('=')) else {
+                continue;
+            };
+            self.cookies.retain(|(known, _)| known != name);
+            if !set.contains("Max-Age=0") {
+                self.cookies.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        answer
+    }
+
+    /// Signs in, unless the browser has a session. Returns the code.
+    pub async fn authorize(
+        &mut self,
+        world: &World,
+        verifier: &str,
+        provider: Option<&str>,
+    ) -> Option<String> {
+        let challenge = base64url(Sha256::digest(verifier));
+        let mut query = vec![
+            ("response_type", "code"),
+            ("client_id", APP),
+            ("redirect_uri", REDIRECT),
+            ("scope", "openid profile offline_access"),
+            ("state", "state"),
+            ("code_challenge", &challenge),
+            ("code_challenge_method", "S256"),
+        ];
+        query.extend(provider.map(|provider| ("identity_provider", provider)));
+        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+        let request = ClientRequest::get(&format!("{AUTHORIZATION}?{query}"));
+        let mut to = self.ask(world, "authorization", request).await.header("location")?;
+        for _ in 0..STEPS {
+            if to.starts_with(REDIRECT) {
+                return parameter(&to, "code");
+            }
+            let address = Url::parse(&world.base).and_then(|base| base.join(&to)).ok()?;
+            let Some(path) = world.path_of(address.as_str()) else {
+                to = world.nodes().visit(address.as_str()).await?;
+                continue;
+            };
+            let answer = self.ask(world, "page", ClientRequest::get(path)).await;
+            if let Some(next) = answer.header("location") {
+                to = next;
+                continue;
+            }
+            if address.path() != "/sign-in" || !answer.is(200) {
+                return None;
+            }
+            to = self.send_password(world, answer.body.as_str()?).await?;
+        }
+        None
+    }
+
+    /// Sends the form of the sign-in page. Returns the address to which the server redirects.
+    async fn send_password(&mut self, world: &World, page: &str) -> Option<String> {
+        let mut form = hidden_fields(page);
+        let (name, password) = &world.user;
+        form.extend([("username".to_owned(), name.clone()), ("password".to_owned(), password.clone())]);
+        let form: Vec<_> = form.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        self.ask(world, "sign-in", ClientRequest::form("/sign-in", &form)).await.header("location")
+    }
+}
+
+/// Returns the hidden fields of the first form of a page.
+fn hidden_fields(page: &str) -> Vec<(String, String)> {
+    let value = |tag: &str, name: &str| {
+        let rest = tag.split(&format!("{name}=\"")).nth(1)?;
+        Some(rest.split('"').next()?.replace("&amp;", "&"))
+    };
+    let form = page.split("</form>").next().unwrap_or_default();
+    let tags = form.split("<input ").skip(1).filter(|tag| tag.contains("type=\"hidden\""));
+    tags.filter_map(|tag| Some((value(tag, "name")?, value(tag, "value")?))).collect()
+}
+
+fn parameter(address: &str, name: &str) -> Option<String> {
+    let url = Url::parse(address).ok()?;
+    url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}

@@ -1,0 +1,225 @@
+//! Exports, which are begun, polled and downloaded at different nodes. Each must contain what the store held at its
+//! time, and its files must be the same at all nodes, until the end of the run.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::Value;
+use store::{Ledger as _, PageLimit, ScanOptions, Store, StoreError, Versions as _};
+
+use crate::history::Action;
+use crate::nodes::{Answer, ClientRequest, NODES};
+use crate::world::{World, lock};
+
+/// Time after which an export must have ended, although nodes fail.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// The exports of a run.
+pub struct Exports {
+    /// The store without faults, with which exports are compared.
+    store: Store,
+    /// Types that are exported.
+    types: &'static [&'static str],
+    /// Exports that were begun and are not followed yet.
+    begun: Mutex<Vec<BegunExport>>,
+    complete: Mutex<Vec<CompleteExport>>,
+}
+
+/// An export that was begun.
+pub struct BegunExport {
+    /// Path of its status.
+    status: String,
+    token: String,
+}
+
+/// A completed export, as its client has seen it.
+struct CompleteExport {
+    status: String,
+    manifest: Value,
+    files: Files,
+}
+
+/// Content of each file by its path.
+type Files = BTreeMap<String, Bytes>;
+
+/// Figures of the exports of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ExportFigures {
+    /// Number of exports that equal the store.
+    pub exports: usize,
+    /// Number of their files.
+    pub files: usize,
+    /// Number of exports that another worker has completed.
+    pub resumed: usize,
+}
+
+impl Exports {
+    /// Prepares exports of these types.
+    pub fn new(store: Store, types: &'static [&'static str]) -> Self {
+        Self { store, types, begun: Mutex::default(), complete: Mutex::default() }
+    }
+
+    /// Starts an export at a node.
+    pub async fn kick_off(&self, world: &World, node: usize) -> Option<BegunExport> {
+        let token = world.token().await;
+        let request = ClientRequest::get(&format!("/fhir/R4/$export?_type={}", self.types.join(",")));
+        let request = request.bearer(&token).header("accept", "application/fhir+json");
+        let request = request.header("prefer", "respond-async");
+        let answer = world.ask(node, Action::Other("kick-off"), &[202], request).await;
+        let status = world.path_of(&answer.header("content-location")?)?.to_owned();
+        Some(BegunExport { status, token })
+    }
+
+    /// Lets a worker follow an export.
+    pub fn follow_later(&self, export: Option<BegunExport>) {
+        lock(&self.begun).extend(export);
+    }
+
+    /// Runs exports one after another, until the run is over.
+    pub async fn run(&self, world: &World) {
+        loop {
+            let begun = lock(&self.begun).pop();
+            let export = match begun {
+                Some(begun) => Some(begun),
+                None if world.is_over() => break,
+                None => self.kick_off(world, world.any_node()).await,
+            };
+            if let Some(export) = export {
+                let _broken = self.follow(world, export).await;
+            }
+            world.rest(1_500).await;
+        }
+    }
+
+    /// Waits until an export is complete, downloads it at two nodes, and compares it with the store. Returns `None` if a
+    /// rule was broken.
+    async fn follow(&self, world: &World, export: BegunExport) -> Option<()> {
+        let BegunExport { status, token } = export;
+        let begun = world.now();
+        let manifest = loop {
+            if world.now() - begun > LIMIT {
+                world.violation(format!("export {status} has not ended after {LIMIT:?}"));
+                return None;
+            }
+            let answer = get(world, world.any_node(), "status", &status, &token).await;
+            match answer.status {
+                Some(200) => break answer.body,
+                None | Some(202 | 429 | 503) => {}
+                // It is a violation already.
+                Some(_) => return None,
+            }
+            world.wait(world.pace.poll.as_millis().try_into().unwrap_or(u64::MAX)).await;
+        };
+        let first = world.any_node();
+        let second = (first + world.draw(|random| random.usize(1..NODES))) % NODES;
+        let files = download(world, first, &manifest, &token).await?;
+        if files != download(world, second, &manifest, &token).await? {
+            world.violation(format!("export {status} has other files at another node"));
+        }
+        if let Err(error) = self.compare(world, &status, &manifest, &files).await {
+            world.violation(format!("the store could not be read: {error}"));
+        }
+        lock(&self.complete).push(CompleteExport { status, manifest, files });
+        Some(())
+    }
+
+    /// Compares the lines of an export with the resources in the store at its time.
+    async fn compare(
+        &self,
+        world: &World,
+        status: &str,
+        manifest: &Value,
+        files: &Files,
+    ) -> Result<(), StoreError> {
+        let time = manifest["transactionTime"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+        let Some(time) = time else {
+            world.violation(format!("export {status} has no time: {manifest}"));
+            return Ok(());
+        };
+        let at = self.store.seq_at(time).await?;
+        let mut stored = Vec::new();
+        for kind in self.types {
+            let limit = PageLimit { count: 1_000_000, bytes: usize::MAX };
+            let page = self.store.scan_kind(kind, ScanOptions { limit, ..ScanOptions::at(at) }).await?;
+            stored.extend(page.versions.into_iter().filter_map(|version| version.body));
+        }
+        let lines = files.values().flat_map(|file| file.split(|byte| *byte == b'\n'));
+        let mut exported: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
+        let mut stored: Vec<&[u8]> = stored.iter().map(|body| &body[..]).collect();
+        exported.sort_unstable();
+        stored.sort_unstable();
+        if exported != stored {
+            let other = std::iter::zip(&exported, &stored).find(|(one, other)| one != other);
+            let other = other.map(|(one, other)| [one, other].map(|line| String::from_utf8_lossy(line)));
+            world.violation(format!(
+                "export {status} of {time} has {} lines, and the store had {}; the first that differ: {other:?}",
+                exported.len(),
+                stored.len()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that the complete exports have not changed since they were downloaded. Returns figures.
+    pub async fn check(&self, world: &World) -> ExportFigures {
+        let token = world.token().await;
+        let complete = std::mem::take(&mut *lock(&self.complete));
+        let mut figures = ExportFigures::default();
+        for (turn, export) in complete.iter().enumerate() {
+            let answer = get(world, turn % NODES, "status", &export.status, &token).await;
+            if answer.body != export.manifest {
+                world.violation(format!(
+                    "the manifest of export {} has changed: {}",
+                    export.status, answer.body
+                ));
+            }
+            let files = download(world, (turn + 1) % NODES, &export.manifest, &token).await;
+            if files.as_ref() != Some(&export.files) {
+                world.violation(format!("the files of export {} have changed", export.status));
+            }
+            figures.exports += 1;
+            figures.files += export.files.len();
+            figures.resumed += usize::from(self.attempts(world, &export.status).await > Some(1));
+        }
+        figures
+    }
+
+    /// Returns the number of workers that an export had.
+    async fn attempts(&self, world: &World, status: &str) -> Option<u64> {
+        let id = status.rsplit('/').next()?;
+        let record = self.store.get(&format!("bulk/job/{id}"), world.nodes().time()).await.ok()??;
+        let job: Value = serde_json::from_slice(&record.value).ok()?;
+        job["lease"]["attempt"].as_u64()
+    }
+}
+
+async fn get(world: &World, node: usize, name: &'static str, path: &str, token: &str) -> Answer {
+    let request = ClientRequest::get(path).bearer(token).header("accept", "*/*");
+    world.ask(node, Action::Other(name), &[200, 202, 429], request).await
+}
+
+/// Downloads the files of a manifest from one node, or from another one while that one fails.
+async fn download(world: &World, node: usize, manifest: &Value, token: &str) -> Option<Files> {
+    let mut files = BTreeMap::new();
+    for file in manifest["output"].as_array().into_iter().flatten() {
+        let path = file["url"].as_str().and_then(|url| world.path_of(url))?;
+        let begun = world.now();
+        let mut answer = get(world, node, "download", path, token).await;
+        for turn in 1.. {
+            if answer.is(200) {
+                break;
+            }
+            if !answer.is_failure() || world.now() - begun > LIMIT {
+                world.violation(format!("{path} could not be downloaded: {:?}", answer.status));
+                return None;
+            }
+            world.rest(500).await;
+            answer = get(world, (node + turn) % NODES, "download", path, token).await;
+        }
+        files.insert(path.to_owned(), answer.bytes);
+    }
+    Some(files)
+}
