@@ -409,6 +409,9 @@ mod tests {
         check_refused("[serverr]\n", "unknown field `serverr`");
         check_refused("[audit]\ndurability = \"sync\"\n", "did you mean `synced`?");
         check_refused("[audit]\nresources = \"reads\"\n", "expected one of `off`, `changes`, `all`");
+        // The only key of a table is named once.
+        let error = load("[node]\nnam = \"a\"\n").unwrap_err().to_string();
+        assert_eq!(error.matches("`name`").count(), 1, "{error}");
     }
 
     #[test]
