@@ -161,6 +161,13 @@ pub struct ServerFacts {
     pub profile_options: Vec<(String, String)>,
 }
 
+impl ServerFacts {
+    /// Returns whether the server is used without TLS.
+    pub fn is_plain(&self) -> bool {
+        self.base_url.starts_with("http://")
+    }
+}
+
 /// Elements that a mouse click selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClickTarget {

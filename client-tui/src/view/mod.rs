@@ -150,7 +150,7 @@ fn status_line(model: &Model, theme: Theme) -> Line<'_> {
     let name = model.about.profile.as_ref().map(|name| format!("{name} · ")).unwrap_or_default();
     let server = Span::styled(format!("{name}{} · {who}", model.about.base_url), theme.quiet());
     let mut line = Line::from(server);
-    if model.about.base_url.starts_with("http://") {
+    if model.about.is_plain() {
         line.push_span(Span::styled(" · without TLS", theme.warning()));
     }
     if model.about.read_only {

@@ -149,9 +149,11 @@ fn demo_hint(model: &Model, lines: &mut Vec<Line<'_>>) {
             "On this demo server '{user}' can sign in; the password is in {file}, and {} copies it.",
             model.keys.label(Action::CopyPassword)
         )));
-        lines.push(Line::raw(
+        if !model.about.is_plain() {
+            lines.push(Line::raw(
             "Your browser warns about the development certificate of the server; 'trefoil trust' adds its authority.",
         ));
+        }
     }
 }
 

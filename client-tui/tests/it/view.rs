@@ -406,6 +406,15 @@ fn every_screen_matches_its_snapshots() {
 }
 
 #[test]
+fn a_server_without_tls_has_no_certificate() {
+    let mut plain = model();
+    assert!(picture(&plain, 120, 40).contains("development certificate"));
+    plain.about.base_url = "http://localhost:8080".to_owned();
+    let text = picture(&plain, 120, 40);
+    assert!(!text.contains("development certificate") && text.contains("without TLS"), "{text}");
+}
+
+#[test]
 fn screens_can_be_drawn_at_any_size() {
     for (_, model) in all() {
         for (width, height) in
