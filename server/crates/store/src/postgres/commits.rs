@@ -13,7 +13,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
 use super::connect::Parameter;
-use super::prefetched::{Prefetched, number, text, time};
+use super::prefetched::{Prefetched, number, text, time, utf8};
 use super::rounds::{Round, RoundError, RoundTransaction};
 use crate::plan::{StoreCounters, VersionPut, WriteRound};
 use crate::{Commit, IndexRange, ResourceKey, Seq, StoreError, StoreSnapshot, Version, VersionWrite};
@@ -180,7 +180,7 @@ async fn read_newest(
             seq: Seq(row.get::<_, i64>(2) as u64),
             version: row.get::<_, i64>(3) as u64,
             updated: time(row.get(4))?,
-            compartments: split_compartments(row.get(5))?,
+            compartments: split_compartments(utf8(row.get(5))?),
             body,
         };
         Ok((key, version))
@@ -217,9 +217,8 @@ async fn read_indexed(
 }
 
 /// Returns the compartments of a column, in which zero bytes separate them.
-pub(super) fn split_compartments(bytes: &[u8]) -> Result<Vec<String>, StoreError> {
-    let names = bytes.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    names.map(text).collect()
+pub(super) fn split_compartments(names: &str) -> Vec<String> {
+    names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// The rows of a round, by columns.

@@ -10,8 +10,9 @@ use percent_encoding::percent_decode_str;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, Row};
@@ -70,6 +71,10 @@ impl DatabaseUrl {
         }
         if config.get_application_name().is_none() {
             config.application_name("trefoil");
+        }
+        // After a failover, an address can lead to the former primary, which is a standby then.
+        if config.get_target_session_attrs() == TargetSessionAttrs::Any {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         config.connect_timeout(limits.connect).keepalives_idle(Duration::from_secs(10));
         config.tcp_user_timeout(Duration::from_secs(10));
@@ -174,11 +179,18 @@ impl Database {
     /// Closes a connection that has not answered in time, and cancels its statement. Closes the unused connections too,
     /// because the link has probably stalled: the next request notices sooner that a new connection fails.
     pub fn abandon(&self, connection: Object) {
+        self.discard(connection);
+        drop(self.pool.retain(|_, _| false));
+    }
+
+    /// Closes a connection whose statement is still running, and cancels the statement.
+    pub fn discard(&self, connection: Object) {
         let (cancel, tls) = (Object::take(connection).cancel_token(), self.tls.clone());
         let limit = self.limits.connect;
         // The statement may have ended meanwhile, and the request to cancel it may fail as well.
-        tokio::spawn(async move { tokio::time::timeout(limit, cancel.cancel_query(tls)).await });
-        drop(self.pool.retain(|_, _| false));
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move { tokio::time::timeout(limit, cancel.cancel_query(tls)).await });
+        }
     }
 
     /// Runs a query that only reads, within the time limit of requests, and returns all its rows. Repeats it once if its

@@ -20,8 +20,8 @@ mod records;
 mod rounds;
 mod schema;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -32,7 +32,7 @@ use self::commits::{CommitRequest, CommitRounds};
 use self::connect::{Database, Parameter, unavailable};
 pub use self::connect::{DatabaseLimits, DatabaseUrl};
 use self::prefetched::{number, text};
-use self::read::{KindSpan, Walk};
+use self::read::{KindSpan, RowVersion, Walk};
 use self::records::{LedgerRequest, LedgerRounds};
 use crate::page::{self, FillingLines, PageBuilder};
 use crate::plan::StoredRecord;
@@ -44,7 +44,7 @@ use crate::{
 
 /// Number of writes from which statistics are collected.
 const MIN_ANALYZED: u64 = 1_000;
-/// Time between two looks at the sequence number of the other nodes.
+/// Interval at which the sequence number of the other nodes is polled.
 const POLL: Duration = Duration::from_secs(1);
 
 /// A store in a database. Clones share the same connections.
@@ -94,32 +94,10 @@ impl PostgresEngine {
         Ok(engine)
     }
 
-    /// Looks periodically at the sequence number, until the last clone of the engine is dropped. Has the database
-    /// collect its statistics whenever the number of writes has doubled: without them it sorts whole types for one page
-    /// of a scan, and its own schedule may be a minute behind an import.
+    /// Starts the tasks that run until the last clone of the engine is dropped.
     fn follow(&self) {
-        let (database, heard) = (Arc::downgrade(&self.database), Arc::clone(&self.heard));
-        tokio::spawn(async move {
-            let mut analyzed = 0;
-            loop {
-                tokio::time::sleep(POLL).await;
-                let Some(database) = database.upgrade() else { break };
-                // The next look may succeed. Until then, questions are answered from what is known.
-                match read::last_seq(&database).await {
-                    Ok(seq) => drop(heard.fetch_max(seq.0, Ordering::AcqRel)),
-                    Err(error) => tracing::debug!(%error, "the sequence number is unknown"),
-                }
-                let now = heard.load(Ordering::Acquire);
-                if now >= 2 * analyzed + MIN_ANALYZED {
-                    match schema::analyze(&database).await {
-                        Ok(()) => analyzed = now,
-                        Err(error) => {
-                            tracing::warn!(%error, "the statistics of the database are not up to date")
-                        }
-                    }
-                }
-            }
-        });
+        tokio::spawn(poll_sequence(Arc::downgrade(&self.database), Arc::clone(&self.heard)));
+        tokio::spawn(collect_statistics(Arc::downgrade(&self.database), Arc::clone(&self.heard)));
     }
 
     /// Returns the id of the store.
@@ -173,6 +151,37 @@ impl PostgresEngine {
         let (reply, answer) = oneshot::channel();
         self.commits.send(request(reply)).await.map_err(|_| unavailable("the writer has ended"))?;
         answer.await.map_err(|_| unavailable("the writer has ended"))?
+    }
+}
+
+/// Polls the sequence number of the other nodes.
+async fn poll_sequence(database: Weak<Database>, heard: Arc<AtomicU64>) {
+    loop {
+        tokio::time::sleep(POLL).await;
+        let Some(database) = database.upgrade() else { break };
+        // The next poll may succeed. Until then, requests are answered from the known number.
+        match read::last_seq(&database).await {
+            Ok(seq) => drop(heard.fetch_max(seq.0, Ordering::AcqRel)),
+            Err(error) => tracing::debug!(%error, "the sequence number is unknown"),
+        }
+    }
+}
+
+/// Has the database collect its statistics whenever the number of writes has doubled: without them it sorts whole types
+/// for one page of a scan, and its own schedule may be a minute behind an import. After a failure it is left to that
+/// schedule, because the tables may be locked for long.
+async fn collect_statistics(database: Weak<Database>, heard: Arc<AtomicU64>) {
+    let mut analyzed = 0;
+    loop {
+        tokio::time::sleep(POLL).await;
+        let Some(database) = database.upgrade() else { break };
+        let now = heard.load(Ordering::Acquire);
+        if now >= 2 * analyzed + MIN_ANALYZED {
+            analyzed = now;
+            if let Err(error) = schema::analyze(&database).await {
+                tracing::warn!(%error, "the statistics of the database are not up to date");
+            }
+        }
     }
 }
 
@@ -278,7 +287,7 @@ impl Versions for PostgresEngine {
         read::check_start(&self.database, kind, scan.after).await?;
         let mut page = PageBuilder::new(scan.limit);
         let span = KindSpan { after: scan.after, ..KindSpan::default() };
-        let push = |version| page.push(version);
+        let push = |version: &RowVersion<'_>| page.push(version.to_version(kind));
         let is_full = read::walk_kind(&self.database, kind, span, self.walk(scan), push).await?;
         Ok(if is_full { page.full() } else { page.last() })
     }
@@ -290,7 +299,7 @@ impl Versions for PostgresEngine {
         scan: ScanOptions<'_>,
     ) -> Result<VersionPage, StoreError> {
         let mut page = PageBuilder::new(scan.limit);
-        let push = |version| page.push(version);
+        let push = |version: &RowVersion<'_>| page.push(version.to_version(kind));
         let walk = self.walk(scan);
         let is_full =
             read::walk_compartment(&self.database, compartment, kind, scan.after, walk, push).await?;
@@ -311,11 +320,10 @@ impl Versions for PostgresEngine {
         let all = ScanOptions { deleted: true, ..scan };
         let database = &*self.database;
         let walk = Walk { scan: all, updated, patience: database.limits.background };
-        let push = |lines: &mut FillingLines<_, _>, version: &Version, within: Option<&str>| {
-            let key = within.is_none().then_some(version.key.id.as_bytes());
-            let compartments = version.compartments.join("\0");
-            let seen = VersionHeader::new(&version.key.id, version.updated, &compartments, within);
-            match &version.body {
+        let push = |lines: &mut FillingLines<_, _>, version: &RowVersion<'_>, within: Option<&str>| {
+            let key = within.is_none().then_some(version.id.as_bytes());
+            let seen = VersionHeader::new(version.id, version.updated, version.compartments, within);
+            match version.body {
                 Some(body) => lines.push(key, &seen, body),
                 None => lines.pass(key, seen.id),
             }
@@ -328,7 +336,7 @@ impl Versions for PostgresEngine {
                     from: from.as_ref().map(|mark| mark.key()),
                     until: until.as_ref().map(|mark| mark.key()),
                 };
-                let push = |version: Version| push(&mut lines, &version, None);
+                let push = |version: &RowVersion<'_>| push(&mut lines, version, None);
                 if !read::walk_kind(database, kind, span, walk, push).await? {
                     lines.end();
                 }
@@ -336,7 +344,7 @@ impl Versions for PostgresEngine {
             LineScanRange::Compartments(compartments) => {
                 let mut after = scan.after;
                 for compartment in &compartments {
-                    let push = |version: Version| push(&mut lines, &version, Some(compartment));
+                    let push = |version: &RowVersion<'_>| push(&mut lines, version, Some(compartment));
                     if read::walk_compartment(database, compartment, kind, after, walk, push).await? {
                         return Ok(());
                     }

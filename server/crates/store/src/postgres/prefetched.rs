@@ -47,7 +47,12 @@ pub(super) fn time(ms: i64) -> Result<Timestamp, StoreError> {
 }
 
 /// Returns the text of a column with bytes.
-pub(super) fn text(bytes: &[u8]) -> Result<String, StoreError> {
-    String::from_utf8(bytes.to_vec())
+pub(super) fn utf8(bytes: &[u8]) -> Result<&str, StoreError> {
+    std::str::from_utf8(bytes)
         .map_err(|error| StoreError::Corrupt { what: format!("a text in the database: {error}") })
+}
+
+/// Returns a copy of the text of a column with bytes.
+pub(super) fn text(bytes: &[u8]) -> Result<String, StoreError> {
+    utf8(bytes).map(str::to_owned)
 }

@@ -6,22 +6,28 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use deadpool_postgres::Object;
 use futures_util::{StreamExt as _, future};
+use jiff::Timestamp;
 use tokio::time::error::Elapsed;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::commits::split_compartments;
 use super::connect::{Database, Parameter, failure, too_late};
-use super::prefetched::{number, text, time};
+use super::prefetched::{number, text, time, utf8};
 use crate::page::{PageBuilder, unknown_start};
 use crate::{
     ChangeRecord, IndexEntry, IndexLookup, IndexRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
     UpdatedRange, Version,
 };
 
-/// Number of rows of a page of a scan. A page may have many large bodies, but rows are received one by one.
-const PAGE: i64 = 2_000;
+/// Number of rows of the first page of a scan, and of its largest page. Each page has four times as many rows as the one
+/// before, so that a caller who soon has enough does not make the database send many large bodies in vain.
+const FIRST_PAGE: i64 = 64;
+const LARGEST_PAGE: i64 = 2_000;
+/// Time to receive the remaining rows of a statement that is not read to its end.
+const DRAIN: Duration = Duration::from_millis(20);
 
 /// The columns of a version at the sequence number `$1`. `c` is a row of `current`, and `h` one of `history` or NULL.
 const COLUMNS: &str = "c.id, \
@@ -79,17 +85,43 @@ pub(super) async fn last_seq(database: &Database) -> Result<Seq, StoreError> {
     Ok(Seq(row.get::<_, i64>(0) as u64))
 }
 
-/// Returns the version in a row with [`COLUMNS`], or `None` if the resource did not exist yet.
-fn version(kind: &str, row: &Row) -> Result<Option<Version>, StoreError> {
-    let Some(seq) = row.get::<_, Option<i64>>(1) else { return Ok(None) };
-    Ok(Some(Version {
-        key: ResourceKey { kind: kind.to_owned(), id: text(row.get(0))? },
-        seq: Seq(seq as u64),
-        version: row.get::<_, i64>(2) as u64,
-        updated: time(row.get(3))?,
-        compartments: split_compartments(row.get(4))?,
-        body: row.get::<_, Option<Vec<u8>>>(5).map(Bytes::from),
-    }))
+/// A version in a row with [`COLUMNS`].
+pub(super) struct RowVersion<'a> {
+    pub id: &'a str,
+    seq: i64,
+    version: i64,
+    pub updated: Timestamp,
+    /// The names of its compartments, separated by zero bytes.
+    pub compartments: &'a str,
+    /// The body; `None` for a tombstone.
+    pub body: Option<&'a [u8]>,
+}
+
+impl<'a> RowVersion<'a> {
+    /// Returns the version in a row, or `None` if the resource did not exist yet.
+    fn read(row: &'a Row) -> Result<Option<Self>, StoreError> {
+        let Some(seq) = row.get(1) else { return Ok(None) };
+        Ok(Some(Self {
+            id: utf8(row.get(0))?,
+            seq,
+            version: row.get(2),
+            updated: time(row.get(3))?,
+            compartments: utf8(row.get(4))?,
+            body: row.get(5),
+        }))
+    }
+
+    /// Returns a copy.
+    pub fn to_version(&self, kind: &str) -> Version {
+        Version {
+            key: ResourceKey::new(kind, self.id),
+            seq: Seq(self.seq as u64),
+            version: self.version as u64,
+            updated: self.updated,
+            compartments: split_compartments(self.compartments),
+            body: self.body.map(Bytes::copy_from_slice),
+        }
+    }
 }
 
 /// Reads the versions of several resources, until the bodies take `bytes` bytes in the order of `ids`.
@@ -110,9 +142,9 @@ pub(super) async fn versions_of(
     let mut found = HashMap::new();
     let mut taken = 0;
     each_row(database, database.limits.read, "read resources", &sql, &parameters, |row| {
-        let version = version(kind, row)?;
-        taken += version.as_ref().and_then(|version| version.body.as_ref()).map_or(0, Bytes::len);
-        found.insert(text(row.get(0))?, version);
+        let version = RowVersion::read(row)?;
+        taken += version.as_ref().and_then(|version| version.body).map_or(0, <[u8]>::len);
+        found.insert(text(row.get(0))?, version.map(|version| version.to_version(kind)));
         Ok(taken < bytes)
     })
     .await?;
@@ -139,7 +171,7 @@ pub(super) async fn history(
     ];
     let mut page = PageBuilder::new(limit);
     each_row(database, database.limits.read, "read a history", sql, &parameters, |row| {
-        Ok(version(&key.kind, row)?.is_none_or(|version| !page.push(version)))
+        Ok(RowVersion::read(row)?.is_none_or(|version| !page.push(version.to_version(&key.kind))))
     })
     .await?;
     Ok(page.last().versions)
@@ -237,13 +269,12 @@ pub(super) async fn check_start(
 }
 
 /// Visits the versions of a type in the order of their ids, until the visitor returns `true`. Returns whether it did.
-///
 pub(super) async fn walk_kind(
     database: &Database,
     kind: &str,
     span: KindSpan<'_>,
     walk: Walk<'_>,
-    mut is_enough: impl FnMut(Version) -> bool,
+    mut is_enough: impl FnMut(&RowVersion<'_>) -> bool,
 ) -> Result<bool, StoreError> {
     let columns = columns_in_range(7);
     let (from_ms, until_ms) = bounds_ms(walk.updated);
@@ -253,6 +284,7 @@ pub(super) async fn walk_kind(
     );
     let from = span.from.unwrap_or_default();
     let mut after = span.after.unwrap_or_default().as_bytes().to_vec();
+    let mut rows = FIRST_PAGE;
     loop {
         let parameters: [Parameter<'_>; 8] = [
             (&number(walk.scan.at), Type::INT8),
@@ -260,16 +292,16 @@ pub(super) async fn walk_kind(
             (&after, Type::BYTEA),
             (&from, Type::BYTEA),
             (&span.until, Type::BYTEA),
-            (&PAGE, Type::INT8),
+            (&rows, Type::INT8),
             (&from_ms, Type::INT8),
             (&until_ms, Type::INT8),
         ];
-        let step = walk_page(database, kind, &sql, &parameters, walk, &mut is_enough).await?;
-        match step {
+        match walk_page(database, &sql, &parameters, rows, walk, &mut is_enough).await? {
             WalkStep::Enough => return Ok(true),
             WalkStep::End => return Ok(false),
             WalkStep::After(id) => after = id,
         }
+        rows = LARGEST_PAGE.min(4 * rows);
     }
 }
 
@@ -281,7 +313,7 @@ pub(super) async fn walk_compartment(
     kind: &str,
     after: Option<&str>,
     walk: Walk<'_>,
-    mut is_enough: impl FnMut(Version) -> bool,
+    mut is_enough: impl FnMut(&RowVersion<'_>) -> bool,
 ) -> Result<bool, StoreError> {
     let columns = columns_in_range(6);
     let (from_ms, until_ms) = bounds_ms(walk.updated);
@@ -291,6 +323,7 @@ pub(super) async fn walk_compartment(
          JOIN current c ON c.kind = $2 AND c.id = m.id {OLDER} ORDER BY c.id"
     );
     let mut after = after.unwrap_or_default().as_bytes().to_vec();
+    let mut rows = FIRST_PAGE;
     loop {
         // The span of a membership that has not ended ends at the greatest number.
         let at = number(walk.scan.at).min(i64::MAX - 1);
@@ -299,15 +332,16 @@ pub(super) async fn walk_compartment(
             (&kind.as_bytes(), Type::BYTEA),
             (&after, Type::BYTEA),
             (&compartment.as_bytes(), Type::BYTEA),
-            (&PAGE, Type::INT8),
+            (&rows, Type::INT8),
             (&from_ms, Type::INT8),
             (&until_ms, Type::INT8),
         ];
-        match walk_page(database, kind, &sql, &parameters, walk, &mut is_enough).await? {
+        match walk_page(database, &sql, &parameters, rows, walk, &mut is_enough).await? {
             WalkStep::Enough => return Ok(true),
             WalkStep::End => return Ok(false),
             WalkStep::After(id) => after = id,
         }
+        rows = LARGEST_PAGE.min(4 * rows);
     }
 }
 
@@ -321,24 +355,27 @@ enum WalkStep {
     After(Vec<u8>),
 }
 
+/// Visits the rows of a page of at most `limit` rows.
 async fn walk_page(
     database: &Database,
-    kind: &str,
     sql: &str,
     parameters: &[Parameter<'_>],
+    limit: i64,
     walk: Walk<'_>,
-    is_enough: &mut impl FnMut(Version) -> bool,
+    is_enough: &mut impl FnMut(&RowVersion<'_>) -> bool,
 ) -> Result<WalkStep, StoreError> {
-    let (mut rows, mut last, mut enough) = (0, Vec::new(), false);
+    let (mut rows, mut last, mut enough) = (0, Vec::<u8>::new(), false);
     each_row(database, walk.patience, "read resources", sql, parameters, |row| {
         rows += 1;
-        last = row.get(0);
-        let found = version(kind, row)?.filter(|version| walk.scan.deleted || !version.is_deleted());
-        enough = found.is_some_and(&mut *is_enough);
+        last.clear();
+        last.extend_from_slice(row.get(0));
+        let found = RowVersion::read(row)?;
+        let found = found.filter(|version| walk.scan.deleted || version.body.is_some());
+        enough = found.is_some_and(|version| is_enough(&version));
         Ok(!enough)
     })
     .await?;
-    Ok(match (enough, rows < PAGE) {
+    Ok(match (enough, rows < limit) {
         (true, _) => WalkStep::Enough,
         (false, true) => WalkStep::End,
         (false, false) => WalkStep::After(last),
@@ -354,7 +391,8 @@ async fn each_row(
     parameters: &[Parameter<'_>],
     mut visit: impl FnMut(&Row) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    let connection = database.connection().await?;
+    let mut open = OpenStatement { database, connection: Some(database.connection().await?) };
+    let Some(connection) = &open.connection else { return Ok(()) };
     let parameters = parameters.iter().map(|(value, of)| (*value, of.clone()));
     let visited = async {
         let late = |_: Elapsed| too_late();
@@ -363,14 +401,36 @@ async fn each_row(
         while let Some(row) = tokio::time::timeout(patience, rows.next()).await.map_err(late)? {
             let row = row.map_err(|error| failure(action, &error))?;
             if !visit(&row)? {
-                break;
+                let rest = async { while rows.next().await.is_some() {} };
+                return Ok(tokio::time::timeout(DRAIN, rest).await.is_ok());
             }
         }
-        Ok(())
+        Ok(true)
     };
-    let visited = visited.await;
-    if matches!(visited, Err(StoreError::Unavailable { .. })) {
-        database.abandon(connection);
+    match visited.await {
+        Ok(true) => drop(open.connection.take()),
+        // Its connection is closed with `open`.
+        Ok(false) => {}
+        Err(error @ StoreError::Unavailable { .. }) => {
+            open.connection.take().into_iter().for_each(|connection| database.abandon(connection));
+            return Err(error);
+        }
+        Err(error) => return Err(error),
     }
-    visited
+    Ok(())
+}
+
+/// The connection of a statement whose rows are being received. If it is dropped before the last row, because the caller
+/// has enough or a client has gone, the next request must not wait for the other rows: the connection is closed.
+struct OpenStatement<'d> {
+    database: &'d Database,
+    connection: Option<Object>,
+}
+
+impl Drop for OpenStatement<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.database.discard(connection);
+        }
+    }
 }

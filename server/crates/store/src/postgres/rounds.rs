@@ -12,6 +12,7 @@ use deadpool_postgres::Object;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::connect::{Database, DatabaseLimits, failure, too_late, unavailable};
@@ -60,8 +61,12 @@ pub(super) trait Round: Send + Sync + 'static {
 pub(super) enum RoundError {
     /// The database reported an error, or the connection broke.
     Database(tokio_postgres::Error),
-    /// The number in the table `writer` is not the expected one: an earlier attempt was committed, or the row is gone.
-    Fenced,
+    /// The number in the table `writer` is not the expected one.
+    Fenced {
+        /// Whether it is the number of this round, because an earlier attempt was committed. Otherwise the row is gone, or
+        /// belongs to an older state of the database.
+        is_committed: bool,
+    },
     /// Another reason.
     Store(StoreError),
 }
@@ -103,7 +108,13 @@ impl RoundTransaction<'_> {
             &[(&self.number, Type::INT8), (&self.writer, Type::TEXT)];
         let (begun, fenced) = tokio::join!(biased; self.client.batch_execute(&begin), self.client.execute_typed(fence, parameters));
         begun?;
-        if fenced? == 1 { Ok(()) } else { Err(RoundError::Fenced) }
+        if fenced? == 1 {
+            return Ok(());
+        }
+        let found = "SELECT round FROM writer WHERE id = $1::text::uuid";
+        let found = self.client.query_typed(found, &[(&self.writer, Type::TEXT)]).await?;
+        let is_committed = found.first().is_some_and(|row| row.get::<_, i64>(0) == self.number);
+        Err(RoundError::Fenced { is_committed })
     }
 }
 
@@ -158,6 +169,10 @@ impl<R: Round> WriterTask<R> {
                     return Ok(answers);
                 }
                 Err(error @ StoreError::Unavailable { .. }) => error,
+                Err(other) if doubtful.is_some() => {
+                    self.writer = None;
+                    return Err(unknown_result(&other));
+                }
                 Err(other) => return Err(other),
             };
             let since = *self.failing_since.get_or_insert(begun);
@@ -166,7 +181,7 @@ impl<R: Round> WriterTask<R> {
                     Some(_) => {
                         // The number of the last round is unknown, and the next round starts with a new row.
                         self.writer = None;
-                        unavailable(&format!("{error}; it is unknown whether the write was done"))
+                        unknown_result(&error)
                     }
                     None => error,
                 });
@@ -214,6 +229,13 @@ impl<R: Round> WriterTask<R> {
         let written = decided.await;
         self.connection = match &written {
             Ok(Ok(())) => Some(connection),
+            // The node is connected to a standby.
+            Ok(Err(RoundError::Database(error)))
+                if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) =>
+            {
+                self.database.abandon(connection);
+                None
+            }
             Ok(Err(_)) => self.rolled_back(connection).await,
             Err(_) => {
                 self.database.abandon(connection);
@@ -226,14 +248,15 @@ impl<R: Round> WriterTask<R> {
                 self.writer = Some((writer, last + 1));
                 doubtful.take().ok_or_else(|| unavailable("a round without answers"))
             }
-            Err(RoundError::Fenced) => match doubtful.take() {
-                // The row has the number of this round, because the last attempt was committed.
-                Some(answers) => {
+            Err(RoundError::Fenced { is_committed }) => match doubtful.take() {
+                // The last attempt was committed.
+                Some(answers) if is_committed => {
                     self.writer = Some((writer, last + 1));
                     Ok(answers)
                 }
-                // The row was removed, because it was not used for days.
-                None => Err(unavailable("the row of this writer is gone")),
+                // The row was removed, because it was not used for days, or a failover has lost the last rounds. A commit of
+                // this round would be in the row, so the round can be repeated with another row.
+                _ => Err(unavailable("the row of this writer is gone")),
             },
             Err(RoundError::Database(error)) => {
                 self.writer = Some((writer, last));
@@ -256,6 +279,11 @@ impl<R: Round> WriterTask<R> {
         self.database.abandon(connection);
         None
     }
+}
+
+/// Returns the error of a write that may have been done.
+fn unknown_result(error: &StoreError) -> StoreError {
+    unavailable(&format!("{error}; it is unknown whether the write was done"))
 }
 
 /// Adds a row for a new writer task, and removes those of tasks that ended long ago. Returns its id.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use trefoil_store::{
     ChangeRecord, DatabaseLimits, DatabaseUrl, Expect, ExpectVersion, Ledger as _, LedgerWrite, ResourceKey,
@@ -58,11 +59,15 @@ async fn run(engine: &StoreEngine, adversary: bool) {
     let nodes = nodes(engine).await;
     let ticks = Arc::new(AtomicU64::new(0));
     let is_over = Arc::new(AtomicBool::new(false));
+    // The writers and the snapshots.
+    let together = Arc::new(Barrier::new(WRITERS + 1));
     let mut writers = JoinSet::new();
     for writer in 0..WRITERS {
-        let (store, ticks) = (nodes[writer % NODES].clone(), Arc::clone(&ticks));
+        let (store, ticks, start) =
+            (nodes[writer % NODES].clone(), Arc::clone(&ticks), Arc::clone(&together));
         writers.spawn(async move {
             let mut commits = Vec::new();
+            start.wait().await;
             for number in 0..COMMITS {
                 let ids: Vec<String> =
                     (0..=number % 3).map(|part| format!("{writer}-{number}-{part}")).collect();
@@ -98,14 +103,18 @@ async fn run(engine: &StoreEngine, adversary: bool) {
         });
     }
     let (store, counter, over) = (nodes[NODES - 1].clone(), Arc::clone(&ticks), Arc::clone(&is_over));
+    let start = Arc::clone(&together);
     let snapshots = tokio::spawn(async move {
         let mut taken = Vec::new();
-        while !over.load(Ordering::SeqCst) {
+        start.wait().await;
+        while taken.is_empty() || !over.load(Ordering::SeqCst) {
             let begun = counter.fetch_add(1, Ordering::SeqCst);
             if let Ok(snapshot) = store.snapshot(at(taken.len() as i64)).await {
                 let ended = counter.fetch_add(1, Ordering::SeqCst);
                 taken.push(TakenSnapshot { begun, ended, snapshot });
             }
+            // An engine in memory never waits, and the writers need a thread.
+            tokio::task::yield_now().await;
         }
         taken
     });
