@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{MultipartUpload, PutMultipartOptions, PutOptions, PutPayload};
+use object_store::{MultipartUpload, ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload};
 use tokio::runtime::Handle;
 
 use crate::abort_on_drop::AbortOnDrop;
@@ -128,9 +128,19 @@ impl FileWriter {
         if rest > 0 {
             upload.get().put_part(last).await?;
         }
-        upload.get().complete().await?;
+        let completed = upload.get().complete().await;
+        if let Err(error @ object_store::Error::NotFound { .. }) = completed {
+            // The answer to the first request was lost, and the repeated one finds no upload any more.
+            let found = self.files.store().head(&self.path).await;
+            if found.is_ok_and(|object| object.size == self.bytes) {
+                upload.0 = None;
+                return Ok(());
+            }
+            // The next attempt writes the file again.
+            return Err(object_store::Error::Generic { store: "bucket", source: Box::new(error) });
+        }
         upload.0 = None;
-        Ok(())
+        completed.map(drop)
     }
 }
 

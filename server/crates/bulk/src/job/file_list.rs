@@ -79,14 +79,25 @@ pub(crate) async fn jobs(store: &Store, now: Timestamp) -> Result<Vec<String>, S
     }
 }
 
+/// Returns the writes that remove the list of a job.
+pub(crate) async fn deletes(
+    store: &Store,
+    job: &str,
+    now: Timestamp,
+) -> Result<Vec<LedgerWrite>, StoreError> {
+    let (mut deletes, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let page = store.scan(&prefix(job), after.as_deref(), PAGE, now).await?;
+        let Some((last, _)) = page.last() else { return Ok(deletes) };
+        after = Some(last.clone());
+        deletes.extend(page.into_iter().map(|(key, _)| LedgerWrite::delete(key, Expect::Any)));
+    }
+}
+
 /// Removes the list of a job.
 pub(crate) async fn remove(store: &Store, job: &str, now: Timestamp) -> Result<(), StoreError> {
-    loop {
-        let page = store.scan(&prefix(job), None, PAGE, now).await?;
-        if page.is_empty() {
-            return Ok(());
-        }
-        let deletes = page.into_iter().map(|(key, _)| LedgerWrite::delete(key, Expect::Any));
-        store.write(deletes.collect(), now).await?;
+    for page in deletes(store, job, now).await?.chunks(PAGE) {
+        store.write(page.to_vec(), now).await?;
     }
+    Ok(())
 }

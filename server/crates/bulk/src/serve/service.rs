@@ -403,6 +403,8 @@ impl Bulk {
         let (bulk, mine) = (self.clone(), id.clone());
         let bytes = Arc::new(AtomicU64::new(job.progress.bytes));
         let counted = bytes.clone();
+        // The task removes itself when it has ended, so it must be added before.
+        let mut running = self.running();
         let task = tokio::spawn(async move {
             let (store, duration) = (bulk.worker.store.clone(), bulk.worker.lease);
             let record = Arc::new(JobRecord::new(store, duration, &job, revision));
@@ -421,11 +423,7 @@ impl Bulk {
             }
             bulk.running().remove(&mine);
         });
-        // If the task has already ended, it must not be added to the list of running tasks.
-        let mut running = self.running();
-        if !task.is_finished() {
-            running.insert(id, RunningJob { client_id, bytes, task: task.abort_handle() });
-        }
+        running.insert(id, RunningJob { client_id, bytes, task: task.abort_handle() });
     }
 
     async fn fail(&self, mut job: Job, reason: &str) {

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use fhir::{IssueCode, OperationOutcome};
 use jiff::{SignedDuration, Timestamp};
-use store::{Ledger as _, Store, StoreError};
+use store::{Ledger as _, LedgerWrite, Store, StoreError};
 
 use crate::abort_on_drop::AbortOnDrop;
 use crate::files::export_files::{AttemptFile, ExportFiles, WriteError};
@@ -171,25 +171,24 @@ impl Worker {
             Err(JobError::LeaseLost) => return self.leave(&id, now()).await,
             Err(JobError::StoreReadOnly | JobError::BucketUnavailable) => return,
             Err(JobError::NoSpace) => return self.files.remove(&id).await,
-            Err(JobError::Failed { by_data, reason }) => {
-                // The failed job's files can no longer be read. Removing them first frees the space even if the record
-                // cannot be written.
-                self.files.remove(&id).await;
-                JobState::Failed { by_data, reason, expires }
-            }
+            Err(JobError::Failed { by_data, reason }) => JobState::Failed { by_data, reason, expires },
         };
         // The counter is reset before the end is recorded, because a client that sees the end may start another export
         // immediately.
         bytes.store(0, Ordering::Relaxed);
+        let is_complete = matches!(run.job.state, JobState::Complete { .. });
         match run.record().await {
-            Ok(()) => {
-                if let (JobState::Complete { .. }, Some(observer)) = (&run.job.state, self.on_complete.get())
-                {
+            Ok(()) if is_complete => {
+                if let Some(observer) = self.on_complete.get() {
                     observer(&run.job);
                 }
                 self.files.remove_others(&id, run.job.files.iter().map(|file| file.at(&id))).await;
             }
+            // The files of a failed job can no longer be read.
+            Ok(()) => self.files.remove(&id).await,
             Err(JobError::LeaseLost) => self.leave(&id, now()).await,
+            // Space is freed even if the record cannot be written.
+            Err(JobError::StoreReadOnly) if !is_complete => self.files.remove(&id).await,
             Err(_) => tracing::error!(job = id, "the end of an export could not be recorded"),
         }
     }
@@ -309,17 +308,15 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         Ok(())
     }
 
-    /// Starts the export again. The files are forgotten first, and their list is removed then, so that an interruption
-    /// leaves no list that is too short.
+    /// Starts the export again. The files and their list are forgotten at once, by a worker that still has the lease.
     async fn begin_anew(&mut self) -> Result<(), JobError> {
         self.job.files.clear();
         self.recorded_files = 0;
         self.job.next = Checkpoint::default();
         self.place = Checkpoint::default();
         self.written = 0;
-        self.record().await?;
-        file_list::remove(&self.worker.store, &self.job.id, (self.now)()).await?;
-        Ok(())
+        let deletes = file_list::deletes(&self.worker.store, &self.job.id, (self.now)()).await?;
+        self.record_with(deletes).await
     }
 
     /// Writes the remaining resources of one type, from the checkpoint.
@@ -509,10 +506,15 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
     /// Writes the job's record and extends the lease. Returns [`JobError::LeaseLost`] if another process has changed
     /// the record.
     async fn record(&mut self) -> Result<(), JobError> {
+        self.record_with(Vec::new()).await
+    }
+
+    /// Records the job as [`JobRun::record`] does, together with further writes.
+    async fn record_with(&mut self, mut further: Vec<LedgerWrite>) -> Result<(), JobError> {
         let now = (self.now)();
         self.job.turn_page();
         self.job.file_count = self.job.files.len();
-        let further = file_list::writes(&self.job, self.recorded_files).collect();
+        further.extend(file_list::writes(&self.job, self.recorded_files));
         self.record.write(&mut self.job, further, now).await?;
         (self.recorded, self.unrecorded, self.recorded_files) = (now, 0, self.job.files.len());
         Ok(())
