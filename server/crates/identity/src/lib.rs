@@ -148,13 +148,15 @@ impl Identity {
     /// Returns [`SecretStorageError`] if the store or the keys cannot be read.
     pub async fn follow_other_nodes(&self, now: Timestamp) -> Result<(), SecretStorageError> {
         let ledger = &self.signing_keys.ledger;
-        ledger.follow(now).await?;
+        let read = ledger.follow(now).await?;
         let epoch = ledger.secrets_epoch();
         if self.loaded_secrets.load(Ordering::Acquire) != epoch {
             self.signing_keys.load_changes(now).await?;
             self.server_secret.reload(now).await?;
             self.loaded_secrets.store(epoch, Ordering::Release);
         }
+        // Without the new keys, no cache may be used either.
+        ledger.confirm(read);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use store::{Expect, IndexCondition, Ledger as _, LedgerWrite, Store, StoreError, Versions};
 use tokio::sync::MutexGuard;
+use tokio::time::Instant;
 
 use crate::compartment_view::Restriction;
 use crate::filter::TypeFilter;
@@ -32,17 +33,20 @@ const TURN_ATTEMPTS: u32 = 500;
 /// The right to search and then write. It ends when it is dropped.
 pub(crate) struct ConditionalTurn<'r> {
     _here: MutexGuard<'r, ()>,
-    /// On a shared store: the record, which must be deleted.
+    /// On a shared store: the record and the time at which it was written. It must be deleted.
     record: Option<(Store, u64, Timestamp)>,
 }
 
 impl Resources {
     /// Waits for the turn of a conditional request whose search has no indexed parameter.
     async fn conditional_turn(&self, now: Timestamp) -> Result<ConditionalTurn<'_>, ResourceError> {
+        let begun = Instant::now();
         let mut turn = ConditionalTurn { _here: self.conditional().lock().await, record: None };
         let store = self.store();
         let mut attempts = 0;
         while store.is_shared() {
+            // The time of the turn begins when it is taken, not when the request arrived.
+            let now = now + SignedDuration::try_from(begun.elapsed()).unwrap_or(SignedDuration::MAX);
             let write = LedgerWrite::put(TURN_KEY, "", Expect::Absent).expiring(now + LONGEST_TURN);
             match store.write(vec![write], now).await {
                 Ok(revisions) => {

@@ -154,14 +154,9 @@ impl ClientRegistry {
             let applied = self.ledger.read_record::<u64>(ledger_keys::CONFIGURATION_EDITION, now).await?;
             match applied {
                 Some(applied) if applied.value > edition => return Ok(false),
-                Some(applied) if applied.value == edition => {}
-                None if edition == 0 => {}
-                applied => {
-                    let expect = applied.map_or(Expect::Absent, |applied| Expect::Revision(applied.revision));
-                    let key = ledger_keys::CONFIGURATION_EDITION.to_owned();
-                    writes.push(records::put_record(key, &edition, None, expect));
-                }
+                _ => {}
             }
+            let is_new = applied.as_ref().map_or(edition != 0, |applied| applied.value != edition);
             let mut events = Vec::new();
             for client in declared {
                 client.check_registration()?;
@@ -196,6 +191,12 @@ impl ClientRegistry {
                 writes.push(LedgerWrite::delete(ledger_keys::client_record(&removed.client_id), Expect::Any));
                 events
                     .push(AuditEvent::Client { action: RecordAction::Delete, client_id: removed.client_id });
+            }
+            // No node may apply another edition meanwhile.
+            if is_new || !writes.is_empty() {
+                let expect = applied.map_or(Expect::Absent, |applied| Expect::Revision(applied.revision));
+                let key = ledger_keys::CONFIGURATION_EDITION.to_owned();
+                writes.push(records::put_record(key, &edition, None, expect));
             }
             match self.ledger.write(writes, now).await {
                 Ok(_) => {

@@ -113,13 +113,13 @@ impl EpochLedger {
         self.secrets.epoch()
     }
 
-    /// Takes notice of what other nodes have written.
+    /// Reads what other nodes have written. Returns the time for [`EpochLedger::confirm`].
     ///
     /// # Errors
     /// Returns [`StoreError`] if the markers cannot be read.
-    pub async fn follow(&self, now: Timestamp) -> Result<(), StoreError> {
-        let Some(others) = &self.others else { return Ok(()) };
+    pub async fn follow(&self, now: Timestamp) -> Result<Instant, StoreError> {
         let before = Instant::now();
+        let Some(others) = &self.others else { return Ok(before) };
         let found = self.store.scan(ledger_keys::MARKERS, None, self.watched().len(), now).await?;
         let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
         for (key, record) in found {
@@ -131,8 +131,15 @@ impl EpochLedger {
                 others.markers.insert(key, record.revision);
             }
         }
-        others.heard = others.heard.max(before);
-        Ok(())
+        Ok(before)
+    }
+
+    /// Records that everything which other nodes had written at this time is known here, so that caches may be used.
+    pub fn confirm(&self, time: Instant) {
+        if let Some(others) = &self.others {
+            let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
+            others.heard = others.heard.max(time);
+        }
     }
 
     /// Reads and decodes a record.
