@@ -25,7 +25,7 @@ use crate::demo;
 use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
 use crate::http::routes;
 use crate::node::app::{App, Outside};
-use crate::node::data_folder::make_data_folder;
+use crate::node::data_folder::{lock_data_folder, make_data_folder};
 use crate::node::reload::{self, reload_config};
 use crate::node::{descriptors, tls};
 use crate::records::audit::AuditCaller;
@@ -69,6 +69,7 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
         false => Some(tls::load_tls(config.certificate.as_ref(), &config.data, clock.now())?),
     };
     let store = config.engine.open(&config.data).await?;
+    let _lock = store.is_shared().then(|| lock_data_folder(&config.data)).transpose()?;
     let limits =
         ConnectionLimits { total: config.connections.total.min(budget.connections), ..config.connections };
     let timers = ConnectionTimers { idle: config.idle_timeout, ..ConnectionTimers::default() };

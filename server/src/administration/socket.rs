@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -20,6 +21,8 @@ use crate::node::app::App;
 use crate::records::audit::AuditCaller;
 
 const SOCKET_NAME: &str = "admin.sock";
+/// Time after which a command is accepted again if the last one could not be.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Returns the path of the socket. The operating system limits such a path to 108 bytes. A longer path is replaced by a
 /// path through an open descriptor of the folder; the descriptor is returned too and must stay open.
@@ -38,7 +41,7 @@ fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
 /// Returns an error if the socket cannot be created.
 pub fn listen_for_commands(app: Arc<App>) -> Result<()> {
     let (path, _folder) = socket_path(&app.data)?;
-    // A killed process leaves its socket behind. The lock on the store ensures that no other process uses it.
+    // A killed process leaves its socket behind. The lock on the data folder ensures that no other process uses it.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
@@ -47,7 +50,16 @@ pub fn listen_for_commands(app: Arc<App>) -> Result<()> {
         UnixListener::bind(&path).with_context(|| format!("failed to listen on {}", path.display()))?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
+        loop {
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                // There are too many open files, for example.
+                Err(error) => {
+                    tracing::warn!(%error, "an administration command could not be accepted");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
             let app = app.clone();
             tokio::spawn(async move {
                 if let Err(error) = serve_command(&app, stream).await {

@@ -29,7 +29,7 @@ settings_table! {
         /// token.
         signed_url_s: Option<Spanned<u64>> ["seconds"] = None,
         /// Time after which another worker resumes the export of a worker that has stopped, 2 to 600. A worker that is
-        /// paused for longer loses its export.
+        /// paused for longer loses its export. Several nodes need at least 10, because their clocks may differ.
         lease_s: Spanned<u32> ["seconds"] = implicit(60),
         /// Version of the Bulk Data guide; 3.0.0 adds its parameters and its manifest.
         guide: ::bulk::GuideVersion = ::bulk::GuideVersion::default(),

@@ -1,5 +1,6 @@
 //! The data folder of a server.
 
+use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -15,4 +16,18 @@ pub fn make_data_folder(data: &Path) -> Result<()> {
         make_folder(&dir, 0o700).with_context(|| format!("failed to make the folder {}", dir.display()))?;
     }
     Ok(())
+}
+
+/// Reserves the data folder of a node on a database until the returned file is dropped. A store on files has a lock of its
+/// own.
+///
+/// # Errors
+/// Returns an error if another process has reserved it.
+pub fn lock_data_folder(data: &Path) -> Result<File> {
+    let path = data.join("lock");
+    let lock = File::create(&path).with_context(|| format!("failed to create {}", path.display()))?;
+    lock.try_lock().with_context(|| {
+        format!("another server uses the folder {}; each node needs its own, see --data", data.display())
+    })?;
+    Ok(lock)
 }

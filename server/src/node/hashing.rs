@@ -1,5 +1,7 @@
 //! Password hashing on separate threads, with limited concurrency: each hash takes 19 MiB and a core.
 
+use std::sync::Arc;
+
 use store::blocking::run_blocking;
 use tokio::sync::Semaphore;
 
@@ -19,7 +21,7 @@ pub enum HashRequester {
 /// compete with known requesters. So a known requester waits for one hash at most, however many strangers are
 /// waiting.
 pub struct PasswordHasher {
-    running: Semaphore,
+    running: Arc<Semaphore>,
     strangers_running: Semaphore,
     known: Semaphore,
     strangers: Semaphore,
@@ -29,7 +31,7 @@ impl PasswordHasher {
     /// Allows `at_once` concurrent hashes.
     pub fn new(at_once: usize) -> Self {
         Self {
-            running: Semaphore::new(at_once),
+            running: Arc::new(Semaphore::new(at_once)),
             strangers_running: Semaphore::new(at_once),
             known: Semaphore::new(at_once + MAX_WAITING),
             strangers: Semaphore::new(at_once + MAX_WAITING),
@@ -38,7 +40,12 @@ impl PasswordHasher {
 
     /// Runs the work of an operator, regardless of the number of waiting requests.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let _place = self.running.acquire().await.expect("the semaphore is never closed");
+        let place = Arc::clone(&self.running).acquire_owned().await.expect("the semaphore is never closed");
+        // The work continues if the request is cancelled, and keeps its place.
+        let work = move || {
+            let _place = place;
+            work()
+        };
         run_blocking(work).await.expect("hashing does not panic")
     }
 

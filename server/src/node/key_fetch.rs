@@ -171,16 +171,17 @@ fn cache_lifetime(headers: &HeaderMap, now: Timestamp) -> Option<SignedDuration>
     let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let date = |name| text(name).and_then(|text| jiff::fmt::rfc2822::parse(text).ok());
     let directives = headers.get_all(header::CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let mut max_age = None;
     for directive in directives.flat_map(|value| value.split(',')) {
         let (name, value) = directive.trim().split_once('=').unwrap_or((directive.trim(), ""));
         match name.to_ascii_lowercase().as_str() {
             "no-store" | "no-cache" => return Some(SignedDuration::ZERO),
-            "max-age" => {
-                let seconds: i64 = value.trim_matches('"').parse().ok()?;
-                return Some(SignedDuration::from_secs(seconds));
-            }
+            "max-age" => max_age = value.trim_matches('"').parse().ok().or(max_age),
             _ => {}
         }
+    }
+    if let Some(seconds) = max_age {
+        return Some(SignedDuration::from_secs(seconds));
     }
     let expires = date(header::EXPIRES)?.timestamp();
     let from = date(header::DATE).map_or(now, |date| date.timestamp());

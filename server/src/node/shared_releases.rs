@@ -54,36 +54,53 @@ impl SharedReleases {
     }
 
     /// Uploads the releases that were imported into the data folder of this node, and fetches those that other nodes
-    /// have imported. Returns the fetched ones.
+    /// have imported. `apply` receives each fetched one at once. A release that fails does not delay the others.
     ///
     /// # Errors
-    /// Returns an error if the ledger, the bucket or the data folder cannot be used. The next call continues.
-    pub async fn synchronize(&self, now: Timestamp) -> Result<Vec<TerminologyChange>> {
+    /// Returns the last error of the ledger, the bucket or the data folder. The next call continues.
+    pub async fn synchronize(&self, now: Timestamp, apply: impl Fn(TerminologyChange)) -> Result<()> {
         let indexes = self.indexes.clone();
         let local = run_blocking(move || indexes.local_releases()).await??;
         let mut records = self.records(now).await?;
-        let mut fetched = Vec::new();
+        let mut result = Ok(());
         for release in local {
             let record = records.remove(&release.id);
-            // A release without a source is being imported.
-            let Some(source) = &release.source else { continue };
-            match record {
-                Some((record, _)) if record.source == *source => {
-                    if release.shared.as_ref() != Some(source) {
-                        self.note_shared(&release.id, source).await?;
-                    }
-                }
-                Some((record, _)) if release.shared.as_ref() != Some(&record.source) => {
-                    fetched.extend(self.fetch(release, record).await?);
-                }
-                older => self.publish(&release.id, source, older, now).await?,
+            if let Err(error) = self.synchronize_local(release, record, now, &apply).await {
+                result = Err(error);
             }
         }
         for (id, (record, _)) in records {
             let release = LocalRelease { id, source: None, shared: None };
-            fetched.extend(self.fetch(release, record).await?);
+            match self.fetch(release, record).await {
+                Ok(fetched) => fetched.into_iter().for_each(&apply),
+                Err(error) => result = Err(error),
+            }
         }
-        Ok(fetched)
+        result
+    }
+
+    /// Uploads a release of this node, or replaces it by that of another node.
+    async fn synchronize_local(
+        &self,
+        release: LocalRelease,
+        record: Option<(ReleaseRecord, LedgerRecord)>,
+        now: Timestamp,
+        apply: impl Fn(TerminologyChange),
+    ) -> Result<()> {
+        // A release without a source is being imported.
+        let Some(source) = &release.source else { return Ok(()) };
+        match record {
+            Some((record, _)) if record.source == *source => {
+                if release.shared.as_ref() != Some(source) {
+                    self.note_shared(&release.id, source).await?;
+                }
+            }
+            Some((record, _)) if release.shared.as_ref() != Some(&record.source) => {
+                self.fetch(release, record).await?.into_iter().for_each(apply);
+            }
+            older => self.publish(&release.id, source, older, now).await?,
+        }
+        Ok(())
     }
 
     async fn records(&self, now: Timestamp) -> Result<BTreeMap<String, (ReleaseRecord, LedgerRecord)>> {

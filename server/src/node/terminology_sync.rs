@@ -101,8 +101,7 @@ impl TerminologySync {
     pub async fn synchronize_releases(&self, now: Timestamp) -> Result<()> {
         let Some(shared) = &self.shared else { return Ok(()) };
         let _turn = self.sharing.lock().await;
-        self.terminology.apply(shared.synchronize(now).await?);
-        Ok(())
+        shared.synchronize(now, |change| self.terminology.apply(vec![change])).await
     }
 
     /// Applies the changes that were written since the last call, so that an answer after a write takes it into
