@@ -48,11 +48,11 @@ type Files = BTreeMap<String, Bytes>;
 /// Figures of the exports of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ExportFigures {
-    /// Number of exports that equal the store.
+    /// Number of completed exports.
     pub exports: usize,
     /// Number of their files.
     pub files: usize,
-    /// Number of exports that another worker has completed.
+    /// Number of exports that were resumed by another worker.
     pub resumed: usize,
 }
 
@@ -69,8 +69,17 @@ impl Exports {
         let request = request.bearer(&token).header("accept", "application/fhir+json");
         let request = request.header("prefer", "respond-async");
         let answer = world.ask(node, Action::Other("kick-off"), &[202], request).await;
-        let status = world.path_of(&answer.header("content-location")?)?.to_owned();
-        Some(BegunExport { status, token })
+        if !answer.is(202) {
+            return None;
+        }
+        let location = answer.header("content-location");
+        let Some(status) = location.as_deref().and_then(|url| world.path_of(url)) else {
+            world.violation(format!(
+                "the Content-Location of an export is no address of the server: {location:?}"
+            ));
+            return None;
+        };
+        Some(BegunExport { status: status.to_owned(), token })
     }
 
     /// Lets a worker follow an export.
@@ -205,7 +214,10 @@ async fn get(world: &World, node: usize, name: &'static str, path: &str, token: 
 async fn download(world: &World, node: usize, manifest: &Value, token: &str) -> Option<Files> {
     let mut files = BTreeMap::new();
     for file in manifest["output"].as_array().into_iter().flatten() {
-        let path = file["url"].as_str().and_then(|url| world.path_of(url))?;
+        let Some(path) = file["url"].as_str().and_then(|url| world.path_of(url)) else {
+            world.violation(format!("the address of an exported file is not one of the server: {file}"));
+            return None;
+        };
         let begun = world.now();
         let mut answer = get(world, node, "download", path, token).await;
         for turn in 1.. {

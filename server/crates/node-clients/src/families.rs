@@ -18,7 +18,7 @@ pub async fn use_families(world: &World, provider: Option<&str>) {
     while !world.is_over() {
         let verifier = format!("{0}{0}{0}", world.id());
         match browser.authorize(world, &verifier, provider).await {
-            Some(code) => _ = one_family(world, code, verifier).await,
+            Some(code) => _ = one_family(world, provider, code, verifier).await,
             None => browser.clear(),
         }
         if world.draw(|random| random.u8(..3)) == 0 {
@@ -37,10 +37,12 @@ struct Family {
     refresh: Option<String>,
 }
 
-/// Returns `None` when a request failed, so that it is unknown which member of the family is valid.
-async fn one_family(world: &World, code: String, verifier: String) -> Option<()> {
+/// Redeems a code and its refresh tokens, until one is rejected. Returns `None` if a request failed, because it is then
+/// unknown which credential is valid.
+async fn one_family(world: &World, provider: Option<&str>, code: String, verifier: String) -> Option<()> {
     let mut family = Family { name: format!("family {code}"), ..Family::default() };
-    let mut credential = format!("code {code}");
+    let mut credential =
+        provider.map_or_else(|| format!("code {code}"), |name| format!("code of {name} {code}"));
     let mut form: Form = vec![
         ("grant_type", "authorization_code".to_owned()),
         ("client_id", APP.to_owned()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Time after which a revocation must hold on every node.
 const REVOCATION_BOUND: Duration = Duration::from_secs(1);
 /// Time after a fault in which requests can still fail.
-const RECOVERY: Duration = Duration::from_secs(5);
+pub const RECOVERY: Duration = Duration::from_secs(5);
 
 /// Purpose of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -79,12 +79,17 @@ impl Event {
     fn is_unknown(&self) -> bool {
         matches!(self.status, None | Some(503))
     }
+
+    /// Returns whether the request failed. 502 and 504 are failures of a provider.
+    fn is_failed(&self) -> bool {
+        matches!(self.status, None | Some(502..=504))
+    }
 }
 
 /// A fault: its description, begin and end.
 pub type FaultSpan = (String, Duration, Duration);
 
-/// A code that a node did not know although it was acknowledged.
+/// A code that a node did not know, although its write was acknowledged and the permitted time had passed.
 #[derive(Debug, Clone)]
 pub struct UnknownCode {
     /// The node.
@@ -113,6 +118,19 @@ pub struct History {
 }
 
 impl History {
+    /// Adds a violation for each kind of credential of which none was accepted. Kinds are the beginnings of the keys of
+    /// [`Action::UseOnce`].
+    pub fn require_accepted(&mut self, kinds: &[&str]) {
+        for kind in kinds {
+            let is_accepted = |event: &Event| {
+                event.is_accepted() && matches!(&event.action, Action::UseOnce(key) if key.starts_with(*kind))
+            };
+            if !self.events.iter().any(is_accepted) {
+                self.violations.push(format!("no {kind} was accepted"));
+            }
+        }
+    }
+
     /// Adds the violations of all rules. Returns the latest acceptance of a token after its revocation.
     pub fn apply_rules(&mut self) -> Duration {
         self.check_failures();
@@ -140,7 +158,7 @@ impl History {
 
     /// Requests fail only while a fault lasts, and until the recovery from it.
     fn check_failures(&mut self) {
-        for event in self.events.iter().filter(|event| event.is_unknown()) {
+        for event in self.events.iter().filter(|event| event.is_failed()) {
             if !is_excused(&self.faults, event.begun, event.ended) {
                 self.violations.push(format!("failed without a fault: {event:?}"));
             }
@@ -149,7 +167,7 @@ impl History {
 
     /// A credential is accepted once. It is accepted if no attempt failed.
     fn check_single_use(&mut self) {
-        let mut uses: HashMap<&str, Vec<&Event>> = HashMap::new();
+        let mut uses: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
         for event in &self.events {
             if let Action::UseOnce(key) = &event.action {
                 uses.entry(key).or_default().push(event);
@@ -201,7 +219,7 @@ impl History {
                 by_key.entry(key).or_default().push(event);
             }
         }
-        for (key, events) in by_key {
+        for (key, mut events) in by_key {
             let stored = self.versions.get(key).map_or(&[][..], Vec::as_slice);
             let mut contents: Vec<_> = stored.iter().map(|(_, content)| content).collect();
             contents.sort();
@@ -224,12 +242,11 @@ impl History {
             {
                 self.violations.push(format!("{key}: written twice: {pair:?}"));
             }
-            let mut ended: Vec<_> = events.clone();
-            ended.sort_by_key(|event| event.ended);
+            events.sort_by_key(|event| event.ended);
             let number = |event: &Event| event.version.as_ref().map_or(0, |(number, _)| *number);
             for event in &events {
-                let earlier = ended.partition_point(|other| other.ended < event.begun);
-                if let Some(newer) = ended[..earlier].iter().find(|other| number(other) > number(event)) {
+                let earlier = events.partition_point(|other| other.ended < event.begun);
+                if let Some(newer) = events[..earlier].iter().find(|other| number(other) > number(event)) {
                     self.violations.push(format!("{key}: went back: {newer:?}, then {event:?}"));
                 }
             }

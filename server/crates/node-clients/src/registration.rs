@@ -70,6 +70,7 @@ client_id = "{BACKEND}"
 {keys}
 token_endpoint_auth_signing_algs = ["EdDSA"]
 scope = "system/*.read system/*.cud"
+access_token_lifetime_s = 86400
 
 [[client]]
 client_id = "{APP}"

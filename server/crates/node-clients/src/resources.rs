@@ -9,12 +9,10 @@ use crate::world::World;
 
 /// System of the identifiers of resources that are created once.
 pub(crate) const IDENTIFIERS: &str = "urn:once";
-/// Number of writes after which a client requests another token.
-const WRITES: usize = 100;
 
 /// Writes versions of a resource at random nodes, and reads each acknowledged version at the other nodes.
 pub async fn write_resource(world: &World, id: &str) {
-    let mut token = world.token().await;
+    let token = world.token().await;
     for number in 0.. {
         if world.is_over() {
             break;
@@ -24,9 +22,6 @@ pub async fn write_resource(world: &World, id: &str) {
         world.ask(node, Action::Write(id.to_owned()), &[200, 201], request).await;
         join_all([(node + 1) % NODES, (node + 2) % NODES].map(|node| read(world, node, &token, id))).await;
         world.rest(400).await;
-        if number % WRITES == WRITES - 1 {
-            token = world.token().await;
-        }
     }
 }
 

@@ -26,10 +26,10 @@ pub async fn add_code_system(world: &World) {
 fn question(turn: usize) -> (String, fn(&Value) -> bool) {
     if turn.is_multiple_of(2) {
         (format!("/fhir/R4/CodeSystem/$subsumes?system={SYSTEM}&codeA=a&codeB=b"), |answer| {
-            has_value(answer, "valueCode", &json!("subsumes"))
+            has_value(answer, "outcome", "valueCode", &json!("subsumes"))
         })
     } else {
-        (path_of("b"), |answer| has_value(answer, "valueBoolean", &json!(true)))
+        (path_of("b"), |answer| has_value(answer, "result", "valueBoolean", &json!(true)))
     }
 }
 
@@ -38,9 +38,10 @@ fn path_of(code: &str) -> String {
     format!("/fhir/R4/CodeSystem/$validate-code?url={SYSTEM}&code={code}")
 }
 
-/// Returns whether a parameter of an answer has a value.
-fn has_value(answer: &Value, kind: &str, value: &Value) -> bool {
-    answer["parameter"].as_array().is_some_and(|all| all.iter().any(|parameter| parameter[kind] == *value))
+/// Returns whether an answer has a parameter with this name and value.
+fn has_value(answer: &Value, name: &str, kind: &str, value: &Value) -> bool {
+    let parameters = answer["parameter"].as_array();
+    parameters.is_some_and(|all| all.iter().any(|one| one["name"] == name && one[kind] == *value))
 }
 
 /// Uses an access token of the back-end client for a question about the code system. `turn` chooses it.
@@ -93,7 +94,7 @@ async fn ask(world: &World, node: usize, token: &str, code: &str, written: Durat
     let asked = world.now();
     let request = ClientRequest::get(&path_of(code)).bearer(token);
     let answer = world.ask(node, Action::Other("question for a code"), &[200], request).await;
-    if !answer.is_failure() && !has_value(&answer.body, "valueBoolean", &json!(true)) {
+    if !answer.is_failure() && !has_value(&answer.body, "result", "valueBoolean", &json!(true)) {
         let unknown = UnknownCode { node, code: code.to_owned(), written, asked };
         world.record(|history| history.unknown_codes.push(unknown));
     }
@@ -110,16 +111,19 @@ pub async fn await_service(world: &World, limit: Duration) -> Result<[Duration; 
         loop {
             let assertion = world.assertion();
             let mut answer = world.request_token(node, Action::Other("new token"), &assertion, None).await;
-            *time = world.now() - begun;
+            let mut is_serving = false;
             if let Some(token) = answer.member("access_token") {
                 let request = ClientRequest::get(&path_of("b")).bearer(&token);
                 answer = world.ask(node, Action::Other("return"), &[200], request).await;
-                if has_value(&answer.body, "valueBoolean", &json!(true)) {
-                    break;
-                }
+                is_serving = has_value(&answer.body, "result", "valueBoolean", &json!(true));
             }
+            *time = world.now() - begun;
             if *time > limit {
-                return Err(format!("node {node} does not serve: {:?} {}", answer.status, answer.body));
+                let (status, body) = (answer.status, answer.body);
+                return Err(format!("node {node} does not serve after {limit:?}: {status:?} {body}"));
+            }
+            if is_serving {
+                break;
             }
         }
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::history::{Action, Event, History, SeenVersion};
 use crate::nodes::{Answer, ClientRequest, NODES, Nodes};
-use crate::registration::ClientKey;
+use crate::registration::{ClientKey, REDIRECT};
 
 /// Time that a client waits after a request that failed.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -112,6 +112,12 @@ impl World {
         self.draw(|random| random.usize(..NODES))
     }
 
+    /// Draws a node, or the balancer if there is one.
+    pub(crate) fn any_target(&self) -> Option<usize> {
+        let targets = NODES + usize::from(self.nodes.has_balancer());
+        Some(self.draw(|random| random.usize(..targets))).filter(|target| *target < NODES)
+    }
+
     /// Draws two or three different nodes. The balancer can take the place of one.
     pub fn several_nodes(&self) -> Vec<Option<usize>> {
         let mut nodes: Vec<_> = (0..NODES).map(Some).collect();
@@ -141,14 +147,19 @@ impl World {
         self.has_begun.store(true, Ordering::Relaxed);
     }
 
+    /// Returns whether [`World::begin`] was called.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
     /// Waits until the run is prepared.
     pub async fn await_begin(&self) {
-        while !self.has_begun.load(Ordering::Relaxed) {
+        while !self.has_begun() {
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Returns whether the clients shall stop.
+    /// Returns whether the clients must stop.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
@@ -163,8 +174,8 @@ impl World {
         url.strip_prefix(&self.base)
     }
 
-    /// Sends a request to a node, or to the balancer, and records it. Besides the expected statuses, only 503 with
-    /// `Retry-After` is right, in the dialect of the endpoint. A redirect that tells the client the same is recorded as 503.
+    /// Sends a request to a node, or to the balancer, and records it. Any status that is not expected is a violation, except
+    /// a 503 with `Retry-After` in the format of the endpoint. A redirect with `temporarily_unavailable` is recorded as 503.
     pub async fn ask(
         &self,
         node: impl Into<Option<usize>>,
@@ -174,7 +185,8 @@ impl World {
     ) -> Answer {
         let (node, request, begun) = (node.into(), request.build(), self.now());
         let path = request.uri().path().to_owned();
-        let at_provider = request.uri().query().is_some_and(|query| query.contains("identity_provider="));
+        let at_provider = path.starts_with("/oauth2/idpresponse/")
+            || request.uri().query().is_some_and(|query| query.contains("identity_provider="));
         let mut answer = Answer::default();
         if let Ok(response) = self.nodes.send(node, action.name(), request).await {
             let (head, bytes) = response.into_parts();
@@ -190,8 +202,12 @@ impl World {
                 answer.status = Some(503);
                 true
             }
-            // Only the failure of a provider is another error.
-            Some(302) if path == AUTHORIZATION && is_redirect_with(&answer, "") => at_provider,
+            // The failure of a provider is recorded with the status that its page has.
+            Some(302) if at_provider && is_redirect_with(&answer, "") => {
+                answer.status = Some(502);
+                true
+            }
+            Some(302) if is_redirect_with(&answer, "") => false,
             Some(503) => answer.headers.contains_key("retry-after") && has_dialect(&path, &answer.body),
             Some(status) => expected.contains(&status),
         };
@@ -213,9 +229,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns whether an answer sends the client an error that begins with this code.
+/// Returns whether an answer sends the application an error that begins with this code.
 fn is_redirect_with(answer: &Answer, code: &str) -> bool {
-    answer.header("location").is_some_and(|to| to.contains(&format!("error={code}")))
+    let error = format!("error={code}");
+    answer.header("location").is_some_and(|to| to.starts_with(REDIRECT) && to.contains(&error))
 }
 
 /// Returns whether an error has the format of its endpoint.

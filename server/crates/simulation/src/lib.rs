@@ -29,7 +29,7 @@ pub mod store_link;
 use std::cell::Cell;
 use std::ops::Range;
 use std::panic;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
@@ -59,12 +59,10 @@ const EXPORTED: [&str; 2] = ["CodeSystem", "Group"];
 /// Clients rest, so that a run has few requests and many faults.
 const PACE: Pace =
     Pace { rests: true, probe: Duration::from_millis(350), poll: Duration::from_millis(1_500) };
-/// Time before the first fault.
-const BEGIN: Duration = Duration::from_secs(1);
 /// Shortest and longest time in which faults begin, in milliseconds.
 const FAULT_TIME: Range<u64> = 3_000..15_000;
-/// Time without faults at the end, which is longer than the time in which nodes recover.
-const CALM: Duration = Duration::from_secs(6);
+/// Time without faults at the end: the recovery of 5 s, and 7 s in which no request may fail and new codes must be known.
+const CALM: Duration = Duration::from_secs(12);
 /// Time that the clients have to end their work.
 const END: Duration = Duration::from_secs(110);
 
@@ -85,7 +83,7 @@ pub struct RunReport {
     pub requests: usize,
     /// Number of faults.
     pub faults: usize,
-    /// The exports that were compared with the store.
+    /// Figures of the completed exports.
     pub exports: ExportFigures,
     /// The latest acceptance of a token after its revocation.
     pub latest: Duration,
@@ -169,7 +167,8 @@ fn simulate(seed: u64) -> Result<RunReport> {
         });
     }
     let seen: Vec<SeenChanges> = (0..2).map(|_| SeenChanges::default()).collect();
-    let people = Arc::clone(&world);
+    let people_ended = Arc::<AtomicBool>::default();
+    let (people, ended) = (Arc::clone(&world), Arc::clone(&people_ended));
     sim.client(CLIENTS[0], async move {
         let work: [LocalBoxFuture<'_, ()>; 7] = [
             families::use_families(&people, None).boxed_local(),
@@ -182,6 +181,7 @@ fn simulate(seed: u64) -> Result<RunReport> {
         ];
         people.await_begin().await;
         join_all(work).await;
+        ended.store(true, Ordering::Relaxed);
         Ok(())
     });
     let (programs, opened, mut draws) = (Arc::clone(&world), Arc::clone(&nodes), random.fork());
@@ -210,16 +210,31 @@ fn simulate(seed: u64) -> Result<RunReport> {
         join_all(work).await;
         *export_figures.lock().unwrap_or_else(PoisonError::into_inner) = exports.check(&programs).await;
         check_followers(&programs, &store, &handles[0], &changes).await;
+        // A spent credential that is redeemed again ends its family, so no client may use it any more.
+        while !people_ended.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         aftermath::look(&programs).await;
         Ok(())
     });
-    let fault_time = random.u64(FAULT_TIME);
-    let mut adversary = Adversary::new(&mut random, BEGIN, BEGIN + Duration::from_millis(fault_time));
-    let mut calm_since = None;
+    let fault_time = Duration::from_millis(random.u64(FAULT_TIME));
+    let (mut adversary, mut calm_since) = (None, None);
     loop {
-        let is_done = sim.step().map_err(|error| anyhow!("{error}"))?;
+        let is_done = match sim.step() {
+            Ok(is_done) => is_done,
+            Err(error) => {
+                nodes.log_at(sim.elapsed(), &format!("VIOLATION {error}"));
+                world.record(|history| history.violations.push(format!("the simulation failed: {error}")));
+                true
+            }
+        };
         let now = sim.elapsed();
-        if adversary.act(&mut sim, &nodes, &world, &links) {
+        if adversary.is_none() && world.has_begun() {
+            adversary = Some(Adversary::new(&mut random, now, now + fault_time));
+        }
+        if let Some(adversary) = &mut adversary
+            && adversary.act(&mut sim, &nodes, &world, &links)
+        {
             let since = *calm_since.get_or_insert(now);
             if now - since > CALM {
                 world.end();
@@ -264,6 +279,10 @@ async fn check_followers(world: &World, store: &store::Store, follower: &store::
 fn report(nodes: &SimulatedNodes, world: &World, exports: ExportFigures) -> RunReport {
     let mut history = world.record(std::mem::take);
     let latest = history.apply_rules();
+    history.require_accepted(&["assertion", "proof", "code ", "refresh"]);
+    if exports.exports == 0 {
+        history.violations.push("no export was completed".to_owned());
+    }
     match PANICS.take() {
         0 => {}
         count => history.violations.push(format!("{count} panics")),

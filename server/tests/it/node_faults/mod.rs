@@ -12,7 +12,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use node_clients::exports::Exports;
-use node_clients::{Action, aftermath, credentials, families, resources, terminology};
+use node_clients::{NODES, aftermath, credentials, families, resources, terminology};
 use store::{DatabaseLimits, DatabaseUrl, Store};
 use test_database::TestDatabase;
 use test_object_store::TestObjectStore;
@@ -22,7 +22,7 @@ use crate::bucket::bucket_settings;
 use crate::cluster::{DatabaseLink, start_balancer, start_nodes};
 use crate::support::Server;
 use adversary::FaultyNode;
-use world::{Clients, await_return};
+use world::{Clients, await_return, end_calmly};
 
 /// Settings of the exports: many small files, and leases that are shorter than the pauses of nodes.
 const EXPORTS: &str = "[bulk]\nfile_size = 20000\nlease_s = 2\n";
@@ -44,7 +44,7 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
 
     let url = database.create().unwrap();
     let (mut links, mut urls) = (Vec::new(), Vec::new());
-    for _ in 0..3 {
+    for _ in 0..NODES {
         let link = DatabaseLink::start(database.port()).await;
         urls.push(url.replace(&format!(":{}/", database.port()), &format!(":{}/", link.port)));
         links.push(link);
@@ -68,9 +68,9 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
     work.spawn(credentials::use_assertions(world));
     work.spawn(credentials::use_proofs(world));
     work.spawn(credentials::revoke_tokens(world));
-    for _ in 0..2 {
+    for worker in 0..2 {
         work.spawn(families::use_families(world, None));
-        work.spawn(resources::write_contested(world, work.len()));
+        work.spawn(resources::write_contested(world, worker));
     }
     for id in ["own-0", "own-1"] {
         work.spawn(resources::write_resource(world, id));
@@ -84,21 +84,14 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
     }
     adversary::attack(world, exports, &mut nodes, &mut random, rounds).await;
     await_return(world).await;
-    world.end();
+    end_calmly(world).await;
     work.join_all().await;
 
     let figures = exports.check(world).await;
     println!("{figures:?}");
     assert!(figures.exports > 0, "no export was completed");
     aftermath::look(world).await;
-    let history = world.record(std::mem::take);
-    for action in ["assertion", "proof", "code", "refresh"] {
-        let is_used =
-            |action_of: &Action| matches!(action_of, Action::UseOnce(key) if key.starts_with(action));
-        assert!(
-            history.events.iter().any(|event| is_used(&event.action) && event.is_accepted()),
-            "no {action}"
-        );
-    }
+    let mut history = world.record(std::mem::take);
+    history.require_accepted(&["assertion", "proof", "code", "refresh"]);
     history.check();
 }

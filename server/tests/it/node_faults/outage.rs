@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use node_clients::history::RECOVERY;
 use node_clients::{Event, History, NODES, World, aftermath, credentials, families, resources};
 use reqwest::StatusCode;
 use test_database::{Durability, Shutdown, TestDatabase};
 use tokio::task::JoinSet;
 
 use super::number;
-use super::world::{Clients, RETURN, RealNodes};
+use super::world::{Clients, RealNodes, end_calmly};
 use crate::cluster::start_nodes;
 
 /// Time in which each request must be answered while the database is stopped. A write is repeated for 4 s.
@@ -60,9 +61,9 @@ async fn the_service_returns_by_itself_after_the_database_was_stopped() {
     for shutdown in [Shutdown::Fast, Shutdown::Immediate] {
         tokio::time::sleep(Duration::from_secs(2)).await;
         outages.push(stop(world, &nodes, &database, shutdown, length).await);
-        tokio::time::sleep(RETURN).await;
+        tokio::time::sleep(RECOVERY).await;
     }
-    world.end();
+    end_calmly(world).await;
     work.join_all().await;
 
     aftermath::look(world).await;
@@ -96,7 +97,7 @@ async fn stop(
     let restarted = Instant::now();
     for node in 0..NODES {
         while health(nodes, node, "ready").await.0 != StatusCode::OK {
-            assert!(restarted.elapsed() < RETURN, "node {node} is not ready");
+            assert!(restarted.elapsed() < RECOVERY, "node {node} is not ready");
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -145,6 +146,6 @@ fn check_outage(history: &History, outage: &Outage) {
     for name in ["assertion", "code", "token in use", "revocation", "write", "read", "conditional create"] {
         let time = first.get(name).unwrap_or_else(|| panic!("no {name} succeeded"));
         println!("  {name:<20} succeeds after {} ms", time.as_millis());
-        assert!(*time < RETURN, "{name} succeeds only after {time:?}");
+        assert!(*time < RECOVERY, "{name} succeeds only after {time:?}");
     }
 }

@@ -1,6 +1,5 @@
 //! Real nodes as their clients reach them, and the start of a run.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use fastrand::Rng;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
 use jiff::Timestamp;
+use node_clients::history::RECOVERY;
 use node_clients::registration::{self, ClientKey};
 use node_clients::{Nodes, Pace, World, terminology};
 use reqwest::Client;
@@ -17,8 +17,8 @@ use crate::support::Server;
 
 /// Time after which a client gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Time after the last fault in which all nodes must serve requests again.
-pub const RETURN: Duration = Duration::from_secs(5);
+/// Time without faults at the end, after the recovery.
+const CALM: Duration = Duration::from_secs(5);
 /// The clients use the nodes as much as they can.
 const PACE: Pace = Pace { rests: false, probe: Duration::from_millis(30), poll: Duration::from_millis(600) };
 
@@ -95,10 +95,7 @@ impl Clients {
         let client = Client::builder().tls_certs_only([]).redirect(reqwest::redirect::Policy::none());
         let nodes = Arc::new(RealNodes {
             client: client.no_proxy().pool_max_idle_per_host(0).timeout(PATIENCE).build().unwrap(),
-            urls: servers
-                .iter()
-                .map(|server| format!("http://{}", SocketAddr::to_string(&server.address())))
-                .collect(),
+            urls: servers.iter().map(|server| format!("http://{}", server.address())).collect(),
             balancer: has_balancer.then(|| base.clone()),
             begun: Instant::now(),
         });
@@ -116,6 +113,12 @@ impl Clients {
 
 /// Waits until all nodes serve requests again.
 pub async fn await_return(world: &World) {
-    let times = terminology::await_service(world, RETURN).await.unwrap();
+    let times = terminology::await_service(world, RECOVERY).await.unwrap();
     println!("the nodes serve after {times:?}");
+}
+
+/// Lets the clients work for a time in which no request may fail and new codes must be known, and ends them.
+pub async fn end_calmly(world: &World) {
+    tokio::time::sleep(RECOVERY + CALM).await;
+    world.end();
 }

@@ -28,7 +28,7 @@ fn a_seed_gives_the_same_log() {
         std::iter::zip(text(&first).lines(), text(&second).lines()).position(|(one, other)| one != other);
     assert_eq!(differs, None, "the first line that differs");
     assert_eq!(first.stdout, second.stdout);
-    // After another seed in the same process, too.
+    // As one of several seeds, too.
     let both = start(&["--seed", "2", "--count", "2", "--log"]).wait_with_output().unwrap();
     assert!(text(&both).ends_with(&text(&first)), "a seed depends on the seed before it");
 }
@@ -46,7 +46,7 @@ fn all_seeds_satisfy_the_rules() {
     let mut failed = false;
     for run in runs {
         let output = run.wait_with_output().unwrap();
-        print!("{}", text(&output));
+        print!("{}{}", text(&output), String::from_utf8_lossy(&output.stderr));
         failed |= !output.status.success();
     }
     assert!(!failed, "a simulation broke a rule; the output names its seed");
