@@ -31,3 +31,18 @@ pub fn lock_data_folder(data: &Path) -> Result<File> {
     })?;
     Ok(lock)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_reserved_once() {
+        let data = tempfile::tempdir().unwrap();
+        let first = lock_data_folder(data.path()).unwrap();
+        let refused = lock_data_folder(data.path()).unwrap_err().to_string();
+        assert!(refused.starts_with("another server uses the folder "), "{refused}");
+        drop(first);
+        lock_data_folder(data.path()).unwrap();
+    }
+}

@@ -248,6 +248,7 @@ mod tests {
         check(&[("cache-control", "public, max-age=900")], Some(900));
         check(&[("cache-control", "public"), ("cache-control", "Max-Age=\"7\"")], Some(7));
         check(&[("cache-control", "no-store, max-age=900")], Some(0));
+        check(&[("cache-control", "max-age=900, no-store")], Some(0));
         check(&[("cache-control", "max-age=soon")], None);
         check(&[("expires", "Sun, 06 Nov 1994 08:59:37 GMT")], Some(600));
         check(

@@ -382,6 +382,16 @@ mod tests {
     }
 
     #[test]
+    fn a_standby_is_used_only_if_the_url_asks_for_it() {
+        let wanted = |url: &str| {
+            let (config, _) = DatabaseUrl::new(url, None).config(&DatabaseLimits::default()).unwrap();
+            config.get_target_session_attrs()
+        };
+        assert_eq!(wanted("postgres://u@h/n"), TargetSessionAttrs::ReadWrite);
+        assert_eq!(wanted("postgres://u@h/n?target_session_attrs=read-only"), TargetSessionAttrs::ReadOnly);
+    }
+
+    #[test]
     fn a_url_that_cannot_be_used_is_rejected_without_its_password() {
         for url in ["postgres://u:secret@h/n?unknown=1", "postgres:///n", "postgres://u:secret@h:port/n"] {
             let error = DatabaseUrl::new(url, None).check().unwrap_err().to_string();
