@@ -21,7 +21,7 @@ use crate::target_dir;
 const LIMIT: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(40);
 /// Number of seeds of the simulation.
-const SEEDS: &str = "30";
+const SEEDS: &str = "60";
 
 /// Result of the runs against a fault.
 #[derive(Debug)]
