@@ -190,8 +190,8 @@ impl Identity {
         let Dependencies { encryption, fetch, keys, audit, supports_query } = dependencies;
         let encryption = Arc::new(encryption);
         encryption.reencrypt_records(&store, now).await?;
-        let ring = KeyRing::open(&store, &encryption, &*keys, now).await?;
         let ledger = Arc::new(EpochLedger::new(store));
+        let ring = KeyRing::open(&ledger, &encryption, &*keys, now).await?;
         let server_secret =
             ServerSecret::open(ledger.clone(), encryption.clone(), random.clone(), audit.clone(), now)
                 .await?;

@@ -152,9 +152,8 @@ impl ClientRegistry {
         loop {
             let mut writes = Vec::new();
             let applied = self.ledger.read_record::<u64>(ledger_keys::CONFIGURATION_EDITION, now).await?;
-            match applied {
-                Some(applied) if applied.value > edition => return Ok(false),
-                _ => {}
+            if applied.as_ref().is_some_and(|applied| applied.value > edition) {
+                return Ok(false);
             }
             let is_new = applied.as_ref().map_or(edition != 0, |applied| applied.value != edition);
             let mut events = Vec::new();

@@ -197,3 +197,37 @@ impl Deref for EpochLedger {
         &self.store
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use store::shared_memory::{LinkFuture, SharedMemory, StoreLink, StoreStep};
+
+    use super::*;
+
+    /// A link without faults.
+    struct OpenLink;
+
+    impl StoreLink for OpenLink {
+        fn pass(&self, _: StoreStep) -> LinkFuture<'_> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn time(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_has_not_heard_of_the_others_for_a_second_uses_no_cache() {
+        let ledger = EpochLedger::new(SharedMemory::default().node(Arc::new(OpenLink)));
+        assert_eq!(ledger.cache_epoch(), Some(0));
+        ledger.others.as_ref().unwrap().lock().unwrap().heard = Instant::now() - MAX_SILENCE;
+        assert_eq!(ledger.cache_epoch(), None);
+        let read = ledger.follow(Timestamp::UNIX_EPOCH).await.unwrap();
+        assert_eq!(ledger.cache_epoch(), None, "the keys may still be old");
+        ledger.confirm(read);
+        assert_eq!(ledger.cache_epoch(), Some(0));
+    }
+}

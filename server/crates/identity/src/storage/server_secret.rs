@@ -70,7 +70,8 @@ impl ServerSecret {
         self.ledger
             .write(vec![self.encryption.put_secret(ledger_keys::SERVER_SECRET, &record, Expect::Any)], now)
             .await?;
-        *self.key.write().expect("no thread panics while it holds the lock") = record.key();
+        // If two rotations are simultaneous, the later one counts.
+        self.reload(now).await?;
         self.audit.record(AuditEvent::KeysRotated);
         Ok(())
     }

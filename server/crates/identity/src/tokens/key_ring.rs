@@ -3,13 +3,14 @@
 use jiff::Timestamp;
 use jsonwebtoken::Algorithm;
 use jsonwebtoken::jwk::Jwk;
-use store::{Expect, Ledger, Store, StoreError};
+use store::{Expect, StoreError};
 
 use crate::directory::lifetime_settings::longest_lifetimes;
 use crate::jose::{self, SigningAlg};
 use crate::ledger_keys;
 use crate::private_key::{KeyProvider, SigningKeyPair};
 use crate::storage::encryption::{SecretEncryption, SecretStorageError};
+use crate::storage::epoch_ledger::EpochLedger;
 use crate::tokens::signing_key::{self, KEY_SLOTS, KeyMaterial, KeyPurpose, KeyStage, SigningKey};
 
 /// A signing key, decoded for use.
@@ -48,27 +49,27 @@ impl KeyRing {
     /// Reads the keys and generates the missing ones. Retires all keys of an exposed record (see
     /// [`crate::storage::encryption`]).
     pub(crate) async fn open(
-        store: &Store,
+        ledger: &EpochLedger,
         encryption: &SecretEncryption,
         provider: &dyn KeyProvider,
         now: Timestamp,
     ) -> Result<Self, SecretStorageError> {
         loop {
             let stored =
-                encryption.read_secret::<Vec<SigningKey>>(store, ledger_keys::SIGNING_KEYS, now).await?;
+                encryption.read_secret::<Vec<SigningKey>>(ledger, ledger_keys::SIGNING_KEYS, now).await?;
             let expect = stored.as_ref().map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
             let revision = stored.as_ref().map_or(0, |stored| stored.revision);
             let exposed = stored.as_ref().is_some_and(|stored| stored.exposed);
             let mut keys = stored.map(|stored| stored.value).unwrap_or_default();
             if exposed {
                 keys.retain(|key| key.stage != KeyStage::Next && key.is_published(now));
-                let retirement = signing_key::retirement_time(longest_lifetimes(store, now).await?);
+                let retirement = signing_key::retirement_time(longest_lifetimes(ledger, now).await?);
                 keys.iter_mut().for_each(|key| key.retire(retirement, now));
             }
             if !fill_empty_slots(&mut keys, provider, now) {
                 return Ok(Self { keys: load_keys(keys, provider)?, revision });
             }
-            match store
+            match ledger
                 .write(vec![encryption.put_secret(ledger_keys::SIGNING_KEYS, &keys, expect)], now)
                 .await
             {
