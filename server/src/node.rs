@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`app`] | [`app::App`]: all services, wired together |
+//! | [`periodic_tasks`] | sweeps, and tasks that follow the other nodes |
 //! | [`reload`] | reads the configuration again while the server runs |
 //! | [`terminology_sync`] | applies stored resources to the terminology |
 //! | [`saved_indexes`] | saved indexes of code systems |
@@ -24,6 +25,7 @@ pub mod group_members;
 pub mod hashing;
 pub mod key_fetch;
 pub mod outbound;
+pub mod periodic_tasks;
 pub mod provider_calls;
 pub mod question_pool;
 pub mod reload;

@@ -6,16 +6,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use jiff::Timestamp;
+use store::Store;
 use store::blocking::run_blocking;
-use store::{Ledger as _, Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
 
 use crate::administration::socket;
 use crate::clock::Clock;
@@ -26,6 +22,7 @@ use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
 use crate::http::routes;
 use crate::node::app::{App, Outside};
 use crate::node::data_folder::{lock_data_folder, make_data_folder};
+use crate::node::periodic_tasks::start_tasks;
 use crate::node::reload::{self, reload_config};
 use crate::node::{descriptors, tls};
 use crate::records::audit::AuditCaller;
@@ -145,15 +142,6 @@ pub async fn open_node(
     Ok(app)
 }
 
-/// Starts the periodic tasks of a node. They end when the result is dropped.
-pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    tasks.spawn(sweep_periodically(app.clone()));
-    tasks.spawn(follow_other_nodes(app.clone()));
-    tasks.spawn(follow_releases(app.clone()));
-    tasks
-}
-
 /// Writes `DIR/endpoint.json`, from which tools find this server. The file is replaced atomically.
 fn write_endpoint(path: &Path, app: &App, ca: Option<&Path>, guide: Option<&Path>) -> Result<()> {
     let mut endpoint = serde_json::json!({
@@ -198,116 +186,5 @@ impl StopSignals {
                 },
             }
         }
-    }
-}
-
-/// Removes all expired records in batches, so that they do not accumulate even if many are created meanwhile.
-async fn sweep_records(store: &Store, now: Timestamp) -> Result<(), StoreError> {
-    const AT_ONCE: usize = 1_000;
-    while store.sweep(now, AT_ONCE).await? == AT_ONCE {}
-    Ok(())
-}
-
-/// Takes notice of what other nodes on the same store have written. A node that cannot do so for a second trusts none
-/// of its caches.
-async fn follow_other_nodes(app: Arc<App>) {
-    if !app.store.is_shared() {
-        return;
-    }
-    let mut every = tokio::time::interval(Duration::from_millis(250));
-    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Each 5 s, or more often if leases are shorter.
-    let rounds = 4 * app.bulk.lease().as_secs().clamp(1, 5).unsigned_abs();
-    let mut is_away = false;
-    for round in 0_u64.. {
-        every.tick().await;
-        if round % rounds == rounds - 1 {
-            if let Err(error) = app.bulk.take_over_expired(app.clock.now()).await {
-                tracing::warn!(%error, "exports of other nodes were not checked");
-            }
-            let asked = app.clock.now();
-            if app.follows_database_clock
-                && let Ok(Some(time)) = app.store.shared_time().await
-            {
-                app.clock_guard.compare(asked, time);
-            }
-        }
-        let followed = app.identity.follow_other_nodes(app.clock.now()).await;
-        match &followed {
-            Ok(()) if is_away => tracing::info!("the database is available again"),
-            Err(error) if !is_away => {
-                tracing::error!(%error, "what other nodes have written is unknown; nothing is served from a cache");
-            }
-            _ => {}
-        }
-        is_away = followed.is_err();
-        // The number of the last commit is read by the store once a second.
-        if let Err(error) = app.terminology_sync.apply_changes().await {
-            tracing::warn!(%error, "changes of the terminology are not applied yet");
-        }
-    }
-}
-
-/// Fetches the releases that other nodes have imported. This has a task of its own, because an index can be large.
-async fn follow_releases(app: Arc<App>) {
-    if !app.terminology_sync.shares_releases() {
-        return;
-    }
-    let mut every = tokio::time::interval(Duration::from_secs(1));
-    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut is_failing = false;
-    loop {
-        every.tick().await;
-        let synchronized = app.terminology_sync.synchronize_releases(app.clock.now()).await;
-        match &synchronized {
-            Ok(()) if is_failing => tracing::info!("releases are shared with other nodes again"),
-            Err(error) if !is_failing => {
-                tracing::error!("releases are not shared with other nodes: {error:#}")
-            }
-            _ => {}
-        }
-        is_failing = synchronized.is_err();
-    }
-}
-
-/// Removes expired records and exports periodically, and rotates the signing keys when they are due.
-async fn sweep_periodically(app: Arc<App>) {
-    let mut every = tokio::time::interval(Duration::from_secs(30));
-    loop {
-        every.tick().await;
-        let now = app.clock.now();
-        if let Err(error) = sweep_records(&app.store, now).await {
-            tracing::warn!(%error, "sweep");
-        }
-        if let Err(error) = app.bulk.sweep(now).await {
-            tracing::warn!(%error, "sweep of exports");
-        }
-        match app.identity.signing_keys.maintain_keys(app.settings().rotate_keys_every, now).await {
-            Ok(true) => tracing::info!("the signing keys were rotated by schedule"),
-            Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "signing keys"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use store::{Expect, LedgerWrite};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn one_sweep_takes_away_however_many_have_expired() {
-        let store = Store::memory();
-        let [made, later] = [0, 60].map(|second| Timestamp::from_second(second).unwrap());
-        let expired = |n: usize| LedgerWrite::Put {
-            key: format!("jti/{n}"),
-            value: "true".into(),
-            expires: Some(later),
-            expect: Expect::Absent,
-        };
-        store.write((0..2_500).map(expired).collect(), made).await.unwrap();
-        sweep_records(&store, later).await.unwrap();
-        assert_eq!(store.sweep(later, 1).await.unwrap(), 0);
     }
 }

@@ -150,9 +150,9 @@ fn demo_hint(model: &Model, lines: &mut Vec<Line<'_>>) {
             model.keys.label(Action::CopyPassword)
         )));
         if !model.about.is_plain() {
-            lines.push(Line::raw(
-            "Your browser warns about the development certificate of the server; 'trefoil trust' adds its authority.",
-        ));
+            let warning = "Your browser warns about the development certificate of the server; \
+                           'trefoil trust' adds its authority.";
+            lines.push(Line::raw(warning));
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{Bench, Doing, REQUESTS, Work, identity};
 
 /// Number of connections to all servers together.
 const CONNECTIONS: usize = 24;
-/// Part of the requests that are sent before the measurement.
+/// The number of requests before the measurement is that of the measurement divided by this.
 const WARM_UP: usize = 10;
 /// Scopes of the token that reads and writes resources.
 const SCOPES: &str = "system/*.rs system/Group.cud";

@@ -271,10 +271,6 @@ pub async fn execute_keys_command(
             }
         }
         KeysCommand::RotateServerSecret => {
-            // A running server has already derived its key for signed URLs from the old secret.
-            if services.app.is_some() {
-                bail!("a server runs on this folder; stop it to rotate the server secret");
-            }
             identity.server_secret.rotate(now).await?;
             events(CommandEvent::Line(
                 "rotated the server secret: sign-ins in progress, known browsers, user codes of devices, search cursors \

@@ -360,8 +360,8 @@ fn store_error(dialect: Dialect, error: &StoreError) -> Response {
     }
 }
 
-/// Logs an error of the store that a request has met. `at` names the step. The begin of an outage is logged once as an error;
-/// each request that fails during it is only a warning.
+/// Logs a store error of a request; `at` names its step. The start of an outage is logged once as an error elsewhere, so
+/// the requests that fail during it are warnings.
 pub(crate) fn log_store_error(error: &StoreError, at: &str) {
     match error {
         StoreError::Unavailable { .. } => tracing::warn!(%error, "{at}"),

@@ -191,10 +191,8 @@ impl App {
                 file_size: config.bulk.file_size,
                 poll_limit: config.bulk.poll_limit,
                 signing: config.bulk.signed_urls.map(|lifetime| {
-                    bulk::AddressSigning::new(
-                        identity.server_secret.mac("bulk", "addresses of files").as_bytes(),
-                        lifetime,
-                    )
+                    let secret = Arc::clone(&identity.server_secret);
+                    bulk::AddressSigning { mac: Arc::new(move |url| secret.mac("file-url", url)), lifetime }
                 }),
                 in_flight: config.bulk.in_flight,
                 guide: config.bulk.guide,

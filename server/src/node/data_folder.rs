@@ -1,9 +1,9 @@
 //! The data folder of a server.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use store::folder::make_folder;
 
 /// Creates the data folder and its subfolders, accessible only by their owner. An existing folder keeps its mode;
@@ -26,10 +26,16 @@ pub fn make_data_folder(data: &Path) -> Result<()> {
 pub fn lock_data_folder(data: &Path) -> Result<File> {
     let path = data.join("lock");
     let lock = File::create(&path).with_context(|| format!("failed to create {}", path.display()))?;
-    lock.try_lock().with_context(|| {
-        format!("another server uses the folder {}; each node needs its own, see --data", data.display())
-    })?;
-    Ok(lock)
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => bail!(
+            "another server uses the data folder {}; start this one with a folder of its own (--data)",
+            data.display()
+        ),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("failed to lock {}", path.display()))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -41,7 +47,7 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let first = lock_data_folder(data.path()).unwrap();
         let refused = lock_data_folder(data.path()).unwrap_err().to_string();
-        assert!(refused.starts_with("another server uses the folder "), "{refused}");
+        assert!(refused.starts_with("another server uses the data folder "), "{refused}");
         drop(first);
         lock_data_folder(data.path()).unwrap();
     }

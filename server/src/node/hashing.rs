@@ -40,10 +40,10 @@ impl PasswordHasher {
 
     /// Runs the work of an operator, regardless of the number of waiting requests.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let place = Arc::clone(&self.running).acquire_owned().await.expect("the semaphore is never closed");
-        // The work continues if the request is cancelled, and keeps its place.
+        let permit = Arc::clone(&self.running).acquire_owned().await.expect("the semaphore is never closed");
+        // The work continues if the request is cancelled, so it keeps the permit.
         let work = move || {
-            let _place = place;
+            let _permit = permit;
             work()
         };
         run_blocking(work).await.expect("hashing does not panic")

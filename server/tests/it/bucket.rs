@@ -207,6 +207,18 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     assert!(answer.headers().contains_key("retry-after"));
     assert_eq!(get(&nodes[1].client(), &nodes[1], "/health/ready", None).await.status(), StatusCode::OK);
     bucket.recover();
+    // A new server secret ends the signed URLs at all nodes; after that, a URL of one node is valid at the others.
+    let rotated = nodes[0].trefoil(&["keys", "rotate", "--server-secret"]);
+    assert!(rotated.status.success(), "{}", String::from_utf8_lossy(&rotated.stderr));
+    for node in &nodes {
+        let client = node.client();
+        until("a new server secret", StatusCode::FORBIDDEN, async || {
+            get(&client, node, first, None).await.status()
+        })
+        .await;
+    }
+    let renewed = manifest(&nodes[1], &path, &token).await;
+    assert!(files(&nodes[2], &base, &renewed).await == redirected);
     // The export is deleted at another node, with its files.
     let client = nodes[2].client();
     let url = format!("{}{path}", nodes[2].base());

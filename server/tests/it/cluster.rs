@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use node_clients::tokens::assertion_fields;
 use reqwest::Response;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -31,12 +32,6 @@ pub fn start_nodes(databases: &[String], base: Option<&str>, settings: Option<&s
 pub async fn post_as_backend(node: &Server, path: &str, assertion: &str, form: &[(&str, &str)]) -> Response {
     let form = [form, &assertion_fields(assertion)].concat();
     node.client().post(format!("{}{path}", node.base())).form(&form).send().await.unwrap()
-}
-
-/// Returns the form fields of a client assertion.
-fn assertion_fields(assertion: &str) -> [(&str, &str); 2] {
-    let kind = ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
-    [kind, ("client_assertion", assertion)]
 }
 
 /// Returns a new assertion of the back-end client in `demo.json` for the nodes with this base URL.

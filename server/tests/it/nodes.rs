@@ -104,6 +104,68 @@ async fn what_one_node_has_decided_holds_on_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_a_nested_group_holds_on_all_nodes() {
+    let Some(database) = TestDatabase::shared() else { return };
+    let settings = "[bulk]\nnested_groups = true\n";
+    let nodes = start_nodes(&vec![database.create().unwrap(); 2], None, Some(settings));
+    let member = |kind: &str, id: &str| json!({ "entity": { "reference": format!("{kind}/{id}") } });
+    let group = |id: &str, members: &[Value]| json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true, "member": members });
+    let import = |node: &Server, resources: &[Value]| {
+        let lines: String = resources.iter().map(|resource| format!("{resource}\n")).collect();
+        let file = node.data().join("groups.ndjson");
+        std::fs::write(&file, lines).unwrap();
+        let imported = node.trefoil(&["import", file.to_str().unwrap()]);
+        assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
+    };
+    let patients = ["n1", "n2", "n3"].map(|id| json!({ "resourceType": "Patient", "id": id }));
+    import(&nodes[0], &patients);
+    let inner =
+        |ids: &[&str]| group("inner", &ids.iter().map(|id| member("Patient", id)).collect::<Vec<Value>>());
+    import(&nodes[0], &[group("outer", &[member("Group", "inner")]), inner(&["n1"])]);
+    let added = nodes[0].trefoil(&[
+        "client",
+        "add",
+        "limited",
+        "--auth-method",
+        "client_secret_post",
+        "--scope",
+        "system/*.rs",
+        "--group",
+        "outer",
+    ]);
+    let added = String::from_utf8_lossy(&added.stdout).into_owned();
+    let secret = added.split("client_secret ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let client = nodes[0].client();
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("client_id", "limited"),
+        ("client_secret", secret),
+        ("scope", "system/*.rs"),
+    ];
+    let token = client.post(format!("{}/oauth2/token", nodes[0].base())).form(&form).send().await.unwrap();
+    let token: Value = token.json().await.unwrap();
+    let visible = async |node: &Server| -> Vec<String> {
+        let url = format!("{}/Patient?_count=100", node.fhir());
+        let request = client.get(url).bearer_auth(token["access_token"].as_str().unwrap());
+        let found: Value = request.send().await.unwrap().json().await.unwrap();
+        let entries = found["entry"].as_array().cloned().unwrap_or_default();
+        let mut ids: Vec<String> =
+            entries.iter().map(|entry| entry["resource"]["id"].as_str().unwrap().to_owned()).collect();
+        ids.sort();
+        ids
+    };
+    for ids in [&["n1"][..], &["n1", "n2", "n3"], &["n3"], &[]] {
+        import(&nodes[1], &[inner(ids)]);
+        for node in &nodes {
+            assert_eq!(visible(node).await, ids);
+        }
+    }
+    // The Group is no longer nested.
+    import(&nodes[0], &[inner(&["n2"]), group("outer", &[])]);
+    assert_eq!(visible(&nodes[1]).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_link_to_the_database_that_stalls_delays_requests_for_seconds_only() {
     let Some(database) = TestDatabase::shared() else { return };
     let link = DatabaseLink::start(database.port()).await;

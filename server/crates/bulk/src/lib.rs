@@ -35,7 +35,7 @@ pub use files::format::Format;
 pub use group::GroupError;
 pub use job::{JobRequestError, JobStatus};
 pub use request::kick_off::{ExportLevel, KickOff, KickOffError, KickOffMethod, TypeAccess};
-pub use serve::address::{AddressSignature, AddressSigning};
+pub use serve::address::{AddressMac, AddressSignature, AddressSigning};
 pub use serve::download::{ContentEncoding, ExportFile, FileError};
 pub use serve::service::{Bulk, BulkClock, BulkOptions, InFlight};
 pub use write::worker::CompletionObserver;

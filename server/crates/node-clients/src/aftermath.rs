@@ -11,11 +11,11 @@ use crate::nodes::{ClientRequest, NODES};
 use crate::resources::{IDENTIFIERS, path_of, read};
 use crate::world::{World, lock};
 
-/// Number of requests at a time.
-const AT_ONCE: usize = 8;
+/// Maximum number of requests at a time.
+const CONCURRENT: usize = 8;
 
 /// Uses spent credentials again, and reads all resources that clients have written. The history has the results.
-pub async fn look(world: &World) {
+pub async fn check_final_state(world: &World) {
     redeem_again(world).await;
     let token = world.token().await;
     read_versions(world, &token).await;
@@ -27,7 +27,7 @@ async fn redeem_again(world: &World) {
     let spent = std::mem::take(&mut *lock(&world.spent));
     let attempts = spent.iter().flat_map(|spent| (0..NODES).map(move |node| (node, spent)));
     iter(attempts)
-        .for_each_concurrent(AT_ONCE, async |(node, (credential, form))| {
+        .for_each_concurrent(CONCURRENT, async |(node, (credential, form))| {
             redeem(world, Some(node), credential, form).await;
         })
         .await;
@@ -48,7 +48,7 @@ async fn read_versions(world: &World, token: &str) {
             newest = read(world, node, token, &id).await.unwrap_or(newest);
         }
         let versions = iter(1..=newest).map(|version| read_version(world, token, &id, version));
-        let versions = versions.buffered(AT_ONCE).collect().await;
+        let versions = versions.buffered(CONCURRENT).collect().await;
         world.record(|history| history.versions.insert(id, versions));
     }
 }
@@ -72,7 +72,7 @@ async fn count_created(world: &World, token: &str) {
         created
     });
     iter(created.into_iter().enumerate())
-        .for_each_concurrent(AT_ONCE, async |(turn, (identifier, is_acknowledged))| {
+        .for_each_concurrent(CONCURRENT, async |(turn, (identifier, is_acknowledged))| {
             let path = format!("/fhir/R4/Group?identifier={IDENTIFIERS}|{identifier}");
             let request = ClientRequest::get(&path).bearer(token);
             let answer = world.ask(turn % NODES, Action::Other("search"), &[200], request).await;

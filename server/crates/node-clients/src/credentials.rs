@@ -37,7 +37,7 @@ pub async fn use_proofs(world: &World) {
     }
 }
 
-/// Revokes tokens that all nodes know, and uses them afterwards.
+/// Revokes tokens that all nodes have cached, and uses them afterwards.
 pub async fn revoke_tokens(world: &World) {
     while !world.is_over() {
         let token = world.token().await;

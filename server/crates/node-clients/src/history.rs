@@ -1,5 +1,5 @@
-//! The history of a run: what was asked of which node and when, the answers, the faults, and the rules that all of it
-//! must satisfy. Times are those of one clock, that of the test.
+//! The history of a run: requests with their nodes, times and answers, the faults, and the rules that the history must
+//! satisfy. All times are those of the test's clock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -8,6 +8,11 @@ use std::time::Duration;
 const REVOCATION_BOUND: Duration = Duration::from_secs(1);
 /// Time after a fault in which requests can still fail.
 pub const RECOVERY: Duration = Duration::from_secs(5);
+
+/// Returns whether it is unknown what a request with this status did.
+pub(crate) fn is_unknown(status: Option<u16>) -> bool {
+    matches!(status, None | Some(503))
+}
 
 /// Purpose of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -77,7 +82,7 @@ impl Event {
 
     /// Returns whether it is unknown what the request did.
     fn is_unknown(&self) -> bool {
-        matches!(self.status, None | Some(503))
+        is_unknown(self.status)
     }
 
     /// Returns whether the request failed. 502 and 504 are failures of a provider.
@@ -86,8 +91,18 @@ impl Event {
     }
 }
 
-/// A fault: its description, begin and end.
-pub type FaultSpan = (String, Duration, Duration);
+/// A fault with its start and end.
+#[derive(Debug, Clone)]
+pub struct FaultSpan {
+    /// Description of the fault.
+    pub name: String,
+    /// The node whose requests can fail because of it; `None` if those of all nodes can.
+    pub node: Option<usize>,
+    /// Time of its start.
+    pub begun: Duration,
+    /// Time of its end.
+    pub ended: Duration,
+}
 
 /// A code that a node did not know, although its write was acknowledged and the permitted time had passed.
 #[derive(Debug, Clone)]
@@ -98,7 +113,7 @@ pub struct UnknownCode {
     pub code: String,
     /// Time at which it was acknowledged.
     pub written: Duration,
-    /// Time of the question, by which all nodes must know it.
+    /// Time of the request, at which all nodes must know the code.
     pub asked: Duration,
 }
 
@@ -156,10 +171,10 @@ impl History {
         );
     }
 
-    /// Requests fail only while a fault lasts, and until the recovery from it.
+    /// Requests fail only at nodes with a fault, while it lasts and until the recovery from it.
     fn check_failures(&mut self) {
         for event in self.events.iter().filter(|event| event.is_failed()) {
-            if !is_excused(&self.faults, event.begun, event.ended) {
+            if !self.is_excused(event.node, event.begun, event.ended) {
                 self.violations.push(format!("failed without a fault: {event:?}"));
             }
         }
@@ -253,18 +268,27 @@ impl History {
         }
     }
 
-    /// All nodes know a code, unless a fault lasted meanwhile.
+    /// All nodes know a code, unless they had a fault meanwhile.
     fn check_codes(&mut self) {
         for unknown in &self.unknown_codes {
-            if !is_excused(&self.faults, unknown.written, unknown.asked) {
+            if !self.is_excused(Some(unknown.node), unknown.written, unknown.asked) {
                 self.violations.push(format!("a code is not known: {unknown:?}"));
             }
         }
     }
 
+    /// Returns whether a fault of this node, or the recovery from it, overlaps this time. The balancer (`None`) uses all
+    /// nodes.
+    fn is_excused(&self, node: Option<usize>, from: Duration, until: Duration) -> bool {
+        self.faults.iter().any(|fault| {
+            let is_affected = fault.node.is_none_or(|faulty| node.is_none_or(|node| node == faulty));
+            is_affected && until >= fault.begun && from <= fault.ended + RECOVERY
+        })
+    }
+
     fn print(&self, latest: Duration) {
-        for (fault, begun, ended) in &self.faults {
-            println!("{:>6} to {:>6} ms: {fault}", begun.as_millis(), ended.as_millis());
+        for fault in &self.faults {
+            println!("{:>6} to {:>6} ms: {}", fault.begun.as_millis(), fault.ended.as_millis(), fault.name);
         }
         let mut counts: BTreeMap<&str, BTreeMap<Option<u16>, usize>> = BTreeMap::new();
         for event in &self.events {
@@ -287,9 +311,4 @@ impl History {
             latest.as_millis()
         );
     }
-}
-
-/// Returns whether a fault, or the recovery from it, overlaps this time.
-fn is_excused(faults: &[FaultSpan], from: Duration, until: Duration) -> bool {
-    faults.iter().any(|(_, begun, ended)| until >= *begun && from <= *ended + RECOVERY)
 }

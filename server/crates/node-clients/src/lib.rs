@@ -16,7 +16,7 @@
 //! | [`terminology`] | codes that all nodes must know |
 //! | [`exports`] | exports, compared with the store |
 //! | [`aftermath`] | the state after a run: spent credentials, and what is stored |
-//! | [`history`] | the rules |
+//! | [`history`] | requests, answers and faults, and the rules |
 
 pub mod aftermath;
 pub mod browser;
@@ -32,6 +32,5 @@ pub mod tokens;
 pub mod world;
 
 pub use history::{Action, Event, History};
-pub use nodes::{Answer, ClientRequest, NODES, Nodes};
-pub use registration::ClientKey;
+pub use nodes::{NODES, Nodes};
 pub use world::{Pace, World};

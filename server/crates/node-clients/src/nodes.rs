@@ -8,12 +8,14 @@ use http::{HeaderMap, Request, Response};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::history::is_unknown;
+
 /// Number of nodes.
 pub const NODES: usize = 3;
 
 /// The nodes of a run.
 pub trait Nodes: Send + Sync {
-    /// Returns the time since the run has begun.
+    /// Returns the time since the start of the run.
     fn now(&self) -> Duration;
 
     /// Returns the time of day.
@@ -27,7 +29,7 @@ pub trait Nodes: Send + Sync {
     /// Sends a request to a node, or to the balancer. Its target is a path. `name` is the kind of the request.
     ///
     /// # Errors
-    /// Fails with a text if there is no complete answer.
+    /// Returns a description of the failure if there is no complete answer.
     fn send(
         &self,
         node: Option<usize>,
@@ -36,15 +38,12 @@ pub trait Nodes: Send + Sync {
     ) -> BoxFuture<'_, Result<Response<Bytes>, String>>;
 
     /// Sends a browser to another server. Returns the address to which this redirects it.
-    fn visit(&self, address: &str) -> BoxFuture<'_, Option<String>> {
-        let _nowhere = address;
+    fn visit(&self, _address: &str) -> BoxFuture<'_, Option<String>> {
         ready(None).boxed()
     }
 
     /// Writes a line to the log of the run, if there is one.
-    fn log(&self, line: &str) {
-        let _no_log = line;
-    }
+    fn log(&self, _line: &str) {}
 }
 
 /// A request of a client.
@@ -113,7 +112,7 @@ impl Answer {
 
     /// Returns whether the server has failed, so that it is unknown what the request did.
     pub fn is_failure(&self) -> bool {
-        matches!(self.status, None | Some(503))
+        is_unknown(self.status)
     }
 
     /// Returns a member of the body that is a text.

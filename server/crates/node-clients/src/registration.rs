@@ -1,4 +1,4 @@
-//! The clients of a run as the nodes know them: ids, keys and configuration.
+//! The clients of a run as they are registered at the nodes: ids, keys and configuration.
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;

@@ -7,7 +7,7 @@ use crate::history::Action;
 use crate::nodes::{ClientRequest, NODES};
 use crate::world::World;
 
-/// System of the identifiers of resources that are created once.
+/// System of the identifiers of [`create_once`].
 pub(crate) const IDENTIFIERS: &str = "urn:once";
 
 /// Writes versions of a resource at random nodes, and reads each acknowledged version at the other nodes.

@@ -103,7 +103,7 @@ async fn ask(world: &World, node: usize, token: &str, code: &str, written: Durat
 /// Waits until all nodes issue tokens and answer terminology operations. Returns the time that each needed.
 ///
 /// # Errors
-/// Fails with a text if a node does not serve within the limit.
+/// Returns a description of the last answer if a node does not serve within the limit.
 pub async fn await_service(world: &World, limit: Duration) -> Result<[Duration; NODES], String> {
     let begun = world.now();
     let mut times = [Duration::ZERO; NODES];

@@ -72,8 +72,8 @@ pub(crate) fn signature_of(token: &str) -> &str {
     token.rsplit('.').next().unwrap_or(token)
 }
 
-/// Returns the form fields of a client assertion.
-fn assertion_fields(assertion: &str) -> [(&str, &str); 2] {
+/// Returns the form fields of a client assertion (RFC 7523 section 2.2).
+pub fn assertion_fields(assertion: &str) -> [(&str, &str); 2] {
     let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
     [("client_assertion_type", kind), ("client_assertion", assertion)]
 }

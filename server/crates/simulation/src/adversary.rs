@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use node_clients::history::FaultSpan;
 use node_clients::{NODES, World};
 use turmoil::Sim;
 
-use crate::clients::{SimulatedNodes, host_of};
+use crate::simulated_nodes::{SimulatedNodes, host_of};
 use crate::store_link::LinkState;
 use crate::{CLIENTS, NodeLinks};
 
@@ -15,7 +16,7 @@ use crate::{CLIENTS, NodeLinks};
 enum Fault {
     /// The process ends and is started again.
     Crash,
-    /// The store refuses the node.
+    /// Requests of the node to the store fail immediately.
     StoreRefused,
     /// Nothing passes between node and store.
     StoreStalled,
@@ -25,7 +26,7 @@ enum Fault {
     BucketStalled,
     /// No client reaches the node.
     CutOff,
-    /// The messages of all clients arrive late, and none reaches the store: a process that is paused.
+    /// Messages of clients are delayed and nothing passes to the store, as with a paused process.
     Paused,
     /// The identity provider is down.
     ProviderDown,
@@ -71,7 +72,7 @@ impl Adversary {
             while at < until {
                 let length = Duration::from_millis(random.u64(100..4_000));
                 let fault = FAULTS[random.usize(..FAULTS.len())];
-                // One actor causes the faults of the provider.
+                // The provider has faults only in the plan of node 0, so that they do not overlap.
                 if fault != Fault::ProviderDown || node == 0 {
                     plan.push(PlannedFault {
                         fault,
@@ -107,8 +108,13 @@ impl Adversary {
                 planned.state = Stage::Over;
                 nodes.log_at(now, &format!("fault ends at node-{}: {:?}", planned.node, planned.fault));
                 end(planned, sim, &links[planned.node]);
-                let name = format!("node-{}: {:?}", planned.node, planned.fault);
-                world.record(|history| history.faults.push((name, planned.begin, now)));
+                let fault = FaultSpan {
+                    name: format!("node-{}: {:?}", planned.node, planned.fault),
+                    node: (planned.fault != Fault::ProviderDown).then_some(planned.node),
+                    begun: planned.begin,
+                    ended: now,
+                };
+                world.record(|history| history.faults.push(fault));
             }
         }
         self.plan.iter().all(|planned| planned.state == Stage::Over)

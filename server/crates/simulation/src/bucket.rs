@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
@@ -19,7 +19,7 @@ use crate::store_link::NodeLink;
 pub struct LinkedBucket {
     /// The objects, which all nodes share.
     pub objects: Arc<InMemory>,
-    /// The way of the node.
+    /// The link of the node.
     pub link: Arc<NodeLink>,
 }
 
@@ -79,7 +79,8 @@ impl ObjectStore for LinkedBucket {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.objects.list(prefix)
+        let (link, listed) = (Arc::clone(&self.link), self.objects.list(prefix));
+        futures_util::stream::once(async move { cross(&link).await.map(|()| listed) }).try_flatten().boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
@@ -105,7 +106,9 @@ impl MultipartUpload for LinkedUpload {
         let (part, link) = (self.upload.put_part(data), Arc::clone(&self.link));
         Box::pin(async move {
             cross(&link).await?;
-            part.await
+            let put = part.await;
+            cross(&link).await?;
+            put
         })
     }
 

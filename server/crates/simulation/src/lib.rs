@@ -9,21 +9,21 @@
 //! | module | contents |
 //! |---|---|
 //! | [`node`] | one node |
-//! | [`clients`] | the nodes as clients reach them, with the time and the log |
+//! | [`simulated_nodes`] | the nodes as clients reach them, with the time and the log |
 //! | [`followers`] | clients that follow the feed of changes |
 //! | [`provider`] | the identity provider, and the host with the keys of a client |
 //! | [`adversary`] | the faults |
-//! | [`network`], [`store_link`], [`bucket`] | HTTP, and the ways of a node to the store and to the bucket |
+//! | [`network`], [`store_link`], [`bucket`] | HTTP, and the links of a node to the store and to the bucket |
 //! | [`outside`] | randomness and keys |
 
 pub mod adversary;
 pub mod bucket;
-pub mod clients;
 pub mod followers;
 pub mod network;
 pub mod node;
 pub mod outside;
 pub mod provider;
+pub mod simulated_nodes;
 pub mod store_link;
 
 use std::cell::Cell;
@@ -46,10 +46,10 @@ use store::shared_memory::SharedMemory;
 use store::{Seq, Versions as _, blocking};
 
 use crate::adversary::Adversary;
-use crate::clients::{BASE, SimulatedNodes, USER, host_of};
 use crate::followers::SeenChanges;
 use crate::node::NodeParts;
 use crate::provider::Provider;
+use crate::simulated_nodes::{BASE, SimulatedNodes, USER, host_of};
 use crate::store_link::NodeLink;
 
 /// Names of the hosts of the clients.
@@ -66,7 +66,7 @@ const CALM: Duration = Duration::from_secs(12);
 /// Time that the clients have to end their work.
 const END: Duration = Duration::from_secs(110);
 
-/// The ways of a node.
+/// The links of a node.
 struct NodeLinks {
     store: Arc<NodeLink>,
     bucket: Arc<NodeLink>,
@@ -187,9 +187,12 @@ fn simulate(seed: u64) -> Result<RunReport> {
     let (programs, opened, mut draws) = (Arc::clone(&world), Arc::clone(&nodes), random.fork());
     let (changes, figures) = (seen.clone(), Arc::<Mutex<ExportFigures>>::default());
     let export_figures = Arc::clone(&figures);
+    // Each follower has the faults of a node.
+    let followed = [0, 1].map(|node| Arc::clone(&links[node].store));
     sim.client(CLIENTS[1], async move {
         let mut handle = || shared.node(NodeLink::new(draws.fork(), Duration::from_millis(30)));
-        let (store, exports, handles) = (handle(), Exports::new(handle(), &EXPORTED), [handle(), handle()]);
+        let (store, exports) = (handle(), Exports::new(handle(), &EXPORTED));
+        let handles = followed.map(|link| shared.node(link));
         let work: [LocalBoxFuture<'_, ()>; 10] = [
             resources::write_resource(&programs, "own-0").boxed_local(),
             resources::write_resource(&programs, "own-1").boxed_local(),
@@ -214,7 +217,7 @@ fn simulate(seed: u64) -> Result<RunReport> {
         while !people_ended.load(Ordering::Relaxed) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        aftermath::look(&programs).await;
+        aftermath::check_final_state(&programs).await;
         Ok(())
     });
     let fault_time = Duration::from_millis(random.u64(FAULT_TIME));
@@ -279,7 +282,7 @@ async fn check_followers(world: &World, store: &store::Store, follower: &store::
 fn report(nodes: &SimulatedNodes, world: &World, exports: ExportFigures) -> RunReport {
     let mut history = world.record(std::mem::take);
     let latest = history.apply_rules();
-    history.require_accepted(&["assertion", "proof", "code ", "refresh"]);
+    history.require_accepted(&["assertion", "proof", "code ", "code of hospital ", "refresh"]);
     if exports.exports == 0 {
         history.violations.push("no export was completed".to_owned());
     }

@@ -21,15 +21,17 @@ use trefoil_server::http::listen::admission::Admission;
 use trefoil_server::http::listen::{ConnectionTimers, HttpServer, ServingPhase};
 use trefoil_server::http::routes;
 use trefoil_server::node::app::{App, Outside};
+use trefoil_server::node::periodic_tasks::start_tasks;
 use trefoil_server::serve;
 
 use crate::bucket::LinkedBucket;
-use crate::clients::{self, BASE, SimulatedNodes, USER};
 use crate::network::{PORT, SimulatedCaller};
 use crate::outside::{SeededKeys, SeededRandom};
+use crate::simulated_nodes::{self, BASE, SimulatedNodes, USER};
 use crate::store_link::NodeLink;
 
-/// Time after which another node resumes an export. Many faults last longer, and the node is still there afterwards.
+/// Time after which another node resumes an export. It is shorter than many faults, so that workers lose their lease
+/// while they run.
 const LEASE: SignedDuration = SignedDuration::from_secs(1);
 /// Time after which a node that could not be opened is started again.
 const RESTART: Duration = Duration::from_millis(500);
@@ -44,11 +46,11 @@ pub struct NodeParts {
     pub shared: SharedMemory,
     /// The objects that all nodes share.
     pub objects: Arc<InMemory>,
-    /// The way to the store.
+    /// The link to the store.
     pub store_link: Arc<NodeLink>,
-    /// The way to the bucket.
+    /// The link to the bucket.
     pub bucket_link: Arc<NodeLink>,
-    /// Difference of its clock.
+    /// Offset of its clock.
     pub ahead: SignedDuration,
 }
 
@@ -122,7 +124,10 @@ async fn open_node(parts: &NodeParts, random: &mut Rng) -> Result<Arc<App>> {
     });
     let ahead = parts.ahead;
     let outside = Outside {
-        clock: Clock::new(move || clients::time() + ahead, Arc::new(SeededRandom::new(random.fork()))),
+        clock: Clock::new(
+            move || simulated_nodes::time() + ahead,
+            Arc::new(SeededRandom::new(random.fork())),
+        ),
         keys: Arc::new(SeededKeys::new(random.fork())),
         http: Some(Arc::new(SimulatedCaller)),
     };
@@ -161,7 +166,7 @@ async fn add_user(app: &App) -> Result<()> {
 }
 
 async fn serve_node(app: Arc<App>) -> Result<()> {
-    let _tasks = serve::start_tasks(&app);
+    let _tasks = start_tasks(&app);
     let listener = turmoil::net::TcpListener::bind(("0.0.0.0", PORT)).await?;
     let server = HttpServer {
         routes: routes::routes(app),

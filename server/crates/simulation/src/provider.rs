@@ -15,8 +15,8 @@ use node_clients::World;
 use node_clients::registration::ClientKey;
 use serde_json::{Value, json};
 
-use crate::clients;
 use crate::network::{PORT, respond};
+use crate::simulated_nodes;
 
 const ISSUER: &str = "https://provider.example";
 
@@ -70,7 +70,7 @@ impl Provider {
                         r#"{"error":"invalid_grant"}"#,
                     );
                 };
-                let now = clients::time().as_second();
+                let now = simulated_nodes::time().as_second();
                 let claims = json!({
                     "iss": ISSUER, "sub": "person-1", "aud": "trefoil", "nonce": nonce, "iat": now,
                     "exp": now + 300, "email": "person@provider.example", "email_verified": true,

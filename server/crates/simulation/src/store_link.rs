@@ -1,4 +1,4 @@
-//! The ways of a node to the shared store and to the bucket, with their faults.
+//! The links of a node to the shared store and to the bucket, with their faults.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use store::StoreError;
 use store::shared_memory::{LinkFuture, StoreLink, StoreStep};
 use tokio::time::{Instant, sleep};
 
-use crate::clients;
+use crate::simulated_nodes;
 
 /// Time after which a transaction of a silent node ends, and after which a node gives up a request.
 const LIMIT: Duration = Duration::from_secs(4);
-/// Time between two looks at the state of a link.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval at which a waiting message checks the state of its link.
+const STATE_CHECK: Duration = Duration::from_millis(20);
 
 /// State of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,7 +29,7 @@ pub enum LinkState {
     Stalled,
 }
 
-/// The way between one node and the store, or the bucket.
+/// The link between one node and the store, or the bucket.
 pub struct NodeLink {
     state: Mutex<(LinkState, Rng)>,
     /// Maximum duration of a step.
@@ -68,7 +68,7 @@ impl NodeLink {
                 LinkState::Open => return true,
                 LinkState::Refused => return false,
                 LinkState::Stalled if begun.elapsed() > LIMIT => return false,
-                LinkState::Stalled => sleep(LOOK).await,
+                LinkState::Stalled => sleep(STATE_CHECK).await,
             }
         }
     }
@@ -91,6 +91,6 @@ impl StoreLink for NodeLink {
     }
 
     fn time(&self) -> Timestamp {
-        clients::time()
+        simulated_nodes::time()
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use node_clients::exports::Exports;
+use node_clients::history::FaultSpan;
 use node_clients::{NODES, World, terminology};
 
 use crate::cluster::{DatabaseLink, LinkState};
@@ -42,7 +43,13 @@ pub async fn attack(
                         "its connections are reset".to_owned()
                     }
                 };
-                let fault = (format!("node {}: {name}", node.number), begun, world.now());
+                let fault = FaultSpan {
+                    name: format!("node {}: {name}", node.number),
+                    // A write waits for each of two nodes that fall silent one after the other, and then gives up.
+                    node: (count == 1).then_some(node.number),
+                    begun,
+                    ended: world.now(),
+                };
                 world.record(|history| history.faults.push(fault));
             }
         });

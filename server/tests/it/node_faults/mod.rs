@@ -6,7 +6,7 @@
 
 mod adversary;
 mod outage;
-mod world;
+mod real_nodes;
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::bucket::bucket_settings;
 use crate::cluster::{DatabaseLink, start_balancer, start_nodes};
 use crate::support::Server;
 use adversary::FaultyNode;
-use world::{Clients, await_return, end_calmly};
+use real_nodes::{Clients, await_return, end_calmly};
 
 /// Settings of the exports: many small files, and leases that are shorter than the pauses of nodes.
 const EXPORTS: &str = "[bulk]\nfile_size = 20000\nlease_s = 2\n";
@@ -90,7 +90,7 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
     let figures = exports.check(world).await;
     println!("{figures:?}");
     assert!(figures.exports > 0, "no export was completed");
-    aftermath::look(world).await;
+    aftermath::check_final_state(world).await;
     let mut history = world.record(std::mem::take);
     history.require_accepted(&["assertion", "proof", "code", "refresh"]);
     history.check();

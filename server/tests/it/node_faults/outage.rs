@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use node_clients::history::RECOVERY;
+use node_clients::history::{FaultSpan, RECOVERY};
 use node_clients::{Event, History, NODES, World, aftermath, credentials, families, resources};
 use reqwest::StatusCode;
 use test_database::{Durability, Shutdown, TestDatabase};
 use tokio::task::JoinSet;
 
 use super::number;
-use super::world::{Clients, RealNodes, end_calmly};
+use super::real_nodes::{Clients, RealNodes, end_calmly};
 use crate::cluster::start_nodes;
 
 /// Time in which each request must be answered while the database is stopped. A write is repeated for 4 s.
@@ -23,8 +23,8 @@ const CACHED: Duration = Duration::from_secs(1);
 /// Time between two requests for the state of a node.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// An outage by the clock of the history: the times at which the database was told to stop, had stopped, was told to start
-/// and had started, and at which all nodes were ready.
+/// An outage by the clock of the history: the times at which the stop of the database began and ended, at which its start
+/// began and ended, and at which all nodes were ready.
 struct Outage {
     shutdown: Shutdown,
     begun: Duration,
@@ -66,7 +66,7 @@ async fn the_service_returns_by_itself_after_the_database_was_stopped() {
     end_calmly(world).await;
     work.join_all().await;
 
-    aftermath::look(world).await;
+    aftermath::check_final_state(world).await;
     let history = world.record(std::mem::take);
     for outage in &outages {
         check_outage(&history, outage);
@@ -103,7 +103,7 @@ async fn stop(
     }
     let ready = world.now();
     let name = format!("the database was stopped ({shutdown:?})");
-    world.record(|history| history.faults.push((name, begun, ended)));
+    world.record(|history| history.faults.push(FaultSpan { name, node: None, begun, ended }));
     Outage { shutdown, begun, stopped, started, ended, ready }
 }
 

@@ -165,7 +165,7 @@ impl ExportFiles {
 
     /// Length of each part but the last; `None` if a chunk can have any length.
     pub(super) fn part_length(&self) -> Option<usize> {
-        matches!(self.place, Place::Bucket(_)).then_some(PART)
+        self.are_in_bucket().then_some(PART)
     }
 
     /// Maximum number of files of a job that are completed concurrently. Each holds up to two chunks.
@@ -305,6 +305,11 @@ impl ExportFiles {
         }
     }
 
+    /// Returns `true` if the files are in a bucket, which several nodes can share.
+    pub fn are_in_bucket(&self) -> bool {
+        matches!(self.place, Place::Bucket(_))
+    }
+
     /// Returns `false` if all files of a job were removed together with their folder. A bucket has no folders.
     pub fn has_any(&self, job: &str) -> bool {
         match &self.place {
@@ -313,16 +318,17 @@ impl ExportFiles {
         }
     }
 
-    /// Removes the files of a job.
-    pub async fn remove(&self, job: &str) {
+    /// Removes the files of a job. Returns `false` if some are left.
+    pub async fn remove(&self, job: &str) -> bool {
         match &self.place {
             Place::Folder(place) => place.remove(job).await,
             Place::Bucket(place) => place.remove(job, |_| true).await,
         }
     }
 
-    /// Removes the files of a job except those in `keep` and the files derived from them.
-    pub async fn remove_others(&self, job: &str, keep: impl Iterator<Item = AttemptFile<'_>>) {
+    /// Removes the files of a job except those in `keep` and the files derived from them. Returns `false` if some are
+    /// left.
+    pub async fn remove_others(&self, job: &str, keep: impl Iterator<Item = AttemptFile<'_>>) -> bool {
         let keep: HashSet<String> = keep.map(AttemptFile::in_folder).collect();
         let is_other = move |name: &str| {
             let of = [gzip::VERSION, GZIP_SUM]
@@ -394,23 +400,24 @@ impl FolderPlace {
         (jobs, foreign)
     }
 
-    async fn remove(&self, job: &str) {
+    async fn remove(&self, job: &str) -> bool {
         let name = self.folder_of(job);
         self.known().retain(|path, _| path.parts().next().is_none_or(|of| of.as_ref() != name));
         let folder = self.folder.join(name);
         // A worker that is still writing a chunk can create a file again, so the removal is repeated.
         for _ in 0..3 {
             match tokio::fs::remove_dir_all(&folder).await {
-                Ok(()) => return,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+                Ok(()) => return true,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
                 Err(error) => {
                     tracing::warn!(%error, folder = %folder.display(), "files of an export could not be removed");
                 }
             }
         }
+        false
     }
 
-    async fn remove_some(&self, job: &str, is_chosen: impl Fn(&str) -> bool + Send + 'static) {
+    async fn remove_some(&self, job: &str, is_chosen: impl Fn(&str) -> bool + Send + 'static) -> bool {
         let folder = self.folder.join(self.folder_of(job));
         let removed = run_blocking(move || -> io::Result<()> {
             for file in std::fs::read_dir(folder)?.flatten() {
@@ -424,10 +431,13 @@ impl FolderPlace {
             }
             Ok(())
         });
-        if let Ok(Err(error)) = removed.await
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(%error, job, "unfinished files of an export could not be removed");
+        match removed.await {
+            Ok(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, job, "unfinished files of an export could not be removed");
+                false
+            }
+            Ok(_) => true,
+            Err(_) => false,
         }
     }
 }
@@ -438,17 +448,19 @@ impl BucketPlace {
         self.exports.clone().join(job)
     }
 
-    /// Removes the chosen files of a job.
-    async fn remove(&self, job: &str, is_chosen: impl Fn(&str) -> bool + Send + Sync + 'static) {
+    /// Removes the chosen files of a job. Returns `false` if some are left.
+    async fn remove(&self, job: &str, is_chosen: impl Fn(&str) -> bool + Send + Sync + 'static) -> bool {
         let listed = self.store.list(Some(&self.of_job(job))).map_ok(|meta| meta.location);
         let chosen = listed.try_filter(move |path| {
             let is_chosen = path.filename().is_some_and(&is_chosen);
             async move { is_chosen }
         });
         let removed = self.store.delete_stream(chosen.boxed());
-        if let Err(error) = removed.try_for_each(|_| async { Ok(()) }).await {
+        let removed = removed.try_for_each(|_| async { Ok(()) }).await;
+        if let Err(error) = &removed {
             // The next sweep removes what is left.
             tracing::warn!(%error, job, "files of an export could not be removed from the bucket");
         }
+        removed.is_ok()
     }
 }

@@ -67,18 +67,6 @@ pub(crate) async fn find(
     Ok((at < job.file_count).then_some((at, file)))
 }
 
-/// Returns the ids of all jobs with a list.
-pub(crate) async fn jobs(store: &Store, now: Timestamp) -> Result<Vec<String>, StoreError> {
-    let mut jobs: Vec<String> = Vec::new();
-    loop {
-        // `0` is the character after `/`, so the scan continues with the next job.
-        let after = jobs.last().map(|job| format!("bulk/file/{job}0"));
-        let page = store.scan("bulk/file/", after.as_deref(), 1, now).await?;
-        let Some(job) = page.first().and_then(|(key, _)| key.split('/').nth(2)) else { return Ok(jobs) };
-        jobs.push(job.to_owned());
-    }
-}
-
 /// Returns the writes that remove the list of a job.
 pub(crate) async fn deletes(
     store: &Store,

@@ -10,6 +10,7 @@ use store::{Expect, LedgerWrite, Seq, StoreError};
 
 pub(crate) mod cursor;
 pub(crate) mod file_list;
+pub(crate) mod open_jobs;
 
 use crate::GuideVersion;
 use crate::files::export_files::AttemptFile;

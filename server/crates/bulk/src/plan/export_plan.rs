@@ -35,6 +35,17 @@ impl GroupReader {
         seq: Seq,
         at: Timestamp,
     ) -> Result<GroupMembers, GroupError> {
+        self.members_and_groups(store, id, seq, at).await.map(|(members, _)| members)
+    }
+
+    /// Returns the members of a Group as [`GroupReader::members`] does, and the ids of the Groups that were read.
+    pub async fn members_and_groups(
+        &self,
+        store: &Store,
+        id: &str,
+        seq: Seq,
+        at: Timestamp,
+    ) -> Result<(GroupMembers, Vec<String>), GroupError> {
         let mut gathering = MemberCollector::new(&self.fhir_base, at);
         let mut groups = vec![id.to_owned()];
         let mut next = 0;
@@ -53,7 +64,7 @@ impl GroupReader {
             }
             next += 1;
         }
-        Ok(gathering.finish())
+        Ok((gathering.finish(), groups))
     }
 }
 

@@ -2,13 +2,14 @@
 
 mod job_requests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use resources::{ResourceError, Resources};
 use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError, Versions as _};
@@ -22,7 +23,7 @@ use crate::files::file_location::FileLocation;
 use crate::files::file_stream::DownloadLimits;
 use crate::group::GroupError;
 use crate::group::GroupMembers;
-use crate::job::{self, Job, JobRequestError, JobState, Lease, decode, file_list};
+use crate::job::{self, Job, JobRequestError, JobState, Lease, decode, open_jobs};
 use crate::plan::export_plan::{ExportPlan, GroupReader};
 use crate::request::kick_off::{self, ExportLevel, KickOff, KickOffError};
 use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
@@ -37,6 +38,8 @@ const AT_ONCE: usize = 2;
 /// retry.
 const PER_CLIENT: usize = 50;
 const IN_ALL: usize = 500;
+/// Minimum time between the sweeps of nodes on one database.
+const SWEEP_INTERVAL: SignedDuration = SignedDuration::from_secs(20);
 
 /// A function that fills a buffer with random bytes.
 pub type RandomSource = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
@@ -71,7 +74,7 @@ pub struct BulkOptions {
     pub file_size: u64,
     /// Maximum number of polls of one job per minute. `None` means unlimited.
     pub poll_limit: Option<u32>,
-    /// Key of signed URLs. `None` means that files require a token.
+    /// Signed URLs. `None` means that files require a token.
     pub signing: Option<AddressSigning>,
     /// Limits on the size of running exports.
     pub in_flight: InFlight,
@@ -161,27 +164,16 @@ impl Bulk {
     /// Returns [`StoreError`] if the store cannot be read or written.
     pub async fn resume(&self) -> Result<usize, StoreError> {
         let now = (self.clock.now)();
-        let mut count = 0;
-        for (job, revision) in self.jobs(now).await? {
-            if job.state == JobState::Running {
-                if self.worker.store.is_shared() && job.lease.until > now {
-                    // Another node runs the job.
-                    continue;
-                }
-                count += usize::from(self.acquire_lease(job, revision, now).await?);
-            } else {
-                // The previous process may have stopped before it removed unfinished files.
-                match file_list::load(&self.worker.store, &job, now).await {
-                    Ok(files) => {
-                        let files = files.iter().map(|file| file.at(&job.id));
-                        self.worker.files.remove_others(&job.id, files).await;
-                    }
-                    // The other jobs are resumed even if the files of one are not known.
-                    Err(error) => tracing::error!(%error, "the files of an export could not be read"),
-                }
-            }
+        if !self.worker.files.are_in_bucket() {
+            self.clean_folder(now).await?;
         }
-        let foreign = self.worker.files.jobs().await.map(|(_, foreign)| foreign).unwrap_or_default();
+        let is_shared = self.worker.store.is_shared();
+        self.acquire_leases(|job| !is_shared || job.lease.until <= now, now).await
+    }
+
+    /// Removes the files that the previous process left in the folder of exports. Files of open jobs may be in use.
+    async fn clean_folder(&self, now: Timestamp) -> Result<(), StoreError> {
+        let Some((with_files, foreign)) = self.jobs_with_files().await else { return Ok(()) };
         if !foreign.is_empty() {
             let folders = foreign.join(", ");
             tracing::warn!(
@@ -189,8 +181,59 @@ impl Bulk {
                 "the folder of exports contains files that do not belong to this store; they are kept"
             );
         }
-        self.remove_unknown(now).await?;
-        Ok(count)
+        let open: BTreeSet<String> = open_jobs::ids(&self.worker.store, now).await?.into_iter().collect();
+        for id in with_files.difference(&open) {
+            match self.worker.remove_unneeded(id, now).await {
+                // The other files are removed even if those of one job are not known.
+                Err(error @ StoreError::Corrupt { .. }) => {
+                    tracing::error!(%error, "the files of an export could not be read");
+                }
+                removed => _ = removed?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Resumes jobs whose node has ended, as soon as their leases have expired.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the jobs cannot be read or written.
+    pub async fn take_over_expired(&self, now: Timestamp) -> Result<(), StoreError> {
+        self.acquire_leases(|job| job.lease.until <= now, now).await.map(drop)
+    }
+
+    /// Acquires the leases of the running jobs that are available, and returns their number. Returns the first error
+    /// after all jobs were processed.
+    async fn acquire_leases(
+        &self,
+        is_available: impl Fn(&Job) -> bool + Send,
+        now: Timestamp,
+    ) -> Result<usize, StoreError> {
+        let (mut count, mut failed) = (0, None);
+        for (job, revision) in self.open_jobs(now).await? {
+            // A busy node leaves jobs to the others.
+            let is_busy = self.worker.store.is_shared() && self.running_jobs() >= AT_ONCE;
+            let is_mine = self.running().contains_key(&job.id);
+            if job.state == JobState::Running && is_available(&job) && !is_mine && !is_busy {
+                match self.acquire_lease(job, revision, now).await {
+                    Ok(is_acquired) => count += usize::from(is_acquired),
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+        }
+        failed.map_or(Ok(count), Err)
+    }
+
+    /// Returns the open jobs (see [`open_jobs`]) with the revisions of their records.
+    async fn open_jobs(&self, now: Timestamp) -> Result<Vec<(Job, u64)>, StoreError> {
+        const AT_ONCE: usize = 16;
+        let ids = open_jobs::ids(&self.worker.store, now).await?;
+        let jobs = stream::iter(ids).map(async |id| {
+            let key = job::key(&id);
+            let Some(record) = self.worker.store.get(&key, now).await? else { return Ok(None) };
+            Ok(decode_or_log(&key, &record.value).map(|job| (job, record.revision)))
+        });
+        jobs.buffered(AT_ONCE).try_filter_map(async |job| Ok(job)).try_collect().await
     }
 
     /// Acquires the lease of another process's job. Returns `false` if a third process has acquired it first.
@@ -201,7 +244,8 @@ impl Bulk {
             attempts_without_progress: job.lease.attempts_without_progress + 1,
             until: now + self.worker.lease,
         };
-        match self.worker.store.write(vec![job.put(Expect::Revision(revision))], now).await {
+        let writes = vec![job.put(Expect::Revision(revision)), open_jobs::add(&job.id)];
+        match self.worker.store.write(writes, now).await {
             Ok(revisions) => {
                 self.spawn(job, revisions[0]);
                 Ok(true)
@@ -212,42 +256,13 @@ impl Bulk {
         }
     }
 
-    /// Removes files of this store that belong to no job. Files of new jobs are safe, because the record of a job is
-    /// written before its files.
-    async fn remove_unknown(&self, now: Timestamp) -> Result<(), StoreError> {
-        let with_files = self.worker.files.jobs().await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the files of exports could not be listed");
-            Default::default()
-        });
-        for id in with_files.0 {
-            if self.worker.store.get(&job::key(&id), now).await?.is_none() {
-                self.worker.files.remove(&id).await;
-            }
-        }
-        // A process may have stopped between the removal of a job and that of its list.
-        for id in file_list::jobs(&self.worker.store, now).await? {
-            if self.worker.store.get(&job::key(&id), now).await?.is_none() {
-                file_list::remove(&self.worker.store, &id, now).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn jobs(&self, now: Timestamp) -> Result<Vec<(Job, u64)>, StoreError> {
-        let mut jobs = Vec::new();
-        let mut after: Option<String> = None;
-        loop {
-            let page = self.worker.store.scan("bulk/job/", after.as_deref(), 100, now).await?;
-            let Some((last, _)) = page.last() else { return Ok(jobs) };
-            after = Some(last.clone());
-            for (key, record) in &page {
-                match decode::<Job>(key, &record.value) {
-                    Ok(job) => jobs.push((job, record.revision)),
-                    // The other jobs are resumed even if one cannot be.
-                    Err(error) => tracing::error!(%error, "an export could not be resumed"),
-                }
-            }
-        }
+    /// Returns the ids of the jobs of this store that have files, and the names of folders that belong to other stores.
+    /// Logs a failure and returns `None` if the files cannot be listed.
+    async fn jobs_with_files(&self) -> Option<(BTreeSet<String>, Vec<String>)> {
+        let listed = self.worker.files.jobs().await;
+        let listed =
+            listed.inspect_err(|error| tracing::warn!(%error, "the files of exports could not be listed"));
+        listed.ok().map(|(jobs, foreign)| (jobs.into_iter().collect(), foreign))
     }
 
     /// Checks a kick-off request, takes the snapshot, creates and starts the job, and returns the job's id.
@@ -284,7 +299,7 @@ impl Bulk {
             lease,
         );
         ExportPlan::choose_indexed_types(&mut job, store, &self.worker.reading.fhir_base).await?;
-        let revisions = store.write(vec![job.put(Expect::Absent)], now).await?;
+        let revisions = store.write(vec![job.put(Expect::Absent), open_jobs::add(&job.id)], now).await?;
         let id = job.id.clone();
         self.spawn(job, revisions[0]);
         Ok(id)
@@ -297,7 +312,7 @@ impl Bulk {
             let jobs = running.values();
             return Ok(jobs.map(|job| (job.client_id.clone(), job.bytes.load(Ordering::Relaxed))).collect());
         }
-        let jobs = self.jobs(now).await?.into_iter();
+        let jobs = self.open_jobs(now).await?.into_iter();
         let unfinished = jobs.filter(|(job, _)| job.state == JobState::Running);
         Ok(unfinished.map(|(job, _)| (job.client_id, job.progress.bytes)).collect())
     }
@@ -321,12 +336,18 @@ impl Bulk {
         Err(KickOffError::TooManyExports { why, retry_after_s: 10 })
     }
 
-    /// Returns the current members of a Group. With `nested_groups`, includes the members of nested Groups.
+    /// Returns the members of a Group in the snapshot `seq`, and the ids of the Groups that were read. With
+    /// `nested_groups`, includes nested Groups.
     ///
     /// # Errors
     /// Returns [`GroupError`] if the Group does not exist or cannot be read.
-    pub async fn members(&self, group: &str, now: Timestamp) -> Result<GroupMembers, GroupError> {
-        self.worker.reading.members(&self.worker.store, group, Seq::LATEST, now).await
+    pub async fn members(
+        &self,
+        group: &str,
+        seq: Seq,
+        now: Timestamp,
+    ) -> Result<(GroupMembers, Vec<String>), GroupError> {
+        self.worker.reading.members_and_groups(&self.worker.store, group, seq, now).await
     }
 
     async fn check_group(&self, id: &str, allowed: Option<&[String]>) -> Result<(), KickOffError> {
@@ -403,7 +424,7 @@ impl Bulk {
         let (bulk, mine) = (self.clone(), id.clone());
         let bytes = Arc::new(AtomicU64::new(job.progress.bytes));
         let counted = bytes.clone();
-        // The task removes itself when it has ended, so it must be added before.
+        // Locked until the task is added, because a task that ends immediately removes itself.
         let mut running = self.running();
         let task = tokio::spawn(async move {
             let (store, duration) = (bulk.worker.store.clone(), bulk.worker.lease);
@@ -465,8 +486,9 @@ impl Bulk {
         self.worker.files.remove(&job.id).await;
         let mut revision = revision;
         loop {
-            let write = LedgerWrite::delete(job.key(), Expect::Revision(revision));
-            match self.worker.store.write(vec![write], now).await {
+            // The job is open until its list of files is removed, which can be long.
+            let delete = LedgerWrite::delete(job.key(), Expect::Revision(revision));
+            match self.worker.store.write(vec![delete, open_jobs::add(&job.id)], now).await {
                 Ok(_) => break,
                 // Another request has updated or deleted the job.
                 Err(StoreError::Conflict { .. }) => match self.worker.store.get(&job.key(), now).await? {
@@ -476,56 +498,73 @@ impl Bulk {
                 Err(error) => return Err(error),
             }
         }
-        // The worker may have written more files after the first removal, before it stopped. It cannot add to the list of
-        // files any more, because that needs the record of the job.
-        self.worker.files.remove(&job.id).await;
-        file_list::remove(&self.worker.store, &job.id, now).await
+        // The worker may have written more files after the first removal, before it stopped.
+        self.worker.leave(&job.id, now).await;
+        Ok(())
     }
 
-    /// Removes expired jobs with their files, and resumes jobs whose lease has expired. Returns the number of removed
-    /// jobs. If a job's record cannot be removed, its files are nevertheless removed, and the other jobs are processed.
+    /// Removes expired jobs with their files, resumes jobs whose lease has expired, and cleans up after ended jobs whose
+    /// worker has stopped. Returns the number of expired jobs. If a job's record cannot be removed, its files are
+    /// nevertheless removed, and the other jobs are processed. Nodes on one database and one bucket take turns.
     ///
     /// # Errors
     /// Returns the first [`StoreError`] after all jobs were processed.
     pub async fn sweep(&self, now: Timestamp) -> Result<usize, StoreError> {
-        let (mut count, mut failed) = (0, None);
-        let jobs = self.jobs(now).await?;
-        let (expired, others): (Vec<_>, Vec<_>) =
-            jobs.into_iter().partition(|(job, _)| job.expires().is_some_and(|at| at <= now));
-        for (job, revision) in expired {
-            match self.remove(&job, revision, now).await {
-                Ok(()) => count += 1,
-                Err(error) => failed = failed.or(Some(error)),
+        let mut failed = self.take_over_expired(now).await.err();
+        // Listed before the jobs: the record of a job is written before its files. A node that cannot list them takes no
+        // turn.
+        let Some((mut unclear, _)) = self.jobs_with_files().await else { return failed.map_or(Ok(0), Err) };
+        if !self.takes_sweep_turn(now).await? {
+            return failed.map_or(Ok(0), Err);
+        }
+        let (mut count, mut after) = (0, None::<String>);
+        loop {
+            let page = self.worker.store.scan("bulk/job/", after.as_deref(), 100, now).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            for (key, record) in &page {
+                let Some(job) = decode_or_log(key, &record.value) else { continue };
+                unclear.remove(&job.id);
+                let done = if job.expires().is_some_and(|at| at <= now) {
+                    count += 1;
+                    self.remove(&job, record.revision, now).await
+                } else if job.state == JobState::Running && job.lease.until <= now {
+                    // Servers of earlier versions did not list their jobs.
+                    self.worker.store.write(vec![open_jobs::add(&job.id)], now).await.map(drop)
+                } else {
+                    Ok(())
+                };
+                failed = failed.or(done.err());
             }
         }
-        self.take_over(others, now).await?;
-        self.remove_unknown(now).await?;
+        // Files without a record, and open jobs whose worker stopped before it cleaned up, are no longer needed.
+        unclear.extend(open_jobs::ids(&self.worker.store, now).await?);
+        for id in unclear {
+            if !self.running().contains_key(&id) {
+                failed = failed.or(self.worker.clean_up(&id, now).await.err());
+            }
+        }
         failed.map_or(Ok(count), Err)
     }
 
-    /// Resumes jobs whose node has ended, as soon as their leases have expired.
-    ///
-    /// # Errors
-    /// Returns [`StoreError`] if the jobs cannot be read or written.
-    pub async fn take_over_expired(&self, now: Timestamp) -> Result<(), StoreError> {
-        let jobs = self.jobs(now).await?;
-        self.take_over(jobs, now).await
-    }
-
-    async fn take_over(&self, jobs: Vec<(Job, u64)>, now: Timestamp) -> Result<(), StoreError> {
-        for (job, revision) in jobs {
-            let is_mine = self.running().contains_key(&job.id);
-            if job.state != JobState::Running || job.lease.until > now || is_mine {
-                continue;
-            }
-            if self.worker.store.is_shared() && self.turns.available_permits() == 0 {
-                // Another node may have more time.
-                break;
-            }
-            self.acquire_lease(job, revision, now).await?;
+    /// Takes the turn to sweep. Returns `false` if another node has taken it within [`SWEEP_INTERVAL`].
+    async fn takes_sweep_turn(&self, now: Timestamp) -> Result<bool, StoreError> {
+        // Each node removes the files in its own folder.
+        if !self.worker.store.is_shared() || !self.worker.files.are_in_bucket() {
+            return Ok(true);
         }
-        Ok(())
+        let turn = LedgerWrite::put("bulk/sweep", "", Expect::Absent).expiring(now + SWEEP_INTERVAL);
+        match self.worker.store.write(vec![turn], now).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
+}
+
+/// Decodes a job, or logs why that is not possible. Other jobs are processed even if one cannot be read.
+fn decode_or_log(key: &str, value: &[u8]) -> Option<Job> {
+    decode(key, value).inspect_err(|error| tracing::error!(%error, "an export could not be read")).ok()
 }
 
 /// Returns a new job id: 128 random bits as text.

@@ -22,8 +22,8 @@ use crate::abort_on_drop::AbortOnDrop;
 use crate::files::export_files::{AttemptFile, ExportFiles, WriteError};
 use crate::files::format::OutputWriter;
 use crate::group::GroupError;
-use crate::job::file_list;
-use crate::job::{Checkpoint, ExportPart, Job, JobState, ManifestSection, OutputFile};
+use crate::job::{self, Checkpoint, ExportPart, Job, JobState, ManifestSection, OutputFile, decode};
+use crate::job::{file_list, open_jobs};
 use crate::plan::export_plan::{ExportPlan, GroupReader};
 use crate::read::delete_bundle;
 use crate::read::selection::{Selection, SelectionError};
@@ -170,7 +170,10 @@ impl Worker {
             Ok(()) => JobState::Complete { expires },
             Err(JobError::LeaseLost) => return self.leave(&id, now()).await,
             Err(JobError::StoreReadOnly | JobError::BucketUnavailable) => return,
-            Err(JobError::NoSpace) => return self.files.remove(&id).await,
+            Err(JobError::NoSpace) => {
+                self.files.remove(&id).await;
+                return;
+            }
             Err(JobError::Failed { by_data, reason }) => JobState::Failed { by_data, reason, expires },
         };
         // The counter is reset before the end is recorded, because a client that sees the end may start another export
@@ -182,22 +185,64 @@ impl Worker {
                 if let Some(observer) = self.on_complete.get() {
                     observer(&run.job);
                 }
-                self.files.remove_others(&id, run.job.files.iter().map(|file| file.at(&id))).await;
+                self.leave(&id, now()).await;
             }
-            // The files of a failed job can no longer be read.
-            Ok(()) => self.files.remove(&id).await,
-            Err(JobError::LeaseLost) => self.leave(&id, now()).await,
-            // Space is freed even if the record cannot be written.
-            Err(JobError::StoreReadOnly) if !is_complete => self.files.remove(&id).await,
+            Ok(()) | Err(JobError::LeaseLost) => self.leave(&id, now()).await,
+            // Space is freed even if the record cannot be written. In a bucket, the files may be those of another node.
+            Err(JobError::StoreReadOnly) if !is_complete && !self.files.are_in_bucket() => {
+                self.files.remove(&id).await;
+            }
             Err(_) => tracing::error!(job = id, "the end of an export could not be recorded"),
         }
     }
 
-    /// Leaves the job to the worker with the lease. If the record was deleted, removes the job's files.
-    pub async fn leave(&self, job: &str, now: Timestamp) {
-        if let Ok(None) = self.store.get(&crate::job::key(job), now).await {
-            self.files.remove(job).await;
+    /// Leaves a job, which another worker may have acquired. Cleans up if it has ended.
+    pub async fn leave(&self, id: &str, now: Timestamp) {
+        if let Err(error) = self.clean_up(id, now).await {
+            tracing::warn!(%error, job = id, "an ended export is cleaned up later");
         }
+    }
+
+    /// Cleans up after a job that has ended or was deleted. After that it is no longer open. A running job is left as it
+    /// is.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the store cannot be read or written.
+    pub async fn clean_up(&self, id: &str, now: Timestamp) -> Result<(), StoreError> {
+        match self.remove_unneeded(id, now).await {
+            Ok(false) => return Ok(()),
+            Ok(true) => {}
+            // The files stay until the job expires.
+            Err(error @ StoreError::Corrupt { .. }) => {
+                tracing::error!(%error, "the files of an export could not be read");
+            }
+            Err(error) => return Err(error),
+        }
+        self.store.write(vec![open_jobs::remove(id)], now).await?;
+        Ok(())
+    }
+
+    /// Removes the files of an ended or deleted job that no manifest lists. Returns `false` if the job is running, or if
+    /// some files are left.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the store cannot be read or written.
+    pub async fn remove_unneeded(&self, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+        let key = job::key(id);
+        let Some(record) = self.store.get(&key, now).await? else {
+            file_list::remove(&self.store, id, now).await?;
+            return Ok(self.files.remove(id).await);
+        };
+        let job: Job = decode(&key, &record.value)?;
+        Ok(match job.state {
+            JobState::Running => false,
+            JobState::Complete { .. } => {
+                let files = file_list::load(&self.store, &job, now).await?;
+                self.files.remove_others(id, files.iter().map(|file| file.at(id))).await
+            }
+            // The files of a failed job can no longer be read.
+            JobState::Failed { .. } => self.files.remove(id).await,
+        })
     }
 
     async fn criteria(&self, job: &Job) -> Result<ExportPlan, JobError> {
@@ -285,7 +330,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         self.bytes.store(self.job.files.iter().map(|file| file.bytes).sum(), Ordering::Relaxed);
         if !self.job.files.is_empty() && !self.worker.files.has_any(&self.job.id) {
             tracing::info!(job = self.job.id, "the files of an export were removed; the export starts again");
-            self.begin_anew().await?;
+            self.start_again().await?;
         }
         self.worker.files.check_space().map_err(WriteError::from)?;
         if !self.job.parameters.format.is_offered() {
@@ -301,15 +346,15 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                     file.name,
                     "a file of an export is corrupt; the export starts again"
                 );
-                self.begin_anew().await?;
+                self.start_again().await?;
                 break;
             }
         }
         Ok(())
     }
 
-    /// Starts the export again. The files and their list are forgotten at once, by a worker that still has the lease.
-    async fn begin_anew(&mut self) -> Result<(), JobError> {
+    /// Starts the export again. One write clears its files and their list, if the worker still has the lease.
+    async fn start_again(&mut self) -> Result<(), JobError> {
         self.job.files.clear();
         self.recorded_files = 0;
         self.job.next = Checkpoint::default();

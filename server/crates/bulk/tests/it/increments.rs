@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use store::{Expect, Ledger as _, LedgerWrite, PageLimit, ResourceKey, Seq, Store, Versions as _};
+use store::{PageLimit, ResourceKey, Seq, Store, Versions as _};
 use trefoil_bulk::ExportLevel;
 
 use crate::support::{World, finish};
@@ -220,32 +220,4 @@ async fn an_export_is_a_snapshot_during_concurrent_writes() {
         apply(&world, &manifest, &mut exported).await;
         assert_eq!(exported, expected);
     }
-}
-
-#[tokio::test]
-async fn an_interrupted_removal_of_an_export_stops_nothing_and_is_completed() {
-    let world = World::with_files_of(300);
-    for number in 0..20 {
-        world.put("Patient", &format!("p{number}"), json!({})).await;
-    }
-    let request = || world.request(ExportLevel::System, &[]);
-    let [gone, damaged] = [
-        world.bulk.kick_off(request(), world.now()).await.unwrap(),
-        world.bulk.kick_off(request(), world.now()).await.unwrap(),
-    ];
-    for job in [&gone, &damaged] {
-        finish(&world.bulk, job, world.now()).await;
-    }
-    let list = async |job: &str| {
-        world.store.scan(&format!("bulk/file/{job}/"), None, 100, world.now()).await.unwrap().len()
-    };
-    assert!(list(&gone).await > 1 && list(&damaged).await > 1);
-    // The process stopped after it removed the record of one job; of the other, a part of the list is missing.
-    let (first, _) =
-        world.store.scan(&format!("bulk/file/{damaged}/"), None, 1, world.now()).await.unwrap().remove(0);
-    let deletes = [format!("bulk/job/{gone}"), first].map(|key| LedgerWrite::delete(key, Expect::Any));
-    world.store.write(deletes.to_vec(), world.now()).await.unwrap();
-    assert_eq!(world.reopened().resume().await.unwrap(), 0);
-    assert_eq!(list(&gone).await, 0);
-    assert!(list(&damaged).await > 0);
 }

@@ -1,9 +1,12 @@
 //! Tests of the life of a job: snapshot, restart, failure, delete, expiry and owner.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use store::{Expect, Ledger as _, LedgerWrite};
 use trefoil_bulk::{ExportLevel, FileError, InFlight, JobRequestError, JobStatus, KickOffError, TypeAccess};
 
-use crate::support::{RETENTION, World, finish};
+use crate::support::{RETENTION, World, finish, until};
 
 async fn filled() -> World {
     let world = World::new();
@@ -216,4 +219,72 @@ async fn running_exports_are_limited_in_bytes() {
         crate::support::finish(&world.bulk, &job, world.now()).await;
         assert!(begin("client").await.is_ok());
     }
+}
+
+#[tokio::test]
+async fn the_next_process_cleans_up_after_ended_exports() {
+    let world = World::with_files_of(300);
+    for number in 0..20 {
+        world.put("Patient", &format!("p{number}"), json!({})).await;
+    }
+    let request = || world.request(ExportLevel::System, &[]);
+    let [complete, damaged, gone] = [
+        world.bulk.kick_off(request(), world.now()).await.unwrap(),
+        world.bulk.kick_off(request(), world.now()).await.unwrap(),
+        world.bulk.kick_off(request(), world.now()).await.unwrap(),
+    ];
+    for job in [&complete, &damaged, &gone] {
+        finish(&world.bulk, job, world.now()).await;
+    }
+    until("the exports are no longer open", async || world.bulk.running_jobs() == 0).await;
+    let keys = async |prefix: &str| -> Vec<String> {
+        let found = world.store.scan(prefix, None, 100, world.now()).await.unwrap();
+        found.into_iter().map(|(key, _)| key).collect()
+    };
+    assert!(keys("bulk/open/").await.is_empty());
+    // The process stopped before it cleaned up. The list of one export is damaged, and one has no record any more.
+    let mut writes: Vec<LedgerWrite> = [&complete, &damaged, &gone]
+        .map(|job| LedgerWrite::put(format!("bulk/open/{job}"), "", Expect::Any))
+        .into();
+    let missing = keys(&format!("bulk/file/{damaged}/")).await.remove(0);
+    let lost = keys(&format!("bulk/file/{gone}/")).await;
+    assert!(lost.len() > 1);
+    let deletes = [missing, format!("bulk/job/{gone}")].into_iter().chain(lost);
+    writes.extend(deletes.map(|key| LedgerWrite::delete(key, Expect::Any)));
+    world.store.write(writes, world.now()).await.unwrap();
+    let stray = world.folder_of(&complete).join("2.Patient.0001.ndjson");
+    std::fs::write(&stray, "{}\n").unwrap();
+    let files = |job: &str| std::fs::read_dir(world.folder_of(job)).map_or(0, Iterator::count);
+    let (of_complete, of_damaged) = (files(&complete), files(&damaged));
+    let next = world.reopened();
+    assert_eq!(next.resume().await.unwrap(), 0);
+    assert_eq!(next.sweep(world.now()).await.unwrap(), 0);
+    assert!(!stray.exists());
+    assert_eq!((files(&complete), files(&damaged), files(&gone)), (of_complete - 1, of_damaged, 0));
+    assert!(keys("bulk/open/").await.is_empty());
+    // A deleted export leaves no records.
+    next.delete(&complete, "client", world.now()).await.unwrap();
+    assert!(keys(&format!("bulk/file/{complete}/")).await.is_empty());
+}
+
+#[tokio::test]
+async fn an_export_that_is_not_listed_as_open_is_resumed() {
+    let world = World::new();
+    world.put("Patient", "p", json!({})).await;
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+    finish(&world.bulk, &job, world.now()).await;
+    until("the worker has ended", async || world.bulk.running_jobs() == 0).await;
+    // The record as it was before a process of an earlier version stopped.
+    let key = format!("bulk/job/{job}");
+    let record = world.store.get(&key, world.now()).await.unwrap().unwrap();
+    let mut running: Value = serde_json::from_slice(&record.value).unwrap();
+    running["state"] = json!("running");
+    let put = LedgerWrite::put(key, running.to_string(), Expect::Any);
+    world.store.write(vec![put], world.now()).await.unwrap();
+    let next = world.reopened();
+    assert_eq!(next.resume().await.unwrap(), 0);
+    world.pass(Duration::from_secs(61));
+    next.sweep(world.now()).await.unwrap();
+    next.sweep(world.now()).await.unwrap();
+    finish(&next, &job, world.now()).await;
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
@@ -202,5 +202,14 @@ pub async fn finish(bulk: &Bulk, job: &str, now: Timestamp) -> Value {
             }
             JobStatus::Failed { reason, .. } => panic!("{reason}"),
         }
+    }
+}
+
+/// Waits until a condition holds.
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

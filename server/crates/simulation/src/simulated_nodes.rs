@@ -1,8 +1,7 @@
 //! The nodes as simulated clients reach them, with the time and the log of the run.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +16,7 @@ use crate::network;
 
 /// Base URL of the nodes.
 pub const BASE: &str = "https://trefoil.example";
-/// Name of the nodes without the scheme.
+/// Value of `Host` in requests to the nodes.
 const AUTHORITY: HeaderValue = HeaderValue::from_static("trefoil.example");
 /// Time at which a simulation begins, in seconds since 1970.
 const BEGIN: i64 = 1_900_000_000;
