@@ -28,7 +28,7 @@ pub const SECRET_ACCESS_KEY: &str = "test-secret-access-key-for-loopback";
 /// The region of the bucket.
 pub const REGION: &str = "us-east-1";
 
-/// How the server answers instead of performing a request.
+/// How the server answers. Only with the last fault does it perform the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// 503 with the code `SlowDown`.
@@ -39,6 +39,8 @@ pub enum Fault {
     Disconnect,
     /// 403 with the code `AccessDenied`.
     AccessDenied,
+    /// Completes a multipart upload, and closes the connection without an answer. Other requests are answered.
+    LostCompletion,
 }
 
 /// A private server.
@@ -54,9 +56,11 @@ pub struct TestObjectStore {
 struct ServerState {
     /// The fault, and the number of requests that it is the answer to.
     fault: Option<(Fault, usize)>,
-    /// Time before an upload is performed.
+    /// Time before a file or part is stored, or an upload in parts begins.
     delay: Duration,
     requests: Vec<String>,
+    /// The folder with a file for each open upload.
+    folder: PathBuf,
 }
 
 impl TestObjectStore {
@@ -74,7 +78,8 @@ impl TestObjectStore {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let state = Arc::<Mutex<ServerState>>::default();
+        let state = ServerState { folder: folder.path().to_owned(), ..ServerState::default() };
+        let state = Arc::new(Mutex::new(state));
         let (stop, stopped) = oneshot::channel();
         let (started, starting) = mpsc::channel();
         let shared = Arc::clone(&state);
@@ -111,12 +116,12 @@ impl TestObjectStore {
         self.folder.path().join(BUCKET)
     }
 
-    /// Answers the next `count` requests with a fault.
+    /// Answers the next `count` requests with a fault, if it applies to them.
     pub fn fail(&self, fault: Fault, count: usize) {
         self.state().fault = Some((fault, count));
     }
 
-    /// Delays each upload.
+    /// Delays the storing of each file or part, and the begin of each upload in parts.
     pub fn delay_uploads(&self, delay: Duration) {
         self.state().delay = delay;
     }
@@ -172,11 +177,21 @@ async fn answer(
     let (fault, delay) = {
         let mut state = lock(&state);
         state.requests.push(format!("{} {}", request.method(), request.uri()));
-        let fault = state.fault.as_mut().filter(|(_, left)| *left > 0).map(|(fault, left)| {
+        let mut parameters = request.uri().query().unwrap_or_default().split('&');
+        let upload = parameters.find_map(|parameter| parameter.strip_prefix("uploadId="));
+        if upload.is_some_and(|upload| !state.folder.join(format!(".upload-{upload}.json")).exists()) {
+            return Ok(refuse(StatusCode::NOT_FOUND, "NoSuchUpload"));
+        }
+        let is_completion = request.method() == Method::POST && upload.is_some();
+        let due = state.fault.as_mut().filter(|(_, left)| *left > 0);
+        let due = due.filter(|(fault, _)| *fault != Fault::LostCompletion || is_completion);
+        let fault = due.map(|(fault, left)| {
             *left -= 1;
             *fault
         });
-        (fault, if request.method() == Method::PUT { state.delay } else { Duration::ZERO })
+        let begins_upload = request.uri().query().is_some_and(|query| query.starts_with("uploads"));
+        let is_upload = request.method() == Method::PUT || begins_upload && request.method() == Method::POST;
+        (fault, if is_upload { state.delay } else { Duration::ZERO })
     };
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
@@ -186,12 +201,20 @@ async fn answer(
         Some(Fault::SlowDown) => (StatusCode::SERVICE_UNAVAILABLE, "SlowDown"),
         Some(Fault::InternalError) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
         Some(Fault::AccessDenied) => (StatusCode::FORBIDDEN, "AccessDenied"),
+        Some(Fault::LostCompletion) => {
+            drop(service.call(request.map(Body::from)).await);
+            return Err(HttpError::new("the answer is lost".into()));
+        }
         Some(Fault::Disconnect) => return Err(HttpError::new("disconnected".into())),
     };
+    Ok(refuse(status, code))
+}
+
+fn refuse(status: StatusCode, code: &str) -> Response<Body> {
     let text = format!(
         "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>a fault of the test</Message></Error>"
     );
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
-    Ok(response)
+    response
 }

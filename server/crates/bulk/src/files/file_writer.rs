@@ -3,6 +3,7 @@
 //! upload is complete. In both cases it is hashed in the same pass, and a writer that is dropped leaves nothing.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -66,10 +67,8 @@ impl FileWriter {
         self.finish_chunk().await?;
         let chunk = self.take_chunk();
         if self.upload.is_none() {
-            let (files, path) = (&self.files, &self.path);
-            let options = PutMultipartOptions { attributes: files.attributes(path), ..Default::default() };
-            let begun = files.store().put_multipart_opts(path, options).await;
-            self.upload = Some(OpenUpload(Some(begun.map_err(|error| files.write_error(error))?)));
+            let begun = OpenUpload::begin(&self.files, &self.path).await;
+            self.upload = Some(begun.map_err(|error| self.files.write_error(error))?);
         }
         let upload = self.upload.as_mut().expect("an upload was begun above");
         self.under_way = Some(AbortOnDrop::of(upload.get().put_part(chunk)));
@@ -128,19 +127,21 @@ impl FileWriter {
         if rest > 0 {
             upload.get().put_part(last).await?;
         }
-        let completed = upload.get().complete().await;
-        if let Err(error @ object_store::Error::NotFound { .. }) = completed {
-            // The answer to the first request was lost, and the repeated one finds no upload any more.
+        if let Err(error) = upload.get().complete().await {
+            // The upload may be complete although its answer was lost.
             let found = self.files.store().head(&self.path).await;
-            if found.is_ok_and(|object| object.size == self.bytes) {
-                upload.0 = None;
-                return Ok(());
+            if !found.is_ok_and(|object| object.size == self.bytes) {
+                return Err(match error {
+                    // The upload is lost. The next attempt writes the file again.
+                    error @ object_store::Error::NotFound { .. } => {
+                        object_store::Error::Generic { store: "bucket", source: Box::new(error) }
+                    }
+                    error => error,
+                });
             }
-            // The next attempt writes the file again.
-            return Err(object_store::Error::Generic { store: "bucket", source: Box::new(error) });
         }
         upload.0 = None;
-        completed.map(drop)
+        Ok(())
     }
 }
 
@@ -148,6 +149,17 @@ impl FileWriter {
 struct OpenUpload(Option<Box<dyn MultipartUpload>>);
 
 impl OpenUpload {
+    /// Begins an upload. If the caller is dropped before the answer arrives, the task here receives it and aborts the
+    /// upload.
+    async fn begin(files: &ExportFiles, path: &Path) -> object_store::Result<Self> {
+        let options = PutMultipartOptions { attributes: files.attributes(path), ..Default::default() };
+        let (store, path) = (Arc::clone(files.store()), path.clone());
+        let begun = tokio::spawn(async move {
+            store.put_multipart_opts(&path, options).await.map(|upload| Self(Some(upload)))
+        });
+        begun.await?
+    }
+
     fn get(&mut self) -> &mut dyn MultipartUpload {
         &mut **self.0.as_mut().expect("an upload is taken only when it is complete")
     }

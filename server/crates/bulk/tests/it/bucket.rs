@@ -12,12 +12,15 @@ use trefoil_bulk::{
     ObjectBucket, TypeAccess,
 };
 
-use crate::support::{World, bytes_of, finish};
+use crate::support::{World, bytes_of, finish, until};
 
 /// Length of a part of an upload.
 const PART: u64 = 8 << 20;
 
-fn bucket(server: &TestObjectStore) -> ObjectBucket {
+/// Time for which a request is repeated on a machine of any speed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn bucket(server: &TestObjectStore, patience: Duration) -> ObjectBucket {
     let builder = AmazonS3Builder::new()
         .with_endpoint(server.endpoint())
         .with_bucket_name(BUCKET)
@@ -25,11 +28,11 @@ fn bucket(server: &TestObjectStore) -> ObjectBucket {
         .with_access_key_id(ACCESS_KEY_ID)
         .with_secret_access_key(SECRET_ACCESS_KEY)
         .with_allow_http(true);
-    ObjectBucket::s3(builder, "one/two".into(), Duration::from_millis(300), true).unwrap()
+    ObjectBucket::s3(builder, "one/two".into(), patience, true).unwrap()
 }
 
-fn in_bucket(server: &TestObjectStore, options: &mut BulkOptions) {
-    options.files = FileLocation::Bucket(bucket(server));
+fn in_bucket(server: &TestObjectStore, patience: Duration, options: &mut BulkOptions) {
+    options.files = FileLocation::Bucket(bucket(server, patience));
 }
 
 /// Adds patients with about this many bytes of incompressible text each.
@@ -72,21 +75,12 @@ fn keys(server: &TestObjectStore) -> Vec<String> {
     keys
 }
 
-/// Waits until a condition holds.
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds().await {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_contains_the_bytes_of_a_folder() {
     let server = TestObjectStore::start().unwrap();
     let world = World::new();
     fill(&world, 2_100, 10_000).await;
-    let remote = world.reopened_with(|options| in_bucket(&server, options));
+    let remote = world.reopened_with(|options| in_bucket(&server, PATIENCE, options));
     let job = start(&world, &world.bulk).await;
     let local_files = files(&world, &world.bulk, &job, &finish(&world.bulk, &job, world.now()).await).await;
     let job = start(&world, &remote).await;
@@ -143,7 +137,7 @@ async fn a_bucket_contains_the_bytes_of_a_folder() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_object_is_not_sent_completely() {
     let server = TestObjectStore::start().unwrap();
-    let world = World::with(|options| in_bucket(&server, options));
+    let world = World::with(|options| in_bucket(&server, PATIENCE, options));
     fill(&world, 300, 10_000).await;
     let job = start(&world, &world.bulk).await;
     finish(&world.bulk, &job, world.now()).await;
@@ -185,26 +179,21 @@ async fn a_changed_object_is_not_sent_completely() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_survives_short_faults_and_waits_for_the_end_of_long_ones() {
     let server = TestObjectStore::start().unwrap();
-    let world = World::with(|options| {
-        in_bucket(&server, options);
-        options.file_size = 300_000;
-    });
-    fill(&world, 100, 10_000).await;
-    let expected = {
-        let job = start(&world, &world.bulk).await;
-        let manifest = finish(&world.bulk, &job, world.now()).await;
-        contents(&world, &world.bulk, &job, &manifest).await
-    };
+    let patient = World::with(|options| in_small_files(&server, PATIENCE, options));
+    let impatient = World::with(|options| in_small_files(&server, Duration::from_millis(300), options));
+    for world in [&patient, &impatient] {
+        fill(world, 100, 10_000).await;
+    }
+    let expected = complete(&patient).await;
     assert_eq!(expected.len(), 4);
     for fault in [Fault::SlowDown, Fault::InternalError, Fault::Disconnect] {
         // Repeated requests succeed.
         server.fail(fault, 2);
-        let job = start(&world, &world.bulk).await;
-        let manifest = finish(&world.bulk, &job, world.now()).await;
-        assert_eq!(contents(&world, &world.bulk, &job, &manifest).await, expected, "{fault:?}");
+        assert_eq!(complete(&patient).await, expected, "{fault:?}");
         // The bucket is away for a long time.
+        let world = &impatient;
         server.fail(fault, usize::MAX);
-        let job = start(&world, &world.bulk).await;
+        let job = start(world, &world.bulk).await;
         until("the worker waits", async || world.bulk.running_jobs() == 0).await;
         let status = world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
         assert!(matches!(status, JobStatus::InProgress { .. }), "{fault:?}: {status:?}");
@@ -212,22 +201,55 @@ async fn an_export_survives_short_faults_and_waits_for_the_end_of_long_ones() {
         world.pass(Duration::from_secs(61));
         world.bulk.take_over_expired(world.now()).await.unwrap();
         let manifest = finish(&world.bulk, &job, world.now()).await;
-        assert_eq!(contents(&world, &world.bulk, &job, &manifest).await, expected, "{fault:?}");
+        assert_eq!(contents(world, &world.bulk, &job, &manifest).await, expected, "{fault:?}");
         // Downloads say that they can be repeated.
-        let (_, file) = files(&world, &world.bulk, &job, &manifest).await.remove(0);
+        let (_, file) = files(world, &world.bulk, &job, &manifest).await.remove(0);
         server.fail(fault, usize::MAX);
         assert!(matches!(file.open(ContentEncoding::Identity).await, Err(FileError::Unavailable(_))));
         assert!(matches!(file.open(ContentEncoding::Gzip).await, Err(FileError::Unavailable(_))));
         server.recover();
     }
     // A bucket that denies access does so until an administrator changes it.
+    let world = &patient;
     server.fail(Fault::AccessDenied, usize::MAX);
-    let job = start(&world, &world.bulk).await;
+    let job = start(world, &world.bulk).await;
     until("the export fails", async || world.bulk.running_jobs() == 0).await;
     match world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
         JobStatus::Failed { by_data: false, reason } => assert!(reason.contains("denied access"), "{reason}"),
         other => panic!("{other:?}"),
     }
+}
+
+fn in_small_files(server: &TestObjectStore, patience: Duration, options: &mut BulkOptions) {
+    in_bucket(server, patience, options);
+    options.file_size = 300_000;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_is_complete_although_the_answer_was_lost() {
+    let server = TestObjectStore::start().unwrap();
+    // The request is repeated, and the repeated one does not find the upload. Without patience it is not repeated.
+    for (patience, requests) in [(PATIENCE, 2), (Duration::ZERO, 1)] {
+        let world = World::with(|options| in_bucket(&server, patience, options));
+        fill(&world, 1_000, 10_000).await;
+        server.fail(Fault::LostCompletion, 1);
+        server.take_requests();
+        let written = complete(&world).await;
+        assert_eq!(written[0].1.iter().filter(|byte| **byte == b'\n').count(), 1_000);
+        // The file was not written again.
+        let sent = server.take_requests();
+        let count = |query| {
+            sent.iter().filter(|request| request.starts_with("POST") && request.contains(query)).count()
+        };
+        assert_eq!((count("?uploads"), count("?uploadId=")), (1, requests), "{sent:#?}");
+    }
+}
+
+/// Runs an export, and returns the contents of its files with their names.
+async fn complete(world: &World) -> Vec<(String, Vec<u8>)> {
+    let job = start(world, &world.bulk).await;
+    let manifest = finish(&world.bulk, &job, world.now()).await;
+    contents(world, &world.bulk, &job, &manifest).await
 }
 
 async fn contents(world: &World, bulk: &Bulk, job: &str, manifest: &Value) -> Vec<(String, Vec<u8>)> {
@@ -241,7 +263,7 @@ async fn contents(world: &World, bulk: &Bulk, job: &str, manifest: &Value) -> Ve
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_export_and_a_lost_lease_leave_no_upload() {
     let server = TestObjectStore::start().unwrap();
-    let world = World::with(|options| in_bucket(&server, options));
+    let world = World::with(|options| in_bucket(&server, PATIENCE, options));
     fill(&world, 2_000, 10_000).await;
     for is_delete in [true, false] {
         let job = start(&world, &world.bulk).await;
@@ -268,11 +290,28 @@ async fn a_deleted_export_and_a_lost_lease_leave_no_upload() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_begins_during_a_deletion_is_aborted() {
+    let server = TestObjectStore::start().unwrap();
+    let world = World::with(|options| in_bucket(&server, PATIENCE, options));
+    fill(&world, 1_000, 10_000).await;
+    server.delay_uploads(Duration::from_millis(200));
+    let job = start(&world, &world.bulk).await;
+    let has_sent = |method: &str, query: &str| {
+        server.take_requests().iter().any(|request| request.starts_with(method) && request.contains(query))
+    };
+    until("an upload is requested", async || has_sent("POST", "?uploads")).await;
+    world.bulk.delete(&job, "client", world.now()).await.unwrap();
+    // The worker has stopped before the answer with the id of the upload.
+    until("the upload is aborted", async || has_sent("DELETE", "uploadId=")).await;
+    until("no upload is left", async || server.open_uploads().unwrap() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_slow_upload_keeps_its_lease() {
     const STEP: Duration = Duration::from_millis(50);
     let server = TestObjectStore::start().unwrap();
     let world = World::with(|options| {
-        in_bucket(&server, options);
+        in_bucket(&server, PATIENCE, options);
         options.lease = jiff::SignedDuration::from_millis(900);
     });
     fill(&world, 10, 1_000).await;
