@@ -183,13 +183,7 @@ impl Bulk {
         }
         let open: BTreeSet<String> = open_jobs::ids(&self.worker.store, now).await?.into_iter().collect();
         for id in with_files.difference(&open) {
-            match self.worker.remove_unneeded(id, now).await {
-                // The other files are removed even if those of one job are not known.
-                Err(error @ StoreError::Corrupt { .. }) => {
-                    tracing::error!(%error, "the files of an export could not be read");
-                }
-                removed => _ = removed?,
-            }
+            self.worker.remove_unneeded(id, now).await?;
         }
         Ok(())
     }

@@ -209,25 +209,28 @@ impl Worker {
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read or written.
     pub async fn clean_up(&self, id: &str, now: Timestamp) -> Result<(), StoreError> {
-        match self.remove_unneeded(id, now).await {
-            Ok(false) => return Ok(()),
-            Ok(true) => {}
-            // The files stay until the job expires.
-            Err(error @ StoreError::Corrupt { .. }) => {
-                tracing::error!(%error, "the files of an export could not be read");
-            }
-            Err(error) => return Err(error),
+        if self.remove_unneeded(id, now).await? {
+            self.store.write(vec![open_jobs::remove(id)], now).await?;
         }
-        self.store.write(vec![open_jobs::remove(id)], now).await?;
         Ok(())
     }
 
     /// Removes the files of an ended or deleted job that no manifest lists. Returns `false` if the job is running, or if
-    /// some files are left.
+    /// some files are left. If the manifest cannot be read, all files stay until the job expires.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read or written.
     pub async fn remove_unneeded(&self, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+        match self.remove_unlisted(id, now).await {
+            Err(error @ StoreError::Corrupt { .. }) => {
+                tracing::error!(%error, "the list of the files of an export could not be read");
+                Ok(true)
+            }
+            removed => removed,
+        }
+    }
+
+    async fn remove_unlisted(&self, id: &str, now: Timestamp) -> Result<bool, StoreError> {
         let key = job::key(id);
         let Some(record) = self.store.get(&key, now).await? else {
             file_list::remove(&self.store, id, now).await?;

@@ -234,11 +234,16 @@ fn check_format(tables: &StoreTables) -> Result<(), StoreError> {
     match meta.get(keys::FORMAT).map_err(read_failure(meta))? {
         None => meta.insert(keys::FORMAT, FORMAT_NUMBER).map_err(engine("mark a new store")),
         Some(found) if *found == *FORMAT_NUMBER => Ok(()),
-        Some(found) => {
-            let found = found.escape_ascii();
-            Err(StoreError::Corrupt { what: format!("its format is {found}, this program reads format 3") })
-        }
+        Some(found) => Err(other_format("the store has", found.escape_ascii(), FORMAT_NUMBER.escape_ascii())),
     }
+}
+
+/// Returns the error for a store of another version of the program.
+fn other_format(what_has: &str, found: impl fmt::Display, known: impl fmt::Display) -> StoreError {
+    let reason = format!(
+        "{what_has} format {found}, and this program reads format {known}; use the program that wrote it, or a new folder"
+    );
+    StoreError::Engine { action: "open the store", reason }
 }
 
 /// Converts an error of the engine or the operating system to a [`StoreError`].

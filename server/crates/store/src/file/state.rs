@@ -25,7 +25,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use super::disk::StoreTables;
 use super::journal::JournalPosition;
 use super::keys::StoreTable;
-use super::{ACCEPT_DAMAGE, of_folder};
+use super::{ACCEPT_DAMAGE, of_folder, other_format};
 use crate::StoreError;
 use crate::plan::StoreCounters;
 
@@ -84,7 +84,7 @@ impl StoreState {
     /// Reads the state file. Returns `None` if the file does not exist.
     ///
     /// # Errors
-    /// Returns [`StoreError::Corrupt`] if the file was modified or has another format.
+    /// Returns [`StoreError::Corrupt`] if the file was modified, and [`StoreError::Engine`] if it has another format.
     pub fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = dir.join(NAME);
         let bytes = match fs::read(&path) {
@@ -102,13 +102,7 @@ impl StoreState {
             what: format!("{}: {error}; use the program that wrote it", path.display()),
         })?;
         if state.format != FORMAT {
-            return Err(StoreError::Corrupt {
-                what: format!(
-                    "{} has format {}, and this program reads format {FORMAT}; use the program that wrote it",
-                    path.display(),
-                    state.format
-                ),
-            });
+            return Err(other_format(&format!("{} has", path.display()), state.format, FORMAT));
         }
         Ok(Some(state))
     }

@@ -189,3 +189,20 @@ async fn small_writes_on_a_disk_that_is_nearly_full_start_no_merge() {
         thread::yield_now();
     }
 }
+
+#[test]
+fn a_store_of_another_format_is_not_called_corrupt() {
+    let dir = tempfile::TempDir::new().unwrap();
+    drop(FileEngine::open(dir.path()).unwrap());
+    let db = fjall::Database::builder(dir.path().join("db")).open().unwrap();
+    let [.., meta] = StoreTable::NAMES;
+    db.keyspace(meta, fjall::KeyspaceCreateOptions::default).unwrap().insert(keys::FORMAT, "2").unwrap();
+    db.persist(fjall::PersistMode::SyncAll).unwrap();
+    drop(db);
+    let refused = FileEngine::open(dir.path()).err().unwrap().to_string();
+    assert_eq!(
+        refused,
+        "failed to open the store: the store has format 2, and this program reads format 3; use the program that wrote it, \
+         or a new folder"
+    );
+}
