@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context as _, Result};
-use store::Store;
 use store::blocking::run_blocking;
+use store::{Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -135,9 +135,14 @@ pub async fn open_node(
     if is_demo {
         demo::seed_demo(&app).await.context("failed to add the demo project")?;
     }
-    let taken_up = app.bulk.resume().await.context("failed to resume unfinished exports")?;
-    if taken_up > 0 {
-        tracing::info!(taken_up, "resumed unfinished exports");
+    match app.bulk.resume().await {
+        Ok(0) => {}
+        Ok(taken_up) => tracing::info!(taken_up, "resumed unfinished exports"),
+        // Reads work without them; the periodic task resumes them.
+        Err(error @ StoreError::ReadOnly { .. }) => {
+            tracing::warn!("unfinished exports are resumed later: {error}")
+        }
+        Err(error) => return Err(error).context("failed to resume unfinished exports"),
     }
     Ok(app)
 }

@@ -1,6 +1,7 @@
 //! Test of a full disk: writes are rejected with 507, reads continue, and writes resume automatically.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -22,6 +23,14 @@ impl Small {
         }
         println!("left out: the test of a full disk, because no file system can be mounted here");
         None
+    }
+
+    /// Writes a file that fills the file system, and returns its path.
+    fn fill(&self) -> PathBuf {
+        let filler = self.0.path().join("filler");
+        let mut file = std::fs::File::create(&filler).unwrap();
+        while file.write_all(&[0; 1 << 16]).is_ok() {}
+        filler
     }
 }
 
@@ -55,9 +64,7 @@ async fn a_full_disk_rejects_writes_until_space_is_free() {
     assert_eq!(put("first").await.status(), 201);
     assert_eq!(ready().await, (200, "ready\n".to_owned()));
 
-    let filler = disk.0.path().join("filler");
-    let mut file = std::fs::File::create(&filler).unwrap();
-    while file.write_all(&[0; 1 << 16]).is_ok() {}
+    let filler = disk.fill();
     let refused = put("second").await;
     assert_eq!(refused.status(), 507);
     let outcome: Value = refused.json().await.unwrap();
@@ -68,9 +75,23 @@ async fn a_full_disk_rejects_writes_until_space_is_free() {
     assert_eq!(name().await, "first");
     assert_eq!(ready().await, (503, "the store cannot be written: disk\n".to_owned()));
 
-    drop(file);
     std::fs::remove_file(filler).unwrap();
     assert_eq!(ready().await.0, 200);
     assert_eq!(put("third").await.status(), 200);
     assert_eq!(name().await, "third");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_nothing_to_write_starts_on_a_full_disk() {
+    let Some(disk) = Small::mount("256m") else { return };
+    let mut server = Server::in_folder(TempDir::new_in(disk.0.path()).unwrap());
+    server.start();
+    server.kill();
+    let filler = disk.fill();
+    server.start();
+    let get = async |address: String| server.client().get(address).send().await.unwrap().status().as_u16();
+    assert_eq!(get(format!("{}/metadata", server.fhir())).await, 200);
+    assert_eq!(get(format!("{}/health/ready", server.base())).await, 503);
+    std::fs::remove_file(filler).unwrap();
+    assert_eq!(get(format!("{}/health/ready", server.base())).await, 200);
 }

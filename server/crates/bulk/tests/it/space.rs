@@ -107,6 +107,30 @@ async fn the_space_of_an_expired_export_is_freed_even_if_the_store_is_read_only(
 }
 
 #[tokio::test]
+async fn exports_that_cannot_be_resumed_on_a_full_disk_are_resumed_later() {
+    let dir = TempDir::new().unwrap();
+    let (disk, free) = disk(dir.path(), 1 << 29);
+    let store = {
+        let folder = dir.path().join("store");
+        Store::open_with(&folder, FileOptions { disk, ..FileOptions::of(&folder) }).unwrap()
+    };
+    let world = World::on(store, |_| {});
+    fill(&world).await;
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+    // The first process has not run the export yet and never ends it, because it cannot write.
+    free.store(0, Ordering::Relaxed);
+    let restarted = world.reopened();
+    assert!(matches!(restarted.resume().await, Err(StoreError::ReadOnly { .. })));
+    let status = restarted.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
+    assert!(matches!(status, JobStatus::InProgress { .. }));
+    free.store(1 << 29, Ordering::Relaxed);
+    world.pass(Duration::from_secs(61));
+    restarted.sweep(world.now()).await.unwrap();
+    let manifest = finish(&restarted, &job, world.now()).await;
+    assert_eq!(world.read(&restarted, &manifest).await["Patient"].len(), 20);
+}
+
+#[tokio::test]
 async fn folders_of_other_stores_are_kept() {
     let world = World::new();
     fill(&world).await;

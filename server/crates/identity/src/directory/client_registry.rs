@@ -191,12 +191,14 @@ impl ClientRegistry {
                 events
                     .push(AuditEvent::Client { action: RecordAction::Delete, client_id: removed.client_id });
             }
-            // No node may apply another edition meanwhile.
-            if is_new || !writes.is_empty() {
-                let expect = applied.map_or(Expect::Absent, |applied| Expect::Revision(applied.revision));
-                let key = ledger_keys::CONFIGURATION_EDITION.to_owned();
-                writes.push(records::put_record(key, &edition, None, expect));
+            // A server whose clients are unchanged also starts on a full disk.
+            if writes.is_empty() && !is_new {
+                return Ok(true);
             }
+            // No node may apply another edition meanwhile.
+            let expect = applied.map_or(Expect::Absent, |applied| Expect::Revision(applied.revision));
+            let key = ledger_keys::CONFIGURATION_EDITION.to_owned();
+            writes.push(records::put_record(key, &edition, None, expect));
             match self.ledger.write(writes, now).await {
                 Ok(_) => {
                     events.into_iter().for_each(|event| self.audit.record(event));
