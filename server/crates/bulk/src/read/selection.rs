@@ -27,7 +27,8 @@ use crate::request::parameters::ProvenanceScope;
 
 /// Maximum size of a page.
 pub(crate) const PAGE: PageLimit = PageLimit { count: 2_000, bytes: 1 << 20 };
-/// Number of members from which a whole type is read and filtered. This costs less than opening each compartment.
+/// Number of members from which a whole type is read and filtered. This costs less than opening each compartment, except
+/// in a database, which reads many compartments at once and would send the bodies of all other patients.
 const MANY: usize = 100_000;
 
 /// Reasons why a selection fails.
@@ -251,7 +252,7 @@ impl<'a> Selection<'a> {
                 if self.kind != "Provenance"
                     && self.role == ExportRole::Main
                     && self.listed().is_none()
-                    && members.len() < MANY =>
+                    && (members.len() < MANY || self.store.is_shared()) =>
             {
                 Some(members)
             }

@@ -299,10 +299,10 @@ impl Versions for PostgresEngine {
         scan: ScanOptions<'_>,
     ) -> Result<VersionPage, StoreError> {
         let mut page = PageBuilder::new(scan.limit);
-        let push = |version: &RowVersion<'_>| page.push(version.to_version(kind));
-        let walk = self.walk(scan);
+        let push = |_, version: &RowVersion<'_>| page.push(version.to_version(kind));
+        let (walk, after) = (self.walk(scan), scan.after);
         let is_full =
-            read::walk_compartment(&self.database, compartment, kind, scan.after, walk, push).await?;
+            read::walk_compartments(&self.database, &[compartment], kind, after, walk, push).await?;
         Ok(if is_full { page.full() } else { page.last() })
     }
 
@@ -342,15 +342,16 @@ impl Versions for PostgresEngine {
                 }
             }
             LineScanRange::Compartments(compartments) => {
-                let mut after = scan.after;
-                for compartment in &compartments {
-                    let push = |version: &RowVersion<'_>| push(&mut lines, version, Some(compartment));
-                    if read::walk_compartment(database, compartment, kind, after, walk, push).await? {
-                        return Ok(());
-                    }
-                    lines.leave_compartment();
-                    after = None;
+                let mut left = 0;
+                let push = |at: usize, version: &RowVersion<'_>| {
+                    (left..at).for_each(|_| lines.leave_compartment());
+                    left = at;
+                    push(&mut lines, version, Some(&compartments[at]))
+                };
+                if read::walk_compartments(database, &compartments, kind, scan.after, walk, push).await? {
+                    return Ok(());
                 }
+                (left..compartments.len()).for_each(|_| lines.leave_compartment());
                 lines.end();
             }
         }

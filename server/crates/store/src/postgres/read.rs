@@ -26,6 +26,9 @@ use crate::{
 /// before, so that a caller who soon has enough does not make the database send many large bodies in vain.
 const FIRST_PAGE: i64 = 64;
 const LARGEST_PAGE: i64 = 2_000;
+/// Number of compartments that the first statement of a scan reads, and the largest number.
+const FIRST_COMPARTMENTS: usize = 8;
+const MOST_COMPARTMENTS: usize = 512;
 /// Time to receive the remaining rows of a statement that is not read to its end.
 const DRAIN: Duration = Duration::from_millis(20);
 
@@ -36,6 +39,9 @@ const COLUMNS: &str = "c.id, \
     CASE WHEN c.seq <= $1 THEN c.updated_ms ELSE h.updated_ms END, \
     CASE WHEN c.seq <= $1 THEN c.compartments ELSE h.compartments END, \
     CASE WHEN c.seq <= $1 THEN c.body ELSE h.body END";
+
+/// Index of the column with the position of the compartment, which follows [`COLUMNS`].
+const COMPARTMENT_POSITION: usize = 6;
 
 /// Adds the version `h` before `$1` to the rows of `c` that are newer.
 const OLDER: &str = "LEFT JOIN LATERAL (SELECT * FROM history o WHERE c.seq > $1 AND o.kind = c.kind AND o.id = c.id \
@@ -296,7 +302,8 @@ pub(super) async fn walk_kind(
             (&from_ms, Type::INT8),
             (&until_ms, Type::INT8),
         ];
-        match walk_page(database, &sql, &parameters, rows, walk, &mut is_enough).await? {
+        let visit = |_: &Row, version: Option<&RowVersion<'_>>| version.is_some_and(&mut is_enough);
+        match walk_page(database, &sql, &parameters, rows, walk, visit).await? {
             WalkStep::Enough => return Ok(true),
             WalkStep::End => return Ok(false),
             WalkStep::After(id) => after = id,
@@ -305,44 +312,66 @@ pub(super) async fn walk_kind(
     }
 }
 
-/// Visits the versions of a type in a compartment in the order of their ids, until the visitor returns `true`. Returns
-/// whether it did.
-pub(super) async fn walk_compartment(
+/// Visits the versions of a type in several compartments, one compartment after the other, each in the order of the ids,
+/// until the visitor returns `true`. `after` is an id in the first of them. The visitor receives the position of the
+/// compartment in the list. Returns whether the visitor ended the walk.
+///
+/// The number of compartments of a statement is adapted so that they probably fill its page: small compartments share a
+/// statement, and few memberships of large ones are read needlessly.
+pub(super) async fn walk_compartments(
     database: &Database,
-    compartment: &str,
+    compartments: &[impl AsRef<str>],
     kind: &str,
     after: Option<&str>,
     walk: Walk<'_>,
-    mut is_enough: impl FnMut(&RowVersion<'_>) -> bool,
+    mut is_enough: impl FnMut(usize, &RowVersion<'_>) -> bool,
 ) -> Result<bool, StoreError> {
     let columns = columns_in_range(6);
     let (from_ms, until_ms) = bounds_ms(walk.updated);
     let sql = format!(
-        "SELECT {columns} FROM (SELECT id FROM member WHERE compartment = $4 AND kind = $2 AND id > $3 \
-         AND from_seq <= $1 AND until_seq > $1 ORDER BY id LIMIT $5) m \
-         JOIN current c ON c.kind = $2 AND c.id = m.id {OLDER} ORDER BY c.id"
+        "SELECT {columns}, m.position FROM (SELECT k.position, n.id \
+         FROM unnest($4) WITH ORDINALITY AS k (compartment, position), LATERAL (SELECT id FROM member \
+         WHERE compartment = k.compartment AND kind = $2 AND from_seq <= $1 AND until_seq > $1 \
+         AND id > CASE WHEN k.position = 1 THEN $3 ELSE '' END ORDER BY id LIMIT $5) n \
+         ORDER BY k.position, n.id LIMIT $5) m \
+         JOIN current c ON c.kind = $2 AND c.id = m.id {OLDER} ORDER BY m.position, c.id"
     );
     let mut after = after.unwrap_or_default().as_bytes().to_vec();
-    let mut rows = FIRST_PAGE;
-    loop {
+    let (mut rows, mut count, mut first) = (FIRST_PAGE, FIRST_COMPARTMENTS, 0);
+    while first < compartments.len() {
         // The span of a membership that has not ended ends at the greatest number.
         let at = number(walk.scan.at).min(i64::MAX - 1);
+        let end = compartments.len().min(first + count);
+        let names: Vec<&[u8]> =
+            compartments[first..end].iter().map(|name| name.as_ref().as_bytes()).collect();
         let parameters: [Parameter<'_>; 7] = [
             (&at, Type::INT8),
             (&kind.as_bytes(), Type::BYTEA),
             (&after, Type::BYTEA),
-            (&compartment.as_bytes(), Type::BYTEA),
+            (&names, Type::BYTEA_ARRAY),
             (&rows, Type::INT8),
             (&from_ms, Type::INT8),
             (&until_ms, Type::INT8),
         ];
-        match walk_page(database, &sql, &parameters, rows, walk, &mut is_enough).await? {
+        let mut last = first;
+        let visit = |row: &Row, version: Option<&RowVersion<'_>>| {
+            last = first + row.get::<_, i64>(COMPARTMENT_POSITION) as usize - 1;
+            version.is_some_and(|version| is_enough(last, version))
+        };
+        match walk_page(database, &sql, &parameters, rows, walk, visit).await? {
             WalkStep::Enough => return Ok(true),
-            WalkStep::End => return Ok(false),
-            WalkStep::After(id) => after = id,
+            WalkStep::End => {
+                (first, count) = (end, MOST_COMPARTMENTS.min(4 * count));
+                after.clear();
+            }
+            WalkStep::After(id) => {
+                (first, count) = (last, last - first + 1);
+                after = id;
+            }
         }
         rows = LARGEST_PAGE.min(4 * rows);
     }
+    Ok(false)
 }
 
 /// How a walk continues after a page.
@@ -362,7 +391,7 @@ async fn walk_page(
     parameters: &[Parameter<'_>],
     limit: i64,
     walk: Walk<'_>,
-    is_enough: &mut impl FnMut(&RowVersion<'_>) -> bool,
+    mut is_enough: impl FnMut(&Row, Option<&RowVersion<'_>>) -> bool,
 ) -> Result<WalkStep, StoreError> {
     let (mut rows, mut last, mut enough) = (0, Vec::<u8>::new(), false);
     each_row(database, walk.patience, "read resources", sql, parameters, |row| {
@@ -371,7 +400,7 @@ async fn walk_page(
         last.extend_from_slice(row.get(0));
         let found = RowVersion::read(row)?;
         let found = found.filter(|version| walk.scan.deleted || version.body.is_some());
-        enough = found.is_some_and(|version| is_enough(&version));
+        enough = is_enough(row, found.as_ref());
         Ok(!enough)
     })
     .await?;

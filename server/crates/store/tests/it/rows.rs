@@ -399,6 +399,33 @@ async fn lines_are_returned_compartment_by_compartment_including_resources_with_
 }
 
 #[tokio::test]
+async fn lines_of_many_compartments_of_any_size_are_returned_in_order() {
+    // Most are small, some are empty, and some have more resources than a page.
+    let size = |compartment: usize| match compartment % 100 {
+        50 => 150,
+        _ => compartment % 4,
+    };
+    let name_of = |compartment: usize| format!("c{compartment:04}");
+    let id_of = |compartment: usize, number: usize| format!("e{compartment:04}-{number:03}");
+    let compartments: Vec<_> = (0..700).map(name_of).collect();
+    let all =
+        (0..700).flat_map(|compartment| (0..size(compartment)).map(move |number| (compartment, number)));
+    let expected: Vec<_> = all.clone().map(|(compartment, number)| id_of(compartment, number)).collect();
+    for StoreEngine { name, store, .. } in StoreEngine::each().await {
+        let write = |(compartment, number)| {
+            let id = id_of(compartment, number);
+            put("Encounter", &id, &id, &[&name_of(compartment)])
+        };
+        store.commit(all.clone().map(write).collect(), at(0)).await.unwrap();
+        let of = LineScanRange::Compartments(compartments.clone());
+        for count in [40, 300, 5_000] {
+            let found = ids_of_lines(&store, &of, Seq::LATEST, count, UpdatedRange::default()).await;
+            assert!(found == expected, "{name}: {} of {} ids by {count}", found.len(), expected.len());
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_write_can_require_that_nothing_was_indexed_since_a_search() {
     for StoreEngine { name, store, .. } in StoreEngine::each().await {
         let term = |text: &str| -> IndexTerm { text.as_bytes().into() };
