@@ -313,7 +313,7 @@ pub(super) fn failure(action: &'static str, error: &tokio_postgres::Error) -> St
 }
 
 /// Returns whether a statement that failed with this code may succeed later.
-fn is_passing(code: &SqlState) -> bool {
+pub(super) fn is_passing(code: &SqlState) -> bool {
     let passing = [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,

@@ -15,7 +15,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::connect::{Database, DatabaseLimits, failure, too_late, unavailable};
+use super::connect::{Database, DatabaseLimits, failure, is_passing, too_late, unavailable};
 use crate::StoreError;
 
 /// Size in bytes at which a round takes no further requests.
@@ -69,6 +69,17 @@ pub(super) enum RoundError {
     },
     /// Another reason.
     Store(StoreError),
+}
+
+impl RoundError {
+    /// Returns whether the transaction was certainly not committed, because the database rejected a statement. After other
+    /// errors, such as a lost connection, the result is unknown.
+    fn is_certainly_rolled_back(&self) -> bool {
+        match self {
+            Self::Database(error) => error.code().is_some_and(|code| !is_passing(code)),
+            Self::Fenced { .. } | Self::Store(_) => false,
+        }
+    }
 }
 
 impl From<tokio_postgres::Error> for RoundError {
@@ -223,7 +234,12 @@ impl<R: Round> WriterTask<R> {
             let (put, committed) =
                 tokio::join!(biased; self.round.put(&connection, &puts), connection.batch_execute("COMMIT"));
             // After a statement that failed, the database answers the commit with a rollback, which is not an error.
-            put?;
+            if let Err(error) = put {
+                if error.is_certainly_rolled_back() {
+                    *doubtful = None;
+                }
+                return Err(error);
+            }
             Ok(committed?)
         });
         let written = decided.await;

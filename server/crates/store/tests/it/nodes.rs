@@ -13,8 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use trefoil_store::{
-    ChangeRecord, DatabaseLimits, DatabaseUrl, Expect, ExpectVersion, Ledger as _, LedgerWrite, ResourceKey,
-    Seq, Store, StoreError, StoreSnapshot, Versions as _,
+    ChangeRecord, DatabaseLimits, DatabaseUrl, Expect, ExpectVersion, Ledger as _, LedgerWrite, PageLimit,
+    ResourceKey, ScanOptions, Seq, Store, StoreError, StoreSnapshot, Versions as _,
 };
 
 use crate::{StoreEngine, YieldingLink, at, put};
@@ -249,13 +249,115 @@ async fn a_code_is_spent_on_one_of_several_nodes() {
     }
 }
 
+/// Opens a connection of its own to the database.
+async fn connect(engine: &StoreEngine) -> tokio_postgres::Client {
+    let url = format!("{}?sslmode=disable", engine.url.as_ref().unwrap());
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+#[tokio::test]
+async fn a_writer_whose_row_is_gone_or_changed_continues_with_another_row() {
+    let Some(engine) = StoreEngine::postgres().await else { return };
+    let client = connect(&engine).await;
+    let mut version = 0;
+    let mut write = async || {
+        let expect = if version == 0 { ExpectVersion::Absent } else { ExpectVersion::Version(version) };
+        version += 1;
+        let write = put("Basic", "counter", "", &[]).expecting(expect);
+        assert_eq!(engine.store.commit(vec![write], at(0)).await.unwrap().written[0].version, version);
+        let used = LedgerWrite::put(format!("jti/{version}"), "used", Expect::Absent);
+        engine.store.write(vec![used], at(0)).await.unwrap();
+    };
+    write().await;
+    for change in [
+        // The row was not used for days.
+        "DELETE FROM writer",
+        // A failover has lost the last rounds.
+        "UPDATE writer SET round = round - 1",
+        // The number of the next round, as if that had been committed.
+        "UPDATE writer SET round = round + 1",
+    ] {
+        client.batch_execute(change).await.unwrap();
+        write().await;
+        write().await;
+    }
+}
+
+#[tokio::test]
+async fn the_error_of_a_rejected_write_contains_its_reason() {
+    let Some(engine) = StoreEngine::postgres().await else { return };
+    let client = connect(&engine).await;
+    let refuse = "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN
+            RAISE EXCEPTION 'refused' USING ERRCODE = TG_ARGV[0];
+        END $$ LANGUAGE plpgsql";
+    client.batch_execute(refuse).await.unwrap();
+    let writers =
+        async || client.query_one("SELECT count(*) FROM writer", &[]).await.unwrap().get::<_, i64>(0);
+    let write = async |id: &str| {
+        let used = LedgerWrite::put(format!("jti/{id}"), "used", Expect::Absent);
+        let created = put("Basic", id, "", &[]).expecting(ExpectVersion::Absent);
+        (engine.store.write(vec![used], at(0)).await, engine.store.commit(vec![created], at(0)).await)
+    };
+    let first = write("first").await;
+    assert!(first.0.is_ok() && first.1.is_ok());
+    let before = writers().await;
+    for (code, is_full) in [("53100", true), ("42501", false)] {
+        for table in ["ledger", "current"] {
+            let trigger =
+                format!("CREATE TRIGGER refuse BEFORE INSERT ON {table} EXECUTE FUNCTION refuse('{code}')");
+            client.batch_execute(&trigger).await.unwrap();
+        }
+        let answers = write("refused").await;
+        for error in [answers.0.unwrap_err(), answers.1.unwrap_err()] {
+            let is_right = match &error {
+                StoreError::ReadOnly { part, .. } => is_full && *part == "disk",
+                StoreError::Engine { .. } => !is_full,
+                _ => false,
+            };
+            assert!(is_right, "{code}: {error}");
+        }
+        for table in ["ledger", "current"] {
+            client.batch_execute(&format!("DROP TRIGGER refuse ON {table}")).await.unwrap();
+        }
+    }
+    let last = write("refused").await;
+    assert!(last.0.is_ok() && last.1.is_ok(), "nothing was written before");
+    assert_eq!(writers().await, before, "the writers continue with their rows");
+}
+
+#[tokio::test]
+async fn a_scan_that_ends_early_leaves_no_statement_behind() {
+    let Some(engine) = StoreEngine::postgres().await else { return };
+    let client = connect(&engine).await;
+    // Longer than what fits between the database and its client.
+    let text = "x".repeat(200_000);
+    for number in 0..64 {
+        let id = number.to_string();
+        engine.store.commit(vec![put("Binary", &id, &text, &["c"])], at(0)).await.unwrap();
+    }
+    let scan = ScanOptions::at(Seq::LATEST).limit(PageLimit { count: 1, bytes: 1 });
+    for _ in 0..20 {
+        assert_eq!(engine.store.scan_kind("Binary", scan).await.unwrap().versions.len(), 1);
+        assert_eq!(engine.store.scan_compartment("c", "Binary", scan).await.unwrap().versions.len(), 1);
+    }
+    let active = "SELECT count(*) FROM pg_stat_activity \
+                  WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()";
+    // A backend ends when it next writes to its closed connection.
+    for _ in 0..500 {
+        if client.query_one(active, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("statements of ended scans are still running");
+}
+
 #[tokio::test]
 async fn serialization_failures_only_delay_writes() {
     let Some(engine) = StoreEngine::postgres().await else { return };
-    let url = engine.url.as_ref().unwrap();
-    let (client, connection) =
-        tokio_postgres::connect(&format!("{url}?sslmode=disable"), tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let client = connect(&engine).await;
     // Each table of a round fails with this chance. A database that shards by itself reports such failures often.
     let storm = "CREATE FUNCTION storm() RETURNS trigger AS $$ BEGIN
             IF random() < 0.5 THEN RAISE EXCEPTION 'storm' USING ERRCODE = '40001'; END IF;
