@@ -8,7 +8,7 @@ use futures_util::stream::iter;
 use crate::families::redeem;
 use crate::history::Action;
 use crate::nodes::{ClientRequest, NODES};
-use crate::resources::{IDENTIFIERS, path_of, read};
+use crate::resources::{path_of, read};
 use crate::world::{World, lock};
 
 /// Maximum number of requests at a time.
@@ -65,20 +65,19 @@ async fn count_created(world: &World, token: &str) {
     let created: BTreeMap<String, bool> = world.record(|history| {
         let mut created = BTreeMap::new();
         for event in &history.events {
-            if let Action::CreateOnce(identifier) = &event.action {
-                *created.entry(identifier.clone()).or_default() |= event.is_accepted();
+            if let Action::CreateOnce(search) = &event.action {
+                *created.entry(search.clone()).or_default() |= event.is_accepted();
             }
         }
         created
     });
     iter(created.into_iter().enumerate())
-        .for_each_concurrent(CONCURRENT, async |(turn, (identifier, is_acknowledged))| {
-            let path = format!("/fhir/R4/Group?identifier={IDENTIFIERS}|{identifier}");
-            let request = ClientRequest::get(&path).bearer(token);
+        .for_each_concurrent(CONCURRENT, async |(turn, (search, is_acknowledged))| {
+            let request = ClientRequest::get(&format!("/fhir/R4/{search}")).bearer(token);
             let answer = world.ask(turn % NODES, Action::Other("search"), &[200], request).await;
             let total = answer.body["total"].as_u64();
             if total > Some(1) || (is_acknowledged && total != Some(1)) {
-                world.violation(format!("{identifier}: {total:?} resources"));
+                world.violation(format!("{search}: {total:?} resources"));
             }
         })
         .await;

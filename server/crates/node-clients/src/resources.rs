@@ -7,9 +7,6 @@ use crate::history::Action;
 use crate::nodes::{ClientRequest, NODES};
 use crate::world::World;
 
-/// System of the identifiers of [`create_once`].
-pub(crate) const IDENTIFIERS: &str = "urn:once";
-
 /// Writes versions of a resource at random nodes, and reads each acknowledged version at the other nodes.
 pub async fn write_resource(world: &World, id: &str) {
     let token = world.token().await;
@@ -45,21 +42,28 @@ pub async fn write_contested(world: &World, worker: usize) {
     }
 }
 
-/// Creates resources at several nodes at once, each only if none with its identifier exists.
+/// Creates resources at several nodes at once, each only if a search finds none. Each second search has no indexed parameter.
 pub async fn create_once(world: &World) {
     let token = world.token().await;
     for number in 0.. {
         if world.is_over() {
             break;
         }
-        let identifier = format!("once-{number}");
-        let mut body = group(&identifier);
-        body["identifier"] = json!([{ "system": IDENTIFIERS, "value": identifier }]);
+        // No name contains another one.
+        let name = format!("once-{number}.");
+        let (body, search) = if number % 2 == 0 {
+            let mut body = group(&name);
+            body["identifier"] = json!([{ "system": "urn:once", "value": name }]);
+            (body, format!("Group?identifier=urn:once|{name}"))
+        } else {
+            (json!({ "resourceType": "Location", "name": name }), format!("Location?name:contains={name}"))
+        };
+        let (kind, condition) = search.split_once('?').unwrap_or_default();
         join_all(world.several_nodes().into_iter().map(async |node| {
-            let request = ClientRequest::json("POST", "/fhir/R4/Group", &body)
-                .header("if-none-exist", &format!("identifier={IDENTIFIERS}|{identifier}"));
-            let action = Action::CreateOnce(identifier.clone());
-            world.ask(node, action, &[200, 201], request.bearer(&token)).await;
+            let request = ClientRequest::json("POST", &format!("/fhir/R4/{kind}"), &body)
+                .header("if-none-exist", condition)
+                .bearer(&token);
+            world.ask(node, Action::CreateOnce(search.clone()), &[200, 201], request).await;
         }))
         .await;
         world.rest(800).await;

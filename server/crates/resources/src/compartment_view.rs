@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use store::{ExpectVersion, IndexCondition, PageLimit, ResourceKey, Seq, Version, Versions};
+use store::{ExpectVersion, PageLimit, ResourceKey, Seq, Version, Versions};
 
 use crate::filter::TypeFilter;
 use crate::prepare::{IdSource, PreparedResource, prepare};
+use crate::search_guard::SearchGuard;
 use crate::service::{WrittenResource, stored};
 use crate::{
     DeleteResult, ExpectedVersion, ResourceBodyError, ResourceError, Resources, StoredResource, references,
@@ -274,19 +275,19 @@ impl<'a> CompartmentView<'a> {
         self.create_if(kind, id, body, None, now).await
     }
 
-    /// Creates a resource under a condition on the search index.
+    /// Creates a resource under the condition of a search.
     pub(crate) async fn create_if(
         &self,
         kind: &'static str,
         id: String,
         body: impl AsRef<[u8]>,
-        condition: Option<IndexCondition>,
+        guard: Option<SearchGuard>,
         now: Timestamp,
     ) -> Result<StoredResource, ResourceError> {
         let prepared = self.prepared(body.as_ref(), kind, IdSource::Given(&id))?;
         drop(body);
         self.check_targets(&prepared).await?;
-        Ok(self.resources.put_if(prepared, ExpectVersion::Absent, condition, now).await?.stored)
+        Ok(self.resources.put_if(prepared, ExpectVersion::Absent, guard, now).await?.stored)
     }
 
     /// Replaces a resource in the view (see [`Resources::update`]). Under a restriction it does not create a resource,

@@ -5,7 +5,7 @@
 //! | [`service`] | [`Resources`]: create, update, delete, read, history |
 //! | [`prepare`](mod@prepare) | from a text to a resource that can be stored |
 //! | [`compartment_view`] | the resources of one Patient compartment, as a caller may see them |
-//! | `conditional` | create, update and delete that depend on a search |
+//! | `conditional`, `search_guard` | create, update and delete that depend on a search |
 //! | [`referenced`] | the resources outside of compartments that those of a Patient refer to |
 //! | [`references`] | the resources that references name |
 //! | [`search`] | searches of a type, page by page |
@@ -33,6 +33,7 @@ pub mod references;
 pub mod result;
 mod scan;
 pub mod search;
+mod search_guard;
 pub mod service;
 pub mod transaction;
 

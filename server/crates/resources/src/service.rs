@@ -5,12 +5,11 @@ use std::sync::{Arc, RwLock};
 use bytes::Bytes;
 use jiff::Timestamp;
 use store::{
-    ExpectVersion, IndexCondition, PageLimit, ResourceKey, Seq, Store, Version, VersionWrite, Versions,
-    WriteEffect,
+    ExpectVersion, PageLimit, ResourceKey, Seq, Store, Version, VersionWrite, Versions, WriteEffect,
 };
-use tokio::sync::Mutex;
 
 use crate::prepare::{IdSource, PreparedResource, ResourceLimits, prepare};
+use crate::search_guard::SearchGuard;
 use crate::{ResourceBodyError, ResourceError};
 
 /// The resources in a store. Clones share the same state and are cheap.
@@ -20,8 +19,6 @@ pub struct Resources {
     limits: Arc<RwLock<ResourceLimits>>,
     /// Base URL of the FHIR interface; empty if it is not known.
     fhir_base: Arc<str>,
-    /// Serializes conditional requests whose search has no indexed parameter (see [`crate::conditional`]).
-    conditional: Arc<Mutex<()>>,
 }
 
 /// A stored version of a resource.
@@ -101,7 +98,7 @@ impl Resources {
     /// Creates the service on a store. Absolute references below the base URL `fhir_base` are to resources in this
     /// store.
     pub fn at(store: Store, fhir_base: &str) -> Self {
-        Self { store, limits: Arc::default(), fhir_base: fhir_base.into(), conditional: Arc::default() }
+        Self { store, limits: Arc::default(), fhir_base: fhir_base.into() }
     }
 
     /// Returns the base URL of the FHIR interface; empty if it is not known.
@@ -123,10 +120,6 @@ impl Resources {
     /// Does not panic, because no thread panics while it holds the lock.
     pub fn limits(&self) -> ResourceLimits {
         *self.limits.read().expect("no thread panics while it holds the lock")
-    }
-
-    pub(crate) fn conditional(&self) -> &Mutex<()> {
-        &self.conditional
     }
 
     /// Returns the store, for scans. Its keys consist of type and id.
@@ -203,18 +196,22 @@ impl Resources {
         self.put_if(prepared, expect, None, now).await
     }
 
-    /// Writes a resource under a condition on the search index.
+    /// Writes a resource under the condition of a search.
     pub(crate) async fn put_if(
         &self,
         prepared: PreparedResource,
         expect: ExpectVersion,
-        condition: Option<IndexCondition>,
+        guard: Option<SearchGuard>,
         now: Timestamp,
     ) -> Result<WrittenResource, ResourceError> {
         let PreparedResource { kind, id, draft, compartments, terms, .. } = prepared;
         let key = ResourceKey::new(kind, &*id);
         let write = VersionWrite::put(key.clone(), draft, compartments).indexed(terms).expecting(expect);
-        let commit = self.store.commit(vec![write.unless_indexed(condition)], now).await?;
+        let write = match guard {
+            Some(guard) => guard.apply(write),
+            None => write,
+        };
+        let commit = self.store.commit(vec![write], now).await?;
         let created = commit.written.iter().any(|written| written.effect == WriteEffect::Created);
         let version = self.store.read(&key, commit.seq).await?;
         Ok(WrittenResource { stored: stored(kind, &id, version)?, created })

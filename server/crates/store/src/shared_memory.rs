@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 
 use crate::memory::MemoryEngine;
 use crate::{
@@ -44,6 +44,68 @@ pub trait StoreLink: Send + Sync {
 
     /// Returns the time of the store.
     fn time(&self) -> Timestamp;
+}
+
+/// A link of a test: it lets everything pass, except a step that [`StoppingLink::stop_at`] selects.
+#[derive(Default)]
+pub struct StoppingLink {
+    /// The kind of the step, and the number of such steps that pass before it.
+    stop: std::sync::Mutex<Option<(StoreStep, usize, StopPoint)>>,
+}
+
+/// Where a [`StoppingLink`] holds a step.
+#[derive(Clone, Default)]
+pub struct StopPoint {
+    reached: Arc<Notify>,
+    released: Arc<Notify>,
+}
+
+impl StopPoint {
+    /// Waits until the step has been reached.
+    pub async fn reached(&self) {
+        self.reached.notified().await;
+    }
+
+    /// Lets the step pass.
+    pub fn release(&self) {
+        self.released.notify_one();
+    }
+}
+
+impl StoppingLink {
+    /// Holds a step of this kind: the next one if `after` is 0.
+    ///
+    /// # Panics
+    /// Panics if another thread has panicked while it used the link.
+    pub fn stop_at(&self, step: StoreStep, after: usize) -> StopPoint {
+        let point = StopPoint::default();
+        let stop = Some((step, after, point.clone()));
+        *self.stop.lock().expect("no thread panics while it holds the lock") = stop;
+        point
+    }
+}
+
+impl StoreLink for StoppingLink {
+    fn pass(&self, step: StoreStep) -> LinkFuture<'_> {
+        let mut stop = self.stop.lock().expect("no thread panics while it holds the lock");
+        let point = stop.take_if(|(at, after, _)| *at == step && *after == 0);
+        if let Some((at, after, _)) = &mut *stop
+            && *at == step
+        {
+            *after -= 1;
+        }
+        Box::pin(async move {
+            if let Some((_, _, point)) = point {
+                point.reached.notify_one();
+                point.released.notified().await;
+            }
+            Ok(())
+        })
+    }
+
+    fn time(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
 }
 
 /// The store that the nodes share. Clones are the same store.

@@ -24,6 +24,8 @@ pub struct TypeFilter {
     /// The resource type that the search applies to.
     pub kind: &'static str,
     pub(crate) clauses: Vec<FilterClause>,
+    /// The search as `Type?parameter=value&…`.
+    pub(crate) text: String,
     fhir_base: String,
 }
 
@@ -95,7 +97,8 @@ impl TypeFilter {
         if clauses.is_empty() {
             return Err(format!("'{text}' has no parameter; {example}"));
         }
-        Ok(Self { kind, clauses, fhir_base: fhir_base.to_owned() })
+        let text = format!("{kind}?{query}");
+        Ok(Self { kind, clauses, text, fhir_base: fhir_base.to_owned() })
     }
 
     /// Returns `true` if a search of a type can be evaluated, such as the query of a granular scope (SMART App Launch 2.2).

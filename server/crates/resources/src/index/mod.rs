@@ -19,7 +19,7 @@ pub(crate) mod candidates;
 pub(crate) mod clauses;
 pub(crate) mod collect;
 pub(crate) mod elements;
-mod terms;
+pub(crate) mod terms;
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | tokens, references, URIs | 8 bytes: a hash of the element and the value |
 //! | strings | 8 bytes: a hash of the element; then the first 24 bytes of the folded text, padded with zeros |
+//! | searches of conditional requests | 8 bytes: a hash of the search |
 //! | dates | 8 bytes: a hash of the parameter; then 8 bytes: milliseconds, so that terms sort by time |
 //!
 //! Equal hashes of different values only add candidates. The encoding is stored: a change of it, or of the indexed
@@ -109,6 +110,15 @@ impl TermName {
     fn derived(self, set: &str) -> u64 {
         xxh3_64_with_seed(set.as_bytes(), self.0)
     }
+}
+
+/// Returns the term of the resources that conditional requests with a search have created. The order of its parameters and
+/// their encoding make no difference.
+pub(crate) fn of_search(search: &str) -> IndexTerm {
+    let (kind, query) = search.split_once('?').unwrap_or_default();
+    let mut parameters: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+    parameters.sort_unstable();
+    TermName(xxh3_64(b"search")).exact(&format!("{kind} {parameters:?}"))
 }
 
 /// Encodes a number so that the bytes sort like the numbers.

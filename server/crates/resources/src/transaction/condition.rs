@@ -8,7 +8,6 @@ use super::check_once;
 use super::reference::ConditionalReference;
 use crate::Restriction;
 use crate::bundle::BundleEntry;
-use crate::conditional::ConditionalTurn;
 use crate::filter::TypeFilter;
 use crate::prepare::{IdSource, prepare_named};
 use crate::scan::RenamedReferences;
@@ -62,22 +61,19 @@ impl EntryCondition {
 
 impl Resources {
     /// Runs the searches of the entries in one commit and determines the write of each entry. If a search finds a
-    /// resource, its id replaces the planned id, also in references of other entries. Returns the turn of
-    /// conditional requests if one of the searches needs it.
+    /// resource, its id replaces the planned id, also in references of other entries.
     pub(super) async fn resolve(
         &self,
         entries: &mut [PlannedEntry],
         references: &[ConditionalReference],
-        now: Timestamp,
-    ) -> Result<Option<ConditionalTurn<'_>>, ResourceError> {
+    ) -> Result<(), ResourceError> {
         let mut names = RenamedReferences::new();
         let view = self.restricted_to(Restriction::None);
-        let mut turn = None;
         for entry in entries.iter_mut() {
             let Some(EntryCondition::Search { text, at, own }) = entry.condition.take() else { continue };
             let filter = TypeFilter::read(&text, self.fhir_base(), at).map_err(ResourceBodyError::Search)?;
-            let (found, condition) = view.search_guarded(&filter, &mut turn, now).await?;
-            entry.unless_indexed = condition.filter(|_| found.is_none());
+            let (found, guard) = view.search_guarded(&filter).await?;
+            entry.guard = Some(guard).filter(|_| found.is_none());
             let is_there = found.is_some();
             if let Some(found) = found {
                 if let Some(own) = own.filter(|own| *own != found.id) {
@@ -94,7 +90,7 @@ impl Resources {
         }
         self.resolve_references(references, entries, &mut names).await?;
         if names.is_empty() {
-            return Ok(turn);
+            return Ok(());
         }
         check_once(&*entries)?;
         let limits = self.limits();
@@ -106,6 +102,6 @@ impl Resources {
                 entry.prepared = Some(prepared);
             }
         }
-        Ok(turn)
+        Ok(())
     }
 }

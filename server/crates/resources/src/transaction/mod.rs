@@ -13,12 +13,13 @@ mod reference;
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use store::{ExpectVersion, IndexCondition, ResourceKey, VersionWrite, Versions, WriteEffect};
+use store::{ExpectVersion, ResourceKey, VersionWrite, Versions, WriteEffect};
 
 use crate::bundle::{self, BundleEntry, EntryRequest};
 use crate::conditional::{MAX_SEARCHES, is_overtaken};
 use crate::prepare::{IdSource, PreparedResource, prepare_named};
 use crate::scan::RenamedReferences;
+use crate::search_guard::SearchGuard;
 use crate::service::stored;
 use crate::{DeleteResult, ResourceBodyError, ResourceError, Resources, StoredResource};
 use condition::EntryCondition;
@@ -49,7 +50,7 @@ pub struct PlannedEntry {
     pub id: String,
     pub(crate) expect: ExpectVersion,
     pub(crate) condition: Option<EntryCondition>,
-    pub(crate) unless_indexed: Option<IndexCondition>,
+    pub(crate) guard: Option<SearchGuard>,
     pub(crate) prepared: Option<PreparedResource>,
 }
 
@@ -162,7 +163,7 @@ impl Resources {
                 }
             };
             let Target { action, kind, id, expect, condition } = target;
-            Ok(PlannedEntry { action, kind, id, expect, condition, unless_indexed: None, prepared })
+            Ok(PlannedEntry { action, kind, id, expect, condition, guard: None, prepared })
         });
         let entries: Vec<Result<PlannedEntry, ResourceBodyError>> = positions
             .into_iter()
@@ -220,9 +221,8 @@ impl Resources {
         let mut searches = 0;
         loop {
             let mut resolved = entries.clone();
-            let lock = self.resolve(&mut resolved, references, now).await?;
+            self.resolve(&mut resolved, references).await?;
             let done = self.commit_once(resolved, now).await;
-            drop(lock);
             searches += 1;
             if !is_overtaken(&done) || searches == MAX_SEARCHES {
                 return done;
@@ -284,7 +284,11 @@ impl PlannedEntry {
             }
             None => VersionWrite::delete(key),
         };
-        Some(write.expecting(self.expect).unless_indexed(self.unless_indexed.take()))
+        let write = write.expecting(self.expect);
+        Some(match self.guard.take() {
+            Some(guard) => guard.apply(write),
+            None => write,
+        })
     }
 }
 

@@ -1,5 +1,9 @@
 //! Tests of Bundles of requests.
 
+use std::pin::pin;
+use std::sync::Arc;
+
+use store::shared_memory::{SharedMemory, StoppingLink, StoreStep};
 use store::{DatabaseLimits, DatabaseUrl, Seq, Store, Versions};
 use test_database::TestDatabase;
 use trefoil_resources::filter::TypeFilter;
@@ -334,6 +338,42 @@ async fn equal_conditional_creates_at_the_same_time_create_one_resource() {
             nodes.push(Resources::new(Store::postgres(&url, DatabaseLimits::default()).await.unwrap()));
         }
         create_once(&nodes).await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_paused_during_a_conditional_create_creates_no_duplicate() {
+    // The second search has no indexed parameter.
+    for search in ["identifier=urn:npi|1", "name:contains=ada"] {
+        let create = async |store: &Store| {
+            let filter = TypeFilter::read(&format!("Patient?{search}"), "", now()).unwrap();
+            let body = r#"{"resourceType":"Patient","identifier":[{"system":"urn:npi","value":"1"}],"name":[{"text":"Ada"}]}"#;
+            let resources = Resources::new(store.clone());
+            let view = resources.restricted_to(Restriction::None);
+            let id = format!("p{}", store.heard_seq());
+            view.create_unless(&view, &filter, body.as_bytes(), id, now()).await.unwrap().created
+        };
+        let mut stops = 0;
+        loop {
+            let (shared, link) = (SharedMemory::default(), Arc::<StoppingLink>::default());
+            let slow = shared.node(Arc::<StoppingLink>::clone(&link));
+            let fast = shared.node(Arc::<StoppingLink>::default());
+            let stop = link.stop_at(StoreStep::Request, stops);
+            let mut late = pin!(create(&slow));
+            tokio::select! {
+                biased;
+                is_created = &mut late => {
+                    assert!(is_created);
+                    break;
+                }
+                () = stop.reached() => {}
+            }
+            let is_created = create(&fast).await;
+            stop.release();
+            assert_ne!(late.await, is_created, "{search}: stopped at request {stops}");
+            stops += 1;
+        }
+        assert!(stops >= 3, "the search and the write are several requests");
     }
 }
 
