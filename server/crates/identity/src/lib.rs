@@ -205,6 +205,7 @@ impl Identity {
             audit: audit.clone(),
             provider: keys,
             ring: RwLock::new(Arc::new(ring)),
+            loading: tokio::sync::Mutex::default(),
         });
         let lifetimes = Arc::new(LifetimeSettings::new(ledger.clone()));
         let clients = Arc::new(ClientRegistry {

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -30,12 +30,12 @@ struct WatchedRecords {
     prefixes: &'static [&'static str],
     /// Key of the marker that tells other nodes.
     marker: &'static str,
-    epoch: AtomicU64,
+    epoch: Arc<AtomicU64>,
 }
 
 impl WatchedRecords {
     fn new(prefixes: &'static [&'static str], marker: &'static str) -> Self {
-        Self { prefixes, marker, epoch: AtomicU64::new(0) }
+        Self { prefixes, marker, epoch: Arc::default() }
     }
 
     fn are_changed_by(&self, writes: &[LedgerWrite]) -> bool {
@@ -175,19 +175,34 @@ impl EpochLedger {
 
     /// Writes a batch in one transaction; see [`store::Ledger::write`].
     pub async fn write(&self, mut writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        let changed: Vec<&WatchedRecords> =
-            self.watched().into_iter().filter(|watched| watched.are_changed_by(&writes)).collect();
+        let changed: Vec<_> = self
+            .watched()
+            .into_iter()
+            .filter(|watched| watched.are_changed_by(&writes))
+            .map(|watched| (watched.marker, Arc::clone(&watched.epoch)))
+            .collect();
+        if changed.is_empty() {
+            return self.store.write(writes, now).await;
+        }
         let count = writes.len();
         if self.others.is_some() {
-            writes.extend(changed.iter().map(|watched| LedgerWrite::put(watched.marker, "", Expect::Any)));
+            writes.extend(changed.iter().map(|(marker, _)| LedgerWrite::put(*marker, "", Expect::Any)));
         }
-        let mut written = self.store.write(writes, now).await;
-        // A failed write also increments the epoch, because it may have reached the disk.
-        changed.into_iter().for_each(WatchedRecords::increment);
-        if let Ok(revisions) = &mut written {
-            revisions.truncate(count);
-        }
-        written
+        let store = self.store.clone();
+        // The store completes a write whose caller is cancelled, and then the epoch must be incremented too.
+        let write = tokio::spawn(async move {
+            let mut written = store.write(writes, now).await;
+            // A failed write also increments the epoch, because it may have reached the disk.
+            for (_, epoch) in changed {
+                epoch.fetch_add(1, Ordering::AcqRel);
+            }
+            if let Ok(revisions) = &mut written {
+                revisions.truncate(count);
+            }
+            written
+        });
+        let ended = |_| StoreError::Unavailable { reason: "the write was interrupted".to_owned() };
+        write.await.map_err(ended)?
     }
 }
 
@@ -200,28 +215,13 @@ impl Deref for EpochLedger {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use store::shared_memory::{LinkFuture, SharedMemory, StoreLink, StoreStep};
+    use store::shared_memory::{SharedMemory, StoppingLink, StoreStep};
 
     use super::*;
 
-    /// A link without faults.
-    struct OpenLink;
-
-    impl StoreLink for OpenLink {
-        fn pass(&self, _: StoreStep) -> LinkFuture<'_> {
-            Box::pin(async { Ok(()) })
-        }
-
-        fn time(&self) -> Timestamp {
-            Timestamp::UNIX_EPOCH
-        }
-    }
-
     #[tokio::test]
     async fn a_node_that_has_not_heard_of_the_others_for_a_second_uses_no_cache() {
-        let ledger = EpochLedger::new(SharedMemory::default().node(Arc::new(OpenLink)));
+        let ledger = EpochLedger::new(SharedMemory::default().node(Arc::<StoppingLink>::default()));
         assert_eq!(ledger.cache_epoch(), Some(0));
         ledger.others.as_ref().unwrap().lock().unwrap().heard = Instant::now() - MAX_SILENCE;
         assert_eq!(ledger.cache_epoch(), None);
@@ -229,5 +229,25 @@ mod tests {
         assert_eq!(ledger.cache_epoch(), None, "the keys may still be old");
         ledger.confirm(read);
         assert_eq!(ledger.cache_epoch(), Some(0));
+    }
+
+    #[tokio::test]
+    async fn a_write_increments_the_epoch_although_its_caller_has_left() {
+        let link = Arc::<StoppingLink>::default();
+        let ledger = EpochLedger::new(SharedMemory::default().node(Arc::<StoppingLink>::clone(&link)));
+        let stop = link.stop_at(StoreStep::Answer, 0);
+        let key = format!("{}jti", ledger_keys::REVOCATIONS);
+        tokio::select! {
+            biased;
+            _ = ledger.write(vec![LedgerWrite::put(key, "", Expect::Any)], Timestamp::UNIX_EPOCH) => {
+                panic!("the write was not stopped")
+            }
+            () = stop.reached() => {}
+        }
+        assert_eq!(ledger.token_state.epoch(), 0);
+        stop.release();
+        while ledger.token_state.epoch() == 0 {
+            tokio::task::yield_now().await;
+        }
     }
 }

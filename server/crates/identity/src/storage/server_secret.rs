@@ -34,6 +34,8 @@ pub struct ServerSecret {
     random: Arc<dyn Random>,
     audit: Arc<dyn AuditSink>,
     key: RwLock<hmac::Key>,
+    /// Held while the secret is read and installed, so that a read that is delayed does not replace a later secret.
+    loading: tokio::sync::Mutex<()>,
 }
 
 impl ServerSecret {
@@ -47,7 +49,14 @@ impl ServerSecret {
         now: Timestamp,
     ) -> Result<Self, SecretStorageError> {
         let key = read_or_create(&ledger, &encryption, &*random, now).await?;
-        Ok(Self { ledger, encryption, random, audit, key: RwLock::new(key) })
+        Ok(Self {
+            ledger,
+            encryption,
+            random,
+            audit,
+            key: RwLock::new(key),
+            loading: tokio::sync::Mutex::default(),
+        })
     }
 
     /// Loads the secret, which another node may have replaced.
@@ -55,6 +64,7 @@ impl ServerSecret {
     /// # Errors
     /// Returns [`SecretStorageError`] if the secret cannot be read.
     pub(crate) async fn reload(&self, now: Timestamp) -> Result<(), SecretStorageError> {
+        let _turn = self.loading.lock().await;
         let key = read_or_create(&self.ledger, &self.encryption, &*self.random, now).await?;
         *self.key.write().expect("no thread panics while it holds the lock") = key;
         Ok(())

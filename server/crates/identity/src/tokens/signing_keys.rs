@@ -59,6 +59,8 @@ pub struct SigningKeys {
     /// Generates and opens the keys.
     pub(crate) provider: Arc<dyn KeyProvider>,
     pub(crate) ring: RwLock<Arc<KeyRing>>,
+    /// Held while the keys are read and installed, so that a read that is delayed does not replace later keys.
+    pub(crate) loading: tokio::sync::Mutex<()>,
 }
 
 impl SigningKeys {
@@ -67,6 +69,7 @@ impl SigningKeys {
     }
 
     async fn reload_keys(&self, now: Timestamp) -> Result<(), SecretStorageError> {
+        let _turn = self.loading.lock().await;
         let ring = KeyRing::open(&self.ledger, &self.encryption, &*self.provider, now).await?;
         *self.ring.write().expect("no thread panics while it holds the lock") = Arc::new(ring);
         Ok(())

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use jiff::SignedDuration;
 use store::Store;
+use store::shared_memory::{SharedMemory, StoppingLink, StoreStep};
 use trefoil_identity::audit::{AuditEvent, AuditSink};
 use trefoil_identity::directory::client_registry::ChangeClientError;
 use trefoil_identity::directory::user_directory::ChangeUserError;
@@ -52,6 +53,29 @@ async fn declared_clients_are_replaced_by_those_of_the_configuration() {
     assert!(matches!(taken, Err(RegistrationError::AddedByCommand(id)) if id == "app"));
     assert!(find("new").await.is_none(), "a rejected configuration changes nothing");
     assert!(find("web").await.is_some());
+}
+
+#[tokio::test]
+async fn an_older_edition_does_not_replace_a_newer_one() {
+    let shared = SharedMemory::default();
+    let link = Arc::<StoppingLink>::default();
+    let open = async |link: Arc<StoppingLink>| {
+        let store = shared.node(link);
+        Identity::open(store, Arc::new(SystemRandom), "https://as.example", false, at(0)).await.unwrap()
+    };
+    let (older, newer) = (open(Arc::clone(&link)).await, open(Arc::default()).await);
+    older.clients.declare_clients(&[client("web")], 1, at(0)).await.unwrap();
+    // The node with the older edition has read the clients when the other one replaces them.
+    let stop = link.stop_at(StoreStep::Transaction, 0);
+    let declared = [client("old")];
+    let (was_applied, ()) = tokio::join!(older.clients.declare_clients(&declared, 2, at(1)), async {
+        stop.reached().await;
+        assert!(newer.clients.declare_clients(&[client("new")], 3, at(1)).await.unwrap());
+        stop.release();
+    });
+    assert!(!was_applied.unwrap(), "the older edition was applied");
+    let clients = newer.clients.all_clients(at(1)).await.unwrap();
+    assert_eq!(clients.iter().map(|client| &*client.client_id).collect::<Vec<_>>(), ["new"]);
 }
 
 #[tokio::test]
