@@ -1,15 +1,13 @@
 //! The Patients that a client with `groups` may access: the current members of its Groups, cached until one of the
-//! Groups or of their nested Groups changes.
+//! Groups or of their nested Groups changes, or a membership ends by its period.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bulk::{Bulk, GroupError};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use store::{Seq, Store, StoreError, Versions as _};
 
-/// Maximum age of a list: a membership can end by its period, without a change of the Group.
-const MAX_AGE: SignedDuration = SignedDuration::from_secs(60);
 /// Maximum number of lists, one for each set of Groups.
 const MAX_LISTS: usize = 100;
 
@@ -25,7 +23,8 @@ struct MemberList {
     groups: Arc<[String]>,
     /// The list contains the changes of these Groups up to this number.
     seq: Seq,
-    read: Timestamp,
+    /// Time at which a membership ends.
+    until: Option<Timestamp>,
     /// `Patient/p1`, …; sorted.
     compartments: Arc<[String]>,
 }
@@ -42,7 +41,7 @@ impl GroupMembers {
         bulk: &Bulk,
         now: Timestamp,
     ) -> Result<Arc<[String]>, GroupError> {
-        let found = self.lookup(groups).filter(|list| now.duration_since(list.read) < MAX_AGE);
+        let found = self.lookup(groups).filter(|list| list.until.is_none_or(|until| now < until));
         let current = match found {
             Some(list) => list.if_unchanged(store).await?,
             None => None,
@@ -90,12 +89,13 @@ async fn read_members(
     now: Timestamp,
 ) -> Result<MemberList, GroupError> {
     let seq = store.last_seq().await?;
-    let (mut all, mut compartments) = (groups.to_vec(), Vec::new());
+    let (mut all, mut compartments, mut until) = (groups.to_vec(), Vec::new(), None::<Timestamp>);
     for group in groups {
         match bulk.members(group, seq, now).await {
-            Ok((members, read)) => {
-                compartments.extend(members.iter().map(|id| format!("Patient/{id}")));
-                all.extend(read);
+            Ok(current) => {
+                compartments.extend(current.members.iter().map(|id| format!("Patient/{id}")));
+                all.extend(current.groups);
+                until = until.into_iter().chain(current.until).min();
             }
             Err(GroupError::NoGroup(_)) => {}
             Err(error) => return Err(error),
@@ -105,5 +105,72 @@ async fn read_members(
         list.sort_unstable();
         list.dedup();
     }
-    Ok(MemberList { groups: all.into(), seq, read: now, compartments: compartments.into() })
+    Ok(MemberList { groups: all.into(), seq, until, compartments: compartments.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bulk::{BulkOptions, FileLocation, GuideVersion, InFlight};
+    use jiff::SignedDuration;
+    use resources::Resources;
+    use store::space::DiskSpace;
+    use store::{ResourceDraft, ResourceKey, VersionWrite};
+
+    use super::*;
+    use crate::clock::Clock;
+
+    fn open_bulk(store: &Store, folder: &std::path::Path) -> Bulk {
+        let options = BulkOptions {
+            files: FileLocation::Folder { disk: DiskSpace::of(folder), path: folder.to_owned() },
+            fhir_base: "https://s.example/fhir/R4".to_owned(),
+            retention: Duration::MAX,
+            lease: SignedDuration::from_secs(60),
+            guide: GuideVersion::default(),
+            nested_groups: true,
+            open_downloads: 1,
+            file_size: 1,
+            poll_limit: None,
+            signing: None,
+            in_flight: InFlight::default(),
+        };
+        Bulk::open(store.clone(), Resources::new(store.clone()), options, Clock::system().for_bulk()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_membership_ends_at_the_end_of_its_period() {
+        let (store, folder) = (Store::memory(), tempfile::tempdir().unwrap());
+        let bulk = open_bulk(&store, folder.path());
+        let now: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
+        let put = |id: &str, members: &str| {
+            let (start, middle) = (r#"{"meta":{"versionId":""#, r#"","lastUpdated":""#);
+            let bytes =
+                format!(r#"{start}{middle}"}},"resourceType":"Group","member":[{members}]}}"#).into_bytes();
+            let (version_at, updated_at) = (start.len(), start.len() + middle.len());
+            let draft = ResourceDraft { bytes, version_at, updated_at };
+            VersionWrite::put(ResourceKey::new("Group", id), draft, Vec::new())
+        };
+        let member = |reference: &str, end: &str| {
+            format!(r#"{{"entity":{{"reference":"{reference}"}},"period":{{"end":"{end}"}}}}"#)
+        };
+        let inner = put("inner", &member("Patient/b", "2026-01-31T12:00:05Z"));
+        let members =
+            [member("Patient/a", "2026-02-01T00:00:00Z"), member("Group/inner", "2026-01-31T12:00:09Z")];
+        let outer = put("outer", &members.join(","));
+        for group in [inner, outer] {
+            store.commit(vec![group], now).await.unwrap();
+        }
+        let lists = GroupMembers::default();
+        let members_at = async |after_ms: i64| {
+            let now = now + SignedDuration::from_millis(after_ms);
+            lists.compartments(&["outer".to_owned()], &store, &bulk, now).await.unwrap().join(" ")
+        };
+        for (after_ms, expected) in
+            [(0, "Patient/a Patient/b"), (4_999, "Patient/a Patient/b"), (5_000, "Patient/a")]
+        {
+            assert_eq!(members_at(after_ms).await, expected, "after {after_ms} ms");
+        }
+        assert_eq!(members_at(24 * 60 * 60 * 1_000).await, "");
+    }
 }

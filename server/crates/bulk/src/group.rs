@@ -111,12 +111,25 @@ impl<T: AsRef<str>> FromIterator<T> for GroupMembers {
     }
 }
 
+/// The members of a Group at one time.
+#[derive(Debug)]
+pub struct CurrentMembers {
+    /// The members of the Group and of its nested Groups.
+    pub members: GroupMembers,
+    /// Ids of the Groups that were read, including missing ones.
+    pub groups: Vec<String>,
+    /// Time at which the first of the memberships ends, if one has an end.
+    pub until: Option<Timestamp>,
+}
+
 /// Collects the members of a Group and of its nested Groups.
 #[derive(Debug)]
 pub struct MemberCollector<'a> {
     fhir_base: &'a str,
     at: Timestamp,
     members: GroupMembers,
+    /// Time at which the first of the collected memberships ends.
+    until: Option<Timestamp>,
     /// Ids of the nested Groups found so far.
     nested: Vec<String>,
 }
@@ -125,7 +138,7 @@ impl<'a> MemberCollector<'a> {
     /// Creates a collector of the members at time `at`. References are relative, or absolute below `fhir_base`. A
     /// Patient of another server is not a member, even if its id is the same.
     pub fn new(fhir_base: &'a str, at: Timestamp) -> Self {
-        Self { fhir_base, at, members: GroupMembers::default(), nested: Vec::new() }
+        Self { fhir_base, at, members: GroupMembers::default(), until: None, nested: Vec::new() }
     }
 
     /// Adds the members of one Group from its JSON.
@@ -143,12 +156,12 @@ impl<'a> MemberCollector<'a> {
         std::mem::take(&mut self.nested)
     }
 
-    /// Returns all collected members, sorted.
-    pub fn finish(mut self) -> GroupMembers {
+    /// Returns all collected members, sorted. `groups` are the Groups that were added.
+    pub fn finish(mut self, groups: Vec<String>) -> CurrentMembers {
         self.members.sort();
         self.members.text.shrink_to_fit();
         self.members.ends.shrink_to_fit();
-        self.members
+        CurrentMembers { members: self.members, groups, until: self.until }
     }
 
     fn member(&mut self, member: &GroupMember<'_>) -> Result<(), String> {
@@ -165,6 +178,7 @@ impl<'a> MemberCollector<'a> {
             if ends <= self.at {
                 return Ok(());
             }
+            self.until = Some(self.until.map_or(ends, |until| until.min(ends)));
         }
         if kind == "Group" {
             self.nested.push(id.to_owned());
@@ -291,6 +305,7 @@ mod tests {
             { "entity": { "reference": "Patient/b" }, "period": { "start": "2020" } },
             { "entity": { "reference": "Patient/gone" }, "inactive": true },
             { "entity": { "reference": "Patient/past" }, "period": { "end": "2026-01-30" } },
+            { "entity": { "reference": "Patient/next" }, "period": { "end": "2026-02" } },
             { "entity": { "reference": "Patient/today" }, "period": { "end": "2026-01-31" } },
             { "entity": { "reference": "Group/other" } },
             { "entity": { "reference": "https://elsewhere.example/fhir/R4/Patient/stranger" } },
@@ -300,12 +315,13 @@ mod tests {
         let gather = |group: &[u8]| {
             let mut gathering =
                 MemberCollector::new(BASE, fhir::instant::parse("2026-01-31T12:00:00Z").unwrap());
-            gathering.add(group).map(|()| (gathering.take_nested(), gathering.finish()))
+            gathering.add(group).map(|()| (gathering.take_nested(), gathering.finish(Vec::new())))
         };
-        let (nested, members) = gather(group.to_string().as_bytes()).unwrap();
-        assert_eq!(members.iter().collect::<Vec<_>>(), ["a", "b", "today"]);
+        let (nested, current) = gather(group.to_string().as_bytes()).unwrap();
+        assert_eq!(current.members.iter().collect::<Vec<_>>(), ["a", "b", "next", "today"]);
+        assert_eq!(current.until, fhir::instant::parse("2026-02-01T00:00:00Z").ok());
         assert_eq!(nested, ["other"]);
-        assert!(gather(br#"{"resourceType":"Group"}"#).unwrap().1.is_empty());
+        assert!(gather(br#"{"resourceType":"Group"}"#).unwrap().1.members.is_empty());
         assert!(gather(br#"{"member":{}}"#).is_err());
         assert!(gather(br#"{"member":[]} {}"#).is_err());
         let bad = br#"{"member":[{"entity":{"reference":"Patient/p"},"period":{"end":"soon"}}]}"#;
@@ -321,7 +337,7 @@ mod tests {
         let group = format!(r#"{{"resourceType":"Group","member":[{}]}}"#, list.join(","));
         let mut gathering = MemberCollector::new(BASE, Timestamp::UNIX_EPOCH);
         gathering.add(group.as_bytes()).unwrap();
-        let members = gathering.finish();
+        let members = gathering.finish(Vec::new()).members;
         assert_eq!(members.len(), ids.len());
         assert!(members.text.capacity() + 4 * members.ends.capacity() < 16 * ids.len());
         assert!(members.iter().is_sorted());

@@ -32,7 +32,7 @@ mod write;
 pub use files::file_location::{FileLocation, ObjectBucket};
 pub use files::file_stream::FileStream;
 pub use files::format::Format;
-pub use group::GroupError;
+pub use group::{CurrentMembers, GroupError};
 pub use job::{JobRequestError, JobStatus};
 pub use request::kick_off::{ExportLevel, KickOff, KickOffError, KickOffMethod, TypeAccess};
 pub use serve::address::{AddressMac, AddressSignature, AddressSigning};

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use store::{PageLimit, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Mutex;
 
-use crate::group::{GroupError, GroupMembers, MemberCollector};
+use crate::group::{CurrentMembers, GroupError, GroupMembers, MemberCollector};
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
 use crate::plan::listed_resources::ListedResources;
@@ -35,17 +35,17 @@ impl GroupReader {
         seq: Seq,
         at: Timestamp,
     ) -> Result<GroupMembers, GroupError> {
-        self.members_and_groups(store, id, seq, at).await.map(|(members, _)| members)
+        self.current_members(store, id, seq, at).await.map(|current| current.members)
     }
 
-    /// Returns the members of a Group as [`GroupReader::members`] does, and the ids of the Groups that were read.
-    pub async fn members_and_groups(
+    /// Returns the members of a Group as [`GroupReader::members`] does, and what the list depends on.
+    pub async fn current_members(
         &self,
         store: &Store,
         id: &str,
         seq: Seq,
         at: Timestamp,
-    ) -> Result<(GroupMembers, Vec<String>), GroupError> {
+    ) -> Result<CurrentMembers, GroupError> {
         let mut gathering = MemberCollector::new(&self.fhir_base, at);
         let mut groups = vec![id.to_owned()];
         let mut next = 0;
@@ -64,7 +64,7 @@ impl GroupReader {
             }
             next += 1;
         }
-        Ok((gathering.finish(), groups))
+        Ok(gathering.finish(groups))
     }
 }
 

@@ -21,8 +21,7 @@ use crate::abort_on_drop::AbortOnDrop;
 use crate::files::export_files::ExportFiles;
 use crate::files::file_location::FileLocation;
 use crate::files::file_stream::DownloadLimits;
-use crate::group::GroupError;
-use crate::group::GroupMembers;
+use crate::group::{CurrentMembers, GroupError};
 use crate::job::{self, Job, JobRequestError, JobState, Lease, decode, open_jobs};
 use crate::plan::export_plan::{ExportPlan, GroupReader};
 use crate::request::kick_off::{self, ExportLevel, KickOff, KickOffError};
@@ -100,6 +99,8 @@ pub struct Bulk {
     owner: String,
     clock: BulkClock,
     turns: Arc<Semaphore>,
+    /// Held from the check of the limits until the job is stored.
+    kick_offs: Arc<tokio::sync::Mutex<()>>,
     running: Arc<Mutex<HashMap<String, RunningJob>>>,
     gzips: Arc<GzipLocks>,
     poll_limit: Option<u32>,
@@ -148,6 +149,7 @@ impl Bulk {
             owner: random_id(&clock),
             clock,
             turns: Arc::new(Semaphore::new(AT_ONCE)),
+            kick_offs: Arc::default(),
             running: Arc::default(),
             gzips: Arc::default(),
             poll_limit: options.poll_limit,
@@ -270,6 +272,8 @@ impl Bulk {
             self.check_group(id, request.groups.as_deref()).await?;
         }
         self.check_patients(&request, &mut parameters, now).await?;
+        // Two concurrent requests must not both pass the check when only one more job is allowed.
+        let _turn = self.kick_offs.lock().await;
         self.check_limits(&request.client_id, now).await?;
         let store = &self.worker.store;
         let snapshot = store.snapshot(now).await?;
@@ -330,18 +334,12 @@ impl Bulk {
         Err(KickOffError::TooManyExports { why, retry_after_s: 10 })
     }
 
-    /// Returns the members of a Group in the snapshot `seq`, and the ids of the Groups that were read. With
-    /// `nested_groups`, includes nested Groups.
+    /// Returns the members of a Group at `now` in the snapshot `seq`. With `nested_groups`, includes nested Groups.
     ///
     /// # Errors
     /// Returns [`GroupError`] if the Group does not exist or cannot be read.
-    pub async fn members(
-        &self,
-        group: &str,
-        seq: Seq,
-        now: Timestamp,
-    ) -> Result<(GroupMembers, Vec<String>), GroupError> {
-        self.worker.reading.members_and_groups(&self.worker.store, group, seq, now).await
+    pub async fn members(&self, group: &str, seq: Seq, now: Timestamp) -> Result<CurrentMembers, GroupError> {
+        self.worker.reading.current_members(&self.worker.store, group, seq, now).await
     }
 
     async fn check_group(&self, id: &str, allowed: Option<&[String]>) -> Result<(), KickOffError> {

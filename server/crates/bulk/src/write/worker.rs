@@ -422,7 +422,8 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                         self.write_bundle(&mut bundle, &begins).await?;
                     }
                 }
-                skip = 0;
+                // Candidates of a search may have been added since, so that the page has other bounds.
+                skip = skip.saturating_sub(versions.len());
                 self.record_if_due(job).await?;
             }
         }
