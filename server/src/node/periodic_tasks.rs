@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use store::{Ledger as _, Store, StoreError};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use crate::clock::guard::MAX_DIFFERENCE;
 use crate::node::app::App;
 
 /// Time between two removals of expired data.
@@ -16,6 +17,10 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Time between two requests for what other nodes have written.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Time for which an expired record is kept. It exceeds the largest difference between the clocks of two nodes, which is
+/// twice [`MAX_DIFFERENCE`].
+const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_secs(5 * MAX_DIFFERENCE.as_secs());
 
 /// Starts the periodic tasks of a node. They end when the result is dropped.
 pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
@@ -40,6 +45,13 @@ pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
     }
     tasks
 }
+            let interval = Duration::from_secs(60 * 60);
+            tasks.spawn(repeat(
+                "repairing the releases in the bucket",
+                interval,
+                app.clone(),
+                repair_releases,
+            ));
 
 /// Executes a task periodically. If an execution takes long, the next ones are later. A failure that lasts is logged
 /// once, and so is its end.
@@ -113,10 +125,17 @@ async fn share_releases(app: Arc<App>) -> Result<()> {
     app.terminology_sync.synchronize_releases(app.clock.now()).await
 }
 
-/// Removes all expired records in batches, so that they do not accumulate even if many are created meanwhile.
+/// Uploads releases that the bucket has lost, and removes those that are not used.
+async fn repair_releases(app: Arc<App>) -> Result<()> {
+    app.terminology_sync.repair_releases(app.clock.now()).await
+}
+
+/// Removes all expired records in batches, so that they do not accumulate even if many are created meanwhile. Expired
+/// records are kept for [`KEPT_AFTER_EXPIRY`], because they are still valid for a node whose clock is behind.
 async fn remove_expired(store: &Store, now: Timestamp) -> Result<(), StoreError> {
     const AT_ONCE: usize = 1_000;
-    while store.sweep(now, AT_ONCE).await? == AT_ONCE {}
+    let expired = now - KEPT_AFTER_EXPIRY;
+    while store.sweep(expired, AT_ONCE).await? == AT_ONCE {}
     Ok(())
 }
 
@@ -137,7 +156,17 @@ mod tests {
             expect: Expect::Absent,
         };
         store.write((0..2_500).map(expired).collect(), made).await.unwrap();
-        remove_expired(&store, later).await.unwrap();
+        remove_expired(&store, later + KEPT_AFTER_EXPIRY).await.unwrap();
         assert_eq!(store.sweep(later, 1).await.unwrap(), 0);
     }
 }
+
+    #[tokio::test]
+    async fn a_node_with_a_fast_clock_keeps_what_a_slow_one_needs() {
+        let (store, expiry) = (Store::memory(), Timestamp::from_second(60).unwrap());
+        let used = || LedgerWrite::put("jti/a", "", Expect::Absent).expiring(expiry);
+        let (slow, fast) = (expiry - SignedDuration::from_millis(1), expiry + 2 * MAX_DIFFERENCE);
+        store.write(vec![used()], slow).await.unwrap();
+        remove_expired(&store, fast).await.unwrap();
+        assert!(store.write(vec![used()], slow).await.is_err(), "the assertion was accepted twice");
+    }

@@ -4,16 +4,20 @@
 //!
 //! A release can also be imported into the data folder of a stopped node. The file `ID.shared` contains the source that
 //! the node and the ledger had last in common, which shows whether the folder or the record is newer.
+//!
+//! Objects that no record names are removed by [`SharedReleases::repair`], not by the node that replaces them: a node that
+//! stopped before the removal would leave them, or remove what another node has published since.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use bulk::ObjectBucket;
-use jiff::Timestamp;
+use futures_util::TryStreamExt as _;
+use jiff::{SignedDuration, Timestamp};
 use object_store::path::Path;
-use object_store::{ObjectStoreExt as _, WriteMultipart};
+use object_store::{ObjectMeta, ObjectStore as _, ObjectStoreExt as _, WriteMultipart};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use store::blocking::run_blocking;
@@ -28,6 +32,8 @@ use crate::node::saved_indexes::{LocalRelease, SavedIndexes};
 const RECORDS: &str = "terminology/release/";
 /// Length of a part of an object, in bytes.
 const PART: usize = 8 << 20;
+/// Age from which an object that no record names is removed.
+const UNUSED_AGE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The releases that all nodes share.
 pub struct SharedReleases {
@@ -77,6 +83,39 @@ impl SharedReleases {
             }
         }
         result
+    }
+
+    /// Uploads indexes of this node that the bucket has lost, and removes objects that no record names.
+    ///
+    /// # Errors
+    /// Returns the first error of the ledger, the bucket or the data folder.
+    pub async fn repair(&self, now: Timestamp) -> Result<()> {
+        // The objects are listed before the records are read, so that a release that is published meanwhile is not removed.
+        let folder = self.bucket.folder(&self.store.id(), "terminology");
+        let objects: Vec<ObjectMeta> = self.bucket.store.list(Some(&folder)).try_collect().await?;
+        let (records, indexes) = (self.records(now).await?, self.indexes.clone());
+        for release in run_blocking(move || indexes.local_releases()).await?? {
+            let Some((record, _)) = records.get(&release.id) else { continue };
+            let object = self.object(&record.sha256);
+            if release.source.as_ref() == Some(&record.source)
+                && !objects.iter().any(|meta| meta.location == object)
+                && digest(&self.indexes.release_path(&release.id)).await?.0 == record.sha256
+            {
+                self.upload(&self.indexes.release_path(&release.id), &object).await?;
+                tracing::warn!(
+                    id = release.id,
+                    "the index of a release was missing in the bucket and was uploaded again"
+                );
+            }
+        }
+        let used: HashSet<Path> = records.values().map(|(record, _)| self.object(&record.sha256)).collect();
+        let oldest = now.as_second() - UNUSED_AGE.as_secs();
+        for meta in objects {
+            if !used.contains(&meta.location) && meta.last_modified.timestamp() < oldest {
+                self.bucket.store.delete(&meta.location).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Uploads a release of this node, or replaces it by that of another node.
@@ -140,20 +179,18 @@ impl SharedReleases {
         let path = self.indexes.release_path(id);
         let (sha256, bytes) = digest(&path).await?;
         let object = self.object(&sha256);
-        if !self.bucket.store.head(&object).await.is_ok_and(|meta| meta.size == bytes) {
+        // An object that is nearly old enough to be removed is renewed.
+        let oldest = now.as_second() - UNUSED_AGE.as_secs() / 2;
+        let is_there = |meta: ObjectMeta| meta.size == bytes && meta.last_modified.timestamp() > oldest;
+        if !self.bucket.store.head(&object).await.is_ok_and(is_there) {
             self.upload(&path, &object).await.context("failed to upload the index of a release")?;
         }
         let record = ReleaseRecord { source: source.to_owned(), sha256, bytes };
         let value = serde_json::to_vec(&record)?;
-        let expect = older.as_ref().map_or(Expect::Absent, |(_, older)| Expect::Revision(older.revision));
+        let expect = older.map_or(Expect::Absent, |(_, older)| Expect::Revision(older.revision));
         self.store.write(vec![LedgerWrite::put(format!("{RECORDS}{id}"), value, expect)], now).await?;
         self.note_shared(id, source).await?;
         tracing::info!(id, "a release is available on all nodes");
-        if let Some((older, _)) = older.filter(|(older, _)| older.sha256 != record.sha256)
-            && let Err(error) = self.bucket.store.delete(&self.object(&older.sha256)).await
-        {
-            tracing::warn!(%error, id, "the replaced index of a release was not removed from the bucket");
-        }
         Ok(())
     }
 

@@ -104,6 +104,16 @@ impl TerminologySync {
         shared.synchronize(now, |change| self.terminology.apply(vec![change])).await
     }
 
+    /// Repairs the releases in the bucket.
+    ///
+    /// # Errors
+    /// See [`SharedReleases::repair`].
+    pub async fn repair_releases(&self, now: Timestamp) -> Result<()> {
+        let Some(shared) = &self.shared else { return Ok(()) };
+        let _turn = self.sharing.lock().await;
+        shared.repair(now).await
+    }
+
     /// Applies the changes that were written since the last call, so that an answer after a write takes it into
     /// account.
     ///
