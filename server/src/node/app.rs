@@ -217,8 +217,9 @@ impl App {
                 let retention =
                     SignedDuration::try_from(config.bulk.retention).unwrap_or(SignedDuration::MAX);
                 let fhir_base = format!("{base_url}/fhir/R4");
-                let log = ExportLog::open(folder, &fhir_base, &config.node, retention, clock.clone());
-                Some(Arc::new(log.context("failed to open the export log")?))
+                let log = ExportLog::open(folder, &fhir_base, &config.node, retention, clock.clone(), &store)
+                    .context("failed to open the export log")?;
+                Some(Arc::new(log))
             }
         };
         let indexes = match config.engine {

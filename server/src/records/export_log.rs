@@ -2,14 +2,15 @@
 //! (<https://github.com/smart-on-fhir/bulk-data-client/wiki/Bulk-Data-Export-Log-Items>), as seen from the server. It
 //! has one JSON line per event, in `log.JOB.ndjson` for each job, in the configured folder.
 //!
-//! Each line has in addition the name of the server as `node`. Signatures of URLs and the Patients of a kick-off are left out. A status request is recorded only if its response
-//! differs from the previous one. The state of a job is stored only in its log, and a starting server reads it there.
+//! Each line also has the name of the server as `node`. Signatures of URLs and the Patients of a kick-off are left out. A
+//! status request is recorded only if its response differs from the previous one. The state of a job is stored only in its log, and a starting server reads it there.
 //! A manifest, or the end of a file, is not sent before the log contains it. Therefore `export_complete` is written
-//! exactly once, even if the server is killed.
+//! exactly once, even if the server is killed. Servers on one database decide in the ledger which of them writes it.
 
 mod job_log;
+mod shared_progress;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use bulk::job::ManifestSection;
 use bulk::{ExportFile, JobStatus};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
+use store::Store;
 
 use crate::clock::Clock;
 use crate::records::append_log::{AppendLog, LogLine};
@@ -35,6 +37,12 @@ pub struct ExportLog {
     retention: SignedDuration,
     lines: AppendLog,
     states: Mutex<HashMap<String, JobLogState>>,
+    /// The store, if other servers share it.
+    shared: Option<Store>,
+    /// The jobs of which the record in the shared store is not up to date.
+    unshared: Mutex<BTreeSet<String>>,
+    /// Name of this log in the shared store.
+    id: String,
 }
 
 impl ExportLog {
@@ -48,18 +56,39 @@ impl ExportLog {
         node: &str,
         retention: SignedDuration,
         clock: Clock,
+        store: &Store,
     ) -> io::Result<Self> {
         let lines = AppendLog::open(folder.clone(), "export log", false)?;
         let oldest = clock.now().saturating_sub(retention).unwrap_or(Timestamp::MIN);
         let states = read_logs(&folder, oldest.into())?;
-        let jobs: Vec<String> = states.keys().cloned().collect();
         let files_base = format!("{fhir_base}/bulk");
-        let log =
-            Self { clock, node: node.to_owned(), files_base, retention, lines, states: Mutex::new(states) };
-        for job in jobs {
+        // Servers on one machine may have the same name.
+        let id = format!("{node} {}", folder.canonicalize()?.display());
+        let unfinished = states.iter().filter(|(_, state)| !state.is_over);
+        let unfinished: BTreeSet<String> = unfinished.map(|(job, _)| job.clone()).collect();
+        let log = Self {
+            clock,
+            node: node.to_owned(),
+            files_base,
+            retention,
+            lines,
+            states: Mutex::new(states),
+            shared: store.is_shared().then(|| store.clone()),
+            unshared: Mutex::new(unfinished.clone()),
+            id,
+        };
+        for job in unfinished {
             log.record(&job, |_| None);
         }
         Ok(log)
+    }
+
+    /// Updates the records in the shared store that could not be updated before.
+    pub async fn share_all(&self) {
+        let unshared = self.unshared.lock().expect("the lock of the jobs is not poisoned").clone();
+        for job in unshared {
+            self.share(&job).await;
+        }
     }
 
     /// Writes all queued lines and ends. May block.
@@ -84,10 +113,36 @@ impl ExportLog {
         if let Some((event, detail)) = event {
             add(state, event, detail);
         }
-        if let Some(detail) = state.completion(now) {
+        if self.shared.is_some() {
+            self.unshared.lock().expect("the lock of the jobs is not poisoned").insert(job.to_owned());
+        } else if let Some(detail) = state.completion(now) {
             add(state, "export_complete", detail);
         }
         is_there
+    }
+
+    /// Adds what this server has sent to the record in the shared store, and logs `export_complete` if the record names this
+    /// server. If the database is unavailable, [`ExportLog::share_all`] repeats this.
+    async fn share(&self, job: &str) {
+        let Some(store) = &self.shared else { return };
+        self.unshared.lock().expect("the lock of the jobs is not poisoned").remove(job);
+        let (now, sent) = {
+            let all = self.states.lock().expect("the lock of the jobs is not poisoned");
+            let Some(state) = all.get(job).filter(|state| !state.is_over) else { return };
+            (self.clock.now(), state.sent.clone())
+        };
+        let expires = now.saturating_add(self.retention).unwrap_or(Timestamp::MAX);
+        match shared_progress::add_sent(store, job, &self.id, &sent, expires, now).await {
+            Ok(Some(all)) => {
+                self.record(job, |state| (!state.is_over).then(|| ("export_complete", all.completion(now))));
+                self.wait_until_written().await;
+            }
+            Ok(None) => {}
+            Err(error) => {
+                self.unshared.lock().expect("the lock of the jobs is not poisoned").insert(job.to_owned());
+                tracing::warn!(%error, job, "failed to share the download progress of an export with the other servers");
+            }
+        }
     }
 
     /// Waits until all recorded events are written. If the log cannot be written, the response is sent nevertheless.
@@ -120,6 +175,7 @@ impl ExportLog {
         });
         self.record(job, |_| Some(("kickoff", detail)));
         self.wait_until_written().await;
+        self.share(job).await;
     }
 
     /// Records the response to a status request, with a page of the manifest.
@@ -151,6 +207,9 @@ impl ExportLog {
         if is_lasting {
             self.wait_until_written().await;
         }
+        if matches!(status, JobStatus::Complete { .. }) {
+            self.share(job).await;
+        }
     }
 
     /// Records a page of the manifest, once and in order.
@@ -175,6 +234,12 @@ impl ExportLog {
         let is_first =
             self.record(job, |state| (!state.is_complete).then_some(("status_complete", complete)));
         let is_new = self.record_page(job, number, manifest);
+        if self.shared.is_some() {
+            // The other pages may have been sent by other servers.
+            let mut all = self.states.lock().expect("the lock of the jobs is not poisoned");
+            let sent = &mut all.entry(job.to_owned()).or_default().sent;
+            sent.add_page(number, ManifestPage::of(manifest), is_last);
+        }
         let is_whole = self.record(job, |state| {
             let ManifestPage { output, deleted, error } = state.total_files();
             let detail = json!({
@@ -213,6 +278,7 @@ impl ExportLog {
         });
         self.record(job, |_| Some(("download_complete", detail)));
         self.wait_until_written().await;
+        self.share(job).await;
     }
 
     /// Records a failed download.
@@ -256,7 +322,76 @@ fn read_logs(folder: &Path, since: SystemTime) -> io::Result<HashMap<String, Job
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use store::shared_memory::{SharedMemory, StoppingLink};
+
     use super::*;
+
+    fn open(folder: PathBuf, node: &str, retention: SignedDuration, store: &Store) -> ExportLog {
+        let fhir_base = "https://s.example/fhir/R4";
+        ExportLog::open(folder, fhir_base, node, retention, Clock::system(), store).unwrap()
+    }
+
+    /// Returns the events `export_complete` in a log.
+    fn completions(folder: &Path) -> Vec<Value> {
+        let text = fs::read_to_string(folder.join("log.j.ndjson")).unwrap_or_default();
+        let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        events.filter(|event| event["eventId"] == "export_complete").collect()
+    }
+
+    #[tokio::test]
+    async fn one_of_several_servers_records_the_completion() {
+        let (shared, day) = (SharedMemory::default(), SignedDuration::from_hours(24));
+        let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        // They are on one machine and have its name.
+        let serve = |at: usize| {
+            let store = shared.node(Arc::<StoppingLink>::default());
+            open(folders[at].path().to_owned(), "n", day, &store)
+        };
+        let servers = [serve(0), serve(1), serve(2)];
+        let complete = |manifest: Value| JobStatus::Complete {
+            manifest: manifest.to_string().into(),
+            expires: Timestamp::MAX,
+        };
+        let time = "2026-11-21T08:00:00.000Z";
+        let first = complete(json!({ "transactionTime": time, "output": [{}, {}], "link": [{}] }));
+        let last = complete(json!({ "transactionTime": time, "output": [{}] }));
+        servers[0].record_kick_off("j", "https://s.example", &[]).await;
+        // Each page of the manifest is sent by another server.
+        servers[0].record_status("j", 1, &first).await;
+        servers[1].record_status("j", 2, &last).await;
+        let sent = async |server: &ExportLog, name: &str| {
+            let detail = json!({ "fileUrl": format!("x/bulk/j/{name}"), "resourceCount": 3, "fileSize": 40 });
+            server.record("j", |_| Some(("download_complete", detail)));
+            server.wait_until_written().await;
+            server.share("j").await;
+        };
+        sent(&servers[1], "a").await;
+        sent(&servers[2], "b").await;
+        // The server is killed after the ledger has named it, before its line is written.
+        let before: Vec<_> = fs::read(folders[2].path().join("log.j.ndjson")).unwrap();
+        sent(&servers[2], "c").await;
+        let [completion] = &completions(folders[2].path())[..] else {
+            panic!("one server has the last file")
+        };
+        let detail = &completion["eventDetail"];
+        assert_eq!(
+            (&detail["files"], &detail["resources"], &detail["bytes"]),
+            (&json!(3), &json!(9), &json!(120))
+        );
+        assert!(detail["duration"].is_u64());
+        servers[2].close();
+        fs::write(folders[2].path().join("log.j.ndjson"), before).unwrap();
+        let restarted = serve(2);
+        restarted.share_all().await;
+        assert_eq!(completions(folders[2].path()).len(), 1);
+        for server in [&servers[0], &servers[1], &restarted] {
+            server.share("j").await;
+            server.record_status("j", 2, &last).await;
+        }
+        assert_eq!(folders.iter().map(|folder| completions(folder.path()).len()).sum::<usize>(), 1);
+    }
 
     /// Returns the names of the events in a log after these statuses, each with the number of its page.
     async fn event_names(statuses: &[(usize, JobStatus)]) -> Vec<String> {
@@ -264,8 +399,7 @@ mod tests {
         for (page, status) in statuses {
             // Each status is recorded by another server.
             let (folder, retention) = (dir.path().to_owned(), SignedDuration::MAX);
-            let log = ExportLog::open(folder, "https://s.example/fhir/R4", "n", retention, Clock::system())
-                .unwrap();
+            let log = open(folder, "n", retention, &Store::memory());
             log.record_status("j", *page, status).await;
         }
         let text = fs::read_to_string(dir.path().join("log.j.ndjson")).unwrap();

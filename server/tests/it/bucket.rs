@@ -2,7 +2,7 @@
 //! in the middle of an export, faults of the bucket, and downloads directly from it.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, Response, StatusCode};
@@ -21,7 +21,7 @@ const FILES: usize = 4;
 /// Returns settings for exports in a bucket, with the secret in a file of this folder.
 fn settings(bucket: &TestObjectStore, secrets: &Path) -> String {
     format!(
-        "[bulk]\nfile_size = 2000000\nlease_s = 20\nsigned_url_s = 600\n{}signed_downloads = true\n",
+        "[bulk]\nfile_size = 2000000\nlease_s = 20\nsigned_url_s = 600\nexport_log = \"export-log\"\n{}signed_downloads = true\n",
         bucket_settings(bucket, secrets)
     )
 }
@@ -55,6 +55,16 @@ fn import_patients(server: &Server) {
     let file = server.data().join("patients.ndjson");
     std::fs::write(&file, text).unwrap();
     import(server, &file);
+}
+
+/// Returns the folder of the bucket with the indexes of releases.
+fn terminology_objects(bucket: &TestObjectStore) -> PathBuf {
+    let [store] = &files_in(&bucket.objects().join("one"))[..] else { panic!("one store has objects") };
+    store.join("terminology")
+}
+
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
 fn import(server: &Server, path: &Path) {
@@ -167,13 +177,44 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     // A release that was imported into a stopped node is known to the others after its start.
     nodes[2].kill();
     import(&nodes[2], &releases.join("plants.csv"));
+    // Indexes missing from the bucket are uploaded again. Objects that no record names are removed, unless they are new.
+    let objects = terminology_objects(&bucket);
+    let [index] = &files_in(&objects)[..] else { panic!("one release is in the bucket") };
+    let (bytes, [unused, new]) =
+        (std::fs::read(index).unwrap(), ["unused.index", "new.index"].map(|name| objects.join(name)));
+    std::fs::remove_file(index).unwrap();
+    for file in [&unused, &new] {
+        std::fs::write(file, "an index").unwrap();
+    }
+    let old = std::time::SystemTime::now() - Duration::from_secs(2 * 60 * 60);
+    std::fs::File::options().write(true).open(&unused).unwrap().set_modified(old).unwrap();
     nodes[2].start();
-    let shared = || std::fs::read_dir(nodes[0].data().join("terminology/releases")).unwrap().count();
     let begun = Instant::now();
-    while shared() < 6 {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{} files", shared());
+    while unused.exists() || !std::fs::read(index).is_ok_and(|found| found == bytes) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the bucket has {:?}", files_in(&objects));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    assert!(new.exists());
+    let local = nodes[0].data().join("terminology/releases");
+    let shared = || std::fs::read_dir(&local).unwrap().count();
+    let await_shared = async || {
+        let begun = Instant::now();
+        while shared() < 6 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{} files", shared());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    await_shared().await;
+
+    // A release that cannot be fetched does not delay the others, and is fetched once another node has repaired the bucket.
+    nodes[0].kill();
+    std::fs::remove_dir_all(&local).unwrap();
+    std::fs::remove_file(index).unwrap();
+    nodes[0].start();
+    assert_eq!(shared(), 3);
+    nodes[1].kill();
+    nodes[1].start();
+    await_shared().await;
 
     // An export is started at one node, polled at another, and downloaded from the third.
     import_patients(&nodes[0]);
@@ -187,15 +228,23 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     assert_eq!((redirected.len(), expected.len()), (FILES, resources(&redirected).len()));
     assert!(resources(&redirected) == expected, "the same resources in the same order");
     // With a token, the server sends the file itself.
-    for (path, file) in paths(&complete, &base).iter().zip(&redirected) {
-        let answer = get(&nodes[1].client(), &nodes[1], path, Some(&token)).await;
-        assert!(answer.url().as_str().starts_with(&nodes[1].base()));
+    for (at, (path, file)) in paths(&complete, &base).iter().zip(&redirected).enumerate() {
+        let node = &nodes[at % 3];
+        let answer = get(&node.client(), node, path, Some(&token)).await;
+        assert!(answer.url().as_str().starts_with(&node.base()));
         assert!(answer.bytes().await.unwrap() == *file);
         let request = nodes[0].client().get(format!("{}{path}", nodes[0].base())).bearer_auth(&token);
         let answer = request.header("range", "bytes=1000-1999").send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::PARTIAL_CONTENT);
         assert!(answer.bytes().await.unwrap() == file[1000..2000]);
     }
+    // One of the nodes logs that all files were sent.
+    let completions = nodes.iter().map(|node| {
+        let logs = files_in(&node.data().join("export-log"));
+        let texts: String = logs.iter().map(|log| std::fs::read_to_string(log).unwrap()).collect();
+        texts.matches("\"export_complete\"").count()
+    });
+    assert_eq!(completions.sum::<usize>(), 1);
     // While the bucket is away, a file cannot be read now, and the server remains ready.
     bucket.fail(Fault::AccessDenied, usize::MAX);
     let first = &paths(&complete, &base)[0];

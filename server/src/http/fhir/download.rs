@@ -96,8 +96,8 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
             sent += piece.len() as u64;
             let ended = if sent == length { logged.clone() } else { None };
             async move {
-                if let Some(LoggedDownload { log, job, file }) = ended {
-                    log.record_download_end(&job, &file).await;
+                if let Some(ended) = ended {
+                    ended.record_end().await;
                 }
                 Ok(piece)
             }
@@ -138,6 +138,12 @@ impl LoggedDownload {
     fn begin(log: Arc<ExportLog>, job: String, file: &ExportFile) -> Self {
         log.record_download_start(&job, file);
         Self { log, job, file: file.clone() }
+    }
+
+    /// Records the end, even if the client leaves meanwhile.
+    async fn record_end(self) {
+        let record = async move { self.log.record_download_end(&self.job, &self.file).await };
+        drop(tokio::spawn(record).await);
     }
 }
 

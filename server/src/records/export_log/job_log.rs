@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Numbers of files on a page of the manifest.
@@ -24,11 +25,62 @@ impl ManifestPage {
     }
 }
 
+/// The files of an export that one or several servers have sent completely.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct SentFiles {
+    /// Time of the kick-off, if it is known.
+    begun: Option<Timestamp>,
+    /// Number of files on each page of the manifest that was sent, without the error files.
+    pages: BTreeMap<usize, usize>,
+    /// Number of error files, which are listed on every page.
+    errors: usize,
+    /// Number of the last page, if it was sent.
+    last_page: Option<usize>,
+    /// Resources and bytes of the completely sent files, by name.
+    files: BTreeMap<String, (u64, u64)>,
+}
+
+impl SentFiles {
+    /// Adds what another server has sent.
+    pub fn add(&mut self, other: &Self) {
+        self.begun = self.begun.or(other.begun);
+        self.pages.extend(&other.pages);
+        self.errors = self.errors.max(other.errors);
+        self.last_page = self.last_page.or(other.last_page);
+        self.files.extend(other.files.iter().map(|(name, file)| (name.clone(), *file)));
+    }
+
+    /// Adds a page of the manifest of a complete export.
+    pub fn add_page(&mut self, number: usize, page: ManifestPage, is_last: bool) {
+        self.pages.insert(number, page.output + page.deleted);
+        self.errors = page.error;
+        self.last_page = self.last_page.or(is_last.then_some(number));
+    }
+
+    /// Returns whether each page of the manifest and each file was sent.
+    pub fn is_complete(&self) -> bool {
+        self.last_page == Some(self.pages.len())
+            && self.pages.values().sum::<usize>() + self.errors == self.files.len()
+    }
+
+    /// Returns the details of `export_complete`.
+    pub fn completion(&self, now: Timestamp) -> Value {
+        let add = |sum: (u64, u64), file: &(u64, u64)| (sum.0 + file.0, sum.1 + file.1);
+        let (resources, bytes) = self.files.values().fold((0, 0), add);
+        let duration = self.begun.and_then(|begun| u64::try_from(now.duration_since(begun).as_millis()).ok());
+        json!({
+            "files": self.files.len(),
+            "resources": resources,
+            "bytes": bytes,
+            "attachments": 0,
+            "duration": duration,
+        })
+    }
+}
+
 /// The state of a job in the export log.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(super) struct JobLogState {
-    /// Time of the kick-off, if the log contains it.
-    begun: Option<Timestamp>,
     /// Time of the last event.
     pub last_event: Timestamp,
     /// Progress in the last response.
@@ -38,9 +90,10 @@ pub(super) struct JobLogState {
     pub pages: Vec<ManifestPage>,
     /// The last page of the manifest was recorded.
     pub is_whole: bool,
-    /// Resources and bytes of the completely sent files, by name.
-    sent: BTreeMap<String, (u64, u64)>,
-    is_over: bool,
+    /// The files that this server has sent.
+    pub sent: SentFiles,
+    /// The completion was recorded.
+    pub is_over: bool,
 }
 
 impl JobLogState {
@@ -64,18 +117,25 @@ impl JobLogState {
         let number = |name: &str| detail[name].as_u64().unwrap_or_default();
         let files = |name: &str| usize::try_from(number(name)).unwrap_or_default();
         match event {
-            "kickoff" => self.begun = Some(at),
+            "kickoff" => self.sent.begun = Some(at),
             "status_progress" => text("xProgress").clone_into(&mut self.progress),
             "status_complete" => self.is_complete = true,
-            "status_page_complete" => self.pages.push(ManifestPage {
-                output: files("outputFileCount"),
-                deleted: files("deletedFileCount"),
-                error: files("errorFileCount"),
-            }),
-            "manifest_complete" => self.is_whole = true,
+            "status_page_complete" => {
+                let page = ManifestPage {
+                    output: files("outputFileCount"),
+                    deleted: files("deletedFileCount"),
+                    error: files("errorFileCount"),
+                };
+                self.pages.push(page);
+                self.sent.add_page(self.pages.len(), page, false);
+            }
+            "manifest_complete" => {
+                self.is_whole = true;
+                self.sent.last_page = Some(self.pages.len());
+            }
             "download_complete" => {
                 let name = text("fileUrl").rsplit('/').next().unwrap_or_default();
-                self.sent.insert(name.to_owned(), (number("resourceCount"), number("fileSize")));
+                self.sent.files.insert(name.to_owned(), (number("resourceCount"), number("fileSize")));
             }
             "export_complete" => self.is_over = true,
             _ => {}
@@ -94,21 +154,7 @@ impl JobLogState {
 
     /// Returns the details of `export_complete` when it is due: once, after each file of the manifest was sent.
     pub fn completion(&self, now: Timestamp) -> Option<Value> {
-        let ManifestPage { output, deleted, error } = self.total_files();
-        let files = output + deleted + error;
-        if self.is_over || !self.is_whole || self.sent.len() != files {
-            return None;
-        }
-        let add = |sum: (u64, u64), file: &(u64, u64)| (sum.0 + file.0, sum.1 + file.1);
-        let (resources, bytes) = self.sent.values().fold((0, 0), add);
-        let duration = self.begun.and_then(|begun| u64::try_from(now.duration_since(begun).as_millis()).ok());
-        Some(json!({
-            "files": files,
-            "resources": resources,
-            "bytes": bytes,
-            "attachments": 0,
-            "duration": duration,
-        }))
+        (!self.is_over && self.sent.is_complete()).then(|| self.sent.completion(now))
     }
 }
 
