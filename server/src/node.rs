@@ -11,11 +11,13 @@
 //! | [`outbound`] | requests to other servers |
 //! | [`key_fetch`] | fetches the key sets of clients |
 //! | [`provider_calls`] | requests to external providers |
+//! | [`abandoned_requests`] | requests whose client leaves before the response |
 //! | [`group_members`] | members of the Groups that a client is limited to |
 //! | [`client_origins`] | origins whose scripts may read responses |
 //! | [`hashing`], [`question_pool`], [`byte_budget`], [`descriptors`] | limits on CPU time, memory and file descriptors |
 //! | [`data_folder`], [`tls`] | the data folder, certificates |
 
+pub mod abandoned_requests;
 pub mod app;
 pub mod byte_budget;
 pub mod client_origins;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use store::blocking::run_blocking;
@@ -27,6 +28,9 @@ use crate::node::reload::{self, reload_config};
 use crate::node::{descriptors, tls};
 use crate::records::audit::AuditCaller;
 use crate::records::server_log;
+
+/// Time at the end in which requests are completed whose clients have disconnected.
+const ABANDONED_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the server until SIGTERM or SIGINT.
 pub async fn run_server(flags: &ServeFlags) -> ExitCode {
@@ -108,6 +112,7 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
     app.questions.stop();
     drop(tasks);
     edge.await?;
+    app.abandoned.all_ended(ABANDONED_TIME).await;
     run_blocking(move || {
         app.audit.close();
         if let Some(log) = &app.export_log {

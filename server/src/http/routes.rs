@@ -3,7 +3,8 @@
 //! A handler gets the [`RequestContext`] and the parameters that its line names: `body` is the body of the request, and
 //! any other name is the placeholder in the path. It returns a response or a [`Problem`], which is rendered here in the
 //! dialect of the route. Unknown paths get 404, and unknown methods 405 with `Allow`. CORS preflights are answered here.
-//! A panic of a handler becomes an error response, so that the connection stays open.
+//! A panic of a handler becomes an error response, so that the connection stays open. A request that may write runs to its
+//! end, even if its client leaves.
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -56,6 +57,9 @@ enum RouteFlag {
     NoHead,
     /// Problems of the handler are pages, whatever the dialect of the table is.
     Page,
+    /// The handler changes nothing that a cancelled request could leave incomplete, although its method or table suggests it
+    /// (see [`Route::only_reads`]).
+    Reads,
 }
 
 /// A row of a table of routes.
@@ -77,6 +81,12 @@ impl Route {
 
     fn allows_head(&self) -> bool {
         self.method == Method::GET && !self.has(RouteFlag::NoHead)
+    }
+
+    /// Returns whether a request may be cancelled at any time. GET of the pages and of OAuth may write, for example a session.
+    fn only_reads(&self) -> bool {
+        let is_api = matches!(dialect(&format!("/{}", self.path)), Dialect::Fhir | Dialect::Admin);
+        self.has(RouteFlag::Reads) || is_api && self.allows_head()
     }
 }
 
@@ -105,11 +115,11 @@ static OAUTH: &[Route] = routes! {
     GET    "oauth2/resume" Page => oauth::authorize::resume_request();
     POST   "oauth2/par" Cors => oauth::par::push_request(body);
     POST   "oauth2/token" Cors => oauth::token::issue_tokens(body);
-    GET    "oauth2/userinfo" Cors => oauth::userinfo::user_info();
-    POST   "oauth2/userinfo" Cors => oauth::userinfo::user_info();
-    GET    "oauth2/userInfo" Cors => oauth::userinfo::user_info();
-    POST   "oauth2/userInfo" Cors => oauth::userinfo::user_info();
-    POST   "oauth2/introspect" Cors => oauth::introspect::introspect_token(body);
+    GET    "oauth2/userinfo" Cors Reads => oauth::userinfo::user_info();
+    POST   "oauth2/userinfo" Cors Reads => oauth::userinfo::user_info();
+    GET    "oauth2/userInfo" Cors Reads => oauth::userinfo::user_info();
+    POST   "oauth2/userInfo" Cors Reads => oauth::userinfo::user_info();
+    POST   "oauth2/introspect" Cors Reads => oauth::introspect::introspect_token(body);
     POST   "oauth2/launch" Cors => oauth::launch::create_launch(body);
     POST   "oauth2/revoke" Cors => oauth::revoke::revoke_token(body);
     POST   "oauth2/device_authorization" Cors => oauth::device_authorization::authorize_device(body);
@@ -117,10 +127,10 @@ static OAUTH: &[Route] = routes! {
 };
 
 static WELL_KNOWN: &[Route] = routes! {
-    GET    ".well-known/openid-configuration" AnyOrigin => oauth::discovery::openid_configuration();
-    GET    ".well-known/oauth-authorization-server" AnyOrigin => oauth::discovery::openid_configuration();
-    GET    ".well-known/jwks.json" AnyOrigin => oauth::discovery::key_set();
-    GET    ".well-known/oauth-protected-resource/fhir/R4" AnyOrigin => oauth::discovery::protected_resource();
+    GET    ".well-known/openid-configuration" AnyOrigin Reads => oauth::discovery::openid_configuration();
+    GET    ".well-known/oauth-authorization-server" AnyOrigin Reads => oauth::discovery::openid_configuration();
+    GET    ".well-known/jwks.json" AnyOrigin Reads => oauth::discovery::key_set();
+    GET    ".well-known/oauth-protected-resource/fhir/R4" AnyOrigin Reads => oauth::discovery::protected_resource();
 };
 
 static ADMIN: &[Route] = routes! {
@@ -179,19 +189,19 @@ static PAGES: &[Route] = routes! {
     POST   "account/apps/remove" => pages::account::apps::withdraw_consent(body);
     POST   "account/links" => pages::account::links::begin_link(body);
     POST   "account/links/remove" => pages::account::links::remove_link(body);
-    GET    "style.css" => pages::style_sheet();
-    GET    "page.js" => pages::page_script();
-    GET    "logo" => pages::logo();
-    GET    "form-post.js" => pages::form_post::form_post_script();
-    GET    "passkey.js" => pages::passkey::passkey_script();
-    GET    "health/live" => pages::health::is_live();
-    GET    "health/ready" => pages::health::is_ready();
+    GET    "style.css" Reads => pages::style_sheet();
+    GET    "page.js" Reads => pages::page_script();
+    GET    "logo" Reads => pages::logo();
+    GET    "form-post.js" Reads => pages::form_post::form_post_script();
+    GET    "passkey.js" Reads => pages::passkey::passkey_script();
+    GET    "health/live" Reads => pages::health::is_live();
+    GET    "health/ready" Reads => pages::health::is_ready();
 };
 
 static FHIR: &[Route] = routes! {
     GET    "fhir/R4/metadata" AnyOrigin => fhir::metadata::read_metadata();
     GET    "fhir/R4/$versions" AnyOrigin => fhir::metadata::read_versions();
-    POST   "fhir/R4/$versions" AnyOrigin => fhir::metadata::read_versions();
+    POST   "fhir/R4/$versions" AnyOrigin Reads => fhir::metadata::read_versions();
     GET    "fhir/R4/.well-known/smart-configuration" AnyOrigin => oauth::discovery::smart_configuration();
     GET    "fhir/R4/$export" Cors NoHead => fhir::export::export_system(body);
     POST   "fhir/R4/$export" Cors => fhir::export::export_system(body);
@@ -203,32 +213,32 @@ static FHIR: &[Route] = routes! {
     DELETE "fhir/R4/bulk/{job}" Cors => fhir::export::delete_export(job);
     GET    "fhir/R4/bulk/{job}/{file}" Cors => fhir::download::download_file(job, file);
     GET    "fhir/R4/ValueSet/$validate-code" Cors => fhir::terminology::validate_code(id, body);
-    POST   "fhir/R4/ValueSet/$validate-code" Cors => fhir::terminology::validate_code(id, body);
+    POST   "fhir/R4/ValueSet/$validate-code" Cors Reads => fhir::terminology::validate_code(id, body);
     GET    "fhir/R4/ValueSet/{id}/$validate-code" Cors => fhir::terminology::validate_code(id, body);
-    POST   "fhir/R4/ValueSet/{id}/$validate-code" Cors => fhir::terminology::validate_code(id, body);
-    POST   "fhir/R4/ValueSet/$batch-validate-code" Cors => fhir::terminology::batch_validate_code(body);
+    POST   "fhir/R4/ValueSet/{id}/$validate-code" Cors Reads => fhir::terminology::validate_code(id, body);
+    POST   "fhir/R4/ValueSet/$batch-validate-code" Cors Reads => fhir::terminology::batch_validate_code(body);
     GET    "fhir/R4/CodeSystem/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
-    POST   "fhir/R4/CodeSystem/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
+    POST   "fhir/R4/CodeSystem/$validate-code" Cors Reads => fhir::terminology::validate_code_in_system(id, body);
     GET    "fhir/R4/CodeSystem/{id}/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
-    POST   "fhir/R4/CodeSystem/{id}/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
-    POST   "fhir/R4/CodeSystem/$batch-validate-code" Cors => fhir::terminology::batch_validate_code_in_system(body);
+    POST   "fhir/R4/CodeSystem/{id}/$validate-code" Cors Reads => fhir::terminology::validate_code_in_system(id, body);
+    POST   "fhir/R4/CodeSystem/$batch-validate-code" Cors Reads => fhir::terminology::batch_validate_code_in_system(body);
     GET    "fhir/R4/ValueSet/$expand" Cors => fhir::terminology::expand(id, body);
-    POST   "fhir/R4/ValueSet/$expand" Cors => fhir::terminology::expand(id, body);
+    POST   "fhir/R4/ValueSet/$expand" Cors Reads => fhir::terminology::expand(id, body);
     GET    "fhir/R4/ValueSet/{id}/$expand" Cors => fhir::terminology::expand(id, body);
-    POST   "fhir/R4/ValueSet/{id}/$expand" Cors => fhir::terminology::expand(id, body);
+    POST   "fhir/R4/ValueSet/{id}/$expand" Cors Reads => fhir::terminology::expand(id, body);
     GET    "fhir/R4/CodeSystem/$lookup" Cors => fhir::terminology::lookup(body);
-    POST   "fhir/R4/CodeSystem/$lookup" Cors => fhir::terminology::lookup(body);
+    POST   "fhir/R4/CodeSystem/$lookup" Cors Reads => fhir::terminology::lookup(body);
     GET    "fhir/R4/CodeSystem/$subsumes" Cors => fhir::terminology::subsumes(id, body);
-    POST   "fhir/R4/CodeSystem/$subsumes" Cors => fhir::terminology::subsumes(id, body);
+    POST   "fhir/R4/CodeSystem/$subsumes" Cors Reads => fhir::terminology::subsumes(id, body);
     GET    "fhir/R4/CodeSystem/{id}/$subsumes" Cors => fhir::terminology::subsumes(id, body);
-    POST   "fhir/R4/CodeSystem/{id}/$subsumes" Cors => fhir::terminology::subsumes(id, body);
+    POST   "fhir/R4/CodeSystem/{id}/$subsumes" Cors Reads => fhir::terminology::subsumes(id, body);
     POST   "fhir/R4" Cors => fhir::bundle::execute_bundle(body);
     POST   "fhir/R4/" Cors => fhir::bundle::execute_bundle(body);
     GET    "fhir/R4/{kind}" Cors => fhir::search::search_by_get(kind);
     POST   "fhir/R4/{kind}" Cors => fhir::resource::create_resource(kind, body);
     PUT    "fhir/R4/{kind}" Cors => fhir::resource::conditional_update(kind, body);
     DELETE "fhir/R4/{kind}" Cors => fhir::resource::conditional_delete(kind);
-    POST   "fhir/R4/{kind}/_search" Cors => fhir::search::search_by_post(kind, body);
+    POST   "fhir/R4/{kind}/_search" Cors Reads => fhir::search::search_by_post(kind, body);
     GET    "fhir/R4/{kind}/{id}" Cors => fhir::resource::read_resource(kind, id);
     PUT    "fhir/R4/{kind}/{id}" Cors => fhir::resource::update_resource(kind, id, body);
     DELETE "fhir/R4/{kind}/{id}" Cors => fhir::resource::delete_resource(kind, id);
@@ -333,6 +343,10 @@ pub fn routes(app: Arc<App>) -> Routes {
                     peer.map(|peer| caller_address(&settings.trusted_proxies, peer.0.ip(), &headers));
                 let reservation = app.bodies.reservation(client_address);
                 let body = RequestBody::new(&headers, extract::body_stream(stream), reservation);
+                let found = find(path.as_str());
+                let must_complete = found
+                    .as_ref()
+                    .is_ok_and(|(routes, _)| routes.method(&method).is_some_and(|route| !route.only_reads()));
                 let context = RequestContext {
                     now: app.clock.now(),
                     app: app.clone(),
@@ -343,13 +357,20 @@ pub fn routes(app: Arc<App>) -> Routes {
                     client_address,
                     request_id: app.request_ids.next(),
                 };
-                answer(context, body)
+                let app = app.clone();
+                async move {
+                    let answering = answer(context, body, found);
+                    match must_complete {
+                        true => app.abandoned.run_to_end(answering).await,
+                        false => answering.await,
+                    }
+                }
             },
         )
         .boxed()
 }
 
-async fn answer(context: RequestContext, body: RequestBody) -> Response {
+async fn answer(context: RequestContext, body: RequestBody, found: FoundRoutes) -> Response {
     // The time is measured only if it is logged.
     let started = tracing::enabled!(tracing::Level::INFO).then(Instant::now);
     let (app, now) = (context.app.clone(), context.now);
@@ -359,7 +380,7 @@ async fn answer(context: RequestContext, body: RequestBody) -> Response {
     let origin = context.header(header::ORIGIN).map(str::to_owned);
     let caller = AuditCaller::of_request(context.client_address, context.request_id.clone());
     let (Answer { mut response, cors, dialect }, recorded) =
-        app.audit.on_behalf(caller, dispatch_with_language(context, body)).await;
+        app.audit.on_behalf(caller, dispatch_with_language(context, body, found)).await;
     if let Err(error) = recorded {
         response = dialect.plain_error(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
     }
@@ -391,17 +412,17 @@ struct Answer {
 }
 
 /// Handles a request. Only the answers below `/oauth2` and of pages depend on the language.
-async fn dispatch_with_language(context: RequestContext, body: RequestBody) -> Answer {
+async fn dispatch_with_language(context: RequestContext, body: RequestBody, found: FoundRoutes) -> Answer {
     match dialect(&context.path) {
         Dialect::Page | Dialect::OAuth => {
             let request = PageRequest::new(&context);
-            pages::frame::with_request(request, dispatch(context, body)).await
+            pages::frame::with_request(request, dispatch(context, body, found)).await
         }
-        Dialect::Fhir | Dialect::Admin => dispatch(context, body).await,
+        Dialect::Fhir | Dialect::Admin => dispatch(context, body, found).await,
     }
 }
 
-async fn dispatch(context: RequestContext, body: RequestBody) -> Answer {
+async fn dispatch(context: RequestContext, body: RequestBody, found: FoundRoutes) -> Answer {
     let dialect = dialect(&context.path);
     let plain = |status: StatusCode, text: &str| Answer {
         response: dialect.plain_error(status, text),
@@ -412,7 +433,7 @@ async fn dispatch(context: RequestContext, body: RequestBody) -> Answer {
         let text = format!("the request target is longer than {LONGEST_TARGET} bytes");
         return plain(StatusCode::URI_TOO_LONG, &text);
     }
-    let (found, path) = match find(&context.path) {
+    let (found, path) = match found {
         Ok(found) => found,
         Err(NotFound::NotUtf8) => {
             let text = "the path is not UTF-8 after percent-decoding";
@@ -448,6 +469,9 @@ async fn dispatch(context: RequestContext, body: RequestBody) -> Answer {
     Answer { response, cors, dialect }
 }
 
+/// The routes of a path, and the values of its placeholders.
+type FoundRoutes = Result<(&'static PathRoutes, PathParameters), NotFound>;
+
 /// An error of a path without a route.
 #[derive(Debug)]
 enum NotFound {
@@ -456,7 +480,7 @@ enum NotFound {
 }
 
 /// Returns the routes of a path, and the values of the placeholders. An operation never matches a placeholder.
-fn find(path: &str) -> Result<(&'static PathRoutes, PathParameters), NotFound> {
+fn find(path: &str) -> FoundRoutes {
     let path = decode_segments(path)?;
     let found = PATHS.at(&path).map_err(|_| NotFound::Nothing)?;
     let value = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -583,6 +607,36 @@ mod tests {
         assert_eq!(value("/sign-in/with/A%2Fb"), "A/b");
         assert_eq!(value("/sign-in/with/A%2525b"), "A%25b");
         assert!(matches!(find("/sign-in/with/%FF"), Err(NotFound::NotUtf8)));
+    }
+
+    #[test]
+    fn requests_that_may_write_run_to_their_end() {
+        let is_cancelled = |method: Method, path: &str| {
+            let found = find(path).ok().and_then(|(routes, _)| routes.method(&method));
+            found.is_some_and(Route::only_reads)
+        };
+        for path in [
+            "/fhir/R4/Patient",
+            "/fhir/R4/Patient/p",
+            "/fhir/R4/bulk/j/f",
+            "/admin/users",
+            "/oauth2/userinfo",
+        ] {
+            assert!(is_cancelled(Method::GET, path), "GET {path}");
+            assert!(is_cancelled(Method::HEAD, path), "HEAD {path}");
+        }
+        for path in ["/fhir/R4/ValueSet/$validate-code", "/fhir/R4/Patient/_search", "/oauth2/introspect"] {
+            assert!(is_cancelled(Method::POST, path), "POST {path}");
+        }
+        for path in
+            ["/oauth2/authorize", "/oauth2/resume", "/oauth2/idpresponse/p", "/device", "/fhir/R4/$export"]
+        {
+            assert!(!is_cancelled(Method::GET, path), "GET {path}");
+        }
+        let changes = TABLES.into_iter().flatten().filter(|route| route.method != Method::GET);
+        for route in changes.filter(|route| !route.has(RouteFlag::Reads)) {
+            assert!(!route.only_reads(), "{} {}", route.method, route.path);
+        }
     }
 
     #[test]

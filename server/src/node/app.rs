@@ -21,6 +21,7 @@ use crate::clock::guard::{self, ClockGuard};
 use crate::clock::{Clock, RequestIds};
 use crate::config::settings::{Settings, SharedSettings};
 use crate::config::{Config, ServeFlags, StoreEngine};
+use crate::node::abandoned_requests::AbandonedRequests;
 use crate::node::byte_budget::{self, ByteBudget};
 use crate::node::client_origins::ClientOrigins;
 use crate::node::descriptors;
@@ -105,6 +106,8 @@ pub struct App {
     pub hashing: PasswordHasher,
     /// Members of the Groups that clients are limited to.
     pub group_members: GroupMembers,
+    /// The requests whose clients have left.
+    pub abandoned: AbandonedRequests,
     /// Memory for request bodies.
     pub bodies: Arc<ByteBudget>,
     /// Counts the pending records that anonymous requests created.
@@ -270,6 +273,7 @@ impl App {
             questions: QuestionPool::new(cores),
             hashing: PasswordHasher::new(cores),
             group_members: GroupMembers::default(),
+            abandoned: AbandonedRequests::default(),
             bodies: ByteBudget::new(config.body_memory_bytes, limits.bytes, byte_budget::MAX_WAIT),
             pending: PendingQuota::new(config.pending),
             origins: ClientOrigins::default(),

@@ -45,10 +45,6 @@ pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
         if app.terminology_sync.shares_releases() {
             let interval = Duration::from_secs(1);
             tasks.spawn(repeat("sharing releases with other nodes", interval, app.clone(), share_releases));
-        }
-    }
-    tasks
-}
             let interval = Duration::from_secs(60 * 60);
             tasks.spawn(repeat(
                 "repairing the releases in the bucket",
@@ -56,6 +52,10 @@ pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
                 app.clone(),
                 repair_releases,
             ));
+        }
+    }
+    tasks
+}
 
 /// Executes a task periodically. If an execution takes long, the next ones are later. A failure that lasts is logged
 /// once, and so is its end.
@@ -171,7 +171,6 @@ mod tests {
         remove_expired(&store, later + KEPT_AFTER_EXPIRY).await.unwrap();
         assert_eq!(store.sweep(later, 1).await.unwrap(), 0);
     }
-}
 
     #[tokio::test]
     async fn a_node_with_a_fast_clock_keeps_what_a_slow_one_needs() {
@@ -182,3 +181,4 @@ mod tests {
         remove_expired(&store, fast).await.unwrap();
         assert!(store.write(vec![used()], slow).await.is_err(), "the assertion was accepted twice");
     }
+}
