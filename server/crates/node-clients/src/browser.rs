@@ -15,6 +15,8 @@ const STEPS: usize = 8;
 #[derive(Default)]
 pub struct Browser {
     cookies: Vec<(String, String)>,
+    /// Hidden fields of the open page.
+    fields: Vec<(String, String)>,
 }
 
 impl Browser {
@@ -23,12 +25,30 @@ impl Browser {
         self.cookies.clear();
     }
 
-    /// Sends a request to any node.
-    async fn ask(&mut self, world: &World, name: &'static str, request: ClientRequest) -> Answer {
+    /// Sends a request to a node, or to the balancer.
+    pub(crate) async fn request(
+        &self,
+        world: &World,
+        node: Option<usize>,
+        action: Action,
+        expected: &[u16],
+        request: ClientRequest,
+    ) -> Answer {
         let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let request = request.header("cookie", &cookies.join("; ")).header("origin", &world.base);
-        let (node, expected) = (world.any_target(), [200, 302, 303, 502, 504]);
-        let answer = world.ask(node, Action::Other(name), &expected, request).await;
+        world.ask(node, action, expected, request).await
+    }
+
+    /// Sends a request as [`Browser::request`] does, and keeps the cookies of the answer.
+    pub(crate) async fn send(
+        &mut self,
+        world: &World,
+        node: Option<usize>,
+        action: Action,
+        expected: &[u16],
+        request: ClientRequest,
+    ) -> Answer {
+        let answer = self.request(world, node, action, expected, request).await;
         for set in answer.headers.get_all("set-cookie") {
             let set = set.to_str().unwrap_or_default();
             let Some((name, value)) = set.split(';').next().and_then(|pair| pair.split_once('=')) else {
@@ -40,6 +60,27 @@ impl Browser {
             }
         }
         answer
+    }
+
+    /// Sends a request of a sign-in to any node.
+    async fn ask(&mut self, world: &World, name: &'static str, request: ClientRequest) -> Answer {
+        let (node, expected) = (world.any_target(), [200, 302, 303, 502, 504]);
+        self.send(world, node, Action::Other(name), &expected, request).await
+    }
+
+    /// Opens a page, and keeps the hidden fields of its first form.
+    pub(crate) async fn open(&mut self, world: &World, node: Option<usize>, path: &str) -> Option<()> {
+        let answer = self.send(world, node, Action::Other("page"), &[200], ClientRequest::get(path)).await;
+        self.fields = hidden_fields(answer.body.as_str().filter(|_| answer.is(200))?);
+        Some(())
+    }
+
+    /// Returns a form of the open page with further fields.
+    pub(crate) fn form(&self, path: &str, fields: &[(&str, &str)]) -> ClientRequest {
+        let mut form: Vec<_> =
+            self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        form.extend(fields);
+        ClientRequest::form(path, &form)
     }
 
     /// Signs in, unless the browser has a session. Returns the code.
@@ -87,11 +128,10 @@ impl Browser {
 
     /// Sends the form of the sign-in page. Returns the address to which the server redirects.
     async fn send_password(&mut self, world: &World, page: &str) -> Option<String> {
-        let mut form = hidden_fields(page);
+        self.fields = hidden_fields(page);
         let (name, password) = &world.user;
-        form.extend([("username".to_owned(), name.clone()), ("password".to_owned(), password.clone())]);
-        let form: Vec<_> = form.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        self.ask(world, "sign-in", ClientRequest::form("/sign-in", &form)).await.header("location")
+        let form = self.form("/sign-in", &[("username", name), ("password", password)]);
+        self.ask(world, "sign-in", form).await.header("location")
     }
 }
 

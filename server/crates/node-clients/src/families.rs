@@ -117,7 +117,7 @@ async fn use_revoked_family(world: &World, family: &Family) {
         for turn in 0.. {
             if let Some(refresh) = family.refresh.as_ref().filter(|_| turn < 2) {
                 let request = token_request(&refresh_form(refresh.clone()));
-                world.ask(node, Action::UseRefreshToken(family.name.clone()), &[200, 400], request).await;
+                world.ask(node, Action::UseUncached(family.name.clone()), &[200, 400], request).await;
             }
             if let Some(token) = family.access.get(turn % family.access.len().max(1)) {
                 let request = ClientRequest::get("/oauth2/userinfo").bearer(token);

@@ -17,19 +17,20 @@ pub(crate) fn is_unknown(status: Option<u16>) -> bool {
 /// Purpose of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The use of a credential that is accepted once: an assertion, a proof, a code or a refresh token.
+    /// The use of a credential that is accepted once: an assertion, a proof, a code, a refresh token, or the credential of
+    /// a ceremony.
     UseOnce(String),
     /// The use of a token, or of another member of its family.
     UseToken(String),
-    /// The use of a refresh token, which no node may answer from a cache.
-    UseRefreshToken(String),
-    /// The revocation of a token, or of its family.
+    /// The use of a refresh token or a passkey, which no node may answer from a cache.
+    UseUncached(String),
+    /// The revocation of a token, or of its family, or the removal of a passkey.
     Revoke(String),
     /// A new version of a resource.
     Write(String),
     /// The newest version of a resource.
     Read(String),
-    /// The creation of a resource unless one with the same identifier exists.
+    /// The creation of a resource unless a search finds one.
     CreateOnce(String),
     /// Any other request, with its name.
     Other(&'static str),
@@ -42,9 +43,11 @@ impl Action {
             Self::UseOnce(key) if key.starts_with("assertion") => "assertion",
             Self::UseOnce(key) if key.starts_with("proof") => "DPoP proof",
             Self::UseOnce(key) if key.starts_with("code") => "code",
+            Self::UseOnce(key) if key.starts_with("ceremony") => "ceremony of a passkey",
             Self::UseOnce(_) => "refresh token",
             Self::UseToken(_) => "token in use",
-            Self::UseRefreshToken(_) => "refresh token of a revoked family",
+            Self::UseUncached(key) if key.starts_with("passkey") => "removed passkey",
+            Self::UseUncached(_) => "refresh token of a revoked family",
             Self::Revoke(_) => "revocation",
             Self::Write(_) => "write",
             Self::Read(_) => "read",
@@ -75,9 +78,9 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns whether the request was accepted.
+    /// Returns whether the request was accepted. The answer to an accepted form is a redirect.
     pub fn is_accepted(&self) -> bool {
-        matches!(self.status, Some(200..=299))
+        matches!(self.status, Some(200..=299 | 303))
     }
 
     /// Returns whether it is unknown what the request did.
@@ -211,7 +214,7 @@ impl History {
         for event in self.events.iter().filter(|event| event.is_accepted()) {
             let (token, bound) = match &event.action {
                 Action::UseToken(token) => (token, REVOCATION_BOUND),
-                Action::UseRefreshToken(token) => (token, Duration::ZERO),
+                Action::UseUncached(token) => (token, Duration::ZERO),
                 _ => continue,
             };
             for revocation in revoked.get(token.as_str()).into_iter().flatten() {

@@ -40,7 +40,7 @@ use futures_util::future::{LocalBoxFuture, join_all};
 use jiff::SignedDuration;
 use node_clients::exports::{ExportFigures, Exports};
 use node_clients::registration::ClientKey;
-use node_clients::{NODES, Pace, World, aftermath, credentials, families, resources, terminology};
+use node_clients::{NODES, Pace, World, aftermath, credentials, families, passkeys, resources, terminology};
 use rand::SeedableRng as _;
 use store::shared_memory::SharedMemory;
 use store::{Seq, Versions as _, blocking};
@@ -170,10 +170,11 @@ fn simulate(seed: u64) -> Result<RunReport> {
     let people_ended = Arc::<AtomicBool>::default();
     let (people, ended) = (Arc::clone(&world), Arc::clone(&people_ended));
     sim.client(CLIENTS[0], async move {
-        let work: [LocalBoxFuture<'_, ()>; 7] = [
+        let work: [LocalBoxFuture<'_, ()>; 8] = [
             families::use_families(&people, None).boxed_local(),
             families::use_families(&people, None).boxed_local(),
             families::use_families(&people, Some("hospital")).boxed_local(),
+            passkeys::use_passkeys(&people).boxed_local(),
             credentials::use_assertions(&people).boxed_local(),
             credentials::use_proofs(&people).boxed_local(),
             credentials::revoke_tokens(&people).boxed_local(),
@@ -282,7 +283,16 @@ async fn check_followers(world: &World, store: &store::Store, follower: &store::
 fn report(nodes: &SimulatedNodes, world: &World, exports: ExportFigures) -> RunReport {
     let mut history = world.record(std::mem::take);
     let latest = history.apply_rules();
-    history.require_accepted(&["assertion", "proof", "code ", "code of hospital ", "refresh"]);
+    let kinds = [
+        "assertion",
+        "proof",
+        "code ",
+        "code of hospital ",
+        "refresh",
+        "ceremony at /account",
+        "ceremony at /passkey",
+    ];
+    history.require_accepted(&kinds);
     if exports.exports == 0 {
         history.violations.push("no export was completed".to_owned());
     }

@@ -12,7 +12,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use node_clients::exports::Exports;
-use node_clients::{NODES, aftermath, credentials, families, resources, terminology};
+use node_clients::{NODES, aftermath, credentials, families, passkeys, resources, terminology};
 use store::{DatabaseLimits, DatabaseUrl, Store};
 use test_database::TestDatabase;
 use test_object_store::TestObjectStore;
@@ -65,6 +65,7 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
         .collect();
 
     let mut work = JoinSet::new();
+    work.spawn(passkeys::use_passkeys(world));
     work.spawn(credentials::use_assertions(world));
     work.spawn(credentials::use_proofs(world));
     work.spawn(credentials::revoke_tokens(world));
@@ -92,6 +93,6 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
     assert!(figures.exports > 0, "no export was completed");
     aftermath::check_final_state(world).await;
     let mut history = world.record(std::mem::take);
-    history.require_accepted(&["assertion", "proof", "code", "refresh"]);
+    history.require_accepted(&["assertion", "proof", "code", "refresh", "ceremony"]);
     history.check();
 }

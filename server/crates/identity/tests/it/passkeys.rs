@@ -1,95 +1,23 @@
 //! Tests of passkeys and recovery codes with a software authenticator.
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use node_clients::authenticator::{Authenticator, PRESENT, VERIFIED};
+use node_clients::registration::base64url;
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 use trefoil_identity::model::user::User;
-use trefoil_identity::sign_in::passkey::{PasskeyCeremonyStart, PasskeyError};
+use trefoil_identity::sign_in::passkey::PasskeyError;
 
 use crate::support::{World, at};
 
 const ORIGIN: &str = "https://as.example";
-const VERIFIED: u8 = 0b101;
-const PRESENT_ONLY: u8 = 0b001;
 
-fn b64(bytes: impl AsRef<[u8]>) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
-}
-
-/// A software authenticator with one key (Web Authentication sections 6.1 and 6.5).
-struct Authenticator {
-    key: EcdsaKeyPair,
-    id: [u8; 16],
-    handle: String,
-    counter: u32,
-    flags: u8,
-    origin: &'static str,
-}
-
-impl Authenticator {
-    fn new(id: u8) -> Self {
-        let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
-        Self { key, id: [id; 16], handle: String::new(), counter: 0, flags: VERIFIED, origin: ORIGIN }
-    }
-
-    fn client_data(&self, kind: &str, begun: &PasskeyCeremonyStart) -> String {
-        json!({ "type": kind, "challenge": begun.options["challenge"], "origin": self.origin, "crossOrigin": false })
-            .to_string()
-    }
-
-    /// Returns the authenticator data: relying party, flags, counter.
-    fn data(&self, more_flags: u8) -> Vec<u8> {
-        let mut data = Sha256::digest("as.example").to_vec();
-        data.push(self.flags | more_flags);
-        data.extend(self.counter.to_be_bytes());
-        data
-    }
-
-    fn create(&mut self, begun: &PasskeyCeremonyStart) -> String {
-        self.handle = begun.options["user"]["id"].as_str().unwrap().to_owned();
-        let mut data = self.data(0b100_0000);
-        data.extend([0; 16]);
-        data.extend([0, 16]);
-        data.extend(self.id);
-        // COSE key: EC2, ES256, P-256 (RFC 9053 section 7.1.1).
-        let (x, y) = self.key.public_key().as_ref()[1..].split_at(32);
-        data.extend([0xa5, 0x01, 0x02, 0x03, 0x26, 0x20, 0x01, 0x21, 0x58, 0x20]);
-        data.extend(x);
-        data.extend([0x22, 0x58, 0x20]);
-        data.extend(y);
-        // CBOR of {"fmt": "none", "attStmt": {}, "authData": …}
-        let mut object = vec![0xa3, 0x63];
-        object.extend(b"fmt\x64none\x67attStmt\xa0\x68authData\x58");
-        object.push(u8::try_from(data.len()).unwrap());
-        object.extend(data);
-        let response = json!({
-            "clientDataJSON": b64(self.client_data("webauthn.create", begun)), "attestationObject": b64(object),
-        });
-        json!({ "id": b64(self.id), "rawId": b64(self.id), "type": "public-key", "response": response })
-            .to_string()
-    }
-
-    fn get(&mut self, begun: &PasskeyCeremonyStart) -> String {
-        self.counter += 1;
-        let client_data = self.client_data("webauthn.get", begun);
-        let data = self.data(0);
-        let signed = [data.clone(), Sha256::digest(&client_data).to_vec()].concat();
-        let signature = self.key.sign(&SystemRandom::new(), &signed).unwrap();
-        let response = json!({
-            "clientDataJSON": b64(client_data), "authenticatorData": b64(data), "signature": b64(signature),
-            "userHandle": self.handle,
-        });
-        json!({ "id": b64(self.id), "rawId": b64(self.id), "type": "public-key", "response": response })
-            .to_string()
-    }
+fn authenticator(seed: u64) -> Authenticator {
+    Authenticator::new(ORIGIN, seed)
 }
 
 impl World {
     async fn register(&self, key: &mut Authenticator, name: &str) -> Result<(), PasskeyError> {
         let begun = self.identity.sign_in.begin_passkey_registration(&self.user, "browser", at(0)).await?;
-        let made = key.create(&begun);
+        let made = key.create(&begun.options);
         self.identity
             .sign_in
             .finish_passkey_registration(&self.user, &begun.ceremony, &made, name, "browser", at(1))
@@ -102,7 +30,7 @@ impl World {
         after: Option<&User>,
     ) -> Result<Vec<String>, PasskeyError> {
         let begun = self.identity.sign_in.begin_passkey_sign_in(after, "browser", at(2)).await?;
-        let shown = key.get(&begun);
+        let shown = key.get(&begun.options);
         let done =
             self.identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await;
         done.map(|(user, proof)| {
@@ -125,7 +53,7 @@ fn assert_over<T: std::fmt::Debug>(outcome: Result<T, PasskeyError>) {
 #[tokio::test]
 async fn a_passkey_signs_its_user_in_until_it_is_removed() {
     let world = World::new().await;
-    let mut key = Authenticator::new(1);
+    let mut key = authenticator(1);
     let begun =
         world.identity.sign_in.begin_passkey_registration(&world.user, "browser", at(0)).await.unwrap();
     let selection = &begun.options["authenticatorSelection"];
@@ -160,11 +88,11 @@ async fn a_passkey_signs_its_user_in_until_it_is_removed() {
 #[tokio::test]
 async fn a_ceremony_is_completed_once_in_time_and_in_its_browser() {
     let world = World::new().await;
-    let mut key = Authenticator::new(1);
+    let mut key = authenticator(1);
     world.register(&mut key, "").await.unwrap();
     let identity = &world.identity;
     let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
-    let shown = key.get(&begun);
+    let shown = key.get(&begun.options);
     assert_over(identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "another", at(3)).await);
     identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await.unwrap();
     assert_over(identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await);
@@ -172,18 +100,22 @@ async fn a_ceremony_is_completed_once_in_time_and_in_its_browser() {
     let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(4)).await.unwrap();
     assert_rejected(identity.sign_in.finish_passkey_sign_in(&begun.ceremony, "{}", "browser", at(4)).await);
     assert_over(
-        identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &key.get(&begun), "browser", at(4)).await,
+        identity
+            .sign_in
+            .finish_passkey_sign_in(&begun.ceremony, &key.get(&begun.options), "browser", at(4))
+            .await,
     );
     let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(5)).await.unwrap();
     assert_over(
-        identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &key.get(&begun), "browser", at(305)).await,
+        identity
+            .sign_in
+            .finish_passkey_sign_in(&begun.ceremony, &key.get(&begun.options), "browser", at(305))
+            .await,
     );
     // A sign-in ceremony is not accepted as a registration.
     let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(6)).await.unwrap();
-    let made = Authenticator::new(2).create(&PasskeyCeremonyStart {
-        ceremony: String::new(),
-        options: json!({ "challenge": begun.options["challenge"], "user": { "id": "x" } }),
-    });
+    let made =
+        authenticator(2).create(&json!({ "challenge": begun.options["challenge"], "user": { "id": "x" } }));
     assert_over(
         identity
             .sign_in
@@ -195,16 +127,16 @@ async fn a_ceremony_is_completed_once_in_time_and_in_its_browser() {
 #[tokio::test]
 async fn invalid_responses_are_rejected() {
     let world = World::new().await;
-    let mut key = Authenticator::new(1);
+    let mut key = authenticator(1);
     world.register(&mut key, "").await.unwrap();
     world.sign_in(&mut key, None).await.unwrap();
 
-    key.flags = PRESENT_ONLY;
+    key.flags = PRESENT;
     assert_rejected(world.sign_in(&mut key, None).await);
     key.flags = VERIFIED;
-    key.origin = "https://as.example.evil.example";
+    key.origin = "https://as.example.evil.example".to_owned();
     assert_rejected(world.sign_in(&mut key, None).await);
-    key.origin = ORIGIN;
+    key.origin = ORIGIN.to_owned();
     world.sign_in(&mut key, None).await.unwrap();
     // A counter that does not increase indicates a copied passkey.
     key.counter -= 1;
@@ -212,12 +144,13 @@ async fn invalid_responses_are_rejected() {
     key.counter += 1;
     world.sign_in(&mut key, None).await.unwrap();
 
-    let mut stranger = Authenticator::new(1);
+    let mut stranger = authenticator(2);
+    stranger.id = key.id;
     stranger.handle.clone_from(&key.handle);
     stranger.counter = 100;
     assert_rejected(world.sign_in(&mut stranger, None).await);
-    let mut nobody = Authenticator::new(9);
-    nobody.handle = b64([7; 16]);
+    let mut nobody = authenticator(9);
+    nobody.handle = base64url([7; 16]);
     assert_rejected(world.sign_in(&mut nobody, None).await);
 
     let other = User { username: "grace".to_owned(), ..world.user.clone() };
@@ -237,7 +170,7 @@ async fn a_password_can_require_a_passkey_while_there_is_one() {
     assert!(matches!(identity.sign_in.require_passkey(sub, true, at(0)).await, Err(PasskeyError::NoPasskey)));
     let set = |user: &mut User| user.password = Some("a hash".to_owned());
     let user = identity.users.change_user("ada", at(0), set).await.unwrap();
-    let mut key = Authenticator::new(1);
+    let mut key = authenticator(1);
     world.register(&mut key, "").await.unwrap();
     assert!(!identity.sign_in.requires_passkey(sub, at(1)).await.unwrap());
     identity.sign_in.require_passkey(sub, true, at(1)).await.unwrap();
