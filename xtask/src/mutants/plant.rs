@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::table::{Mutant, RustTest};
+use super::table::{Mutant, RustTest, TestTarget};
 use crate::{build, cargo, root, target_dir, tracked_files};
 
 /// Environment variable with the name of the fault.
@@ -32,8 +32,8 @@ pub struct Programs {
     pub suite: PathBuf,
     /// The server with all faults.
     pub server: PathBuf,
-    /// The test programs with all faults, by package.
-    pub tests: BTreeMap<String, PathBuf>,
+    /// The test programs with all faults, by package and target.
+    pub tests: BTreeMap<(String, TestTarget), PathBuf>,
 }
 
 /// Builds the suite, and the server and these tests from a copy of the sources that contains the faults.
@@ -43,14 +43,18 @@ pub fn build_all(mutants: &[Mutant], tests: &BTreeSet<&RustTest>) -> Result<Prog
     write_copy(&copy, mutants)?;
     let output = target_dir().join("mutants/build");
     build_in_copy(&copy, &output, &["build", "--workspace", "--bin", "trefoil", "--quiet"])?;
-    let packages: BTreeSet<&str> = tests.iter().map(|test| test.package.as_str()).collect();
-    let tests = packages
+    let targets: BTreeSet<_> = tests.iter().map(|test| (test.package.as_str(), test.target())).collect();
+    let tests = targets
         .into_iter()
-        .map(|package| {
-            let args = ["test", "--no-run", "--package", package, "--test", "it", "--message-format", "json"];
+        .map(|(package, target)| {
+            let mut args = vec!["test", "--no-run", "--package", package, "--message-format", "json"];
+            args.extend(match target {
+                TestTarget::Integration => &["--test", "it"][..],
+                TestTarget::Unit => &["--lib"],
+            });
             let program = test_program(&build_in_copy(&copy, &output, &args)?)
-                .with_context(|| format!("{package} has no test program 'it'"))?;
-            Ok((package.to_owned(), program))
+                .with_context(|| format!("{package} has no test program for {target:?} tests"))?;
+            Ok(((package.to_owned(), target), program))
         })
         .collect::<Result<_>>()?;
     // The run uses a copy of the suite, so that the suite can be built again in the meantime.
@@ -90,7 +94,7 @@ fn build_in_copy(copy: &Path, output: &Path, args: &[&str]) -> Result<String> {
 fn test_program(messages: &str) -> Option<PathBuf> {
     let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = artifacts
-        .filter(|artifact| artifact["target"]["kind"][0] == "test")
+        .filter(|artifact| artifact["profile"]["test"] == true)
         .filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from));
     programs.next()
 }

@@ -42,10 +42,26 @@ pub struct Mutant {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RustTest {
-    /// Package, for example `trefoil-server`. The test program is its `it`.
+    /// Package, for example `trefoil-server`.
     pub package: String,
     /// Part of the name of the test.
     pub filter: String,
+}
+
+/// The test program of a package that contains a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TestTarget {
+    /// The integration test `it`.
+    Integration,
+    /// The unit tests of the library.
+    Unit,
+}
+
+impl RustTest {
+    /// Returns the test program. Unit tests are in modules of the name `tests`.
+    pub fn target(&self) -> TestTarget {
+        if self.filter.contains("::tests::") { TestTarget::Unit } else { TestTarget::Integration }
+    }
 }
 
 impl Mutant {

@@ -89,7 +89,11 @@ impl Suite {
         let path = target_dir().join(format!("mutants/runs/test-{}.log", std::process::id()));
         std::fs::create_dir_all(path.parent().context("the log has a folder")?)?;
         let log = std::fs::File::create(&path)?;
-        let program = self.programs.tests.get(&test.package).context("the test program was not built")?;
+        let program = self
+            .programs
+            .tests
+            .get(&(test.package.clone(), test.target()))
+            .context("the test program was not built")?;
         let mut command = with_fault(program, fault);
         command
             .args([&test.filter, "--nocapture"])
