@@ -24,6 +24,8 @@ pub struct Authenticator {
     pub handle: String,
     /// Signature counter of the last use.
     pub counter: u32,
+    /// Whether uses are counted. A passkey that is synchronized between devices keeps the counter 0.
+    pub counts: bool,
     /// Flags of the next use.
     pub flags: u8,
     /// Origin that the browser reports.
@@ -47,6 +49,7 @@ impl Authenticator {
             id,
             handle: String::new(),
             counter: 0,
+            counts: true,
             flags: VERIFIED,
             origin: server.origin().ascii_serialization(),
             host: server.host_str().expect("a server has a host").to_owned(),
@@ -80,7 +83,7 @@ impl Authenticator {
 
     /// Uses the passkey. Returns the credential for the server. `options` are the options that the server sent.
     pub fn get(&mut self, options: &Value) -> String {
-        self.counter += 1;
+        self.counter += u32::from(self.counts);
         let client_data = self.client_data("webauthn.get", options);
         let data = self.data(0);
         let signed = [&data[..], &Sha256::digest(&client_data)].concat();

@@ -34,6 +34,8 @@ pub async fn use_passkeys(world: &World) {
 /// Returns `None` if a request failed.
 async fn one_passkey(world: &World, browser: &mut Browser) -> Option<()> {
     let mut passkey = Authenticator::new(&world.base, world.draw(|random| random.u64(..)));
+    // The counter would detect a second use of a credential.
+    passkey.counts = world.draw(|random| random.u8(..4)) == 0;
     let name = format!("passkey {}", base64url(passkey.id));
     let nodes = world.several_nodes();
     let (ceremony, options) = begin(world, browser, nodes[0], "/account", ADD).await?;
