@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 /// accumulate running requests by disconnecting.
 const MAX_ABANDONED: u32 = 1_000;
 
-/// The requests whose clients have left.
+/// Requests whose clients have disconnected.
 pub struct AbandonedRequests {
     permits: Arc<Semaphore>,
 }

@@ -106,7 +106,7 @@ pub struct App {
     pub hashing: PasswordHasher,
     /// Members of the Groups that clients are limited to.
     pub group_members: GroupMembers,
-    /// The requests whose clients have left.
+    /// Requests whose clients have disconnected.
     pub abandoned: AbandonedRequests,
     /// Memory for request bodies.
     pub bodies: Arc<ByteBudget>,

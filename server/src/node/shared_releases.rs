@@ -85,7 +85,7 @@ impl SharedReleases {
         result
     }
 
-    /// Uploads indexes of this node that the bucket has lost, and removes objects that no record names.
+    /// Uploads indexes of this node that are missing in the bucket, and removes objects that no record names.
     ///
     /// # Errors
     /// Returns the first error of the ledger, the bucket or the data folder.

@@ -3,7 +3,8 @@
 //! has one JSON line per event, in `log.JOB.ndjson` for each job, in the configured folder.
 //!
 //! Each line also has the name of the server as `node`. Signatures of URLs and the Patients of a kick-off are left out. A
-//! status request is recorded only if its response differs from the previous one. The state of a job is stored only in its log, and a starting server reads it there.
+//! status request is recorded only if its response differs from the previous one. The state of a job is stored only in its
+//! log, and a starting server reads it there.
 //! A manifest, or the end of a file, is not sent before the log contains it. Therefore `export_complete` is written
 //! exactly once, even if the server is killed. Servers on one database decide in the ledger which of them writes it.
 
