@@ -29,6 +29,7 @@ pub mod store_link;
 use std::cell::Cell;
 use std::ops::Range;
 use std::panic;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
@@ -108,17 +109,18 @@ pub fn run_seed(seed: u64) -> Result<RunReport> {
         }));
         mad_turmoil::rand::set_rng(rand::rngs::StdRng::seed_from_u64(0));
     });
+    // Before the seed is set: how many random numbers the name of the folder takes depends on the folders that exist.
+    let folder = tempfile::tempdir()?;
     *mad_turmoil::rand::get_rng() = rand::rngs::StdRng::seed_from_u64(seed);
     let thread = std::thread::Builder::new().name(format!("seed {seed}")).spawn(move || {
         blocking::keep_on_this_thread();
         let _clocks = mad_turmoil::time::SimClocksGuard::init();
-        simulate(seed)
+        simulate(seed, folder.path())
     })?;
     thread.join().map_err(|_| anyhow!("the simulation panicked"))?
 }
 
-fn simulate(seed: u64) -> Result<RunReport> {
-    let folder = tempfile::tempdir()?;
+fn simulate(seed: u64, folder: &Path) -> Result<RunReport> {
     let mut random = Rng::with_seed(seed);
     let mut sim = turmoil::Builder::new()
         .rng_seed(random.u64(..))
@@ -140,7 +142,7 @@ fn simulate(seed: u64) -> Result<RunReport> {
         let (store, bucket) = (NodeLink::new(random.fork(), slowest), NodeLink::new(random.fork(), slowest));
         let parts = Arc::new(NodeParts {
             number,
-            folder: folder.path().join(host_of(number)),
+            folder: folder.join(host_of(number)),
             shared: shared.clone(),
             objects: Arc::clone(&objects),
             store_link: Arc::clone(&store),

@@ -19,18 +19,21 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn a_seed_gives_the_same_log() {
-    let runs = [(); 2].map(|()| start(&["--seed", "3", "--log"]));
-    let [first, second] = runs.map(|run| run.wait_with_output().unwrap());
+    // Five at the same time, because processes also meet outside of the simulation, in the folder of temporary files.
+    let runs = [(); 5].map(|()| start(&["--seed", "3", "--log"]));
+    let [first, others @ ..] = runs.map(|run| run.wait_with_output().unwrap());
     assert!(first.status.success(), "{}", text(&first));
-    let lines = text(&first).lines().count();
+    let first = text(&first);
+    let lines = first.lines().count();
     assert!(lines > 500, "the log has only {lines} lines");
-    let differs =
-        std::iter::zip(text(&first).lines(), text(&second).lines()).position(|(one, other)| one != other);
-    assert_eq!(differs, None, "the first line that differs");
-    assert_eq!(first.stdout, second.stdout);
+    for other in others.map(|other| text(&other)) {
+        let differs = std::iter::zip(first.lines(), other.lines()).position(|(one, other)| one != other);
+        assert_eq!(differs, None, "the first line that differs");
+        assert_eq!(first, other);
+    }
     // As one of several seeds, too.
     let both = start(&["--seed", "2", "--count", "2", "--log"]).wait_with_output().unwrap();
-    assert!(text(&both).ends_with(&text(&first)), "a seed depends on the seed before it");
+    assert!(text(&both).ends_with(&first.as_str()), "a seed depends on the seed before it");
 }
 
 #[test]
