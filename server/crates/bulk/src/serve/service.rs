@@ -40,6 +40,9 @@ const IN_ALL: usize = 500;
 /// Minimum time between the sweeps of nodes on one database.
 const SWEEP_INTERVAL: SignedDuration = SignedDuration::from_secs(20);
 
+/// Key of the record that each kick-off of several nodes writes, so that they check the limits one after the other.
+const LAST_KICK_OFF: &str = "bulk/last-kick-off";
+
 /// A function that fills a buffer with random bytes.
 pub type RandomSource = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 
@@ -272,8 +275,10 @@ impl Bulk {
             self.check_group(id, request.groups.as_deref()).await?;
         }
         self.check_patients(&request, &mut parameters, now).await?;
-        // Two concurrent requests must not both pass the check when only one more job is allowed.
+        // Two concurrent requests must not both pass the check when only one more job is allowed. Those of this process take
+        // turns. Those of several nodes write the same record, and the one that comes too late checks again.
         let _turn = self.kick_offs.lock().await;
+        let mut last = self.last_kick_off(now).await?;
         self.check_limits(&request.client_id, now).await?;
         let store = &self.worker.store;
         let snapshot = store.snapshot(now).await?;
@@ -297,10 +302,32 @@ impl Bulk {
             lease,
         );
         ExportPlan::choose_indexed_types(&mut job, store, &self.worker.reading.fhir_base).await?;
-        let revisions = store.write(vec![job.put(Expect::Absent), open_jobs::add(&job.id)], now).await?;
-        let id = job.id.clone();
-        self.spawn(job, revisions[0]);
-        Ok(id)
+        loop {
+            let mut writes = vec![job.put(Expect::Absent), open_jobs::add(&job.id)];
+            writes.extend(last.map(|expect| LedgerWrite::put(LAST_KICK_OFF, "", expect)));
+            match store.write(writes, now).await {
+                Ok(revisions) => {
+                    let id = job.id.clone();
+                    self.spawn(job, revisions[0]);
+                    return Ok(id);
+                }
+                Err(StoreError::Conflict { key }) if key == LAST_KICK_OFF => {
+                    last = self.last_kick_off(now).await?;
+                    self.check_limits(&job.client_id, now).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Returns the condition that no other node has started an export since this call, if several nodes share the store.
+    async fn last_kick_off(&self, now: Timestamp) -> Result<Option<Expect>, StoreError> {
+        let store = &self.worker.store;
+        if !store.is_shared() {
+            return Ok(None);
+        }
+        let last = store.get(LAST_KICK_OFF, now).await?;
+        Ok(Some(last.map_or(Expect::Absent, |last| Expect::Revision(last.revision))))
     }
 
     /// Returns the unfinished jobs of all nodes: their clients, and the bytes written so far.

@@ -1,10 +1,16 @@
 //! Tests of the life of a job: snapshot, restart, failure, delete, expiry and owner.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
-use store::{Expect, Ledger as _, LedgerWrite};
-use trefoil_bulk::{ExportLevel, FileError, InFlight, JobRequestError, JobStatus, KickOffError, TypeAccess};
+use store::shared_memory::{SharedMemory, StoppingLink, StoreStep};
+use store::{Expect, Ledger as _, LedgerWrite, Store};
+use trefoil_bulk::{
+    ExportLevel, FileError, InFlight, JobRequestError, JobStatus, KickOff, KickOffError, TypeAccess,
+};
 
 use crate::support::{RETENTION, World, finish, until};
 
@@ -219,6 +225,69 @@ async fn running_exports_are_limited_in_bytes() {
         crate::support::finish(&world.bulk, &job, world.now()).await;
         assert!(begin("client").await.is_ok());
     }
+}
+
+#[tokio::test]
+async fn exports_that_start_at_the_same_time_are_limited() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::on(Store::open(dir.path()).unwrap(), |options| options.file_size = 2_000);
+    for number in 0..1_000 {
+        world.put("Patient", &format!("p{number}"), json!({})).await;
+    }
+    let begin = || world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now());
+    let begun = join_all((0..60).map(|_| begin())).await;
+    // Some of them may have ended meanwhile.
+    assert!(world.bulk.running_jobs() <= 50, "{} exports run", world.bulk.running_jobs());
+    assert!(begun.iter().filter(|job| job.is_ok()).count() >= 50);
+}
+
+#[tokio::test]
+async fn exports_that_start_at_the_same_time_at_several_nodes_are_limited() {
+    let (shared, link) = (SharedMemory::default(), Arc::<StoppingLink>::default());
+    let slow = World::on(shared.node(Arc::<StoppingLink>::clone(&link)), |_| {});
+    let fast = World::on(shared.node(Arc::<StoppingLink>::default()), |_| {});
+    let begin =
+        async |world: &World| world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await;
+    // 49 exports of the client run at another node.
+    let job = begin(&fast).await.unwrap();
+    finish(&fast.bulk, &job, fast.now()).await;
+    until("the worker has ended", async || fast.bulk.running_jobs() == 0).await;
+    let record = fast.store.get(&format!("bulk/job/{job}"), fast.now()).await.unwrap().unwrap();
+    let mut running: Value = serde_json::from_slice(&record.value).unwrap();
+    running["state"] = json!("running");
+    for number in 0..49 {
+        let id = format!("other-{number}");
+        running["id"] = json!(id);
+        let puts =
+            [(format!("bulk/job/{id}"), running.to_string()), (format!("bulk/open/{id}"), "".to_owned())]
+                .map(|(key, value)| LedgerWrite::put(key, value, Expect::Absent));
+        fast.store.write(puts.into(), fast.now()).await.unwrap();
+    }
+    // One more may run. The slow node has checked that, and taken its snapshot, when the fast one starts it.
+    let stop = link.stop_at(StoreStep::Transaction, 1);
+    let mut late = pin!(begin(&slow));
+    tokio::select! {
+        result = &mut late => panic!("it does not wait: {result:?}"),
+        () = stop.reached() => {}
+    }
+    begin(&fast).await.unwrap();
+    stop.release();
+    let refused = late.await.unwrap_err();
+    assert!(matches!(refused, KickOffError::TooManyExports { .. }), "{refused}");
+    // A node that was overtaken below the limit checks again and starts its export.
+    let stop = link.stop_at(StoreStep::Transaction, 1);
+    let other = async |world: &World| {
+        let request = KickOff { client_id: "other".to_owned(), ..world.request(ExportLevel::System, &[]) };
+        world.bulk.kick_off(request, world.now()).await
+    };
+    let mut late = pin!(other(&slow));
+    tokio::select! {
+        result = &mut late => panic!("it does not wait: {result:?}"),
+        () = stop.reached() => {}
+    }
+    other(&fast).await.unwrap();
+    stop.release();
+    late.await.unwrap();
 }
 
 #[tokio::test]
