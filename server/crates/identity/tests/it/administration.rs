@@ -1,5 +1,6 @@
 //! Tests of declared clients, paging and versioned changes of users, and audit events.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use jiff::SignedDuration;
@@ -76,6 +77,49 @@ async fn an_older_edition_does_not_replace_a_newer_one() {
     assert!(!was_applied.unwrap(), "the older edition was applied");
     let clients = newer.clients.all_clients(at(1)).await.unwrap();
     assert_eq!(clients.iter().map(|client| &*client.client_id).collect::<Vec<_>>(), ["new"]);
+}
+
+#[tokio::test]
+async fn a_delayed_read_of_keys_does_not_replace_later_ones() {
+    for stops in 0.. {
+        let (shared, link) = (SharedMemory::default(), Arc::<StoppingLink>::default());
+        let open = async |link: Arc<StoppingLink>| {
+            let store = shared.node(link);
+            Identity::open(store, Arc::new(SystemRandom), "https://as.example", false, at(0)).await.unwrap()
+        };
+        let rotate = async |identity: &Identity, time| {
+            identity.signing_keys.rotate_keys(true, at(time)).await.unwrap();
+            identity.server_secret.rotate(at(time)).await.unwrap();
+        };
+        let (slow, other) = (open(Arc::clone(&link)).await, open(Arc::default()).await);
+        rotate(&other, 1).await;
+        // The node follows the rotation of the other one, and has read something, when it rotates the keys itself.
+        let stop = link.stop_at(StoreStep::Answer, stops);
+        let mut following = pin!(slow.follow_other_nodes(at(1)));
+        tokio::select! {
+            biased;
+            result = &mut following => {
+                result.unwrap();
+                assert!(stops >= 3, "the epochs, the keys and the secret are several reads");
+                break;
+            }
+            () = stop.reached() => {}
+        }
+        let release = async {
+            // The rotation comes as far as it can meanwhile.
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+            stop.release();
+        };
+        let (followed, (), ()) = tokio::join!(following, rotate(&slow, 2), release);
+        followed.unwrap();
+        let stored = open(Arc::default()).await;
+        let key_set = |identity: &Identity| identity.signing_keys.published_key_set(at(2));
+        assert_eq!(key_set(&slow), key_set(&stored), "delayed: read {stops}");
+        let mac = |identity: &Identity| identity.server_secret.mac("purpose", "text");
+        assert_eq!(mac(&slow), mac(&stored), "delayed: read {stops}");
+    }
 }
 
 #[tokio::test]
