@@ -102,6 +102,7 @@ fn record_revocation(world: &World, node: Option<usize>, family: &Family, answer
     let event = Event {
         node,
         action: Action::Revoke(family.name.clone()),
+        asks_provider: false,
         begun: answer.ended,
         ended: answer.ended,
         status: Some(200),

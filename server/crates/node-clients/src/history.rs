@@ -67,6 +67,8 @@ pub struct Event {
     pub node: Option<usize>,
     /// Its purpose.
     pub action: Action,
+    /// The node asks the identity provider before it answers.
+    pub asks_provider: bool,
     /// Time at which it was sent.
     pub begun: Duration,
     /// Time at which the answer had arrived.
@@ -94,13 +96,24 @@ impl Event {
     }
 }
 
+/// The requests that can fail because of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Affected {
+    /// The requests at this node.
+    Node(usize),
+    /// The requests at all nodes.
+    AllNodes,
+    /// The requests for which a node asks the identity provider.
+    Provider,
+}
+
 /// A fault with its start and end.
 #[derive(Debug, Clone)]
 pub struct FaultSpan {
     /// Description of the fault.
     pub name: String,
-    /// The node whose requests can fail because of it; `None` if those of all nodes can.
-    pub node: Option<usize>,
+    /// The requests that can fail because of it.
+    pub affected: Affected,
     /// Time of its start.
     pub begun: Duration,
     /// Time of its end.
@@ -177,7 +190,7 @@ impl History {
     /// Requests fail only at nodes with a fault, while it lasts and until the recovery from it.
     fn check_failures(&mut self) {
         for event in self.events.iter().filter(|event| event.is_failed()) {
-            if !self.is_excused(event.node, event.begun, event.ended) {
+            if !self.is_excused(event.node, event.asks_provider, event.begun, event.ended) {
                 self.violations.push(format!("failed without a fault: {event:?}"));
             }
         }
@@ -274,17 +287,21 @@ impl History {
     /// All nodes know a code, unless they had a fault meanwhile.
     fn check_codes(&mut self) {
         for unknown in &self.unknown_codes {
-            if !self.is_excused(Some(unknown.node), unknown.written, unknown.asked) {
+            if !self.is_excused(Some(unknown.node), false, unknown.written, unknown.asked) {
                 self.violations.push(format!("a code is not known: {unknown:?}"));
             }
         }
     }
 
-    /// Returns whether a fault of this node, or the recovery from it, overlaps this time. The balancer (`None`) uses all
-    /// nodes.
-    fn is_excused(&self, node: Option<usize>, from: Duration, until: Duration) -> bool {
+    /// Returns whether a fault that affects such a request, or the recovery from it, overlaps this time. The balancer (`None`)
+    /// uses all nodes.
+    fn is_excused(&self, node: Option<usize>, asks_provider: bool, from: Duration, until: Duration) -> bool {
         self.faults.iter().any(|fault| {
-            let is_affected = fault.node.is_none_or(|faulty| node.is_none_or(|node| node == faulty));
+            let is_affected = match fault.affected {
+                Affected::Node(faulty) => node.is_none_or(|node| node == faulty),
+                Affected::AllNodes => true,
+                Affected::Provider => asks_provider,
+            };
             is_affected && until >= fault.begun && from <= fault.ended + RECOVERY
         })
     }
@@ -313,5 +330,38 @@ impl History {
             self.faults.len(),
             latest.as_millis()
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_excuses_the_requests_that_it_affects() {
+        let second = Duration::from_secs;
+        let failed = |affected: Affected, node: Option<usize>, asks_provider: bool, begun: u64| {
+            let fault = FaultSpan { name: String::new(), affected, begun: second(10), ended: second(20) };
+            let action = Action::Other("page");
+            let (begun, ended) = (second(begun), second(begun + 1));
+            let event = Event { node, action, asks_provider, begun, ended, status: Some(503), version: None };
+            let mut history = History { events: vec![event], faults: vec![fault], ..History::default() };
+            history.apply_rules();
+            !history.violations.is_empty()
+        };
+        // The recovery takes 5 s.
+        for (begun, is_violation) in [(8, true), (9, false), (15, false), (25, false), (26, true)] {
+            assert_eq!(failed(Affected::Node(1), Some(1), false, begun), is_violation, "{begun} s");
+        }
+        for affected in [Affected::Node(1), Affected::Provider] {
+            assert!(failed(affected, Some(0), false, 15), "{affected:?}");
+        }
+        for (affected, node, asks_provider) in [
+            (Affected::Node(1), None, false),
+            (Affected::AllNodes, Some(0), false),
+            (Affected::Provider, Some(0), true),
+        ] {
+            assert!(!failed(affected, node, asks_provider, 15), "{affected:?}");
+        }
     }
 }

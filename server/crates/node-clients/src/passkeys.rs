@@ -20,12 +20,11 @@ const ATTEMPTS: usize = 200;
 /// Adds a passkey, signs in with it, and removes it. Each credential is sent to several nodes at once, of which one may
 /// accept it. All nodes must know a passkey that was added, and none may accept one that was removed.
 pub async fn use_passkeys(world: &World) {
-    let mut browser = Browser::default();
     while !world.is_over() {
-        let verifier = format!("{0}{0}{0}", world.id());
-        match browser.authorize(world, &verifier, None).await {
-            Some(_) => _ = one_passkey(world, &mut browser).await,
-            None => browser.clear(),
+        // Changes of passkeys require a recent sign-in.
+        let (mut browser, verifier) = (Browser::default(), format!("{0}{0}{0}", world.id()));
+        if browser.authorize(world, &verifier, None).await.is_some() {
+            one_passkey(world, &mut browser).await;
         }
         world.rest(1_000).await;
     }

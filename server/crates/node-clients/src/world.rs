@@ -185,7 +185,7 @@ impl World {
     ) -> Answer {
         let (node, request, begun) = (node.into(), request.build(), self.now());
         let path = request.uri().path().to_owned();
-        let at_provider = path.starts_with("/oauth2/idpresponse/")
+        let asks_provider = path.starts_with("/oauth2/idpresponse/")
             || request.uri().query().is_some_and(|query| query.contains("identity_provider="));
         let mut answer = Answer::default();
         if let Ok(response) = self.nodes.send(node, action.name(), request).await {
@@ -203,7 +203,7 @@ impl World {
                 true
             }
             // The failure of a provider is recorded with the status that its page has.
-            Some(302) if at_provider && is_redirect_with(&answer, "") => {
+            Some(302) if asks_provider && is_redirect_with(&answer, "") => {
                 answer.status = Some(502);
                 true
             }
@@ -212,7 +212,8 @@ impl World {
             Some(status) => expected.contains(&status),
         };
         let version = version_of(&action, &answer);
-        let event = Event { node, action, begun, ended: answer.ended, status: answer.status, version };
+        let (ended, status) = (answer.ended, answer.status);
+        let event = Event { node, action, asks_provider, begun, ended, status, version };
         if !is_right {
             self.violation(format!("unexpected answer: {event:?}: {}", answer.body));
         }

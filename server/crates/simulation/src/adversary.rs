@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use node_clients::history::FaultSpan;
+use node_clients::history::{Affected, FaultSpan};
 use node_clients::{NODES, World};
 use turmoil::Sim;
 
@@ -108,9 +108,13 @@ impl Adversary {
                 planned.state = Stage::Over;
                 nodes.log_at(now, &format!("fault ends at node-{}: {:?}", planned.node, planned.fault));
                 end(planned, sim, &links[planned.node]);
+                let affected = match planned.fault {
+                    Fault::ProviderDown => Affected::Provider,
+                    _ => Affected::Node(planned.node),
+                };
                 let fault = FaultSpan {
                     name: format!("node-{}: {:?}", planned.node, planned.fault),
-                    node: (planned.fault != Fault::ProviderDown).then_some(planned.node),
+                    affected,
                     begun: planned.begin,
                     ended: now,
                 };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use node_clients::exports::Exports;
-use node_clients::history::FaultSpan;
+use node_clients::history::{Affected, FaultSpan};
 use node_clients::{NODES, World, terminology};
 
 use crate::cluster::{DatabaseLink, LinkState};
@@ -46,7 +46,7 @@ pub async fn attack(
                 let fault = FaultSpan {
                     name: format!("node {}: {name}", node.number),
                     // A write waits for each of two nodes that fall silent one after the other, and then gives up.
-                    node: (count == 1).then_some(node.number),
+                    affected: if count == 1 { Affected::Node(node.number) } else { Affected::AllNodes },
                     begun,
                     ended: world.now(),
                 };

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use node_clients::history::{FaultSpan, RECOVERY};
+use node_clients::history::{Affected, FaultSpan, RECOVERY};
 use node_clients::{Event, History, NODES, World, aftermath, credentials, families, resources};
 use reqwest::StatusCode;
 use test_database::{Durability, Shutdown, TestDatabase};
@@ -103,7 +103,9 @@ async fn stop(
     }
     let ready = world.now();
     let name = format!("the database was stopped ({shutdown:?})");
-    world.record(|history| history.faults.push(FaultSpan { name, node: None, begun, ended }));
+    world.record(|history| {
+        history.faults.push(FaultSpan { name, affected: Affected::AllNodes, begun, ended })
+    });
     Outage { shutdown, begun, stopped, started, ended, ready }
 }
 
