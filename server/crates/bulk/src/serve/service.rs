@@ -176,7 +176,7 @@ impl Bulk {
         self.acquire_leases(|job| !is_shared || job.lease.until <= now, now).await
     }
 
-    /// Removes the files that the previous process left in the folder of exports. Files of open jobs may be in use.
+    /// Removes the files that the previous process left in the folder of exports and no job needs.
     async fn clean_folder(&self, now: Timestamp) -> Result<(), StoreError> {
         let Some((with_files, foreign)) = self.jobs_with_files().await else { return Ok(()) };
         if !foreign.is_empty() {
@@ -186,8 +186,7 @@ impl Bulk {
                 "the folder of exports contains files that do not belong to this store; they are kept"
             );
         }
-        let open: BTreeSet<String> = open_jobs::ids(&self.worker.store, now).await?.into_iter().collect();
-        for id in with_files.difference(&open) {
+        for id in &with_files {
             self.worker.remove_unneeded(id, now).await?;
         }
         Ok(())

@@ -327,8 +327,9 @@ async fn the_next_process_cleans_up_after_ended_exports() {
     let (of_complete, of_damaged) = (files(&complete), files(&damaged));
     let next = world.reopened();
     assert_eq!(next.resume().await.unwrap(), 0);
-    assert_eq!(next.sweep(world.now()).await.unwrap(), 0);
     assert!(!stray.exists());
+    assert_eq!((files(&complete), files(&damaged), files(&gone)), (of_complete - 1, of_damaged, 0));
+    assert_eq!(next.sweep(world.now()).await.unwrap(), 0);
     assert_eq!((files(&complete), files(&damaged), files(&gone)), (of_complete - 1, of_damaged, 0));
     assert!(keys("bulk/open/").await.is_empty());
     // A deleted export leaves no records.
