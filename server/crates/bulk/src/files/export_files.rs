@@ -19,10 +19,13 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::signer::Signer;
-use object_store::{Attribute, Attributes, GetResultPayload, ObjectStore, ObjectStoreExt as _, PutPayload};
+use object_store::{
+    Attribute, Attributes, GetResultPayload, ObjectStore, ObjectStoreExt as _, PutOptions, PutPayload,
+};
 use store::blocking::run_blocking;
 use store::folder::{make_folder, sync_folder};
 use store::space::{DiskSpace, NoSpace, WritePurpose};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use crate::files::file_hasher::FileHasher;
 use crate::files::file_location::{FileLocation, ObjectBucket};
@@ -65,6 +68,9 @@ struct FolderPlace {
     /// Files whose bytes are known to match their hash, because this process has written or verified them, with the
     /// state of the file at that time.
     sound: Mutex<HashMap<Path, FileStamp>>,
+    /// For each folder of a job, a lock that writes share. The removal of the folder waits for them, because a write goes
+    /// on when its task is aborted, and creates the folder again.
+    writes: Mutex<HashMap<String, Arc<RwLock<()>>>>,
 }
 
 struct BucketPlace {
@@ -132,8 +138,8 @@ impl ExportFiles {
                 sync_folder(&folder)?;
                 let store =
                     LocalFileSystem::new_with_prefix(&folder).map_err(io::Error::other)?.with_fsync(true);
-                let (store, sound) = (Arc::new(store), Mutex::default());
-                Place::Folder(Arc::new(FolderPlace { store, folder, store_id, disk, sound }))
+                let (store, sound, writes) = (Arc::new(store), Mutex::default(), Mutex::default());
+                Place::Folder(Arc::new(FolderPlace { store, folder, store_id, disk, sound, writes }))
             }
             FileLocation::Bucket(bucket) => {
                 let exports = bucket.folder(&store_id, "exports");
@@ -249,10 +255,35 @@ impl ExportFiles {
         }
     }
 
+    /// Announces a write to a file. The files of its job are not removed until the returned guard is dropped.
+    pub(super) async fn begin_write(&self, path: &Path) -> Option<OwnedRwLockReadGuard<()>> {
+        let Place::Folder(place) = &self.place else { return None };
+        let lock = {
+            let folder = path.parts().next()?.as_ref().to_owned();
+            Arc::clone(place.writes().entry(folder).or_default())
+        };
+        Some(lock.read_owned().await)
+    }
+
+    /// Writes a whole file.
+    pub(super) async fn put(&self, path: &Path, bytes: PutPayload) -> object_store::Result<()> {
+        let (files, path) = (self.clone(), path.clone());
+        let options = PutOptions { attributes: self.attributes(&path), ..PutOptions::default() };
+        let written = async move {
+            let _write = files.begin_write(&path).await;
+            files.store().put_opts(&path, bytes, options).await.map(drop)
+        };
+        match &self.place {
+            // In a task of its own, so that the guard is held until the write has ended.
+            Place::Folder(_) => tokio::spawn(written).await?,
+            Place::Bucket(_) => written.await,
+        }
+    }
+
     /// Writes the length and hash of a file to a second file.
     pub async fn write_sum(&self, at: AttemptFile<'_>, length: u64, hash: &str) -> Result<(), WriteError> {
-        let written = self.store().put(&self.path(at), PutPayload::from(format!("{length} {hash}\n"))).await;
-        written.map(|_| ()).map_err(|error| self.write_error(error))
+        let written = self.put(&self.path(at), PutPayload::from(format!("{length} {hash}\n"))).await;
+        written.map_err(|error| self.write_error(error))
     }
 
     /// Reads the file that [`ExportFiles::write_sum`] wrote. Returns `None` if it does not exist or is invalid.
@@ -353,6 +384,10 @@ impl FolderPlace {
         self.sound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn writes(&self) -> MutexGuard<'_, HashMap<String, Arc<RwLock<()>>>> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn open(&self, path: &Path) -> object_store::Result<(FileSource, u64)> {
         let found = self.store.get(path).await?;
         let length = found.meta.size;
@@ -403,8 +438,13 @@ impl FolderPlace {
     async fn remove(&self, job: &str) -> bool {
         let name = self.folder_of(job);
         self.known().retain(|path, _| path.parts().next().is_none_or(|of| of.as_ref() != name));
+        let lock = self.writes().remove(&name);
+        let _writes = match &lock {
+            Some(lock) => Some(lock.write().await),
+            None => None,
+        };
         let folder = self.folder.join(name);
-        // A worker that is still writing a chunk can create a file again, so the removal is repeated.
+        // A worker that goes on can create a file again, so the removal is repeated.
         for _ in 0..3 {
             match tokio::fs::remove_dir_all(&folder).await {
                 Ok(()) => return true,

@@ -3,11 +3,10 @@
 //! upload is complete. In both cases it is hashed in the same pass, and a writer that is dropped leaves nothing.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload};
+use object_store::{MultipartUpload, ObjectStoreExt as _, PutMultipartOptions, PutPayload};
 use tokio::runtime::Handle;
 
 use crate::abort_on_drop::AbortOnDrop;
@@ -121,8 +120,7 @@ impl FileWriter {
     async fn complete(&mut self) -> object_store::Result<()> {
         let (rest, last) = (self.length, self.take_chunk());
         let Some(upload) = &mut self.upload else {
-            let options = PutOptions { attributes: self.files.attributes(&self.path), ..Default::default() };
-            return self.files.store().put_opts(&self.path, last, options).await.map(|_| ());
+            return self.files.put(&self.path, last).await;
         };
         if rest > 0 {
             upload.get().put_part(last).await?;
@@ -153,9 +151,10 @@ impl OpenUpload {
     /// upload.
     async fn begin(files: &ExportFiles, path: &Path) -> object_store::Result<Self> {
         let options = PutMultipartOptions { attributes: files.attributes(path), ..Default::default() };
-        let (store, path) = (Arc::clone(files.store()), path.clone());
+        let (files, path) = (files.clone(), path.clone());
         let begun = tokio::spawn(async move {
-            store.put_multipart_opts(&path, options).await.map(|upload| Self(Some(upload)))
+            let _write = files.begin_write(&path).await;
+            files.store().put_multipart_opts(&path, options).await.map(|upload| Self(Some(upload)))
         });
         begun.await?
     }
