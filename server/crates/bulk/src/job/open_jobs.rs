@@ -16,9 +16,23 @@ pub(crate) fn add(job: &str) -> LedgerWrite {
     LedgerWrite::put(format!("{PREFIX}{job}"), "", Expect::Any)
 }
 
-/// Returns the write that removes a job.
-pub(crate) fn remove(job: &str) -> LedgerWrite {
-    LedgerWrite::delete(format!("{PREFIX}{job}"), Expect::Any)
+/// Returns the revision of a job's record in the list, if it is open.
+pub(crate) async fn revision(store: &Store, job: &str, now: Timestamp) -> Result<Option<u64>, StoreError> {
+    Ok(store.get(&format!("{PREFIX}{job}"), now).await?.map(|record| record.revision))
+}
+
+/// Removes a job, unless it was added again after its record had this revision.
+pub(crate) async fn remove(
+    store: &Store,
+    job: &str,
+    revision: u64,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let delete = LedgerWrite::delete(format!("{PREFIX}{job}"), Expect::Revision(revision));
+    match store.write(vec![delete], now).await {
+        Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the ids of all open jobs.

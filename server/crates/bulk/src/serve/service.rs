@@ -282,12 +282,7 @@ impl Bulk {
         let store = &self.worker.store;
         let snapshot = store.snapshot(now).await?;
         let kinds = kick_off::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
-        let lease = Lease {
-            owner: self.owner.clone(),
-            attempt: 1,
-            attempts_without_progress: 0,
-            until: now + self.worker.lease,
-        };
+        let lease = Lease { owner: self.owner.clone(), attempt: 1, attempts_without_progress: 0, until: now };
         let mut job = Job::new(
             random_id(&self.clock),
             request.client_id,
@@ -302,6 +297,8 @@ impl Bulk {
         );
         ExportPlan::choose_indexed_types(&mut job, store, &self.worker.reading.fhir_base).await?;
         loop {
+            // The request may have waited for others.
+            job.lease.until = (self.clock.now)() + self.worker.lease;
             let mut writes = vec![job.put(Expect::Absent), open_jobs::add(&job.id)];
             writes.extend(last.map(|expect| LedgerWrite::put(LAST_KICK_OFF, "", expect)));
             match store.write(writes, now).await {

@@ -209,8 +209,12 @@ impl Worker {
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read or written.
     pub async fn clean_up(&self, id: &str, now: Timestamp) -> Result<(), StoreError> {
-        if self.remove_unneeded(id, now).await? {
-            self.store.write(vec![open_jobs::remove(id)], now).await?;
+        // A delete that comes in between adds the job again, because its list of files may then be left.
+        let open = open_jobs::revision(&self.store, id, now).await?;
+        if self.remove_unneeded(id, now).await?
+            && let Some(revision) = open
+        {
+            open_jobs::remove(&self.store, id, revision, now).await?;
         }
         Ok(())
     }

@@ -317,9 +317,9 @@ async fn a_slow_upload_keeps_its_lease() {
     fill(&world, 10, 1_000).await;
     server.delay_uploads(Duration::from_secs(3));
     let other = world.reopened();
+    let begun = Instant::now();
     let job = start(&world, &world.bulk).await;
     // Another process looks for leases that have expired while the only file is uploaded.
-    let begun = Instant::now();
     while world.bulk.running_jobs() > 0 {
         tokio::time::sleep(STEP).await;
         world.pass(STEP);

@@ -243,9 +243,10 @@ async fn exports_that_start_at_the_same_time_are_limited() {
 
 #[tokio::test]
 async fn exports_that_start_at_the_same_time_at_several_nodes_are_limited() {
-    let (shared, link) = (SharedMemory::default(), Arc::<StoppingLink>::default());
+    let shared = SharedMemory::default();
+    let (link, fast_link) = (Arc::<StoppingLink>::default(), Arc::<StoppingLink>::default());
     let slow = World::on(shared.node(Arc::<StoppingLink>::clone(&link)), |_| {});
-    let fast = World::on(shared.node(Arc::<StoppingLink>::default()), |_| {});
+    let fast = World::on(shared.node(Arc::<StoppingLink>::clone(&fast_link)), |_| {});
     let begin =
         async |world: &World| world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await;
     // 49 exports of the client run at another node.
@@ -270,7 +271,10 @@ async fn exports_that_start_at_the_same_time_at_several_nodes_are_limited() {
         result = &mut late => panic!("it does not wait: {result:?}"),
         () = stop.reached() => {}
     }
+    // The export stays unfinished: its first write follows those of the snapshot and of the job.
+    let unfinished = fast_link.stop_at(StoreStep::Transaction, 2);
     begin(&fast).await.unwrap();
+    unfinished.reached().await;
     stop.release();
     let refused = late.await.unwrap_err();
     assert!(matches!(refused, KickOffError::TooManyExports { .. }), "{refused}");
@@ -288,6 +292,7 @@ async fn exports_that_start_at_the_same_time_at_several_nodes_are_limited() {
     other(&fast).await.unwrap();
     stop.release();
     late.await.unwrap();
+    unfinished.release();
 }
 
 #[tokio::test]
@@ -335,6 +340,69 @@ async fn the_next_process_cleans_up_after_ended_exports() {
     // A deleted export leaves no records.
     next.delete(&complete, "client", world.now()).await.unwrap();
     assert!(keys(&format!("bulk/file/{complete}/")).await.is_empty());
+}
+
+/// A write of a file goes on when its task is aborted. It must not create the folder of the export again.
+#[test]
+fn a_delete_waits_for_the_writes_of_the_export() {
+    let mut was_writing = false;
+    for turns in 0..60 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (world, job) = runtime.block_on(async {
+            let world = World::with_files_of(300);
+            for number in 0..20 {
+                world.put("Patient", &format!("p{number}"), json!({})).await;
+            }
+            let job =
+                world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+            was_writing |= world.folder_of(&job).exists() && world.bulk.running_jobs() > 0;
+            world.bulk.delete(&job, "client", world.now()).await.unwrap();
+            (world, job)
+        });
+        // Waits for all writes.
+        drop(runtime);
+        assert!(!world.folder_of(&job).exists(), "files remain, deleted after {turns} turns");
+    }
+    assert!(was_writing, "no export was deleted while it wrote");
+}
+
+#[tokio::test]
+async fn an_export_that_is_deleted_during_its_cleaning_stays_open() {
+    let shared = SharedMemory::default();
+    let (link, cleaning_link) = (Arc::<StoppingLink>::default(), Arc::<StoppingLink>::default());
+    let world = World::on(shared.node(Arc::<StoppingLink>::clone(&link)), |_| {});
+    let cleaning = World::on(shared.node(Arc::<StoppingLink>::clone(&cleaning_link)), |_| {});
+    world.put("Patient", "p", json!({})).await;
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+    finish(&world.bulk, &job, world.now()).await;
+    until("the worker has ended", async || world.bulk.running_jobs() == 0).await;
+    let put = LedgerWrite::put(format!("bulk/open/{job}"), "", Expect::Absent);
+    world.store.write(vec![put], world.now()).await.unwrap();
+    // A node has cleaned up, and is about to remove the export from the list of open ones.
+    let stop = cleaning_link.stop_at(StoreStep::Transaction, 0);
+    let mut sweep = pin!(cleaning.bulk.sweep(cleaning.now()));
+    tokio::select! {
+        result = &mut sweep => panic!("it does not wait: {result:?}"),
+        () = stop.reached() => {}
+    }
+    // Another one deletes the export, and stops before it removes the list of files.
+    let crash = link.stop_at(StoreStep::Transaction, 1);
+    tokio::select! {
+        result = world.bulk.delete(&job, "client", world.now()) => panic!("it does not wait: {result:?}"),
+        () = crash.reached() => {}
+    }
+    stop.release();
+    sweep.await.unwrap();
+    let keys = async || {
+        let found = cleaning.store.scan("bulk/", None, 100, cleaning.now()).await.unwrap();
+        found.into_iter().map(|(key, _)| key).filter(|key| key.contains(&job)).collect::<Vec<_>>()
+    };
+    assert_eq!(keys().await.len(), 2, "the list of files, and the export among the open ones");
+    cleaning.bulk.sweep(cleaning.now()).await.unwrap();
+    assert_eq!(keys().await, [""; 0]);
 }
 
 #[tokio::test]

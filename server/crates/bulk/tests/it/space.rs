@@ -1,7 +1,7 @@
 //! Tests of exports on a nearly full disk, and of the space that removed exports free.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -32,18 +32,20 @@ async fn an_export_that_waits_for_space_removes_its_files() {
     let dir = TempDir::new().unwrap();
     let (disk, free) = disk(dir.path(), 1 << 29);
     let left = Arc::clone(&free);
-    // The disk becomes full after the first files.
+    // The disk becomes full when the first files have been written.
     let world = World::with(|options| {
         options.file_size = 4_000;
-        let asked = AtomicU64::new(0);
+        let FileLocation::Folder { path, disk } = &mut options.files else {
+            panic!("the files are in a folder")
+        };
+        let (exports, is_filled) = (path.clone(), AtomicBool::new(false));
         let probe = move |_: &std::path::Path| {
-            if asked.fetch_add(1, Ordering::Relaxed) == 4 {
+            let jobs = std::fs::read_dir(&exports).into_iter().flatten().flatten();
+            let files = jobs.flat_map(|job| std::fs::read_dir(job.path()).into_iter().flatten());
+            if files.count() > 0 && !is_filled.swap(true, Ordering::Relaxed) {
                 left.store(60 << 20, Ordering::Relaxed);
             }
             Ok(FreeSpace { free: left.load(Ordering::Relaxed), total: 1 << 30 })
-        };
-        let FileLocation::Folder { disk, .. } = &mut options.files else {
-            panic!("the files are in a folder")
         };
         *disk = DiskSpace::with_probe(dir.path(), Arc::new(probe));
     });
