@@ -105,7 +105,7 @@ async fn follow_other_nodes(app: Arc<App>) -> Result<()> {
 }
 
 /// Applies the code systems and value sets that other nodes have written. The store reads the number of the last commit
-/// once a second.
+/// every 250 ms.
 async fn apply_changes(app: Arc<App>) -> Result<()> {
     Ok(app.terminology_sync.apply_changes().await?)
 }

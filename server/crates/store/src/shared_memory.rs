@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Time between two looks at the sequence number of the other nodes.
-const POLL: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(250);
 
 /// A step of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Returns the handle of a node. Like a node on PostgreSQL, it looks at the sequence number once a second, until its
+    /// Returns the handle of a node. Like a node on PostgreSQL, it looks at the sequence number four times a second, until its
     /// last clone is dropped. Must be called on the runtime of the node.
     pub fn node(&self, link: Arc<dyn StoreLink>) -> Store {
         let node = SharedMemoryNode { shared: self.clone(), link, heard: Arc::default() };

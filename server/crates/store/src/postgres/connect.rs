@@ -134,7 +134,7 @@ impl Default for DatabaseLimits {
             write: Duration::from_secs(6),
             write_mib: Duration::from_secs(1),
             background: Duration::from_secs(30),
-            idle_transaction: Duration::from_secs(5),
+            idle_transaction: Duration::from_secs(4),
             retry: Duration::from_secs(4),
         }
     }

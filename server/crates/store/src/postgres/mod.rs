@@ -45,7 +45,9 @@ use crate::{
 /// Number of writes from which statistics are collected.
 const MIN_ANALYZED: u64 = 1_000;
 /// Interval at which the sequence number of the other nodes is polled.
-const POLL: Duration = Duration::from_secs(1);
+const SEQUENCE_POLL: Duration = Duration::from_millis(250);
+/// Interval at which the number of writes is compared with that of the statistics.
+const STATISTICS_POLL: Duration = Duration::from_secs(1);
 
 /// A store in a database. Clones share the same connections.
 #[derive(Clone)]
@@ -157,7 +159,7 @@ impl PostgresEngine {
 /// Polls the sequence number of the other nodes.
 async fn poll_sequence(database: Weak<Database>, heard: Arc<AtomicU64>) {
     loop {
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(SEQUENCE_POLL).await;
         let Some(database) = database.upgrade() else { break };
         // The next poll may succeed. Until then, requests are answered from the known number.
         match read::last_seq(&database).await {
@@ -173,7 +175,7 @@ async fn poll_sequence(database: Weak<Database>, heard: Arc<AtomicU64>) {
 async fn collect_statistics(database: Weak<Database>, heard: Arc<AtomicU64>) {
     let mut analyzed = 0;
     loop {
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(STATISTICS_POLL).await;
         let Some(database) = database.upgrade() else { break };
         let now = heard.load(Ordering::Acquire);
         if now >= 2 * analyzed + MIN_ANALYZED {
