@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 
 use crate::driver::{Driver, have_browser};
 use crate::support::Server;
@@ -21,14 +22,23 @@ async fn a_browser_signs_in_and_out() {
     let app = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let callback = format!("http://localhost:{}/callback", app.local_addr().unwrap().port());
     let received = tokio::spawn(async move {
-        let (mut stream, _) = app.accept().await.unwrap();
-        let mut head = [0; 4096];
-        let length = stream.read(&mut head).await.unwrap();
-        stream
-            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ndone")
-            .await
-            .unwrap();
-        String::from_utf8_lossy(&head[..length]).lines().next().unwrap_or_default().to_owned()
+        let (requests, mut received) = mpsc::unbounded_channel();
+        loop {
+            // A connection that the browser opened in advance may have no request.
+            let (mut stream, requests) = tokio::select! {
+                Some(line) = received.recv() => return line,
+                accepted = app.accept() => (accepted.unwrap().0, requests.clone()),
+            };
+            tokio::spawn(async move {
+                let mut head = [0; 4096];
+                let length = stream.read(&mut head).await.unwrap_or_default();
+                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ndone";
+                if length > 0 && stream.write_all(answer).await.is_ok() {
+                    let line = String::from_utf8_lossy(&head[..length]).lines().next().map(str::to_owned);
+                    _ = requests.send(line.unwrap_or_default());
+                }
+            });
+        }
     });
     let query = form_urlencoded::Serializer::new(String::new())
         .extend_pairs([

@@ -196,7 +196,8 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     }
     assert!(new.exists());
     let local = nodes[0].data().join("terminology/releases");
-    let shared = || std::fs::read_dir(&local).unwrap().count();
+    let is_complete = |file: &std::fs::DirEntry| file.path().extension().is_none_or(|end| end != "part");
+    let shared = || std::fs::read_dir(&local).unwrap().flatten().filter(is_complete).count();
     let await_shared = async || {
         let begun = Instant::now();
         while shared() < 6 {
@@ -293,9 +294,21 @@ fn export_objects(bucket: &TestObjectStore) -> Vec<String> {
     names
 }
 
-/// Returns the jobs in the events of completed exports in the audit log of a node, which is written within 50 ms.
-fn completed_exports(node: &Server) -> Vec<String> {
-    std::thread::sleep(Duration::from_millis(500));
+/// Waits until the audit log of a node contains events of completed exports, and returns their jobs.
+async fn completed_exports(node: &Server) -> Vec<String> {
+    let begun = Instant::now();
+    loop {
+        let jobs = logged_exports(node);
+        if !jobs.is_empty() {
+            return jobs;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "no completed export is in the audit log");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Returns the jobs in the events of completed exports in the audit log of a node.
+fn logged_exports(node: &Server) -> Vec<String> {
     let files = std::fs::read_dir(node.data().join("audit")).unwrap();
     let text: String = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
     let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -321,7 +334,11 @@ async fn another_node_completes_the_export_of_a_killed_one() {
     let undisturbed = manifest(&nodes[0], &first, &token).await;
     let undisturbed = files(&nodes[0], &base, &undisturbed).await;
 
+    let id = |path: &str| vec![path.rsplit('/').next().unwrap().to_owned()];
+    assert_eq!(completed_exports(&nodes[1]).await, id(&first));
+
     bucket.take_requests();
+    bucket.delay_uploads(Duration::from_secs(1));
     let path = kick_off(&nodes[1], &base, &token).await;
     // The bucket is away from the first upload on, so that the node is killed in the middle.
     let begun = Instant::now();
@@ -333,12 +350,12 @@ async fn another_node_completes_the_export_of_a_killed_one() {
     assert_eq!(get(&nodes[0].client(), &nodes[0], &path, Some(&token)).await.status(), StatusCode::ACCEPTED);
     nodes[1].kill();
     bucket.recover();
+    bucket.delay_uploads(Duration::ZERO);
     let begun = Instant::now();
     let complete = manifest(&nodes[0], &path, &token).await;
     println!("completed by another node after {} ms", begun.elapsed().as_millis());
     assert!(files(&nodes[0], &base, &complete).await == undisturbed, "the same bytes");
     // Each export is in the audit log of the node that has completed it, and in no other.
-    let id = |path: &str| vec![path.rsplit('/').next().unwrap().to_owned()];
-    assert_eq!(completed_exports(&nodes[1]), id(&first));
-    assert_eq!(completed_exports(&nodes[0]), id(&path));
+    assert_eq!(completed_exports(&nodes[0]).await, id(&path));
+    assert_eq!(logged_exports(&nodes[1]), id(&first));
 }

@@ -20,6 +20,14 @@ const TIMERS: ConnectionTimers = ConnectionTimers {
     drain: Duration::from_millis(1_000),
 };
 
+/// Timers that do not expire in a test.
+const LONG_TIMERS: ConnectionTimers = ConnectionTimers {
+    first: Duration::from_secs(60),
+    head: Duration::from_secs(60),
+    idle: Duration::from_secs(60),
+    drain: Duration::from_secs(60),
+};
+
 /// Routes of the test: `/` answers immediately, `/endless` never completes, and POST reads the whole body first.
 fn routes() -> Routes {
     let endless = warp::path("endless").map(|| {
@@ -125,7 +133,7 @@ async fn a_client_that_stops_reading_is_disconnected_and_frees_its_connection() 
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_for_a_new_one() {
-    let server = start(2).await;
+    let server = start_with(2, LONG_TIMERS).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
     ask(&mut first).await;
     let mut second = TcpStream::connect(server.address).await.unwrap();
@@ -139,8 +147,7 @@ async fn an_idle_connection_is_closed_for_a_new_one() {
 
 #[tokio::test]
 async fn a_persistent_connection_may_exceed_the_header_timeout() {
-    let timers = ConnectionTimers { idle: Duration::from_secs(60), ..TIMERS };
-    let server = start_with(100, timers).await;
+    let server = start_with(100, ConnectionTimers { head: TIMERS.head, ..LONG_TIMERS }).await;
     let mut kept = TcpStream::connect(server.address).await.unwrap();
     ask(&mut kept).await;
     let mut slow = TcpStream::connect(server.address).await.unwrap();
@@ -168,7 +175,7 @@ async fn ambiguous_targets_are_rejected() {
 
 #[tokio::test]
 async fn a_stop_serves_persistent_connections_and_the_accept_queue() {
-    let server = start(100).await;
+    let server = start_with(100, LONG_TIMERS).await;
     let mut kept = TcpStream::connect(server.address).await.unwrap();
     ask(&mut kept).await;
     server.phase.send(ServingPhase::Closing).unwrap();
@@ -188,7 +195,7 @@ async fn a_stop_serves_persistent_connections_and_the_accept_queue() {
 
 #[tokio::test]
 async fn a_stop_waits_for_requests_and_disconnects_hanging_ones() {
-    let server = start(100).await;
+    let server = start_with(100, ConnectionTimers { drain: TIMERS.drain, ..LONG_TIMERS }).await;
     let mut under_way = TcpStream::connect(server.address).await.unwrap();
     under_way.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc").await.unwrap();
     let mut hangs = TcpStream::connect(server.address).await.unwrap();

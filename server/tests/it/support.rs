@@ -1,7 +1,7 @@
 //! A running server of the real binary, and helper functions for clients of it.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,8 +53,7 @@ impl Server {
 
     /// Prepares a server in an existing folder.
     pub fn in_folder(dir: TempDir) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
+        let port = test_database::free_port().unwrap();
         Self { dir, port, plain: false, open: false, descriptors: None, shared: None, child: None }
     }
 

@@ -4,6 +4,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -58,6 +59,27 @@ pub struct TestDatabase {
     _process: Child,
 }
 
+/// Returns a port of the loopback address for a server that is started later. It is below the ports that the system
+/// assigns, and no other call in this process returns it, so that it stays free.
+///
+/// # Errors
+/// Returns an error if all ports are in use.
+pub fn free_port() -> io::Result<u16> {
+    const PORTS: Range<u32> = 20_000..32_000;
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let count = PORTS.end - PORTS.start;
+    // Processes that run at the same time begin at different ports.
+    let begin = std::process::id() * 97 % count;
+    for _ in PORTS {
+        let port = PORTS.start + (begin + CALLS.fetch_add(1, Ordering::Relaxed)) % count;
+        let port = u16::try_from(port).expect("the range ends below 65,536");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(io::Error::other("all ports from 20000 to 31999 are in use"))
+}
+
 /// The commands to the script that runs the server, and its answers.
 struct Shell {
     commands: ChildStdin,
@@ -75,9 +97,7 @@ impl TestDatabase {
                 "PostgreSQL is not installed (Debian: postgresql; or set {BIN_VARIABLE})"
             ))
         })?;
-        let (free, other) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
-        let (port, pooled) = (free.local_addr()?.port(), other.local_addr()?.port());
-        drop((free, other));
+        let (port, pooled) = (free_port()?, free_port()?);
         let fsync = if durability == Durability::Synced { "on" } else { "off" };
         let mut command = Command::new("sh");
         command.arg("-c").arg(include_str!("private_postgres.sh")).arg("sh");
