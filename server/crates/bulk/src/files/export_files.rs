@@ -68,8 +68,8 @@ struct FolderPlace {
     /// Files whose bytes are known to match their hash, because this process has written or verified them, with the
     /// state of the file at that time.
     sound: Mutex<HashMap<Path, FileStamp>>,
-    /// For each folder of a job, a lock that writes share. The removal of the folder waits for them, because a write goes
-    /// on when its task is aborted, and creates the folder again.
+    /// For each folder of a job, a lock that writes share. The removal of the folder waits for them, because a write
+    /// continues when its task is aborted, and creates the folder again.
     writes: Mutex<HashMap<String, Arc<RwLock<()>>>>,
 }
 
@@ -444,7 +444,7 @@ impl FolderPlace {
             None => None,
         };
         let folder = self.folder.join(name);
-        // A worker that goes on can create a file again, so the removal is repeated.
+        // A worker that still runs can create a file again, so the removal is repeated.
         for _ in 0..3 {
             match tokio::fs::remove_dir_all(&folder).await {
                 Ok(()) => return true,

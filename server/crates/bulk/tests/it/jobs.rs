@@ -342,7 +342,7 @@ async fn the_next_process_cleans_up_after_ended_exports() {
     assert!(keys(&format!("bulk/file/{complete}/")).await.is_empty());
 }
 
-/// A write of a file goes on when its task is aborted. It must not create the folder of the export again.
+/// A write of a file continues when its task is aborted. It must not create the folder of the export again.
 #[test]
 fn a_delete_waits_for_the_writes_of_the_export() {
     let mut was_writing = false;
