@@ -115,6 +115,9 @@ fn write_profiles(path: &Path, slow: &str, other: &str) {
     std::fs::write(path, text).unwrap();
 }
 
+/// Time after which the old server answers. The list of profiles is read before that.
+const SLOW_ANSWER: Duration = Duration::from_secs(2);
+
 #[tokio::test]
 async fn nothing_of_the_old_server_is_left_after_a_change() {
     trefoil_tui::install_crypto();
@@ -125,7 +128,7 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
         let body = json!({ "resourceType": "Parameters", "parameter": parameter });
         ResponseTemplate::new(200).set_body_json(body)
     };
-    Mock::given(any()).respond_with(yes("slow").set_delay(Duration::from_millis(300))).mount(&slow).await;
+    Mock::given(any()).respond_with(yes("slow").set_delay(SLOW_ANSWER)).mount(&slow).await;
     Mock::given(any()).respond_with(yes("other")).mount(&other).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("profiles.toml");
@@ -185,7 +188,7 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
                 // The answer of the old server would arrive in this time.
                 let keys = keys.clone();
                 tokio::spawn(async move {
-                    tokio::time::sleep(Duration::from_millis(400)).await;
+                    tokio::time::sleep(SLOW_ANSWER).await;
                     let quit = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
                     keys.send(Message::Key(quit)).unwrap();
                 });
