@@ -1,10 +1,20 @@
-//! A spawned task that is aborted when its handle is dropped.
+//! A spawned task that is aborted when its handle is dropped, and one that is never aborted.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
+
+/// Waits until a task that nothing aborts has ended. If the runtime is shutting down, this never returns, because the
+/// runtime then drops the caller too.
+pub(crate) async fn until_ended<T>(task: impl Future<Output = Result<T, JoinError>>) -> T {
+    match task.await {
+        Ok(output) => output,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => std::future::pending().await,
+    }
+}
 
 /// Handle of a spawned task. Dropping the handle aborts the task.
 pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);

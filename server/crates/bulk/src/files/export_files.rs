@@ -27,6 +27,7 @@ use store::folder::{make_folder, sync_folder};
 use store::space::{DiskSpace, NoSpace, WritePurpose};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
+use crate::abort_on_drop::until_ended;
 use crate::files::file_hasher::FileHasher;
 use crate::files::file_location::{FileLocation, ObjectBucket};
 use crate::files::file_source::FileSource;
@@ -80,6 +81,13 @@ struct BucketPlace {
     signer: Option<Arc<dyn Signer>>,
 }
 
+/// Keeps the files of a job from being removed while one of them is written. Nothing else is kept in a bucket, where the
+/// sweep removes what is left.
+#[derive(Clone)]
+pub(crate) struct WriteGuard(
+    #[expect(dead_code, reason = "it is held")] Option<Arc<OwnedRwLockReadGuard<()>>>,
+);
+
 /// State of a file, to detect changes since its bytes were compared with its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
@@ -99,8 +107,8 @@ pub(crate) enum WriteError {
     /// The free disk space is below the reserve.
     #[error(transparent)]
     NoSpace(#[from] NoSpace),
-    /// The bucket did not answer or was overloaded, in spite of several attempts.
-    #[error("the bucket of the exports is unavailable: {0}")]
+    /// The bucket did not answer or was overloaded, in spite of several attempts, or the process is ending.
+    #[error("the files of the exports are unavailable: {0}")]
     Unavailable(object_store::Error),
     #[error(transparent)]
     Files(object_store::Error),
@@ -199,9 +207,11 @@ impl ExportFiles {
         attributes
     }
 
-    /// Classifies a failure: a bucket that cannot be reached may be reachable later.
+    /// Classifies a failure: a bucket that cannot be reached may be reachable later, and a process that is ending is
+    /// followed by another one.
     pub(super) fn write_error(&self, error: object_store::Error) -> WriteError {
         match (&self.place, &error) {
+            (_, object_store::Error::JoinError { .. }) => WriteError::Unavailable(error),
             (Place::Bucket(_), object_store::Error::Generic { .. }) => WriteError::Unavailable(error),
             _ => WriteError::Files(error),
         }
@@ -221,7 +231,7 @@ impl ExportFiles {
 
     /// Returns a writer for a new file. The file is created when the first bytes are written.
     pub fn create(&self, at: AttemptFile<'_>) -> FileWriter {
-        FileWriter::new(self.clone(), self.path(at))
+        FileWriter::new(self.clone(), at.job, self.path(at))
     }
 
     /// Opens a complete file. Returns the file and its length, or `None` if it does not exist.
@@ -255,34 +265,52 @@ impl ExportFiles {
         }
     }
 
-    /// Announces a write to a file. The files of its job are not removed until the returned guard is dropped.
-    pub(super) async fn begin_write(&self, path: &Path) -> Option<OwnedRwLockReadGuard<()>> {
-        let Place::Folder(place) = &self.place else { return None };
-        let lock = {
-            let folder = path.parts().next()?.as_ref().to_owned();
-            Arc::clone(place.writes().entry(folder).or_default())
-        };
-        Some(lock.read_owned().await)
+    /// Begins to write files of a job.
+    ///
+    /// # Errors
+    /// Returns an error if the files of the job are being removed.
+    pub fn begin_write(&self, job: &str) -> Result<WriteGuard, WriteError> {
+        let Place::Folder(place) = &self.place else { return Ok(WriteGuard(None)) };
+        let folder = place.folder_of(job);
+        let lock = Arc::clone(place.writes().entry(folder.clone()).or_default());
+        match lock.try_read_owned() {
+            Ok(guard) => Ok(WriteGuard(Some(Arc::new(guard)))),
+            Err(_) => {
+                let source = "the files of the export are being removed".into();
+                Err(WriteError::Files(object_store::Error::NotFound { path: folder, source }))
+            }
+        }
     }
 
-    /// Writes a whole file.
-    pub(super) async fn put(&self, path: &Path, bytes: PutPayload) -> object_store::Result<()> {
-        let (files, path) = (self.clone(), path.clone());
+    /// Writes a whole file. In a folder, the write holds the guard until it has ended, also if the caller is dropped.
+    pub(super) async fn put(
+        &self,
+        path: &Path,
+        bytes: PutPayload,
+        write: WriteGuard,
+    ) -> object_store::Result<()> {
+        let (store, path) = (Arc::clone(self.store()), path.clone());
         let options = PutOptions { attributes: self.attributes(&path), ..PutOptions::default() };
         let written = async move {
-            let _write = files.begin_write(&path).await;
-            files.store().put_opts(&path, bytes, options).await.map(drop)
+            let _write = write;
+            store.put_opts(&path, bytes, options).await.map(drop)
         };
         match &self.place {
-            // In a task of its own, so that the guard is held until the write has ended.
-            Place::Folder(_) => tokio::spawn(written).await?,
+            Place::Folder(_) => until_ended(tokio::spawn(written)).await,
             Place::Bucket(_) => written.await,
         }
     }
 
     /// Writes the length and hash of a file to a second file.
-    pub async fn write_sum(&self, at: AttemptFile<'_>, length: u64, hash: &str) -> Result<(), WriteError> {
-        let written = self.put(&self.path(at), PutPayload::from(format!("{length} {hash}\n"))).await;
+    pub async fn write_sum(
+        &self,
+        at: AttemptFile<'_>,
+        length: u64,
+        hash: &str,
+        write: WriteGuard,
+    ) -> Result<(), WriteError> {
+        let text = PutPayload::from(format!("{length} {hash}\n"));
+        let written = self.put(&self.path(at), text, write).await;
         written.map_err(|error| self.write_error(error))
     }
 
@@ -438,19 +466,21 @@ impl FolderPlace {
     async fn remove(&self, job: &str) -> bool {
         let name = self.folder_of(job);
         self.known().retain(|path, _| path.parts().next().is_none_or(|of| of.as_ref() != name));
-        let lock = self.writes().remove(&name);
+        let lock = self.writes().get(&name).cloned();
         let _writes = match &lock {
             Some(lock) => Some(lock.write().await),
             None => None,
         };
-        let folder = self.folder.join(name);
+        let folder = self.folder.join(&name);
         // A worker that still runs can create a file again, so the removal is repeated.
         for _ in 0..3 {
             match tokio::fs::remove_dir_all(&folder).await {
-                Ok(()) => return true,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
-                Err(error) => {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     tracing::warn!(%error, folder = %folder.display(), "files of an export could not be removed");
+                }
+                _ => {
+                    self.writes().remove(&name);
+                    return true;
                 }
             }
         }

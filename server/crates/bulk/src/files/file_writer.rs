@@ -3,20 +3,24 @@
 //! upload is complete. In both cases it is hashed in the same pass, and a writer that is dropped leaves nothing.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStoreExt as _, PutMultipartOptions, PutPayload};
 use tokio::runtime::Handle;
 
-use crate::abort_on_drop::AbortOnDrop;
-use crate::files::export_files::{ExportFiles, WriteError};
+use crate::abort_on_drop::{AbortOnDrop, until_ended};
+use crate::files::export_files::{ExportFiles, WriteError, WriteGuard};
 use crate::files::file_hasher::FileHasher;
 
 /// A file that is being written.
 pub(crate) struct FileWriter {
     files: ExportFiles,
+    job: String,
     path: Path,
+    /// Held from the first write until this value is dropped and all writes have ended.
+    write: Option<WriteGuard>,
     gathered: VecDeque<Bytes>,
     /// Length of the collected bytes.
     length: usize,
@@ -30,10 +34,12 @@ pub(crate) struct FileWriter {
 }
 
 impl FileWriter {
-    pub(super) fn new(files: ExportFiles, path: Path) -> Self {
+    pub(super) fn new(files: ExportFiles, job: &str, path: Path) -> Self {
         Self {
             files,
+            job: job.to_owned(),
             path,
+            write: None,
             gathered: VecDeque::new(),
             length: 0,
             hasher: Box::default(),
@@ -41,6 +47,19 @@ impl FileWriter {
             under_way: None,
             bytes: 0,
         }
+    }
+
+    /// Writes with a guard that the caller has.
+    pub fn guarded_by(self, write: WriteGuard) -> Self {
+        Self { write: Some(write), ..self }
+    }
+
+    /// Returns the guard of all writes.
+    fn guard(&mut self) -> Result<WriteGuard, WriteError> {
+        if self.write.is_none() {
+            self.write = Some(self.files.begin_write(&self.job)?);
+        }
+        Ok(self.write.clone().expect("the guard was added above"))
     }
 
     /// Adds bytes without copying them. They are hashed on this thread, because hashing a page takes less time than
@@ -64,9 +83,9 @@ impl FileWriter {
         // The previous chunk may not be on the disk yet, so the check counts two chunks.
         self.files.check_space_for(2 * self.length as u64)?;
         self.finish_chunk().await?;
-        let chunk = self.take_chunk();
+        let (chunk, write) = (self.take_chunk(), self.guard()?);
         if self.upload.is_none() {
-            let begun = OpenUpload::begin(&self.files, &self.path).await;
+            let begun = OpenUpload::begin(&self.files, &self.path, write).await;
             self.upload = Some(begun.map_err(|error| self.files.write_error(error))?);
         }
         let upload = self.upload.as_mut().expect("an upload was begun above");
@@ -109,18 +128,20 @@ impl FileWriter {
         self.flush_if_large().await?;
         self.files.check_space_for(2 * self.length as u64)?;
         self.finish_chunk().await?;
+        // Before the task begins, so that a removal after this waits for it.
+        let write = self.guard()?;
         Ok(AbortOnDrop::of(async move {
-            let completed = self.complete().await;
+            let completed = self.complete(write).await;
             completed.map_err(|error| self.files.write_error(error))?;
             self.files.note_written(&self.path).await;
             Ok(self.hasher.finish())
         }))
     }
 
-    async fn complete(&mut self) -> object_store::Result<()> {
+    async fn complete(&mut self, write: WriteGuard) -> object_store::Result<()> {
         let (rest, last) = (self.length, self.take_chunk());
         let Some(upload) = &mut self.upload else {
-            return self.files.put(&self.path, last).await;
+            return self.files.put(&self.path, last, write).await;
         };
         if rest > 0 {
             upload.get().put_part(last).await?;
@@ -149,14 +170,14 @@ struct OpenUpload(Option<Box<dyn MultipartUpload>>);
 impl OpenUpload {
     /// Begins an upload. If the caller is dropped before the answer arrives, the task here receives it and aborts the
     /// upload.
-    async fn begin(files: &ExportFiles, path: &Path) -> object_store::Result<Self> {
+    async fn begin(files: &ExportFiles, path: &Path, write: WriteGuard) -> object_store::Result<Self> {
         let options = PutMultipartOptions { attributes: files.attributes(path), ..Default::default() };
-        let (files, path) = (files.clone(), path.clone());
+        let (store, path) = (Arc::clone(files.store()), path.clone());
         let begun = tokio::spawn(async move {
-            let _write = files.begin_write(&path).await;
-            files.store().put_multipart_opts(&path, options).await.map(|upload| Self(Some(upload)))
+            let _write = write;
+            store.put_multipart_opts(&path, options).await.map(|upload| Self(Some(upload)))
         });
-        begun.await?
+        until_ended(begun).await
     }
 
     fn get(&mut self) -> &mut dyn MultipartUpload {

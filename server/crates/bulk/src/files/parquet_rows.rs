@@ -13,7 +13,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use store::blocking::run_blocking;
 
 use bytes::{Bytes, BytesMut};
 use parquet::basic::Compression;
@@ -25,6 +24,10 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use resources::json::Text;
 use serde::Deserialize;
+use store::blocking::run_blocking;
+
+use crate::abort_on_drop::until_ended;
+use crate::files::export_files::WriteError;
 
 const SCHEMA: &str = "message resource {
     required binary resourceType (STRING);
@@ -67,7 +70,7 @@ impl ParquetRows {
     }
 
     /// Writes the next full row group, if there is one, and returns its bytes.
-    pub async fn next_group(&mut self) -> object_store::Result<Option<Vec<u8>>> {
+    pub async fn next_group(&mut self) -> Result<Option<Vec<u8>>, WriteError> {
         let Some(group) = self.full.pop_front() else { return Ok(None) };
         let (file, bytes) = write(self.file.take(), group).await?;
         self.file = Some(file);
@@ -76,7 +79,7 @@ impl ParquetRows {
 
     /// Writes the last row group and the footer, and returns their bytes. Must be called when no full row group is
     /// left.
-    pub async fn end(mut self) -> object_store::Result<Vec<u8>> {
+    pub async fn end(mut self) -> Result<Vec<u8>, WriteError> {
         let (mut file, mut bytes) = write(self.file.take(), self.last).await?;
         file.finish().map_err(failed)?;
         bytes.extend(taken(&mut file)?);
@@ -85,13 +88,13 @@ impl ParquetRows {
 }
 
 /// Writes a row group outside of the async threads. Returns the writer and the new bytes.
-async fn write(file: Option<ParquetFile>, group: RowGroup) -> object_store::Result<(ParquetFile, Vec<u8>)> {
+async fn write(file: Option<ParquetFile>, group: RowGroup) -> Result<(ParquetFile, Vec<u8>), WriteError> {
     let written = run_blocking(move || {
         let mut file = file.map_or_else(begin, Ok)?;
         group.write(&mut file)?;
         Ok(file)
     });
-    let mut file = written.await.expect("the task that writes a row group does not panic").map_err(failed)?;
+    let mut file = until_ended(written).await.map_err(failed)?;
     let bytes = taken(&mut file)?;
     Ok((file, bytes))
 }
@@ -109,13 +112,13 @@ fn begin() -> Result<ParquetFile, ParquetError> {
 }
 
 /// Returns the bytes written since the last call.
-fn taken(file: &mut ParquetFile) -> object_store::Result<Vec<u8>> {
+fn taken(file: &mut ParquetFile) -> Result<Vec<u8>, WriteError> {
     file.flush().map_err(|error| failed(error.into()))?;
     Ok(std::mem::take(file.inner_mut()))
 }
 
-fn failed(error: ParquetError) -> object_store::Error {
-    object_store::Error::Generic { store: "Parquet", source: Box::new(error) }
+fn failed(error: ParquetError) -> WriteError {
+    WriteError::Files(object_store::Error::Generic { store: "Parquet", source: Box::new(error) })
 }
 
 /// The members of a resource that have their own column.

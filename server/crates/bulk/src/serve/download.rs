@@ -273,8 +273,11 @@ impl ExportFile {
         if self.open_gzip().await?.is_some() {
             return Ok(());
         }
+        // Held from the first look at the file, so that a delete leaves nothing of the gzip.
+        let gone = |_| FileError::NotFound { file: format!("{}/{}", self.job, self.file.name) };
+        let write = self.files.begin_write(&self.job).map_err(gone)?;
         let (mut file, length) = (self.open_identity().await?, self.file.bytes);
-        let mut writing = self.files.create(at);
+        let mut writing = self.files.create(at).guarded_by(write.clone());
         let (mut gzip, mut hasher) = (Box::new(GzipMember::new()), Box::<FileHasher>::default());
         for start in (0..length).step_by(gzip::BLOCK) {
             let (text, packed);
@@ -295,7 +298,7 @@ impl ExportFile {
         writing.add(gzip.end().into());
         let length = writing.bytes;
         let hash = writing.finish().await?.await?;
-        self.files.write_sum(self.gzip_sum_at(), length, &hash).await?;
+        self.files.write_sum(self.gzip_sum_at(), length, &hash, write).await?;
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use resources::{ResourceError, Resources};
 use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Semaphore;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use crate::GuideVersion;
 use crate::abort_on_drop::AbortOnDrop;
@@ -116,7 +116,7 @@ struct RunningJob {
     client_id: String,
     /// Number of bytes written to the job's files so far.
     bytes: Arc<AtomicU64>,
-    task: AbortHandle,
+    task: JoinHandle<()>,
 }
 
 impl Bulk {
@@ -459,7 +459,7 @@ impl Bulk {
             }
             bulk.running().remove(&mine);
         });
-        running.insert(id, RunningJob { client_id, bytes, task: task.abort_handle() });
+        running.insert(id, RunningJob { client_id, bytes, task });
     }
 
     async fn fail(&self, mut job: Job, reason: &str) {
@@ -492,11 +492,17 @@ impl Bulk {
         Ok(())
     }
 
-    /// Removes the files before the record, so that disk space is freed even if the store is read-only. A worker that
-    /// still runs finds the record missing and removes its files itself.
+    /// Removes the files before the record, so that disk space is freed even if the store is read-only. A worker of another
+    /// process that still runs finds the record missing and removes its files itself.
     async fn remove(&self, job: &Job, revision: u64, now: Timestamp) -> Result<(), StoreError> {
-        if let Some(running) = self.running().remove(&job.id) {
-            running.task.abort();
+        let running = self.running().remove(&job.id);
+        if let Some(RunningJob { task, .. }) = running {
+            // A worker that has recorded the end of the export reports it before it stops.
+            if job.state == JobState::Running {
+                task.abort();
+            }
+            // It is irrelevant whether the task was aborted.
+            drop(task.await);
         }
         self.worker.files.remove(&job.id).await;
         let mut revision = revision;

@@ -87,7 +87,7 @@ impl From<WriteError> for JobError {
                 Self::NoSpace
             }
             WriteError::Unavailable(error) => {
-                tracing::warn!(%error, "an export waits for the bucket of its files");
+                tracing::warn!(%error, "an export waits until its files can be written");
                 Self::BucketUnavailable
             }
             WriteError::Files(error) => error.into(),

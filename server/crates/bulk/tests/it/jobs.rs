@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -346,7 +346,7 @@ async fn the_next_process_cleans_up_after_ended_exports() {
 #[test]
 fn a_delete_waits_for_the_writes_of_the_export() {
     let mut was_writing = false;
-    for turns in 0..60 {
+    for (turns, waits) in (0..60).map(|turns| (turns, false)).chain((0..20).map(|turns| (turns, true))) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (world, job) = runtime.block_on(async {
             let world = World::with_files_of(300);
@@ -355,6 +355,10 @@ fn a_delete_waits_for_the_writes_of_the_export() {
             }
             let job =
                 world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+            let begun = Instant::now();
+            while waits && !world.folder_of(&job).exists() && begun.elapsed() < Duration::from_secs(60) {
+                tokio::task::yield_now().await;
+            }
             for _ in 0..turns {
                 tokio::task::yield_now().await;
             }
