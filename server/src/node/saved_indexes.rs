@@ -27,8 +27,8 @@ pub const MIN_SAVED_BYTES: usize = 1 << 20;
 /// Maximum length of a FHIR id.
 const LONGEST_ID: usize = 64;
 
-/// Held while the files of a release are replaced, so that two concurrent writers do not mix an index with the hash of
-/// the other one.
+/// Held while files are replaced, so that two concurrent writers do not mix an index with the hash of the other one, and
+/// do not remove the index of a later version.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The state of a release in the data folder.
@@ -220,28 +220,43 @@ impl SavedIndexes {
         read_index(&self.resource_path(id, seq)).ok()
     }
 
-    /// Saves the index of a version of a resource, and removes those of earlier versions.
+    /// Saves the index of a version of a resource, unless a later one is saved, and removes those of earlier versions.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written.
+    /// Returns an error if a file cannot be written or removed.
     pub fn save_resource(&self, id: &str, seq: Seq, index: &CodeSystemIndex) -> io::Result<()> {
-        self.remove_resource(id)?;
-        self.write_file(&self.resource_path(id, seq), |out| index.save(out))
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.saved_versions(id)?.into_iter().any(|saved| saved > seq) {
+            return Ok(());
+        }
+        self.write_file(&self.resource_path(id, seq), |out| index.save(out))?;
+        self.remove_before(id, seq)
     }
 
-    /// Removes the indexes of a resource.
+    /// Removes the indexes of the versions of a resource before this one, which deletes it.
     ///
     /// # Errors
     /// Returns an error if a file cannot be removed.
-    pub fn remove_resource(&self, id: &str) -> io::Result<()> {
+    pub fn remove_resource(&self, id: &str, seq: Seq) -> io::Result<()> {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        self.remove_before(id, seq)
+    }
+
+    fn remove_before(&self, id: &str, seq: Seq) -> io::Result<()> {
+        let earlier = self.saved_versions(id)?.into_iter().filter(|saved| *saved < seq);
+        earlier.map(|saved| fs::remove_file(self.resource_path(id, saved))).collect()
+    }
+
+    /// Returns the versions of a resource that have an index.
+    fn saved_versions(&self, id: &str) -> io::Result<Vec<Seq>> {
+        let mut versions = Vec::new();
         for entry in fs::read_dir(self.folder.join("resources"))? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if name.to_str().and_then(|name| name.rsplit_once('@')).is_some_and(|(of, _)| of == id) {
-                fs::remove_file(entry.path())?;
-            }
+            let name = entry?.file_name();
+            let name = name.to_str().and_then(|name| name.strip_suffix(".index")?.rsplit_once('@'));
+            let version = name.filter(|(of, _)| *of == id).and_then(|(_, seq)| seq.parse().ok());
+            versions.extend(version.map(Seq));
         }
-        Ok(())
+        Ok(versions)
     }
 
     fn resource_path(&self, id: &str, seq: Seq) -> PathBuf {
@@ -299,6 +314,25 @@ fn release_id(url: &str, version: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_latest_version_of_a_resource_is_saved() {
+        let data = tempfile::tempdir().unwrap();
+        let indexes = SavedIndexes::open(data.path()).unwrap();
+        let resource =
+            br#"{"resourceType":"CodeSystem","url":"u","content":"complete","concept":[{"code":"a"}]}"#;
+        let index = CodeSystemIndex::from_resource(resource).unwrap();
+        let saved = |id: &str| indexes.saved_versions(id).unwrap();
+        for (id, seq) in [("a", 8), ("b", 3), ("a", 9), ("a", 7)] {
+            indexes.save_resource(id, Seq(seq), &index).unwrap();
+        }
+        assert_eq!((saved("a"), saved("b")), (vec![Seq(9)], vec![Seq(3)]));
+        // The resource was created again after it had been deleted.
+        indexes.remove_resource("a", Seq(5)).unwrap();
+        assert!(indexes.of_resource("a", Seq(9)).is_some());
+        indexes.remove_resource("a", Seq(10)).unwrap();
+        assert_eq!((saved("a"), saved("b")), (vec![], vec![Seq(3)]));
+    }
 
     #[test]
     fn ids_of_releases_are_ids() {

@@ -152,12 +152,17 @@ impl TerminologySync {
     }
 
     /// Applies resources to the terminology. For a large code system the saved index is used; if there is none, the
-    /// index is built and saved in the background. Logs a warning for a cyclic hierarchy: of each code system that
+    /// index is built and saved in the background. The saved index of a deleted one is removed. Logs a warning for a cyclic hierarchy: of each code system that
     /// was just written, and of each one whose index is built here.
     fn apply_resources(&self, stored: Vec<ResourceVersion>, just_written: bool) {
-        let (mut large, mut small) = (Vec::new(), Vec::new());
+        let (mut large, mut small, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         let change = |ResourceVersion { kind, id, seq, body }| {
-            let Some(bytes) = body else { return TerminologyChange::Delete { kind, id } };
+            let Some(bytes) = body else {
+                if kind == "CodeSystem" && self.indexes.is_some() {
+                    deleted.push((id.clone(), seq));
+                }
+                return TerminologyChange::Delete { kind, id };
+            };
             if kind == "CodeSystem" && bytes.len() >= MIN_SAVED_BYTES {
                 if let Some(index) = self.indexes.as_ref().and_then(|indexes| indexes.of_resource(&id, seq)) {
                     return TerminologyChange::Index { id, index };
@@ -173,7 +178,7 @@ impl TerminologySync {
             return;
         }
         self.terminology.apply(changes);
-        if large.is_empty() && small.is_empty() {
+        if large.is_empty() && small.is_empty() && deleted.is_empty() {
             return;
         }
         let (terminology, indexes) = (self.terminology.clone(), self.indexes.clone());
@@ -193,6 +198,12 @@ impl TerminologySync {
                     indexes.as_ref().map_or(Ok(()), |indexes| indexes.save_resource(&id, seq, &index));
                 if let Err(error) = saved {
                     tracing::warn!(%error, id, "failed to save an index; it will be built again at the next start");
+                }
+            }
+            for (id, seq) in deleted {
+                let removed = indexes.as_ref().map_or(Ok(()), |indexes| indexes.remove_resource(&id, seq));
+                if let Err(error) = removed {
+                    tracing::warn!(%error, id, "failed to remove the index of a deleted CodeSystem");
                 }
             }
         });
