@@ -243,8 +243,8 @@ impl SavedIndexes {
     }
 
     fn remove_before(&self, id: &str, seq: Seq) -> io::Result<()> {
-        let earlier = self.saved_versions(id)?.into_iter().filter(|saved| *saved < seq);
-        earlier.map(|saved| fs::remove_file(self.resource_path(id, saved))).collect()
+        let mut earlier = self.saved_versions(id)?.into_iter().filter(|saved| *saved < seq);
+        earlier.try_for_each(|saved| fs::remove_file(self.resource_path(id, saved)))
     }
 
     /// Returns the versions of a resource that have an index.
