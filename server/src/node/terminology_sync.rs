@@ -152,8 +152,8 @@ impl TerminologySync {
     }
 
     /// Applies resources to the terminology. For a large code system the saved index is used; if there is none, the
-    /// index is built and saved in the background. The saved index of a deleted one is removed. Logs a warning for a cyclic hierarchy: of each code system that
-    /// was just written, and of each one whose index is built here.
+    /// index is built and saved in the background. The saved index of a deleted one is removed. Logs a warning for a cyclic
+    /// hierarchy: of each code system that was just written, and of each one whose index is built here.
     fn apply_resources(&self, stored: Vec<ResourceVersion>, just_written: bool) {
         let (mut large, mut small, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         let change = |ResourceVersion { kind, id, seq, body }| {

@@ -1,4 +1,4 @@
-//! A spawned task that is aborted when its handle is dropped, and one that is never aborted.
+//! Spawned tasks: a handle that aborts its task when it is dropped, and waiting for a task that nothing aborts.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -81,8 +81,8 @@ struct BucketPlace {
     signer: Option<Arc<dyn Signer>>,
 }
 
-/// Keeps the files of a job from being removed while one of them is written. Nothing else is kept in a bucket, where the
-/// sweep removes what is left.
+/// Delays the removal of a job's files while one of them is written. In a bucket nothing is delayed: the sweep removes
+/// what is left.
 #[derive(Clone)]
 pub(crate) struct WriteGuard(
     #[expect(dead_code, reason = "it is held")] Option<Arc<OwnedRwLockReadGuard<()>>>,
@@ -265,7 +265,7 @@ impl ExportFiles {
         }
     }
 
-    /// Begins to write files of a job.
+    /// Delays the removal of a job's files until the returned guard and its clones are dropped.
     ///
     /// # Errors
     /// Returns an error if the files of the job are being removed.

@@ -501,7 +501,7 @@ impl Bulk {
             if job.state == JobState::Running {
                 task.abort();
             }
-            // It is irrelevant whether the task was aborted.
+            // The result states only whether the task was aborted.
             drop(task.await);
         }
         self.worker.files.remove(&job.id).await;

@@ -1,12 +1,13 @@
 //! Tests of the life of a job: snapshot, restart, failure, delete, expiry and owner.
 
+use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use store::shared_memory::{SharedMemory, StoppingLink, StoreStep};
+use store::shared_memory::{SharedMemory, StopPoint, StoppingLink, StoreStep};
 use store::{Expect, Ledger as _, LedgerWrite, Store};
 use trefoil_bulk::{
     ExportLevel, FileError, InFlight, JobRequestError, JobStatus, KickOff, KickOffError, TypeAccess,
@@ -24,6 +25,20 @@ async fn filled() -> World {
             .await;
     }
     world
+}
+
+/// Returns a node on a shared store, and its link, which can stop it.
+fn node(shared: &SharedMemory) -> (World, Arc<StoppingLink>) {
+    let link = Arc::<StoppingLink>::default();
+    (World::on(shared.node(Arc::<StoppingLink>::clone(&link)), |_| {}), link)
+}
+
+/// Runs work until its node is stopped.
+async fn until_stopped(work: impl Future<Output: Debug>, stop: &StopPoint) {
+    tokio::select! {
+        result = work => panic!("the work ended before its node was stopped: {result:?}"),
+        () = stop.reached() => {}
+    }
 }
 
 fn without_job(manifest: &Value) -> String {
@@ -244,9 +259,7 @@ async fn exports_that_start_at_the_same_time_are_limited() {
 #[tokio::test]
 async fn exports_that_start_at_the_same_time_at_several_nodes_are_limited() {
     let shared = SharedMemory::default();
-    let (link, fast_link) = (Arc::<StoppingLink>::default(), Arc::<StoppingLink>::default());
-    let slow = World::on(shared.node(Arc::<StoppingLink>::clone(&link)), |_| {});
-    let fast = World::on(shared.node(Arc::<StoppingLink>::clone(&fast_link)), |_| {});
+    let ((slow, link), (fast, fast_link)) = (node(&shared), node(&shared));
     let begin =
         async |world: &World| world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await;
     // 49 exports of the client run at another node.
@@ -267,10 +280,7 @@ async fn exports_that_start_at_the_same_time_at_several_nodes_are_limited() {
     // One more may run. The slow node has checked that, and taken its snapshot, when the fast one starts it.
     let stop = link.stop_at(StoreStep::Transaction, 1);
     let mut late = pin!(begin(&slow));
-    tokio::select! {
-        result = &mut late => panic!("it does not wait: {result:?}"),
-        () = stop.reached() => {}
-    }
+    until_stopped(&mut late, &stop).await;
     // The export stays unfinished: its first write follows those of the snapshot and of the job.
     let unfinished = fast_link.stop_at(StoreStep::Transaction, 2);
     begin(&fast).await.unwrap();
@@ -285,10 +295,7 @@ async fn exports_that_start_at_the_same_time_at_several_nodes_are_limited() {
         world.bulk.kick_off(request, world.now()).await
     };
     let mut late = pin!(other(&slow));
-    tokio::select! {
-        result = &mut late => panic!("it does not wait: {result:?}"),
-        () = stop.reached() => {}
-    }
+    until_stopped(&mut late, &stop).await;
     other(&fast).await.unwrap();
     stop.release();
     late.await.unwrap();
@@ -376,9 +383,7 @@ fn a_delete_waits_for_the_writes_of_the_export() {
 #[tokio::test]
 async fn an_export_that_is_deleted_during_its_cleaning_stays_open() {
     let shared = SharedMemory::default();
-    let (link, cleaning_link) = (Arc::<StoppingLink>::default(), Arc::<StoppingLink>::default());
-    let world = World::on(shared.node(Arc::<StoppingLink>::clone(&link)), |_| {});
-    let cleaning = World::on(shared.node(Arc::<StoppingLink>::clone(&cleaning_link)), |_| {});
+    let ((world, link), (cleaning, cleaning_link)) = (node(&shared), node(&shared));
     world.put("Patient", "p", json!({})).await;
     let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     finish(&world.bulk, &job, world.now()).await;
@@ -388,16 +393,10 @@ async fn an_export_that_is_deleted_during_its_cleaning_stays_open() {
     // A node has cleaned up, and is about to remove the export from the list of open ones.
     let stop = cleaning_link.stop_at(StoreStep::Transaction, 0);
     let mut sweep = pin!(cleaning.bulk.sweep(cleaning.now()));
-    tokio::select! {
-        result = &mut sweep => panic!("it does not wait: {result:?}"),
-        () = stop.reached() => {}
-    }
+    until_stopped(&mut sweep, &stop).await;
     // Another one deletes the export, and stops before it removes the list of files.
     let crash = link.stop_at(StoreStep::Transaction, 1);
-    tokio::select! {
-        result = world.bulk.delete(&job, "client", world.now()) => panic!("it does not wait: {result:?}"),
-        () = crash.reached() => {}
-    }
+    until_stopped(pin!(world.bulk.delete(&job, "client", world.now())), &crash).await;
     stop.release();
     sweep.await.unwrap();
     let keys = async || {
