@@ -174,6 +174,8 @@ pub struct Config {
     pub pending: PendingLimits,
     /// Maximum memory for all request bodies together, in bytes.
     pub body_memory_bytes: usize,
+    /// Maximum memory for all answers together, in bytes.
+    pub response_memory_bytes: usize,
     /// Idle time after which a connection is closed.
     pub idle_timeout: Duration,
     /// Time between the stop signal and the closing of the listener, during which connections are still accepted.
@@ -325,6 +327,7 @@ impl Config {
                 ..PendingLimits::default()
             },
             body_memory_bytes: file.limits.body_memory_bytes,
+            response_memory_bytes: file.limits.response_memory_bytes,
             idle_timeout: Duration::from_secs(idle_timeout_s.into()),
             shutdown_grace: Duration::from_secs(file.server.shutdown_grace_s.into()),
         })
@@ -346,6 +349,7 @@ impl Config {
             ("[server] idle_timeout_s", format!("{:?}", self.idle_timeout)),
             ("[server] shutdown_grace_s", format!("{:?}", self.shutdown_grace)),
             ("[limits] body_memory_bytes", self.body_memory_bytes.to_string()),
+            ("[limits] response_memory_bytes", self.response_memory_bytes.to_string()),
             ("[limits] pending", format!("{:?}", self.pending)),
             ("[limits] connections", self.connections.total.to_string()),
             ("[limits] connections_per_address", self.connections.per_address.to_string()),

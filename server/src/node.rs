@@ -14,7 +14,7 @@
 //! | [`abandoned_requests`] | requests whose client leaves before the response |
 //! | [`group_members`] | members of the Groups that a client is limited to |
 //! | [`client_origins`] | origins whose scripts may read responses |
-//! | [`hashing`], [`question_pool`], [`byte_budget`], [`descriptors`] | limits on CPU time, memory and file descriptors |
+//! | [`hashing`], [`question_pool`], [`byte_budget`], [`memory_limit`], [`descriptors`] | limits on CPU time, memory and file descriptors |
 //! | [`data_folder`], [`tls`] | the data folder, certificates |
 
 pub mod abandoned_requests;
@@ -26,6 +26,7 @@ pub mod descriptors;
 pub mod group_members;
 pub mod hashing;
 pub mod key_fetch;
+pub mod memory_limit;
 pub mod outbound;
 pub mod periodic_tasks;
 pub mod provider_calls;

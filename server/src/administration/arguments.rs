@@ -135,7 +135,11 @@ pub enum UserSubcommand {
     /// Change a user. Members without a flag stay as they are.
     Change(ChangeUserArgs),
     /// List all users.
-    List,
+    List {
+        /// Only users whose names are not accepted for new users, for example because they contain invisible characters.
+        #[arg(long)]
+        irregular_names: bool,
+    },
     /// Show a user and the user's sign-in methods.
     Show {
         /// User name.

@@ -72,7 +72,8 @@ fn user_command(
             })?;
             UserCommand::Change { username, members }
         }
-        UserSubcommand::List => UserCommand::List,
+        UserSubcommand::List { irregular_names: true } => UserCommand::ListIrregularNames,
+        UserSubcommand::List { irregular_names: false } => UserCommand::List,
         UserSubcommand::Show { name } => UserCommand::Show { name },
         UserSubcommand::SetPassword { name, keep_other_methods } => {
             UserCommand::SetPassword { name, password: read_password()?, keep_other_methods }

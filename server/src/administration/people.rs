@@ -6,6 +6,7 @@ use identity::directory::user_directory::UserError;
 use identity::model::client::Client;
 use identity::model::client_metadata::ClientMetadata;
 use identity::model::user::User;
+use identity::model::user_name;
 use identity::sign_in::password;
 use identity::sign_in::sign_in_methods::{MethodsToRemove, SignInMethods};
 use jiff::SignedDuration;
@@ -41,16 +42,24 @@ pub async fn execute_user_command(
             identity.users.change_user(&username, now, |user| change.apply(user)).await?;
             format!("changed user {username}")
         }
-        UserCommand::List => {
+        UserCommand::List | UserCommand::ListIrregularNames => {
+            let irregular_names = matches!(command, UserCommand::ListIrregularNames);
             for user in identity.users.all_users(now).await? {
+                let defect = user_name::check_new_name(&user.username).err();
+                if irregular_names && defect.is_none() {
+                    continue;
+                }
                 let mut labels = Vec::new();
                 labels.extend(user.disabled.then_some("disabled"));
                 labels.extend(user.administrator.then_some("administrator"));
                 labels.extend(user.demo.then_some("demo"));
+                labels.extend(defect.map(|_| "irregular name"));
                 let labels =
                     if labels.is_empty() { String::new() } else { format!("  [{}]", labels.join(", ")) };
                 let name = user.claims.name.unwrap_or_default();
-                events(CommandEvent::Line(format!("{}  {}  {name}{labels}", user.username, user.sub)));
+                // Invisible characters are shown as escapes.
+                let username = user.username.escape_debug();
+                events(CommandEvent::Line(format!("{username}  {}  {name}{labels}", user.sub)));
             }
             return Ok(());
         }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use fhir::IssueCode;
 use futures_util::{Stream, StreamExt as _};
 use headers::{ETag, HeaderMapExt as _, IfNoneMatch};
@@ -18,8 +18,8 @@ use identity::tokens::dpop::BadProof;
 use jiff::Timestamp;
 
 use super::problem::{self, Problem};
-use crate::node::app::App;
-use crate::node::byte_budget::{BudgetExhausted, ByteReservation};
+use crate::node::app::{App, BODY_COST};
+use crate::node::byte_budget::{BudgetExhausted, ByteReservation, UNRESERVED_BYTES};
 
 /// Body of a request, as it arrives.
 pub type BodyStream = Pin<Box<dyn Stream<Item = Result<Bytes, warp::Error>> + Send>>;
@@ -82,29 +82,39 @@ impl RequestBody {
             if first.len() > limit {
                 return Err(ReadBodyError::TooLarge(limit));
             }
-            self.reservation.cover(first.len()).await.map_err(ReadBodyError::Busy)?;
+            self.reserve(first.len()).await?;
             if announced == Some(first.len()) {
                 self.stream = None;
                 return Ok(first);
             }
-            let mut whole = BytesMut::from(first);
+            // Pages of the buffer take memory only when bytes arrive in them. Without a length it grows by doubling.
+            let mut whole = Vec::with_capacity(announced.unwrap_or_default());
+            whole.extend_from_slice(&first);
+            drop(first);
             while let Some(piece) = self.next().await {
                 let piece = piece.map_err(|_| ReadBodyError::Broken)?;
-                if whole.len() + piece.len() > limit {
+                let length = whole.len() + piece.len();
+                if length > limit {
                     return Err(ReadBodyError::TooLarge(limit));
                 }
-                if whole.len() + piece.len() > whole.capacity() {
-                    // Growing copies the bytes, so the capacity is doubled, up to the announced length.
-                    let most = announced.unwrap_or(limit).max(whole.len() + piece.len());
-                    let capacity = (whole.len() * 2).clamp(whole.len() + piece.len(), most);
-                    self.reservation.cover(capacity).await.map_err(ReadBodyError::Busy)?;
-                    whole.reserve(capacity - whole.len());
+                if length > whole.capacity() {
+                    whole.reserve_exact((whole.len() * 2).clamp(length, limit) - whole.len());
                 }
+                // A buffer without a known length takes its capacity while it is copied.
+                self.reserve(if announced.is_some() { length } else { whole.capacity() }).await?;
                 whole.extend_from_slice(&piece);
             }
-            Ok(whole.freeze())
+            Ok(whole.into())
         };
         tokio::time::timeout(BODY_TIME, read).await.map_err(|_| ReadBodyError::TimedOut)?
+    }
+
+    /// Reserves the memory for a body of this length and for its processing.
+    async fn reserve(&mut self, length: usize) -> Result<(), ReadBodyError> {
+        if length <= UNRESERVED_BYTES {
+            return Ok(());
+        }
+        self.reservation.cover(length * BODY_COST).await.map_err(ReadBodyError::Busy)
     }
 }
 
@@ -122,6 +132,7 @@ impl Drop for RequestBody {
 }
 
 /// A request and the services of the server.
+#[derive(Clone)]
 pub struct RequestContext {
     /// The services of the server.
     pub app: Arc<App>,

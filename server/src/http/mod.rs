@@ -7,11 +7,12 @@
 //! | [`routes`] | all routes, one line each |
 //! | [`peer`] | the address of the client, also through proxies |
 //! | [`extract`] | the request as handlers see it: context, body, path parameters |
-//! | [`reply`] | building responses |
+//! | [`reply`], [`answer_memory`] | building responses, and their memory |
 //! | [`problem`] | why a handler does not answer, and the response to it in the dialect of the route |
 //! | [`oauth`], [`pages`], [`fhir`], [`admin`] | the handlers |
 
 pub mod admin;
+pub mod answer_memory;
 pub mod extract;
 pub mod fhir;
 pub mod listen;

@@ -35,6 +35,7 @@ use terminology::TxError;
 use super::extract::ReadBodyError;
 use super::pages;
 use super::reply::{self, Response};
+use crate::node::byte_budget::BudgetExhausted;
 use crate::node::question_pool::QuestionRejected;
 
 pub use self::fhir_errors::{resource_status, terminology_status};
@@ -46,6 +47,8 @@ pub enum Problem {
     Response(Box<Response>),
     /// The body cannot be read.
     Body(ReadBodyError),
+    /// There is no memory for the answer.
+    AnswerMemory(BudgetExhausted),
     /// A change of a client failed.
     ChangeClient(ChangeClientError),
     /// A change of a user failed.
@@ -104,6 +107,7 @@ macro_rules! from_errors {
 
 from_errors! {
     ReadBodyError => Body;
+    BudgetExhausted => AnswerMemory;
     ChangeClientError => ChangeClient;
     ChangeUserError => ChangeUser;
     ClientAuthError => Client;
@@ -183,6 +187,7 @@ impl Problem {
         match self {
             Self::Response(response) => *response,
             Self::Body(error) => body_error(dialect, &error),
+            Self::AnswerMemory(BudgetExhausted) => answer_memory_error(dialect),
             Self::ChangeClient(error) => identity_errors::change_client_error(dialect, &error),
             Self::ChangeUser(error) => identity_errors::change_user_error(dialect, &error),
             Self::Client(error) => identity_errors::client_error(&error),
@@ -381,6 +386,16 @@ fn body_error(dialect: Dialect, error: &ReadBodyError) -> Response {
         }
     };
     dialect.plain_error(status, &error.to_string())
+}
+
+/// Returns the response to a request for whose answer there is no memory.
+fn answer_memory_error(dialect: Dialect) -> Response {
+    let text = "too many large answers are being sent, or one client reads too many at the same time; try again in a few seconds";
+    let response = match dialect {
+        Dialect::Fhir => fhir_error(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Throttled, text),
+        _ => dialect.plain_error(StatusCode::SERVICE_UNAVAILABLE, text),
+    };
+    reply::with_static(response, header::RETRY_AFTER, "5")
 }
 
 /// Returns the response to a source with too many pending requests, with `Retry-After`.

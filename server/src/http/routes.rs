@@ -29,6 +29,7 @@ use super::problem::{Dialect, Problem};
 use super::reply::{self, Response};
 use super::{admin, fhir, oauth, pages};
 use crate::node::app::App;
+use crate::node::byte_budget::BudgetOwner;
 use crate::records::audit::AuditCaller;
 
 /// A boxed filter that answers every request.
@@ -341,7 +342,7 @@ pub fn routes(app: Arc<App>) -> Routes {
                 let settings = app.settings();
                 let client_address =
                     peer.map(|peer| caller_address(&settings.trusted_proxies, peer.0.ip(), &headers));
-                let reservation = app.bodies.reservation(client_address);
+                let reservation = app.bodies.reservation(BudgetOwner::Address(client_address));
                 let body = RequestBody::new(&headers, extract::body_stream(stream), reservation);
                 let found = find(path.as_str());
                 let must_complete = found

@@ -28,6 +28,7 @@ use crate::node::descriptors;
 use crate::node::group_members::GroupMembers;
 use crate::node::hashing::PasswordHasher;
 use crate::node::key_fetch::{self, KeyFetcher};
+use crate::node::memory_limit;
 use crate::node::outbound::HttpCaller;
 use crate::node::provider_calls::{self, ProviderCalls};
 use crate::node::question_pool::QuestionPool;
@@ -53,6 +54,10 @@ impl From<Clock> for Outside {
         Self { clock, keys: Arc::new(SystemKeys), http: None }
     }
 }
+
+/// Factor by which the processing of a request body takes more memory than the body: its text without white space, the
+/// record of the store, and the copy in the tables that are not yet on the disk.
+pub const BODY_COST: usize = 3;
 
 /// The services of one server.
 pub struct App {
@@ -110,6 +115,8 @@ pub struct App {
     pub abandoned: AbandonedRequests,
     /// Memory for request bodies.
     pub bodies: Arc<ByteBudget>,
+    /// Memory for answers.
+    pub answers: Arc<ByteBudget>,
     /// Counts the pending records that anonymous requests created.
     pub pending: PendingQuota,
     /// Origins whose scripts may read responses.
@@ -246,6 +253,7 @@ impl App {
             TerminologySync::open(store.clone(), terminology.clone(), indexes, shared, now)
                 .await
                 .context("failed to read the stored terminology")?;
+        let memory = memory_limit::memory_limit();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let app = Self {
             fhir_base: format!("{base_url}/fhir/R4"),
@@ -274,7 +282,16 @@ impl App {
             hashing: PasswordHasher::new(cores),
             group_members: GroupMembers::default(),
             abandoned: AbandonedRequests::default(),
-            bodies: ByteBudget::new(config.body_memory_bytes, limits.bytes, byte_budget::MAX_WAIT),
+            bodies: ByteBudget::new(
+                memory_limit::limited_budget(config.body_memory_bytes, memory),
+                limits.bytes * BODY_COST,
+                byte_budget::MAX_WAIT,
+            ),
+            answers: ByteBudget::new(
+                memory_limit::limited_budget(config.response_memory_bytes, memory),
+                limits.bytes * 2,
+                byte_budget::MAX_WAIT,
+            ),
             pending: PendingQuota::new(config.pending),
             origins: ClientOrigins::default(),
             is_stopping: AtomicBool::new(false),

@@ -1,15 +1,16 @@
-//! A memory budget for request bodies. A body beyond the first 64 KiB takes its bytes from the budget as they arrive.
-//! A reader waits while the budget is used up, and gives up after a few seconds.
+//! Memory budgets for request bodies and for answers. A request takes bytes from a budget before it uses the memory. It
+//! waits while the budget is used up, and gives up after a few seconds.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Bytes of a body that need no reservation: small requests never wait for large ones.
+/// Bytes of a request that need no reservation: small requests never wait for large ones.
 pub const UNRESERVED_BYTES: usize = 64 << 10;
 /// Default of the longest wait for bytes of the budget.
 pub const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -18,11 +19,25 @@ pub const MAX_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetExhausted;
 
-/// A budget for all request bodies together, and for those of one address.
+/// The user of a part of a budget.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum BudgetOwner {
+    /// All requests from a network address; `None` if it is unknown.
+    Address(Option<IpAddr>),
+    /// All requests of a client, for one user or for itself.
+    Client {
+        /// Client id.
+        client_id: Box<str>,
+        /// Subject of the token.
+        sub: Box<str>,
+    },
+}
+
+/// A budget for all requests together, and for those of one owner.
 #[derive(Debug)]
 pub struct ByteBudget {
     total: usize,
-    per_address: usize,
+    per_owner: usize,
     wait: Duration,
     used: Mutex<BytesUsed>,
     freed: Notify,
@@ -31,36 +46,57 @@ pub struct ByteBudget {
 #[derive(Debug, Default)]
 struct BytesUsed {
     total: usize,
-    addresses: HashMap<Option<IpAddr>, usize>,
+    owners: HashMap<BudgetOwner, usize>,
 }
 
 impl ByteBudget {
-    /// A budget of `total` bytes, of which one address can use a quarter, but at least one body of `largest` bytes. A
-    /// reader gives up after `wait`.
+    /// A budget of `total` bytes, of which one owner can use a quarter, but at least one reservation of `largest` bytes. A
+    /// request gives up after `wait`.
     pub fn new(total: usize, largest: usize, wait: Duration) -> Arc<Self> {
-        let per_address = (total / 4).max(largest);
+        let per_owner = (total / 4).max(largest);
         let total = total.max(largest);
-        Arc::new(Self { total, per_address, wait, used: Mutex::default(), freed: Notify::new() })
+        Arc::new(Self { total, per_owner, wait, used: Mutex::default(), freed: Notify::new() })
     }
 
     /// Returns an empty reservation.
-    pub fn reservation(self: &Arc<Self>, address: Option<IpAddr>) -> ByteReservation {
-        ByteReservation { budget: Arc::clone(self), address, bytes: 0 }
+    pub fn reservation(self: &Arc<Self>, owner: BudgetOwner) -> ByteReservation {
+        ByteReservation { budget: Arc::clone(self), owner, bytes: 0 }
+    }
+
+    /// Returns the number of bytes that one owner can use.
+    pub fn per_owner(&self) -> usize {
+        self.per_owner
     }
 
     fn lock_used(&self) -> MutexGuard<'_, BytesUsed> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_take(&self, address: Option<IpAddr>, bytes: usize) -> bool {
+    fn try_take(&self, owner: &BudgetOwner, bytes: usize) -> bool {
         let mut used = self.lock_used();
-        let of_address = used.addresses.get(&address).copied().unwrap_or_default();
-        if used.total + bytes > self.total || of_address + bytes > self.per_address {
+        let of_owner = used.owners.get(owner).copied().unwrap_or_default();
+        if used.total + bytes > self.total || of_owner + bytes > self.per_owner {
             return false;
         }
         used.total += bytes;
-        used.addresses.insert(address, of_address + bytes);
+        used.owners.insert(owner.clone(), of_owner + bytes);
         true
+    }
+
+    fn give_back(&self, owner: &BudgetOwner, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let mut used = self.lock_used();
+        used.total -= bytes;
+        if let Some(of_owner) = used.owners.get_mut(owner) {
+            *of_owner -= bytes;
+            if *of_owner == 0 {
+                used.owners.remove(owner);
+            }
+        }
+        drop(used);
+        self.freed.notify_waiters();
     }
 }
 
@@ -68,24 +104,31 @@ impl ByteBudget {
 #[derive(Debug)]
 pub struct ByteReservation {
     budget: Arc<ByteBudget>,
-    address: Option<IpAddr>,
+    owner: BudgetOwner,
     bytes: usize,
 }
 
 impl ByteReservation {
-    /// Enlarges the reservation to cover a body of `length` bytes.
+    /// Returns the bytes that are missing to cover `length` bytes. A length above the maximum of an owner counts as the
+    /// maximum: nothing can be larger than what was accepted, except after a change of the settings.
+    fn missing(&self, length: usize) -> usize {
+        let length = length.min(self.budget.per_owner);
+        length.saturating_sub(UNRESERVED_BYTES).saturating_sub(self.bytes)
+    }
+
+    /// Enlarges the reservation to cover `length` bytes.
     ///
     /// # Errors
     /// Returns [`BudgetExhausted`] if the bytes are not available in time.
     pub async fn cover(&mut self, length: usize) -> Result<(), BudgetExhausted> {
-        let missing = length.saturating_sub(UNRESERVED_BYTES).saturating_sub(self.bytes);
+        let missing = self.missing(length);
         if missing == 0 {
             return Ok(());
         }
         let take = async {
             loop {
                 let freed = self.budget.freed.notified();
-                if self.budget.try_take(self.address, missing) {
+                if self.budget.try_take(&self.owner, missing) {
                     return;
                 }
                 freed.await;
@@ -95,23 +138,60 @@ impl ByteReservation {
         self.bytes += missing;
         Ok(())
     }
+
+    /// Enlarges the reservation to cover `length` bytes if they are available now.
+    ///
+    /// # Errors
+    /// Returns [`BudgetExhausted`] if they are not.
+    pub fn try_cover(&mut self, length: usize) -> Result<(), BudgetExhausted> {
+        let missing = self.missing(length);
+        if missing > 0 && !self.budget.try_take(&self.owner, missing) {
+            return Err(BudgetExhausted);
+        }
+        self.bytes += missing;
+        Ok(())
+    }
+
+    /// Reduces the reservation to what covers `length` bytes.
+    fn shrink(&mut self, length: usize) {
+        let needed = length.min(self.budget.per_owner).saturating_sub(UNRESERVED_BYTES);
+        let excess = self.bytes.saturating_sub(needed);
+        self.bytes -= excess;
+        self.budget.give_back(&self.owner, excess);
+    }
+
+    /// Returns the bytes with this reservation, which ends when the last copy of them is dropped. An answer thus counts
+    /// until it was sent or its client has left.
+    pub fn attach(self, bytes: impl Into<Bytes>) -> Bytes {
+        let bytes = bytes.into();
+        let length = bytes.len();
+        self.attach_last(bytes, length)
+    }
+
+    /// Like [`ByteReservation::attach`], for the last part of an answer of `length` bytes.
+    pub fn attach_last(mut self, bytes: Bytes, length: usize) -> Bytes {
+        self.shrink(length);
+        if self.bytes == 0 {
+            return bytes;
+        }
+        Bytes::from_owner(ReservedBytes { bytes, _reservation: self })
+    }
 }
 
 impl Drop for ByteReservation {
     fn drop(&mut self) {
-        if self.bytes == 0 {
-            return;
-        }
-        let mut used = self.budget.lock_used();
-        used.total -= self.bytes;
-        if let Some(of_address) = used.addresses.get_mut(&self.address) {
-            *of_address -= self.bytes;
-            if *of_address == 0 {
-                used.addresses.remove(&self.address);
-            }
-        }
-        drop(used);
-        self.budget.freed.notify_waiters();
+        self.budget.give_back(&self.owner, self.bytes);
+    }
+}
+
+struct ReservedBytes {
+    bytes: Bytes,
+    _reservation: ByteReservation,
+}
+
+impl AsRef<[u8]> for ReservedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -124,10 +204,10 @@ mod tests {
     #[tokio::test]
     async fn one_address_leaves_bytes_for_others() {
         let budget = ByteBudget::new(8 * MIB, MIB, Duration::ZERO);
-        let [first, second] = [1, 2].map(|last| Some(IpAddr::from([192, 0, 2, last])));
-        let mut held = budget.reservation(first);
+        let [first, second] = [1, 2].map(|last| BudgetOwner::Address(Some(IpAddr::from([192, 0, 2, last]))));
+        let mut held = budget.reservation(first.clone());
         held.cover(2 * MIB).await.unwrap();
-        assert_eq!(budget.reservation(first).cover(MIB).await, Err(BudgetExhausted));
+        assert_eq!(budget.reservation(first.clone()).cover(MIB).await, Err(BudgetExhausted));
         assert_eq!(budget.reservation(first).cover(UNRESERVED_BYTES).await, Ok(()));
         assert_eq!(budget.reservation(second).cover(MIB).await, Ok(()));
     }
@@ -135,14 +215,34 @@ mod tests {
     #[tokio::test]
     async fn a_reader_waits_until_bytes_are_returned() {
         let budget = ByteBudget::new(4 * MIB, 4 * MIB, Duration::from_secs(60));
-        let mut held = budget.reservation(None);
+        let mut held = budget.reservation(BudgetOwner::Address(None));
         held.cover(4 * MIB).await.unwrap();
         let other = budget.clone();
-        let waiting = tokio::spawn(async move { other.reservation(None).cover(3 * MIB).await });
+        let waiting =
+            tokio::spawn(async move { other.reservation(BudgetOwner::Address(None)).cover(3 * MIB).await });
         tokio::task::yield_now().await;
         drop(held);
         assert_eq!(waiting.await.unwrap(), Ok(()));
         assert_eq!(budget.lock_used().total, 0);
-        assert!(budget.lock_used().addresses.is_empty());
+        assert!(budget.lock_used().owners.is_empty());
+    }
+
+    #[test]
+    fn attached_bytes_count_until_the_last_copy_is_dropped() {
+        let budget = ByteBudget::new(4 * MIB, 4 * MIB, Duration::ZERO);
+        let client = BudgetOwner::Client { client_id: "app".into(), sub: "ada".into() };
+        let mut reservation = budget.reservation(client.clone());
+        assert_eq!(reservation.try_cover(3 * MIB), Ok(()));
+        let sent = reservation.attach(vec![0; MIB]);
+        assert_eq!(budget.lock_used().total, MIB - UNRESERVED_BYTES);
+        assert_eq!(budget.reservation(client.clone()).try_cover(4 * MIB), Err(BudgetExhausted));
+        let part = sent.slice(..10);
+        drop(sent);
+        assert_eq!(budget.lock_used().total, MIB - UNRESERVED_BYTES);
+        drop(part);
+        assert_eq!(budget.lock_used().total, 0);
+        // More than one owner can have is the most that one can have.
+        assert_eq!(budget.reservation(client).try_cover(40 * MIB), Ok(()));
+        assert!(budget.lock_used().owners.is_empty());
     }
 }

@@ -4,7 +4,9 @@
 //! |---|---|---|
 //! | `client/{client_id}` | registered client | at registration |
 //! | `user/{sub}` | user | by administration |
-//! | `username/{name in lower case}` | subject of the user of this name | with the user |
+//! | `username/{mapped name}` | subject of the user of this name | with the user |
+//! | `user-email/{digest of address}/{sub}` | a user with this e-mail address; empty | with the user |
+//! | `index/user-email` | all users are in the index of addresses; empty | once |
 //! | `factors/{sub}` | passkeys and recovery codes of a user | by compare-and-set |
 //! | `link/{digest of issuer and subject}` | user who is linked to an external account | with `link-of` |
 //! | `link-of/{sub}/{digest of issuer and subject}` | one linked account of a user | with `link` |
@@ -12,6 +14,8 @@
 //! | `flow/{digest of state}` | sign-in at an external provider | taken once |
 //! | `ceremony/{digest of id}` | passkey ceremony | taken once |
 //! | `session/{digest of cookie}` | browser session | about once a minute |
+//! | `session-id/{digest of cookie}` | ids of a session and its user, also after the session has expired | when a session begins or ends |
+//! | `sign-out/{digest of id}` | parameters of a sign-out request that arrived by POST | taken once |
 //! | `session-of/{sub}/{sid}` | digest of the cookie of a user's session | when a session begins or ends |
 //! | `consent/{sub}/{client_id}` | scopes that a user has allowed a client | by compare-and-set |
 //! | `code/{digest of code}` | authorization code | live, then spent |
@@ -36,6 +40,7 @@ use crate::encoding::sha256_base64url;
 
 pub(crate) const CLIENTS: &str = "client/";
 pub(crate) const USERS: &str = "user/";
+pub(crate) const USER_EMAIL_INDEX: &str = "index/user-email";
 pub(crate) const REVOCATIONS: &str = "revoked/";
 pub(crate) const LONGEST_LIFETIMES: &str = "lifetimes/longest";
 pub(crate) const CONFIGURATION_EDITION: &str = "configuration/edition";
@@ -55,8 +60,15 @@ pub(crate) fn user_record(sub: &str) -> String {
     format!("{USERS}{sub}")
 }
 
-pub(crate) fn user_name(username: &str) -> String {
-    format!("username/{}", username.to_lowercase())
+/// Returns the key of a user name in its mapped form, or of an older name in lower case.
+pub(crate) fn user_name(mapped: &str) -> String {
+    format!("username/{mapped}")
+}
+
+/// Returns the index key of an e-mail address of a user, or the prefix of all users with this address if `sub` is empty.
+/// Addresses are compared without regard to ASCII case.
+pub(crate) fn user_email(email: &str, sub: &str) -> String {
+    format!("user-email/{}/{sub}", sha256_base64url(&email.to_ascii_lowercase()))
 }
 
 pub(crate) fn user_factors(sub: &str) -> String {
@@ -90,6 +102,14 @@ pub(crate) fn session_record(cookie: &str) -> String {
 
 pub(crate) fn session_by_digest(cookie_digest: &str) -> String {
     format!("session/{cookie_digest}")
+}
+
+pub(crate) fn session_identity(cookie_digest: &str) -> String {
+    format!("session-id/{cookie_digest}")
+}
+
+pub(crate) fn sign_out_request(id: &str) -> String {
+    format!("sign-out/{}", sha256_base64url(id))
 }
 
 /// Returns the key of a session of a user, or the prefix of all sessions of a user if `sid` is empty.

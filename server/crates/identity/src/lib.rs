@@ -222,6 +222,7 @@ impl Identity {
             audit: audit.clone(),
             demo,
         });
+        users.index_emails(now).await?;
         let revocations = RevocationList { ledger: ledger.clone() };
         let dpop = Arc::new(DpopVerifier { ledger: ledger.clone() });
         let grants = Arc::new(GrantStore {

@@ -27,6 +27,8 @@ pub const INTERACTION: SignedDuration = SignedDuration::from_hours(1);
 pub const LAUNCH: SignedDuration = SignedDuration::from_mins(10);
 /// Passkey ceremony, during which the browser displays its passkey dialog.
 pub const PASSKEY_CEREMONY: SignedDuration = SignedDuration::from_mins(5);
+/// Parameters of a sign-out request, from the POST of an application until the browser follows the redirect.
+pub const SIGN_OUT_REQUEST: SignedDuration = SignedDuration::from_mins(1);
 /// Sign-in at an external provider.
 pub const PROVIDER_SIGN_IN: SignedDuration = SignedDuration::from_mins(15);
 /// Default for browser sessions, counted from the last request.

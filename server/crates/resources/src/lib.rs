@@ -41,6 +41,6 @@ pub use compartment_view::{CompartmentView, Restriction, ViewPart};
 pub use error::{ResourceBodyError, ResourceError};
 pub use import::{ImportCount, ImportFault, ImportOptions, ImportProgress, ImportReport};
 pub use prepare::{IdSource, PreparedResource, ResourceLimits};
-pub use search::FoundResource;
+pub use search::{FoundResource, SearchLimit};
 pub use service::{DeleteResult, ExpectedVersion, Resources, StoredResource, Tombstone, WrittenResource};
-pub use transaction::{BundleOperation, EntryAction, EntryResult, PlannedEntry, TransactionPlan};
+pub use transaction::{BundleOperation, EntryAction, EntryRead, EntryResult, PlannedEntry, TransactionPlan};

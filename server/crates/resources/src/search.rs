@@ -3,9 +3,10 @@
 //! A search reads the candidates of the search index if one of its parameters limits it to few, else the compartments of
 //! the Patients that it is limited to, else the candidates of its best parameter, else the whole type.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use store::{IndexLookup, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, Version, Versions};
+use store::{IndexLookup, PageLimit, ScanOptions, Seq, StoreError, Version, Versions};
 
 use crate::compartment_view::{Restriction, ViewPart};
 use crate::filter::TypeFilter;
@@ -18,13 +19,32 @@ use crate::{CompartmentView, ResourceError, StoredResource};
 const LOOKED_AT: usize = 20_000;
 /// Minimum number of candidates that are read at a time.
 const FEWEST_READ: usize = 16;
-/// Approximate maximum size of a page in bytes.
-const BYTES: usize = 16 << 20;
 /// Maximum size of a page of the underlying scan.
 const PAGE: PageLimit = PageLimit { count: 500, bytes: 512 * 1024 };
 
+/// Maximum size of a page of a search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SearchLimit {
+    /// Maximum number of resources.
+    pub count: usize,
+    /// Size in bytes at which a page ends. The last resource may exceed it.
+    pub bytes: usize,
+}
+
+impl SearchLimit {
+    /// Default size at which a page ends: 16 MiB.
+    pub const BYTES: usize = 16 << 20;
+}
+
+impl From<usize> for SearchLimit {
+    /// Returns a limit of `count` resources with the default size.
+    fn from(count: usize) -> Self {
+        Self { count, bytes: Self::BYTES }
+    }
+}
+
 /// A page of a search.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FoundResource {
     /// Resources that match the search. All pages have the same order.
     pub resources: Vec<StoredResource>,
@@ -82,7 +102,7 @@ impl SearchCursor {
 /// A page that is being filled.
 struct FillingPage<'a> {
     filter: Option<&'a TypeFilter>,
-    count: usize,
+    limit: SearchLimit,
     resources: Vec<StoredResource>,
     looked_at: usize,
     bytes: usize,
@@ -90,7 +110,7 @@ struct FillingPage<'a> {
 
 impl FillingPage<'_> {
     fn is_full(&self) -> bool {
-        self.resources.len() >= self.count || self.bytes >= BYTES
+        self.resources.len() >= self.limit.count || self.bytes >= self.limit.bytes
     }
 
     /// Examines a resource, and adds it if the caller may see it and it matches. Returns `false` if it belongs to the
@@ -116,7 +136,7 @@ impl FillingPage<'_> {
 }
 
 impl CompartmentView<'_> {
-    /// Returns up to `count` resources of a type that match a search, if one is given. The cursor
+    /// Returns resources of a type that match a search, if one is given, up to a limit. The cursor
     /// [`FoundResource::next`] of a page continues the search.
     ///
     /// # Errors
@@ -126,9 +146,10 @@ impl CompartmentView<'_> {
         kind: &'static str,
         filter: Option<&TypeFilter>,
         from: Option<&str>,
-        count: usize,
+        limit: impl Into<SearchLimit>,
     ) -> Result<FoundResource, ResourceError> {
-        self.search_at(kind, filter, from, self.resources().store().last_seq().await?, count).await
+        let limit = limit.into();
+        self.search_at(kind, filter, from, self.resources().store().last_seq().await?, limit).await
     }
 
     /// Like [`CompartmentView::search`], with a sequence number for the first page.
@@ -138,7 +159,7 @@ impl CompartmentView<'_> {
         filter: Option<&TypeFilter>,
         from: Option<&str>,
         at: Seq,
-        count: usize,
+        limit: SearchLimit,
     ) -> Result<FoundResource, ResourceError> {
         let store = self.resources().store();
         let cursor = match from {
@@ -146,15 +167,18 @@ impl CompartmentView<'_> {
             None => None,
         };
         let at = cursor.as_ref().map_or(at, |cursor| cursor.at);
+        let page = FillingPage { filter, limit, resources: Vec::new(), looked_at: 0, bytes: 0 };
         if let Some(ids) = filter.and_then(TypeFilter::ids) {
-            return self.by_ids(kind, &ids, filter, at).await;
+            let ids: BTreeSet<_> = ids.into_iter().filter(|id| fhir::is_id(id)).map(str::to_owned).collect();
+            let cursor = cursor.unwrap_or(SearchCursor { at, order: SearchOrder::Index, after: None });
+            let ids = Candidates::Collected(ids.into_iter().collect());
+            return self.read_candidates(kind, page, cursor, &ids).await;
         }
         let mut clauses = filter.map(TypeFilter::index_clauses).unwrap_or_default();
         if let [ViewPart { filter: Some(filter), .. }] = self.parts() {
             clauses.extend(filter.index_clauses());
         }
         let compartments = self.scanned_compartments(filter).await?;
-        let page = FillingPage { filter, count, resources: Vec::new(), looked_at: 0, bytes: 0 };
         if let Restriction::ReadOnly(ids) = self.restriction() {
             let cursor = cursor.unwrap_or(SearchCursor { at, order: SearchOrder::Index, after: None });
             return self.read_candidates(kind, page, cursor, &Candidates::Collected(ids.to_vec())).await;
@@ -269,7 +293,8 @@ impl CompartmentView<'_> {
     ) -> Result<FoundResource, ResourceError> {
         let store = self.resources().store();
         loop {
-            let wanted = (page.count - page.resources.len()).saturating_add(1).clamp(FEWEST_READ, PAGE.count);
+            let wanted =
+                (page.limit.count - page.resources.len()).saturating_add(1).clamp(FEWEST_READ, PAGE.count);
             let ids = candidates.next(store, cursor.after.as_deref(), wanted).await?;
             if ids.is_empty() {
                 return Ok(page.end(None));
@@ -288,27 +313,6 @@ impl CompartmentView<'_> {
                 return Ok(page.end(Some(&cursor)));
             }
         }
-    }
-
-    /// Returns the resources with these ids, without a scan.
-    async fn by_ids(
-        &self,
-        kind: &'static str,
-        ids: &[&str],
-        filter: Option<&TypeFilter>,
-        at: Seq,
-    ) -> Result<FoundResource, ResourceError> {
-        let mut resources: Vec<StoredResource> = Vec::new();
-        for id in ids.iter().filter(|id| fhir::is_id(id)) {
-            let version = self.resources().store().read(&ResourceKey::new(kind, *id), at).await?;
-            let Some(version) = version.filter(|v| !v.is_deleted() && self.contains_version(v)) else {
-                continue;
-            };
-            if meets(filter, &version) && resources.iter().all(|known| known.id != *id) {
-                resources.push(stored(kind, id, Some(version))?);
-            }
-        }
-        Ok(FoundResource { resources, next: None })
     }
 
     /// Returns the compartments that a search is limited to, by its filter or by the restriction, if they are few.

@@ -1,23 +1,32 @@
 //! POST {fhir_base}: a Bundle of requests (FHIR R4, batch and transaction).
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use fhir::{IssueCode, OperationOutcome};
-use http::StatusCode;
+use futures_util::stream;
+use http::{HeaderValue, StatusCode, header};
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use percent_encoding::percent_decode_str;
 use resources::{
-    BundleOperation, DeleteResult, EntryAction, EntryResult, ResourceError, Restriction, StoredResource,
-    TransactionPlan,
+    BundleOperation, DeleteResult, EntryAction, EntryRead, EntryResult, ResourceError, Restriction,
+    StoredResource, TransactionPlan,
 };
-use serde::Serialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use warp::Reply as _;
 
 use super::terminology::{BundledAnswer, TerminologyOperation};
 use super::{access, check_accept, json_body, recording, terminology};
 use crate::clock::resource_id;
+use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::{self, Problem};
 use crate::http::reply::{self, Response};
+use crate::node::byte_budget::BudgetExhausted;
+use crate::records::audit::rest::RestInteraction;
+use crate::records::audit::{AuditCaller, NotRecorded};
 
 /// Number of audit events that are held in memory before they are written.
 const RECORDED_TOGETHER: usize = 1_000;
@@ -47,20 +56,42 @@ pub async fn execute_bundle(context: &RequestContext, body: &mut RequestBody) ->
     }
     let kind = if plan.is_transaction { "transaction-response" } else { "batch-response" };
     let has_only_operations = plan.entries.is_empty() && !operations.is_empty();
-    let entries = match (has_only_operations, token.clone()) {
-        (true, _) => Vec::new(),
-        (false, Some(token)) => execute_plan(context, &token, plan).await?,
-        (false, None) => execute_plan(context, &*access::authenticate(context).await?, plan).await?,
+    let token = match (has_only_operations, token) {
+        (false, None) => Some(access::authenticate(context).await?),
+        (_, token) => token,
+    };
+    let entries = match &token {
+        Some(token) if !has_only_operations => execute_plan(context, token, plan).await?,
+        _ => Vec::new(),
     };
     let positions: Vec<usize> = operations.iter().map(|operation| operation.position).collect();
-    let answers = match operations.is_empty() {
-        true => Vec::new(),
-        false => terminology::answer_bundle(context, token.as_deref(), operations).await?,
+    let memory = AnswerMemory::new(context, token.as_deref());
+    let (answers, memory) = match operations.is_empty() {
+        true => (Vec::new(), memory),
+        false => terminology::answer_bundle(context, token.as_deref(), operations, memory).await?,
     };
-    let entry =
+    let entries =
         merge_entries(entries, positions.into_iter().zip(answers.into_iter().map(operation_response)));
-    let answer = ResponseBundle { resource_type: "Bundle", kind, entry };
-    Ok(reply::no_store(reply::fhir_json(StatusCode::OK, &answer)))
+    let head = format!("{{\"resourceType\":\"Bundle\",\"type\":\"{kind}\",\"entry\":[");
+    let has_reads = entries.iter().any(|entry| matches!(entry, ResponseEntry::Read(_)));
+    let response = match token {
+        Some(token) if has_reads => {
+            let reader = EntryReader { context: context.clone(), token };
+            stream_entries(reader, head, entries, memory)
+        }
+        _ => {
+            let mut pieces = vec![Bytes::from(head)];
+            for (index, entry) in entries.into_iter().enumerate() {
+                if let ResponseEntry::Ready(text) = entry {
+                    pieces.extend((index > 0).then_some(Bytes::from_static(b",")));
+                    pieces.push(text);
+                }
+            }
+            pieces.push(Bytes::from_static(b"]}"));
+            memory.respond(reply::FHIR_JSON, pieces)
+        }
+    };
+    Ok(reply::no_store(response))
 }
 
 /// Returns the resource type of the operation that an entry calls, if it is an operation of this server.
@@ -94,11 +125,11 @@ async fn execute_plan(
         }
     }
     let answers = context.app.resources.carry_out(plan, context.now).await?;
-    for (at, done) in answers.iter().enumerate() {
+    for (index, done) in answers.iter().enumerate() {
         if let Ok(done) = done {
             recording::bundle_entry(context, token, done);
         }
-        if at % RECORDED_TOGETHER == RECORDED_TOGETHER - 1 {
+        if index % RECORDED_TOGETHER == RECORDED_TOGETHER - 1 {
             context.app.audit.flush().await;
         }
     }
@@ -143,57 +174,127 @@ async fn check_all_of_type(
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ResponseBundle {
-    resource_type: &'static str,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    entry: Vec<ResponseEntry>,
-}
-
 /// The response to one entry.
-#[derive(Serialize)]
-struct ResponseEntry {
-    /// The stored text: a `Value` would write its numbers in another way, and 1.10 is not 1.1 in FHIR.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resource: Option<Box<RawValue>>,
-    response: Value,
+enum ResponseEntry {
+    /// The text of the entry.
+    Ready(Bytes),
+    /// A resource that is read when the client has received the entries before it.
+    Read(EntryRead),
 }
 
-fn response_entry(answer: Result<EntryResult, ResourceError>) -> ResponseEntry {
-    let mut resource = None;
-    let response = match answer {
+fn response_entry(result: Result<EntryResult, ResourceError>) -> ResponseEntry {
+    let response = match result {
         Ok(EntryResult::Created(stored)) => stored_response("201 Created", &stored),
         Ok(EntryResult::Updated(stored) | EntryResult::Found(stored)) => stored_response("200 OK", &stored),
-        Ok(EntryResult::Read(stored)) => {
-            resource = serde_json::from_slice(&stored.bytes).ok();
-            stored_response("200 OK", &stored)
-        }
+        Ok(EntryResult::Read(read)) => return ResponseEntry::Read(read),
         Ok(EntryResult::Deleted(DeleteResult::Deleted(_) | DeleteResult::WasAbsent)) => {
             json!({ "status": "204 No Content" })
         }
-        Err(error) => {
-            let (status, _) = problem::resource_status(&error);
-            let outcome = OperationOutcome::error(IssueCode::Processing, error.to_string());
-            json!({ "status": status.to_string(), "outcome": outcome })
-        }
+        Err(error) => return ResponseEntry::Ready(failed_entry(&error)),
     };
-    ResponseEntry { resource, response }
+    ResponseEntry::Ready(json!({ "response": response }).to_string().into())
+}
+
+fn failed_entry(error: &ResourceError) -> Bytes {
+    let (status, _) = problem::resource_status(error);
+    let outcome = OperationOutcome::error(IssueCode::Processing, error.to_string());
+    json!({ "response": { "status": status.to_string(), "outcome": outcome } }).to_string().into()
 }
 
 /// The response to an operation. An outcome is also the resource of the entry, because it is the body of the response.
 fn operation_response(answer: BundledAnswer) -> ResponseEntry {
-    match answer {
-        Ok(json) => ResponseEntry {
-            resource: serde_json::from_slice(&json).ok(),
-            response: json!({ "status": "200 OK" }),
-        },
-        Err((status, outcome)) => ResponseEntry {
-            resource: serde_json::value::to_raw_value(&outcome).ok(),
-            response: json!({ "status": status.to_string(), "outcome": outcome }),
-        },
+    let (resource, response) = match answer {
+        Ok(json) => (json, json!({ "status": "200 OK" })),
+        Err((status, outcome)) => {
+            let resource = serde_json::to_vec(&outcome).expect("an outcome serialises to JSON");
+            (resource, json!({ "status": status.to_string(), "outcome": outcome }))
+        }
+    };
+    // The stored text: a `Value` would write its numbers in another way, and 1.10 is not 1.1 in FHIR.
+    let response = response.to_string();
+    let parts: [&[u8]; 4] = [b"{\"resource\":", &resource, b",\"response\":", response.as_bytes()];
+    let mut text = parts.concat();
+    text.push(b'}');
+    ResponseEntry::Ready(text.into())
+}
+
+/// Reads the resources of the entries of a Bundle.
+struct EntryReader {
+    context: RequestContext,
+    token: Arc<TokenAccess>,
+}
+
+impl EntryReader {
+    /// Returns the pieces of the response to a read. An error of the read is the response; the outer error is one of the
+    /// audit log, without which nothing may be read.
+    async fn read(&self, read: &EntryRead) -> Result<Vec<Bytes>, NotRecorded> {
+        let context = &self.context;
+        let caller = AuditCaller::of_request(context.client_address, context.request_id.clone());
+        let pieces = async {
+            let mut memory = AnswerMemory::new(context, Some(&self.token));
+            let stored = || async { Ok(context.app.resources.read_entry(read).await) };
+            let size = |stored: &Result<StoredResource, _>| stored.as_ref().map_or(0, |it| it.bytes.len());
+            match memory.hold::<_, BudgetExhausted, _>(stored, size).await {
+                Ok(Ok(stored)) => {
+                    recording::version(context, &self.token, RestInteraction::Read, &stored);
+                    let response = stored_response("200 OK", &stored);
+                    vec![
+                        Bytes::from_static(b"{\"resource\":"),
+                        memory.attach(stored.bytes),
+                        format!(",\"response\":{response}}}").into(),
+                    ]
+                }
+                Ok(Err(error)) => vec![failed_entry(&error)],
+                Err(BudgetExhausted) => {
+                    let text = "there is no memory for this resource at the moment; read it again";
+                    let outcome = OperationOutcome::error(IssueCode::Throttled, text);
+                    let status = StatusCode::SERVICE_UNAVAILABLE.to_string();
+                    vec![json!({ "response": { "status": status, "outcome": outcome } }).to_string().into()]
+                }
+            }
+        };
+        let (pieces, recorded) = context.app.audit.on_behalf(caller, pieces).await;
+        recorded.map(|()| pieces)
     }
+}
+
+/// Returns a response that reads its resources while it is sent. It needs memory for one resource at a time, and the reads
+/// end when the client leaves.
+fn stream_entries(
+    reader: EntryReader,
+    head: String,
+    entries: Vec<ResponseEntry>,
+    memory: AnswerMemory,
+) -> Response {
+    let (sender, mut receiver) = mpsc::channel::<Result<Bytes, NotRecorded>>(1);
+    tokio::spawn(async move {
+        let send = async |piece: Bytes| sender.send(Ok(piece)).await;
+        send(head.into()).await?;
+        for (index, entry) in entries.into_iter().enumerate() {
+            if index > 0 {
+                send(Bytes::from_static(b",")).await?;
+            }
+            let pieces = match entry {
+                ResponseEntry::Ready(text) => vec![text],
+                ResponseEntry::Read(read) => tokio::select! {
+                    pieces = reader.read(&read) => match pieces {
+                        Ok(pieces) => pieces,
+                        // The client sees an incomplete body.
+                        Err(error) => return sender.send(Err(error)).await,
+                    },
+                    () = sender.closed() => return Ok(()),
+                },
+            };
+            for piece in pieces {
+                send(piece).await?;
+            }
+        }
+        send(memory.attach(Bytes::from_static(b"]}"))).await
+    });
+    let pieces = stream::poll_fn(move |context| receiver.poll_recv(context));
+    let mut response = warp::reply::stream(pieces).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(reply::FHIR_JSON));
+    response
 }
 
 fn stored_response(status: &str, stored: &StoredResource) -> Value {

@@ -28,9 +28,9 @@ pub fn bundle_entry(context: &RequestContext, access: &TokenAccess, done: &Entry
     match done {
         EntryResult::Created(stored) => version(context, access, RestInteraction::Create, stored),
         EntryResult::Updated(stored) => version(context, access, RestInteraction::Update, stored),
-        EntryResult::Found(stored) | EntryResult::Read(stored) => {
-            version(context, access, RestInteraction::Read, stored)
-        }
+        EntryResult::Found(stored) => version(context, access, RestInteraction::Read, stored),
+        // Recorded when the resource is read.
+        EntryResult::Read(_) => {}
         EntryResult::Deleted(deletion) => deleted(context, access, deletion),
     }
 }
@@ -53,9 +53,14 @@ pub fn history(context: &RequestContext, access: &TokenAccess, kind: &str, id: &
 }
 
 /// Records a page of a search: the request, and the Patients of the results.
-pub fn search(context: &RequestContext, access: &TokenAccess, query: &str, results: &[StoredResource]) {
+pub fn search<'a>(
+    context: &RequestContext,
+    access: &TokenAccess,
+    query: &str,
+    results: impl IntoIterator<Item = &'a StoredResource>,
+) {
     if is_recorded(context, RestInteraction::Search) {
-        let compartments = distinct(results.iter().map(|stored| &stored.compartments));
+        let compartments = distinct(results.into_iter().map(|stored| &stored.compartments));
         let request = format!("{} {}{}?{query}", context.method, context.app.base_url, context.path);
         add(context, access, RestInteraction::Search, None, compartments, Some(request));
     }

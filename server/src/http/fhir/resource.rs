@@ -13,6 +13,7 @@ use super::access::permitted_view;
 use super::search_result::SearchResultOptions;
 use super::{access, check_accept, json_body, recording, search};
 use crate::clock::resource_id;
+use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::{RequestBody, RequestContext, ResourceType, etag_version};
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
@@ -65,6 +66,12 @@ fn expected_version(context: &RequestContext) -> Result<ExpectedVersion, Problem
         let text = "If-Match must be '*' or the ETag of a version, such as W/\"3\"";
         Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text)
     })
+}
+
+/// Returns the response with a stored resource that was read into the memory of the answer.
+fn read_response(memory: AnswerMemory, stored: StoredResource) -> Response {
+    let bytes = memory.attach(stored.bytes);
+    resource_response(StatusCode::OK, StoredResource { bytes, ..stored })
 }
 
 /// Returns the response with a stored resource.
@@ -140,11 +147,13 @@ pub async fn read_resource(
     let options = options.filter(|(name, _)| matches!(*name, "_summary" | "_elements"));
     let options = SearchResultOptions::read(kind, options)?;
     let view = permitted_view(context, &access, kind, ScopePermissions::GET).await?;
-    let mut resource = view.read(kind, &id).await?;
+    let mut memory = AnswerMemory::new(context, Some(&access));
+    let read = || async { Ok::<_, Problem>(view.read(kind, &id).await?) };
+    let mut resource = memory.hold(read, |resource| resource.bytes.len()).await?;
     recording::version(context, &access, RestInteraction::Read, &resource);
     options.project(&mut resource);
     if !context.has_version(&format!("W/\"{}\"", resource.version)) {
-        return Ok(resource_response(StatusCode::OK, resource));
+        return Ok(read_response(memory, resource));
     }
     let mut response = resource_response(StatusCode::NOT_MODIFIED, resource);
     *response.body_mut() = bytes::Bytes::new().into();
@@ -164,9 +173,11 @@ pub async fn read_version(
         Problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, "the version must be a number")
     })?;
     let view = permitted_view(context, &access, kind, ScopePermissions::GET).await?;
-    let found = view.read_version(kind, &id, version).await?;
-    recording::version(context, &access, RestInteraction::ReadVersion, &found);
-    Ok(resource_response(StatusCode::OK, found))
+    let mut memory = AnswerMemory::new(context, Some(&access));
+    let read = || async { Ok::<_, Problem>(view.read_version(kind, &id, version).await?) };
+    let resource = memory.hold(read, |resource| resource.bytes.len()).await?;
+    recording::version(context, &access, RestInteraction::ReadVersion, &resource);
+    Ok(read_response(memory, resource))
 }
 
 /// PUT {fhir_base}/{type}/{id}: creates or replaces.

@@ -1,20 +1,22 @@
 //! Searches of one type, the history of a resource, and the searches of conditional requests (FHIR R4, RESTful API
 //! and search).
 
+use bytes::Bytes;
 use fhir::IssueCode;
 use http::StatusCode;
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
-use resources::ResourceError;
 use resources::filter::TypeFilter;
+use resources::{CompartmentView, FoundResource, ResourceError, SearchLimit, StoredResource};
 use serde_json::json;
-use store::{PageLimit, Seq};
+use store::{PageLimit, Seq, Version};
 
 use super::access::permitted_view;
 use super::missing_scope::{NeededAccess, missing_scope};
 use super::resource::check_addressed;
 use super::search_result::{SearchResultOptions, is_result_parameter};
 use super::{access, check_accept, recording};
+use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::{RequestBody, RequestContext, ResourceType};
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
@@ -142,13 +144,23 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
     if options.is_count || page.count == 0 {
         bundle.member("total", &view.count(kind, filter.as_ref()).await?);
         bundle.member("link", &[json!({ "relation": "self", "url": page.address(&at, None) })]);
-        recording::search(context, &access, query, &[]);
-        return Ok(bundle.answer());
+        recording::search(context, &access, query, []);
+        return Ok(bundle.answer(AnswerMemory::new(context, Some(&access))));
     }
+    let mut memory = AnswerMemory::new(context, Some(&access));
+    let limit = SearchLimit { count: page.count, bytes: AnswerMemory::page_bytes(context) };
     let (mut found, mut total) = match &options.sort[..] {
-        [] => (view.search(kind, filter.as_ref(), from.as_deref(), page.count).await?, None),
+        [] => {
+            let search = StepwiseSearch { view: &view, kind, filter: filter.as_ref(), limit };
+            (search.read(from.as_deref(), &mut memory).await?, None)
+        }
         keys => {
-            let sorted = view.search_sorted(kind, filter.as_ref(), keys, from.as_deref(), page.count).await?;
+            let read = || async {
+                Ok::<_, Problem>(
+                    view.search_sorted(kind, filter.as_ref(), keys, from.as_deref(), limit).await?,
+                )
+            };
+            let sorted = memory.hold_for_bundle(read, |(page, _)| bytes_of(&page.resources)).await?;
             (sorted.0, Some(sorted.1))
         }
     };
@@ -156,9 +168,8 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
         total = Some(view.count(kind, filter.as_ref()).await?);
     }
     let is_only_page = page.from.is_none() && found.next.is_none();
-    let included = options.included(context, &access, &found.resources).await?;
-    let read: Vec<_> = found.resources.iter().chain(&included).cloned().collect();
-    recording::search(context, &access, query, &read);
+    let included = options.included(context, &access, &found.resources, &mut memory).await?;
+    recording::search(context, &access, query, found.resources.iter().chain(&included));
     found.next = found.next.map(|cursor| signed_cursor(context, kind, &cursor));
     if let Some(total) = total.or(is_only_page.then_some(found.resources.len())) {
         bundle.member("total", &total);
@@ -171,13 +182,13 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
     for mut resource in found.resources {
         options.project(&mut resource);
         let address = format!("{at}/{}", resource.id);
-        bundle.entry(&address, Some(&resource.bytes), "search", &json!({ "mode": "match" }));
+        bundle.entry(&address, Some(resource.bytes), "search", &json!({ "mode": "match" }));
     }
     for resource in included {
         let address = format!("{}/{}/{}", context.app.fhir_base, resource.kind, resource.id);
-        bundle.entry(&address, Some(&resource.bytes), "search", &json!({ "mode": "include" }));
+        bundle.entry(&address, Some(resource.bytes), "search", &json!({ "mode": "include" }));
     }
-    Ok(bundle.answer())
+    Ok(bundle.answer(memory))
 }
 
 /// Purpose of the message authentication code of a cursor.
@@ -216,7 +227,11 @@ pub async fn instance_history(
     };
     let limit = PageLimit { count: page.count.max(1), ..PageLimit::default() };
     let view = permitted_view(context, &access, kind, ScopePermissions::GET).await?;
-    let (versions, next) = view.history(kind, &id, before, limit).await?;
+    let mut memory = AnswerMemory::new(context, Some(&access));
+    let read = || async { Ok::<_, Problem>(view.history(kind, &id, before, limit).await?) };
+    let size = |version: &Version| version.body.as_ref().map_or(0, Bytes::len);
+    let (versions, next) =
+        memory.hold_for_bundle(read, |(versions, _)| versions.iter().map(size).sum()).await?;
     recording::history(context, &access, kind, &id, &versions);
     let at = format!("{}/{kind}/{id}", context.app.fhir_base);
     let mut bundle = BundleWriter::new("history");
@@ -232,15 +247,63 @@ pub async fn instance_history(
             "etag": format!("W/\"{}\"", version.version),
             "lastModified": fhir::instant::format(version.updated),
         });
-        bundle.entry(&at, version.body.as_deref(), "response", &response);
+        bundle.entry(&at, version.body, "response", &response);
     }
-    Ok(bundle.answer())
+    Ok(bundle.answer(memory))
 }
 
-/// Writes a Bundle. Stored resources are copied into it without being parsed.
+/// Size in bytes of the steps in which a page is read; the memory of each step is reserved before the next one.
+const STEP: usize = 1 << 20;
+
+/// A search whose page is read in steps.
+struct StepwiseSearch<'a> {
+    view: &'a CompartmentView<'a>,
+    kind: &'static str,
+    filter: Option<&'a TypeFilter>,
+    limit: SearchLimit,
+}
+
+impl StepwiseSearch<'_> {
+    async fn read(&self, from: Option<&str>, memory: &mut AnswerMemory) -> Result<FoundResource, Problem> {
+        let mut page = FoundResource { resources: Vec::new(), next: from.map(str::to_owned) };
+        let mut bytes = 0;
+        loop {
+            let limit = SearchLimit {
+                count: self.limit.count - page.resources.len(),
+                bytes: STEP.min(self.limit.bytes - bytes),
+            };
+            let cursor = page.next.take();
+            let read = || async {
+                Ok::<_, Problem>(self.view.search(self.kind, self.filter, cursor.as_deref(), limit).await?)
+            };
+            let step = memory.hold_for_bundle(read, |step| bytes_of(&step.resources)).await?;
+            let step_bytes = bytes_of(&step.resources);
+            // A step that is not full has examined as many resources as a page may.
+            let is_full = step.resources.len() >= limit.count || step_bytes >= limit.bytes;
+            page.resources.extend(step.resources);
+            page.next = step.next;
+            bytes += step_bytes;
+            let has_room = page.resources.len() < self.limit.count && bytes < self.limit.bytes;
+            if page.next.is_none() || !is_full || !has_room {
+                return Ok(page);
+            }
+        }
+    }
+}
+
+fn bytes_of(resources: &[StoredResource]) -> usize {
+    resources.iter().map(|resource| resource.bytes.len()).sum()
+}
+
+/// Resources of this size are pieces of the body; smaller ones are copied into the text before them.
+const OWN_PIECE: usize = 16 << 10;
+
+/// Writes a Bundle. Stored resources are written without being parsed.
 struct BundleWriter {
+    /// Finished pieces of the text, of which large resources are not copied.
+    pieces: Vec<Bytes>,
     text: Vec<u8>,
-    entries: Vec<u8>,
+    has_entries: bool,
     /// Members of the next entry.
     ahead: Vec<u8>,
 }
@@ -248,7 +311,7 @@ struct BundleWriter {
 impl BundleWriter {
     fn new(kind: &str) -> Self {
         let text = format!("{{\"resourceType\":\"Bundle\",\"type\":\"{kind}\"").into_bytes();
-        Self { text, entries: Vec::new(), ahead: Vec::new() }
+        Self { pieces: Vec::new(), text, has_entries: false, ahead: Vec::new() }
     }
 
     fn member(&mut self, name: &str, value: &impl serde::Serialize) {
@@ -259,29 +322,30 @@ impl BundleWriter {
         write_member(&mut self.ahead, name, value);
     }
 
-    fn entry(&mut self, address: &str, resource: Option<&[u8]>, name: &str, value: &impl serde::Serialize) {
-        self.entries.extend_from_slice(if self.entries.is_empty() { b"{" } else { b",{" });
-        let mut members = Vec::new();
-        write_member(&mut members, "fullUrl", &address);
+    /// Writes an entry. All members of the Bundle precede its entries.
+    fn entry(&mut self, address: &str, resource: Option<Bytes>, name: &str, value: &impl serde::Serialize) {
+        let start: &[u8] = if self.has_entries { b",{\"fullUrl\":" } else { b",\"entry\":[{\"fullUrl\":" };
+        self.has_entries = true;
+        self.text.extend_from_slice(start);
+        serde_json::to_writer(&mut self.text, address).expect("a text serialises to JSON");
         if let Some(resource) = resource {
-            members.extend_from_slice(b",\"resource\":");
-            members.extend_from_slice(resource);
+            self.text.extend_from_slice(b",\"resource\":");
+            if resource.len() < OWN_PIECE {
+                self.text.extend_from_slice(&resource);
+            } else {
+                self.pieces.push(std::mem::take(&mut self.text).into());
+                self.pieces.push(resource);
+            }
         }
-        members.append(&mut self.ahead);
-        write_member(&mut members, name, value);
-        // Without the leading comma.
-        self.entries.extend_from_slice(&members[1..]);
-        self.entries.push(b'}');
+        self.text.append(&mut self.ahead);
+        write_member(&mut self.text, name, value);
+        self.text.push(b'}');
     }
 
-    fn answer(mut self) -> Response {
-        if !self.entries.is_empty() {
-            self.text.extend_from_slice(b",\"entry\":[");
-            self.text.append(&mut self.entries);
-            self.text.push(b']');
-        }
-        self.text.push(b'}');
-        reply::no_store(reply::body(StatusCode::OK, reply::FHIR_JSON, self.text))
+    fn answer(mut self, memory: AnswerMemory) -> Response {
+        self.text.extend_from_slice(if self.has_entries { b"]}" } else { b"}" });
+        self.pieces.push(self.text.into());
+        reply::no_store(memory.respond(reply::FHIR_JSON, self.pieces))
     }
 }
 

@@ -10,18 +10,17 @@ use identity::tokens::access_token::TokenAccess;
 use resources::result::elements::{ElementProjection, Summary, check_element};
 use resources::result::include::Include;
 use resources::result::sort::SortKey;
-use resources::{CompartmentView, StoredResource};
+use resources::{CompartmentView, ResourceError, StoredResource};
 
 use super::access;
 use super::access::permitted_view;
 use super::search::bad_parameter;
+use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
 
-/// Maximum number of resources that `_include` adds to a page.
+/// Maximum number of resources that `_include` adds to a page. Together they have at most the size of a page.
 const MAX_INCLUDED: usize = 1_000;
-/// Size in bytes at which no further resources are added.
-const MAX_INCLUDED_BYTES: usize = 16 << 20;
 /// Maximum number of values of `_include`.
 const MAX_INCLUDES: usize = 20;
 
@@ -113,6 +112,7 @@ impl SearchResultOptions {
         context: &RequestContext,
         token: &TokenAccess,
         matches: &[StoredResource],
+        memory: &mut AnswerMemory,
     ) -> Result<Vec<StoredResource>, Problem> {
         let known: HashSet<(&str, &str)> =
             matches.iter().map(|found| (found.kind, found.id.as_str())).collect();
@@ -124,6 +124,7 @@ impl SearchResultOptions {
             }
         }
         targets.retain(|(kind, id)| !known.contains(&(*kind, id.as_str())));
+        let most_bytes = AnswerMemory::page_bytes(context);
         let (mut included, mut bytes) = (Vec::new(), 0);
         // The targets are sorted by type, and all of a type have the same view.
         let mut view: Option<(&str, Option<CompartmentView<'_>>)> = None;
@@ -139,18 +140,20 @@ impl SearchResultOptions {
                 ));
             }
             let Some((_, Some(view))) = &view else { continue };
-            match view.read(kind, &id).await {
-                Ok(found) => {
-                    bytes += found.bytes.len();
-                    included.push(found);
+            let read = || async {
+                match view.read(kind, &id).await {
+                    Ok(resource) => Ok(Some(resource)),
+                    Err(ResourceError::Store(error)) => Err(Problem::from(error)),
+                    // A missing, deleted or invisible target is left out.
+                    Err(_) => Ok(None),
                 }
-                Err(resources::ResourceError::Store(error)) => {
-                    return Err(resources::ResourceError::Store(error).into());
-                }
-                // A missing, deleted or invisible target is left out.
-                Err(_) => {}
+            };
+            let size = |resource: &Option<StoredResource>| resource.as_ref().map_or(0, |it| it.bytes.len());
+            if let Some(resource) = memory.hold_for_bundle(read, size).await? {
+                bytes += resource.bytes.len();
+                included.push(resource);
             }
-            if bytes >= MAX_INCLUDED_BYTES {
+            if bytes >= most_bytes {
                 break;
             }
         }

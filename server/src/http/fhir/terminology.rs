@@ -14,10 +14,12 @@ use percent_encoding::percent_decode_str;
 use resources::BundleOperation;
 
 use super::{access, check_accept, json_body};
+use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::{self, Problem};
 use crate::http::reply::{self, Response};
 use crate::node::app::App;
+use crate::node::byte_budget::BudgetExhausted;
 
 /// `{fhir_base}/ValueSet[/{id}]/$validate-code`
 pub async fn validate_code(
@@ -267,8 +269,12 @@ async fn answer_operation(
         let inline = question.ask(&context.app, &Budget::inline());
         answer = Some(inline).filter(|inline| !inline.as_ref().is_err_and(QuestionError::is_long));
     }
-    let answer = match answer {
-        Some(answer) => answer,
+    let mut memory = AnswerMemory::new(context, access.as_deref());
+    let (answer, memory) = match answer {
+        Some(answer) => {
+            memory.hold_now(answer.as_ref().map_or(0, Vec::len))?;
+            (answer, memory)
+        }
         None => {
             let (app, query, body) = (context.app.clone(), context.query.clone(), body.clone());
             let language = question.language.map(str::to_owned);
@@ -286,27 +292,35 @@ async fn answer_operation(
                     level: id.as_deref().map_or(OperationLevel::Type, OperationLevel::Instance),
                     now,
                 };
-                question.ask(&app, budget)
+                let answer = question.ask(&app, budget);
+                // Still in the pool, so that few answers exist that are not counted.
+                memory.hold_now(answer.as_ref().map_or(0, Vec::len))?;
+                Ok::<_, BudgetExhausted>((answer, memory))
             };
-            context.app.questions.run(ask).await?
+            context.app.questions.run(ask).await??
         }
     };
-    Ok(reply::body(StatusCode::OK, reply::FHIR_JSON, answer?))
+    Ok(reply::body(StatusCode::OK, reply::FHIR_JSON, memory.attach(answer?)))
 }
 
 /// The answer to an operation in a Bundle: the resource as JSON, or the status and the outcome of an error.
 pub type BundledAnswer = Result<Vec<u8>, (StatusCode, OperationOutcome)>;
 
+/// Approximate memory of an outcome, in bytes.
+const OUTCOME_BYTES: usize = 1 << 10;
+
 /// Answers the operations of a Bundle on a thread of the pool. They share the budget of one request, so that a Bundle
 /// does not cost more than any other request.
 ///
 /// # Errors
-/// Returns [`Problem`] if the pool rejects the request or the stored changes cannot be read.
+/// Returns [`Problem`] if the pool rejects the request, there is no memory for the answers, or the stored changes cannot
+/// be read.
 pub async fn answer_bundle(
     context: &RequestContext,
     access: Option<&TokenAccess>,
     operations: Vec<BundleOperation>,
-) -> Result<Vec<BundledAnswer>, Problem> {
+    mut memory: AnswerMemory,
+) -> Result<(Vec<BundledAnswer>, AnswerMemory), Problem> {
     context.app.terminology_sync.apply_changes().await?;
     let (app, now) = (context.app.clone(), context.now);
     let language = context.header(header::ACCEPT_LANGUAGE).map(str::to_owned);
@@ -339,7 +353,14 @@ pub async fn answer_bundle(
                 }
             })
         };
-        operations.iter().map(answer).collect::<Vec<_>>()
+        let mut answers = Vec::with_capacity(operations.len());
+        for entry in &operations {
+            let answer = answer(entry);
+            // An answer is copied when it becomes an entry of the Bundle, and an outcome is written twice.
+            memory.hold_now(2 * answer.as_ref().map_or(OUTCOME_BYTES, Vec::len))?;
+            answers.push(answer);
+        }
+        Ok::<_, BudgetExhausted>((answers, memory))
     };
-    Ok(context.app.questions.run(ask).await?)
+    Ok(context.app.questions.run(ask).await??)
 }

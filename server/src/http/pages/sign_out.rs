@@ -1,10 +1,12 @@
 //! {base}/sign-out and /logout: ends the browser session (OpenID Connect RP-Initiated Logout 1.0).
 //!
-//! Only a valid ID token for the user of this session ends it without a question; a link from another site leads to a
-//! page that asks. The browser is redirected only to an address that the client registered.
+//! An ID token as `id_token_hint` ends only the session whose cookie this browser presents, active or expired, and only
+//! if it is a session of the user of the token: ID tokens travel in addresses, so others may know them. Without a hint
+//! for this session, a page asks. The browser is redirected only to an address that the client registered.
 
 use http::StatusCode;
 use identity::params::Params;
+use identity::sign_in::pending_quota::PendingKind;
 use maud::html;
 use store::StoreError;
 
@@ -14,33 +16,42 @@ use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
+/// Maximum size of a sign-out request by POST that is stored, in bytes. ID tokens have a few thousand.
+const STORED_REQUEST_LIMIT: usize = 16 << 10;
+
 /// Ends the session, or asks for confirmation.
 pub async fn sign_out(context: &RequestContext) -> Result<Response, Problem> {
     let params = context.params();
-    Ok(request(context, &params).await?)
+    let Some(id) = params.get("request") else { return Ok(process_request(context, &params).await?) };
+    let stored = context.app.identity.sessions.take_sign_out_request(id, context.now).await?;
+    // A page that is loaded again has no parameters, and then at most asks.
+    Ok(process_request(context, &Params::parse(stored.unwrap_or_default().as_bytes())).await?)
 }
 
-async fn request(context: &RequestContext, params: &Params) -> Result<Response, StoreError> {
-    let app = &context.app;
+async fn process_request(context: &RequestContext, params: &Params) -> Result<Response, StoreError> {
+    let sessions = &context.app.identity.sessions;
     let hint = params
         .get("id_token_hint")
-        .and_then(|hint| app.identity.tokens.verify_id_token_hint(hint, context.now));
-    let session = match cookie::session(context) {
-        Some(value) => app.identity.sessions.active_session(value, context.now).await?,
-        None => None,
+        .and_then(|hint| context.app.identity.tokens.verify_id_token_hint(hint, context.now))
+        .filter(|_| params.defect().is_none());
+    let (presented, active) = match cookie::session(context) {
+        Some(value) => (
+            sessions.session_identity(value, context.now).await?,
+            sessions.active_session(value, context.now).await?,
+        ),
+        None => (None, None),
     };
-    let hinted = match (&hint, &session) {
-        (Some((sub, _, _)), Some((session, _))) => *sub == session.sub,
-        (Some(_), None) => true,
-        (None, _) => false,
-    };
-    if let Some((_, client_id, sid)) = hint.filter(|_| hinted && params.defect().is_none()) {
-        // The browser session may have expired before; its tokens end now.
-        app.identity.sessions.end_session_by_id(&sid, context.now).await?;
+    if let Some((sub, client_id, _)) = hint {
         let back = back_address(context, params, client_id).await?;
-        return end(context, back.as_deref()).await;
+        if presented.is_some_and(|session| session.sub == sub) {
+            return end(context, back.as_deref()).await;
+        }
+        // Nothing ends, but the application has signed its user out and waits for the browser.
+        if let Some(to) = back {
+            return Ok(reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to)));
+        }
     }
-    if session.is_none() {
+    if active.is_none() {
         return end(context, None).await;
     }
     let (browser, set_cookie) = cookie::browser(context);
@@ -89,9 +100,22 @@ async fn end(context: &RequestContext, back: Option<&str>) -> Result<Response, S
 /// Processes the answer to the confirmation, and RP-initiated logout by POST.
 pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
     if context.path == "/logout" {
-        let body = body.bytes(super::FORM_LIMIT).await?;
-        return Ok(request(context, &Params::parse(&body)).await?);
+        let body = body.bytes(STORED_REQUEST_LIMIT).await?;
+        if cookie::session(context).is_some() {
+            return Ok(process_request(context, &Params::parse(&body)).await?);
+        }
+        return Ok(continue_by_get(context, &body).await?);
     }
     csrf::read_form(context, body).await?;
     Ok(end(context, None).await?)
+}
+
+/// Redirects a POST without the session cookie to a GET of this server. Browsers send a `SameSite=Lax` cookie with the
+/// GET also if the page of the form belongs to another site.
+async fn continue_by_get(context: &RequestContext, body: &[u8]) -> Result<Response, Problem> {
+    context.add_pending(PendingKind::SignOutRequest, None)?;
+    let parameters = String::from_utf8_lossy(body);
+    let id = context.app.identity.sessions.store_sign_out_request(&parameters, context.now).await?;
+    let to = format!("{}/logout?request={id}", context.app.base_url);
+    Ok(reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to)))
 }

@@ -42,7 +42,8 @@ pub(super) fn grant_error(error: &GrantError) -> Response {
         | GrantError::RedirectUri
         | GrantError::Verifier
         | GrantError::Key
-        | GrantError::Revoked => {
+        | GrantError::Revoked
+        | GrantError::Withdrawn => {
             oauth_error(StatusCode::BAD_REQUEST, "invalid_grant", Some(&error.to_string()))
         }
     }
@@ -77,7 +78,9 @@ pub(super) fn user_error(dialect: Dialect, error: &UserError) -> Response {
         UserError::Store(error) => return store_error(dialect, error),
         UserError::Unknown(_) => (StatusCode::NOT_FOUND, "not_found", "This account no longer exists."),
         UserError::Exists(_) => (StatusCode::CONFLICT, "conflict", "This name cannot be used."),
-        UserError::BadName(_) => (StatusCode::BAD_REQUEST, "invalid_request", "This name cannot be used."),
+        UserError::BadName { .. } => {
+            (StatusCode::BAD_REQUEST, "invalid_request", "This name cannot be used.")
+        }
     };
     match (dialect, error) {
         (Dialect::Page, _) => pages::error(status, page_text),

@@ -9,6 +9,7 @@ use store::{Expect, Ledger as _, LedgerWrite, StoreError};
 use crate::audit::{AuditEvent, AuditSink, RecordAction, SignInMethod};
 use crate::ledger_keys;
 use crate::model::user::User;
+use crate::model::user_name::{self, UserNameDefect};
 use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
@@ -54,8 +55,13 @@ pub enum UserError {
     #[error("a user '{0}' exists already; choose another name")]
     Exists(String),
     /// The name is invalid.
-    #[error("user name '{0}' must have 1 to 100 characters, and no spaces, '/' or control characters")]
-    BadName(String),
+    #[error("user name '{}' is not accepted: {defect}", name.escape_debug())]
+    BadName {
+        /// The name.
+        name: String,
+        /// The rule that it violates.
+        defect: UserNameDefect,
+    },
     /// There is no such user.
     #[error("user '{0}' does not exist; `trefoil user list` shows all users")]
     Unknown(String),
@@ -63,6 +69,9 @@ pub enum UserError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+/// Number of index entries that are read at a time.
+const INDEX_PAGE: usize = 256;
 
 #[derive(Serialize, Deserialize)]
 struct UserNameIndex {
@@ -93,15 +102,51 @@ impl UserDirectory {
     /// # Errors
     /// Returns [`StoreError`] if a read fails.
     pub async fn user_by_name(&self, username: &str, now: Timestamp) -> Result<Option<User>, StoreError> {
-        let key = ledger_keys::user_name(username);
-        let Some(name) = self.ledger.read_record::<UserNameIndex>(&key, now).await? else {
-            return Ok(None);
-        };
-        Ok(self
-            .ledger
-            .read_record::<User>(&ledger_keys::user_record(&name.value.sub), now)
-            .await?
-            .map(|s| s.value))
+        // A name from before the rules for names is stored in lower case; its user must not become another one.
+        let stored = username.to_lowercase();
+        let mapped = user_name::mapped_name(username).filter(|mapped| *mapped != stored);
+        for name in [Some(stored), mapped].into_iter().flatten() {
+            let key = ledger_keys::user_name(&name);
+            if let Some(index) = self.ledger.read_record::<UserNameIndex>(&key, now).await? {
+                let key = ledger_keys::user_record(&index.value.sub);
+                return Ok(self.ledger.read_record::<User>(&key, now).await?.map(|stored| stored.value));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the users with this e-mail address, verified or not. Reads only these users.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if a read fails.
+    pub async fn users_by_email(&self, email: &str, now: Timestamp) -> Result<Vec<User>, StoreError> {
+        let prefix = ledger_keys::user_email(email, "");
+        let mut users = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.ledger.scan(&prefix, after.as_deref(), INDEX_PAGE, now).await?;
+            let Some((last, _)) = page.last() else { return Ok(users) };
+            after = Some(last.clone());
+            for sub in page.iter().filter_map(|(key, _)| key.strip_prefix(&prefix)) {
+                let stored = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
+                users.extend(stored.map(|stored| stored.value));
+            }
+        }
+    }
+
+    /// Adds the users of an earlier version of this server to the index of e-mail addresses, once.
+    pub(crate) async fn index_emails(&self, now: Timestamp) -> Result<(), StoreError> {
+        if self.ledger.get(ledger_keys::USER_EMAIL_INDEX, now).await?.is_some() {
+            return Ok(());
+        }
+        for user in self.all_users(now).await? {
+            let entries = email_index_writes(None, Some(&user));
+            if !entries.is_empty() {
+                self.ledger.write(entries, now).await?;
+            }
+        }
+        let done = LedgerWrite::put(ledger_keys::USER_EMAIL_INDEX, "", Expect::Any);
+        self.ledger.write(vec![done], now).await.map(drop)
     }
 
     /// Returns the user with this name if the user may sign in now.
@@ -139,18 +184,20 @@ impl UserDirectory {
         others: Vec<LedgerWrite>,
         now: Timestamp,
     ) -> Result<User, UserError> {
-        let name = &user.username;
-        if name.is_empty()
-            || name.chars().count() > 100
-            || name.chars().any(|c| c.is_control() || c.is_whitespace() || c == '/')
-        {
-            return Err(UserError::BadName(name.clone()));
+        let username = user_name::check_new_name(&user.username)
+            .map_err(|defect| UserError::BadName { name: user.username.clone(), defect })?;
+        let user = User { username, ..user };
+        // A name from before the rules for names may have the same mapped form and another key.
+        if self.user_by_name(&user.username, now).await?.is_some() {
+            return Err(UserError::Exists(user.username));
         }
         let by_name = UserNameIndex { sub: user.sub.clone() };
+        let name_key = ledger_keys::user_name(&user_name::counted_name(&user.username));
         let mut writes = vec![
-            records::put_record(ledger_keys::user_name(name), &by_name, None, Expect::Absent),
+            records::put_record(name_key, &by_name, None, Expect::Absent),
             records::put_record(ledger_keys::user_record(&user.sub), &user, None, Expect::Absent),
         ];
+        writes.extend(email_index_writes(None, Some(&user)));
         writes.extend(others);
         match self.ledger.write(writes, now).await {
             Ok(_) => {
@@ -177,9 +224,11 @@ impl UserDirectory {
             let found = self.user_by_name(username, now).await?.ok_or_else(unknown)?;
             let key = ledger_keys::user_record(&found.sub);
             let mut stored = self.ledger.read_record::<User>(&key, now).await?.ok_or_else(unknown)?;
+            let before = stored.value.clone();
             change(&mut stored.value);
-            let write = records::put_record(key, &stored.value, None, Expect::Revision(stored.revision));
-            match self.ledger.write(vec![write], now).await {
+            let mut writes = email_index_writes(Some(&before), Some(&stored.value));
+            writes.push(records::put_record(key, &stored.value, None, Expect::Revision(stored.revision)));
+            match self.ledger.write(writes, now).await {
                 Ok(_) => {
                     self.audit.record(AuditEvent::User {
                         action: RecordAction::Update,
@@ -210,9 +259,17 @@ impl UserDirectory {
     pub async fn delete_user(&self, username: &str, now: Timestamp) -> Result<(), UserError> {
         let user =
             self.user_by_name(username, now).await?.ok_or_else(|| UserError::Unknown(username.to_owned()))?;
-        let keys = [ledger_keys::user_name(&user.username), ledger_keys::user_record(&user.sub)];
+        // The name has one of two keys (see `user_by_name`); the other one can belong to another user.
+        let mut keys = vec![ledger_keys::user_record(&user.sub)];
+        for name in [user.username.to_lowercase(), user_name::counted_name(&user.username)] {
+            let key = ledger_keys::user_name(&name);
+            let index = self.ledger.read_record::<UserNameIndex>(&key, now).await?;
+            keys.extend(index.filter(|index| index.value.sub == user.sub).map(|_| key));
+        }
+        keys.dedup();
         let mut writes = self.method_deletions(&user.sub, now).await?;
-        writes.extend(keys.map(|key| LedgerWrite::Delete { key, expect: Expect::Any }));
+        writes.extend(email_index_writes(Some(&user), None));
+        writes.extend(keys.into_iter().map(|key| LedgerWrite::Delete { key, expect: Expect::Any }));
         self.ledger.write(writes, now).await?;
         self.audit.record(AuditEvent::User { action: RecordAction::Delete, sub: user.sub });
         Ok(())
@@ -293,11 +350,14 @@ impl UserDirectory {
             if revision.is_some_and(|revision| revision != found.revision) {
                 return Err(ChangeUserError::Stale);
             }
-            let mut user = found.user.clone();
+            let before = found.user;
+            let mut user = before.clone();
             change(&mut user);
-            (user.sub, user.username) = (found.user.sub, found.user.username);
+            (user.sub, user.username) = (before.sub.clone(), before.username.clone());
             let expect = Expect::Revision(found.revision);
+            // The condition is first, so that a conflict is about the revision of the user.
             let mut writes = vec![records::put_record(ledger_keys::user_record(sub), &user, None, expect)];
+            writes.extend(email_index_writes(Some(&before), Some(&user)));
             if others == OtherMethods::Remove {
                 writes.extend(self.method_deletions(sub, now).await?);
             }
@@ -356,4 +416,16 @@ impl UserDirectory {
         }
         Ok(deleted.into_iter().map(|key| LedgerWrite::delete(key, Expect::Any)).collect())
     }
+}
+
+/// Returns the writes that change the index of e-mail addresses with a user record.
+pub(crate) fn email_index_writes(before: Option<&User>, after: Option<&User>) -> Vec<LedgerWrite> {
+    let key_of = |user: &User| Some(ledger_keys::user_email(user.claims.email.as_deref()?, &user.sub));
+    let (before, after) = (before.and_then(key_of), after.and_then(key_of));
+    if before == after {
+        return Vec::new();
+    }
+    let removed = before.map(|key| LedgerWrite::delete(key, Expect::Any));
+    let added = after.map(|key| LedgerWrite::put(key, "", Expect::Any));
+    removed.into_iter().chain(added).collect()
 }

@@ -9,3 +9,4 @@ pub mod redirect_uri;
 pub mod scope;
 pub mod user;
 pub mod user_claims;
+pub mod user_name;

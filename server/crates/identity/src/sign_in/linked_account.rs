@@ -2,6 +2,10 @@
 //!
 //! Issuer and subject identify an account. An account is linked when its user signs in to this server, or automatically
 //! if the provider's settings `create_users` or `link_by_email` allow it. Both settings are off by default.
+//!
+//! A verified e-mail address alone links only users who could not sign in otherwise. All others confirm the link with
+//! their own sign-in method first. A user who has an account of the issuer is a different person to that issuer, whatever
+//! the addresses are: issuers reassign addresses.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,6 +18,7 @@ use crate::ledger_keys;
 use crate::lifetimes;
 use crate::model::provider::{ExternalUser, IdentityProvider};
 use crate::model::user::User;
+use crate::model::user_name;
 use crate::sign_in::provider_sign_in::is_same_browser;
 use crate::sign_in::sign_in_methods::SignInService;
 use crate::storage::records;
@@ -34,6 +39,16 @@ pub enum LinkedUser {
     Inactive,
 }
 
+/// Result of looking for a user by the verified e-mail address of an account.
+enum EmailLink {
+    /// The account is linked to this user.
+    Linked(Box<User>),
+    /// The user has a sign-in method, and must sign in with it before the account is linked.
+    NeedsConfirmation,
+    /// The user has another account of the issuer, and is never linked to this one by the address.
+    OtherAccount,
+}
+
 /// An external account that is linked to a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkedAccount {
@@ -41,6 +56,9 @@ pub struct LinkedAccount {
     pub id: String,
     /// Name of the provider at the time of linking.
     pub provider: String,
+    /// Issuer of the account.
+    #[serde(default)]
+    pub issuer: String,
     /// E-mail address, user name or display name at the provider.
     pub label: String,
     /// Time at which the account was linked.
@@ -98,19 +116,22 @@ impl SignInService {
         external: &ExternalUser,
         now: Timestamp,
     ) -> Result<LinkedUser, UserError> {
-        let linked = self.linked_user(external, now).await?;
-        if !matches!(linked, LinkedUser::None) {
-            return Ok(linked);
+        match self.linked_user(external, now).await? {
+            LinkedUser::Active(user) => {
+                let user = self.renew_email(*user, external, now).await?;
+                return Ok(LinkedUser::Active(Box::new(user)));
+            }
+            LinkedUser::Inactive => return Ok(LinkedUser::Inactive),
+            LinkedUser::None => {}
         }
         if provider.link_by_email
             && let Some(user) = self.user_by_verified_email(external, now).await?
         {
-            return match self.link_account(&user, &provider.name, external, now).await {
-                Ok(()) => Ok(LinkedUser::Active(Box::new(user))),
-                Err(LinkError::Store(error)) => Err(error.into()),
-                // A concurrent sign-in has linked the account to another user.
-                Err(LinkError::Taken | LinkError::OnlyWay) => Ok(self.linked_user(external, now).await?),
-            };
+            match self.link_by_email(user, provider, external, now).await? {
+                EmailLink::Linked(user) => return Ok(LinkedUser::Active(user)),
+                EmailLink::NeedsConfirmation => return Ok(LinkedUser::None),
+                EmailLink::OtherAccount => {}
+            }
         }
         if provider.create_users {
             return self.create_linked_user(provider, external, now).await;
@@ -131,19 +152,87 @@ impl SignInService {
         let Some(email) = claims.email.as_deref().filter(|_| claims.email_verified == Some(true)) else {
             return Ok(None);
         };
-        let has = |user: &User| {
-            let verified = user.claims.email_verified == Some(true);
+        let has_verified = |user: &User| {
             let is_trusted = user.email_verified_by.as_ref().is_none_or(|issuer| *issuer == external.issuer);
-            verified
-                && is_trusted
-                && user.claims.email.as_deref().is_some_and(|known| known.eq_ignore_ascii_case(email))
+            user.claims.email_verified == Some(true) && is_trusted
         };
-        let mut found = self.users.all_users(now).await?.into_iter().filter(has);
-        let user = match (found.next(), found.next()) {
+        let users = self.users.users_by_email(email, now).await?;
+        let mut matches = users.into_iter().filter(has_verified);
+        let user = match (matches.next(), matches.next()) {
             (Some(user), None) if !user.administrator => user,
             _ => return Ok(None),
         };
         self.users.active_user(&user.sub, now).await
+    }
+
+    /// Links an account to the user with its verified e-mail address, if the user has no sign-in method. The issuer
+    /// answers for the address from then on.
+    async fn link_by_email(
+        &self,
+        user: User,
+        provider: &IdentityProvider,
+        external: &ExternalUser,
+        now: Timestamp,
+    ) -> Result<EmailLink, StoreError> {
+        loop {
+            let (factors, expect) = self.user_factors(&user.sub, now).await?;
+            let accounts = self.linked_accounts(&user.sub, now).await?;
+            let is_of_issuer = |account: &LinkedAccount| {
+                account.issuer == external.issuer || account.provider == provider.name
+            };
+            if accounts.iter().any(is_of_issuer) {
+                return Ok(EmailLink::OtherAccount);
+            }
+            // Read after the factors, whose condition below fails if a method is added at the same time.
+            let Some(current) = self.users.versioned_user(&user.sub, now).await? else {
+                return Ok(EmailLink::OtherAccount);
+            };
+            let has_method = current.user.password.is_some()
+                || !accounts.is_empty()
+                || !factors.passkeys.is_empty()
+                || !factors.recovery.is_empty();
+            if has_method {
+                return Ok(EmailLink::NeedsConfirmation);
+            }
+            let mut linked = current.user;
+            linked.email_verified_by = Some(external.issuer.clone());
+            let mut writes: Vec<LedgerWrite> = link_writes(&linked.sub, &provider.name, external, now).into();
+            let key = ledger_keys::user_record(&linked.sub);
+            writes.push(records::put_record(key, &linked, None, Expect::Revision(current.revision)));
+            if self.write_factors(&linked.sub, &factors, expect, writes, now).await? {
+                self.record_method(RecordAction::Create, &linked.sub, SignInMethod::LinkedAccount);
+                return Ok(EmailLink::Linked(Box::new(linked)));
+            }
+            // A concurrent sign-in may have linked the account to another user.
+            if let LinkedUser::Active(user) = self.linked_user(external, now).await? {
+                return Ok(EmailLink::Linked(user));
+            }
+        }
+    }
+
+    /// Copies the e-mail address from the issuer that answers for it. A sign-in without an address changes nothing:
+    /// not all providers send the claim each time.
+    async fn renew_email(
+        &self,
+        user: User,
+        external: &ExternalUser,
+        now: Timestamp,
+    ) -> Result<User, UserError> {
+        let claims = &external.claims;
+        let is_current =
+            user.claims.email == claims.email && user.claims.email_verified == claims.email_verified;
+        let answers = user.email_verified_by.as_ref() == Some(&external.issuer);
+        if is_current || !answers || claims.email.is_none() {
+            return Ok(user);
+        }
+        let renew = |user: &mut User| {
+            // An administrator may have set the address meanwhile.
+            if user.email_verified_by.as_ref() == Some(&external.issuer) {
+                user.claims.email.clone_from(&claims.email);
+                user.claims.email_verified = claims.email_verified;
+            }
+        };
+        self.users.change_user(&user.username, now, renew).await
     }
 
     /// Creates a user for an external account, and the link, in one transaction. If a concurrent sign-in with the same
@@ -183,7 +272,12 @@ impl SignInService {
     fn created_username(&self, provider: &str) -> String {
         let keep = |c: char| if c.is_control() || c.is_whitespace() || c == '/' { '-' } else { c };
         let prefix: String = provider.to_lowercase().chars().map(keep).take(50).collect();
-        format!("{prefix}_{}", self.random.id())
+        let name = format!("{prefix}_{}", self.random.id());
+        match user_name::check_new_name(&name) {
+            Ok(name) => name,
+            // The name of a provider is any text.
+            Err(_) => format!("user_{}", self.random.id()),
+        }
     }
 
     /// Links an external account to a signed-in user. Has no effect if they are already linked.
@@ -334,6 +428,7 @@ fn link_writes(sub: &str, provider: &str, external: &ExternalUser, now: Timestam
     let account = LinkedAccount {
         id: id.clone(),
         provider: provider.to_owned(),
+        issuer: external.issuer.clone(),
         label: account_label(external),
         since: now,
     };

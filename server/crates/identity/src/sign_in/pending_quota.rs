@@ -1,5 +1,5 @@
 //! Limits on the number of records that anonymous requests create: pushed requests, device authorizations, passkey
-//! ceremonies and sign-ins at a provider. Each kind has a maximum for one source and one for all addresses together. A
+//! ceremonies, sign-ins at a provider and sign-out requests. Each kind has a maximum for one source and one for all addresses together. A
 //! record is counted until it expires, even if it was used before.
 
 use std::cmp::Reverse;
@@ -40,10 +40,12 @@ pub enum PendingKind {
     PasskeyCeremony,
     /// A sign-in at an external provider.
     ProviderSignIn,
+    /// A sign-out request by POST.
+    SignOutRequest,
 }
 
 impl PendingKind {
-    const COUNT: usize = 4;
+    const COUNT: usize = 5;
 
     fn lifetime(self) -> SignedDuration {
         match self {
@@ -51,6 +53,7 @@ impl PendingKind {
             Self::DeviceAuthorization => lifetimes::DEVICE_CODE,
             Self::PasskeyCeremony => lifetimes::PASSKEY_CEREMONY,
             Self::ProviderSignIn => lifetimes::PROVIDER_SIGN_IN,
+            Self::SignOutRequest => lifetimes::SIGN_OUT_REQUEST,
         }
     }
 }

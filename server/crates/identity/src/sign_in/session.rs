@@ -14,6 +14,7 @@ use crate::directory::lifetime_settings::LifetimeSettings;
 use crate::directory::user_directory::UserDirectory;
 use crate::encoding;
 use crate::ledger_keys;
+use crate::lifetimes;
 use crate::model::user::User;
 use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
@@ -96,6 +97,15 @@ impl SignInProof {
     }
 }
 
+/// The ids of the session of a cookie, which may have expired.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionIdentity {
+    /// Session id.
+    pub sid: String,
+    /// Subject of the user.
+    pub sub: String,
+}
+
 #[derive(Serialize, Deserialize)]
 struct SessionIndex {
     digest: String,
@@ -146,7 +156,16 @@ impl SessionStore {
             last_seen: now,
         };
         let index = SessionIndex { digest: encoding::sha256_base64url(&cookie) };
+        let identity = SessionIdentity { sid: session.sid.clone(), sub: session.sub.clone() };
+        // Tokens of the session live on after it has expired, and a sign-out must still end them.
+        let tokens_end = session.ends + self.lifetimes.longest(now).await?.family();
         let mut writes = vec![
+            records::put_record(
+                ledger_keys::session_identity(&index.digest),
+                &identity,
+                Some(tokens_end),
+                Expect::Absent,
+            ),
             records::put_record(
                 ledger_keys::session_record(&cookie),
                 &session,
@@ -160,10 +179,11 @@ impl SessionStore {
                 Expect::Any,
             ),
         ];
-        writes.extend(replaced.map(|cookie| LedgerWrite::Delete {
-            key: ledger_keys::session_record(cookie),
-            expect: Expect::Any,
-        }));
+        if let Some(replaced) = replaced {
+            let digest = encoding::sha256_base64url(replaced);
+            let keys = [ledger_keys::session_by_digest(&digest), ledger_keys::session_identity(&digest)];
+            writes.extend(keys.map(|key| LedgerWrite::delete(key, Expect::Any)));
+        }
         self.ledger.write(writes, now).await?;
         let Session { sub, sid, amr, provider, .. } = session;
         self.audit.record(AuditEvent::SignIn { sub, sid, amr, provider });
@@ -214,19 +234,71 @@ impl SessionStore {
         Ok(is_current && !self.revocations.is_revoked("sid", &session.sid, now).await?)
     }
 
-    /// Ends a session and revokes all tokens issued from it, except those with `offline_access`.
+    /// Returns the ids of the session of a cookie, active or expired.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn session_identity(
+        &self,
+        cookie: &str,
+        now: Timestamp,
+    ) -> Result<Option<SessionIdentity>, StoreError> {
+        let key = ledger_keys::session_identity(&encoding::sha256_base64url(cookie));
+        Ok(self.ledger.read_record::<SessionIdentity>(&key, now).await?.map(|stored| stored.value))
+    }
+
+    /// Ends the session of a cookie, active or expired, and revokes all tokens issued from it, except those with
+    /// `offline_access`.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the session cannot be read or deleted.
     pub async fn end_session(&self, cookie: &str, now: Timestamp) -> Result<(), StoreError> {
-        let key = ledger_keys::session_record(cookie);
-        let Some(stored) = self.ledger.read_record::<Session>(&key, now).await? else {
+        let Some(SessionIdentity { sid, sub }) = self.session_identity(cookie, now).await? else {
             return Ok(());
         };
-        self.end_session_by_id(&stored.value.sid, now).await?;
-        let index = ledger_keys::user_session(&stored.value.sub, &stored.value.sid);
-        let writes = [key, index].map(|key| LedgerWrite::Delete { key, expect: Expect::Any });
+        self.end_session_by_id(&sid, now).await?;
+        let digest = encoding::sha256_base64url(cookie);
+        let keys = [
+            ledger_keys::session_by_digest(&digest),
+            ledger_keys::session_identity(&digest),
+            ledger_keys::user_session(&sub, &sid),
+        ];
+        let writes = keys.map(|key| LedgerWrite::delete(key, Expect::Any));
         self.ledger.write(writes.into(), now).await.map(drop)
+    }
+
+    /// Stores the parameters of a sign-out request, in the encoding of a form, and returns their id.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the write fails.
+    pub async fn store_sign_out_request(
+        &self,
+        parameters: &str,
+        now: Timestamp,
+    ) -> Result<String, StoreError> {
+        let id = self.random.secret();
+        let key = ledger_keys::sign_out_request(&id);
+        let expires = Some(now + lifetimes::SIGN_OUT_REQUEST);
+        let write = records::put_record(key, &parameters, expires, Expect::Absent);
+        self.ledger.write(vec![write], now).await?;
+        Ok(id)
+    }
+
+    /// Removes and returns the parameters of a sign-out request.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the record cannot be read or deleted.
+    pub async fn take_sign_out_request(
+        &self,
+        id: &str,
+        now: Timestamp,
+    ) -> Result<Option<String>, StoreError> {
+        let key = ledger_keys::sign_out_request(id);
+        let stored = self.ledger.read_record::<String>(&key, now).await?;
+        if stored.is_some() {
+            self.ledger.write(vec![LedgerWrite::delete(key, Expect::Any)], now).await?;
+        }
+        Ok(stored.map(|stored| stored.value))
     }
 
     /// Returns the active sessions of a user, newest first.
@@ -261,18 +333,14 @@ impl SessionStore {
             return Ok(false);
         };
         self.end_session_by_id(sid, now).await?;
-        let writes = [index, ledger_keys::session_by_digest(&stored.value.digest)]
-            .map(|key| LedgerWrite::Delete { key, expect: Expect::Any });
+        let digest = &stored.value.digest;
+        let keys = [index, ledger_keys::session_by_digest(digest), ledger_keys::session_identity(digest)];
+        let writes = keys.map(|key| LedgerWrite::Delete { key, expect: Expect::Any });
         self.ledger.write(writes.into(), now).await?;
         Ok(true)
     }
 
-    /// Revokes all tokens of a session by the session id, for the case that the cookie or the session record is
-    /// missing.
-    ///
-    /// # Errors
-    /// Returns [`StoreError`] if the write fails.
-    pub async fn end_session_by_id(&self, sid: &str, now: Timestamp) -> Result<(), StoreError> {
+    async fn end_session_by_id(&self, sid: &str, now: Timestamp) -> Result<(), StoreError> {
         let longest = self.lifetimes.longest(now).await?;
         let until = now + longest.session + longest.family();
         self.revocations.mark_revoked("sid", sid, until, now).await?;

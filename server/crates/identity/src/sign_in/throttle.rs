@@ -23,6 +23,7 @@ use store::{Expect, LedgerWrite, StoreError};
 use crate::encoding;
 use crate::ledger_keys;
 use crate::model::user::User;
+use crate::model::user_name;
 use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
@@ -184,7 +185,9 @@ impl SignInThrottle {
         limits: &ThrottleLimits,
         now: Timestamp,
     ) -> Result<Result<SignInAttempt, SignedDuration>, StoreError> {
-        let (name, address) = (username.to_lowercase(), source_network(address));
+        // Other spellings that name the same user are counted with it.
+        let name = user_name::counted_name(user.map_or(username, |user| &user.username));
+        let address = source_network(address);
         let known = device.zip(user).and_then(|(cookie, user)| self.known_device(cookie, user));
         let counters = match known {
             Some(device) => vec![FailureCounter::exclusive("device", device, limits)],

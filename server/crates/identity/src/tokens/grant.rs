@@ -85,6 +85,9 @@ pub enum GrantError {
     /// The grant was revoked, or the user signed out, was disabled or deleted.
     #[error("the grant was revoked, or the user signed out")]
     Revoked,
+    /// The client or the user lost the scope that allowed the refresh token.
+    #[error("the client or the user may no longer have refresh tokens; start a new authorization request")]
+    Withdrawn,
     /// The requested scopes exceed the granted ones.
     #[error("scope exceeds the granted scopes")]
     Scope,
@@ -96,10 +99,7 @@ pub enum GrantError {
 impl Grant {
     /// Returns `true` if the client receives a refresh token for this grant.
     pub fn allows_refresh(&self, client: &Client) -> bool {
-        client.grant_types.contains(&GrantType::RefreshToken)
-            && (client.always_refresh
-                || self.scopes.contains("offline_access")
-                || self.scopes.contains("online_access"))
+        allows_refresh(&self.scopes, client)
     }
 
     /// Returns the time at which the refresh tokens end that are issued now for `lifetime`. With `online_access` (SMART App
@@ -114,6 +114,12 @@ impl Grant {
     pub(super) fn belongs_to(&self, client: &Client) -> bool {
         self.client_id == client.client_id && self.generation == client.generation
     }
+}
+
+/// Returns `true` if the client receives refresh tokens for these scopes.
+pub(crate) fn allows_refresh(scopes: &Scopes, client: &Client) -> bool {
+    client.grant_types.contains(&GrantType::RefreshToken)
+        && (client.always_refresh || scopes.contains("offline_access") || scopes.contains("online_access"))
 }
 
 /// Returns the granted scopes that the client and the user, if there is one, still have.

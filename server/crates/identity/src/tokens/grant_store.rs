@@ -21,7 +21,7 @@ use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
 use crate::storage::server_secret::ServerSecret;
-use crate::tokens::grant::{CodeExchange, Grant, GrantError, still_granted};
+use crate::tokens::grant::{CodeExchange, Grant, GrantError, allows_refresh, still_granted};
 use crate::tokens::revocation::RevocationList;
 
 #[derive(Serialize, Deserialize)]
@@ -209,9 +209,9 @@ impl GrantStore {
                 if grace.is_zero() || !unused || now >= spent + grace {
                     return Err(self.revoke_reused("refresh_token", &refresh.grant, now).await);
                 }
-                self.ensure_active(&refresh.grant, client, now).await?
+                self.ensure_refreshable(&refresh.grant, client, now).await?
             } else {
-                let remaining = self.ensure_active(&refresh.grant, client, now).await?;
+                let remaining = self.ensure_refreshable(&refresh.grant, client, now).await?;
                 refresh.spent = Some(now);
                 let next = RefreshRecord { grant: refresh.grant.clone(), ends: refresh.ends, spent: None };
                 let ends = Some(refresh.ends);
@@ -280,7 +280,7 @@ impl GrantStore {
         };
         let client = self.clients.active_client(&refresh.grant.client_id, now).await?;
         let Some(client) = client.filter(|client| refresh.grant.belongs_to(client)) else { return Ok(None) };
-        match self.ensure_active(&refresh.grant, &client, now).await {
+        match self.ensure_refreshable(&refresh.grant, &client, now).await {
             Ok(scopes) => Ok(Some((Grant { scopes, ..refresh.grant }, refresh.ends))),
             Err(GrantError::Store(error)) => Err(error),
             Err(_) => Ok(None),
@@ -309,6 +309,22 @@ impl GrantStore {
         }
         let remaining = still_granted(&grant.scopes, client, Some(&user));
         if remaining.is_empty() { Err(GrantError::Revoked) } else { Ok(remaining) }
+    }
+
+    /// Checks that a grant is active as [`GrantStore::ensure_active`] does, and that its refresh tokens are still allowed:
+    /// they end if client or user lose the scope that allowed them.
+    async fn ensure_refreshable(
+        &self,
+        grant: &Grant,
+        client: &Client,
+        now: Timestamp,
+    ) -> Result<Scopes, GrantError> {
+        let remaining = self.ensure_active(grant, client, now).await?;
+        let lost = |scope| grant.scopes.contains(scope) && !remaining.contains(scope);
+        // Without `offline_access` the grant would outlive the session that a user believes to have ended.
+        let is_allowed =
+            allows_refresh(&remaining, client) && !lost("offline_access") && !lost("online_access");
+        if is_allowed { Ok(remaining) } else { Err(GrantError::Withdrawn) }
     }
 
     /// Revokes all tokens of a family.

@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use jiff::SignedDuration;
-use store::Store;
 use store::shared_memory::{SharedMemory, StoppingLink, StoreStep};
+use store::{Expect, Ledger as _, LedgerWrite, Store};
 use trefoil_identity::audit::{AuditEvent, AuditSink};
 use trefoil_identity::directory::client_registry::ChangeClientError;
 use trefoil_identity::directory::user_directory::ChangeUserError;
@@ -250,4 +250,44 @@ async fn events_contain_no_secrets() {
     for secret in [code.as_str(), access.as_str(), "not-this-one", "my-pass-word"] {
         assert!(!events.contains(secret), "{events}");
     }
+}
+
+#[tokio::test]
+async fn a_user_with_an_older_name_can_still_sign_in() {
+    let store = Store::memory();
+    let user = |sub: &str, username: &str, email: &str| {
+        serde_json::json!({
+            "sub": sub, "username": username, "claims": { "email": email }, "allowed_scopes": ["openid"],
+        })
+    };
+    let old = [("one", "ad\u{200b}a", "one@mail.example"), ("two", "Ａda", "two@mail.example")];
+    for (sub, username, email) in old {
+        let records = [
+            (format!("user/{sub}"), user(sub, username, email)),
+            (format!("username/{}", username.to_lowercase()), serde_json::json!({ "sub": sub })),
+        ];
+        let writes = records.map(|(key, value)| LedgerWrite::put(key, value.to_string(), Expect::Absent));
+        store.write(writes.into(), at(0)).await.unwrap();
+    }
+    let identity =
+        Identity::open(store, Arc::new(SystemRandom), "https://as.example", false, at(1)).await.unwrap();
+    let sub_of = async |name: &str| {
+        identity.users.active_user_by_name(name, at(2)).await.unwrap().map(|user| user.sub)
+    };
+    assert_eq!(sub_of("ad\u{200b}a").await.as_deref(), Some("one"));
+    assert_eq!(sub_of("ａDA").await.as_deref(), Some("two"));
+    assert_eq!(sub_of("ada").await, None);
+    let by_email = identity.users.users_by_email("two@mail.example", at(2)).await.unwrap();
+    assert_eq!(by_email.len(), 1, "the index contains earlier users");
+
+    let new: User = serde_json::from_value(user("", "ADA", "three@mail.example")).unwrap();
+    let added = identity.users.add_user(new, at(3)).await.unwrap();
+    assert_eq!(sub_of("ａDA").await.as_deref(), Some("two"));
+    assert_eq!(sub_of("Ada").await.as_deref(), Some(&*added.sub));
+    for refused in ["ad\u{200b}a", "Ａda", "аda"] {
+        let user: User = serde_json::from_value(user("", refused, "four@mail.example")).unwrap();
+        assert!(identity.users.add_user(user, at(3)).await.is_err(), "{refused:?}");
+    }
+    identity.users.delete_user("ａDA", at(4)).await.unwrap();
+    assert_eq!(sub_of("ada").await.as_deref(), Some(&*added.sub), "the other user keeps the name");
 }

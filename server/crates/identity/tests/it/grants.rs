@@ -7,6 +7,7 @@ use trefoil_identity::lifetimes;
 use trefoil_identity::model::client::Client;
 use trefoil_identity::model::redirect_uri::RegisteredRedirectUri;
 use trefoil_identity::model::scope::Scopes;
+use trefoil_identity::model::user::User;
 use trefoil_identity::params::Params;
 use trefoil_identity::sign_in::session::{SessionOrigin, SignInProof};
 use trefoil_identity::tokens::access_token::BadToken;
@@ -293,21 +294,21 @@ async fn tokens_lose_the_scopes_that_client_or_user_lose() {
 
     identity
         .users
-        .change_user("ada", at(2), |user| user.allowed_scopes = scopes("openid profile"))
+        .change_user("ada", at(2), |user| user.allowed_scopes = scopes("openid offline_access"))
         .await
         .unwrap();
-    assert_eq!(left(2).await, "openid profile");
+    assert_eq!(left(2).await, "openid offline_access");
     let (renewed, refresh) =
         identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(3)).await.unwrap();
-    assert_eq!(renewed.scopes.to_string(), "openid profile");
+    assert_eq!(renewed.scopes.to_string(), "openid offline_access");
 
-    let client = declare("openid").await;
-    assert_eq!(left(4).await, "openid");
+    let client = declare("offline_access").await;
+    assert_eq!(left(4).await, "offline_access");
     let told = identity.tokens.introspect_token(&access, &client, at(4)).await.unwrap();
-    assert_eq!(told["scope"], "openid");
+    assert_eq!(told["scope"], "offline_access");
     let (renewed, refresh) =
         identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(5)).await.unwrap();
-    assert_eq!(renewed.scopes.to_string(), "openid");
+    assert_eq!(renewed.scopes.to_string(), "offline_access");
 
     identity.users.change_user("ada", at(6), |user| user.allowed_scopes = scopes("email")).await.unwrap();
     assert_eq!(left(6).await, "");
@@ -410,9 +411,53 @@ async fn a_session_ends_by_its_id() {
         .await
         .unwrap();
     let (session, _) = identity.sessions.active_session(&cookie, at(1)).await.unwrap().unwrap();
-    identity.sessions.end_session_by_id(&session.sid, at(2)).await.unwrap();
+    assert!(identity.sessions.end_user_session(&world.user.sub, &session.sid, at(2)).await.unwrap());
     assert!(identity.sessions.active_session(&cookie, at(2)).await.unwrap().is_none());
     assert!(identity.sessions.user_sessions(&world.user, at(2)).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_cookie_identifies_its_expired_session_which_can_still_be_ended() {
+    let world = World::new().await;
+    let identity = &world.identity;
+    let proof = SignInProof::password();
+    let begun = identity.sessions.begin_session(&world.user, &proof, SessionOrigin::default(), None, at(0));
+    let cookie = begun.await.unwrap();
+    let (session, _) = identity.sessions.active_session(&cookie, at(1)).await.unwrap().unwrap();
+    let grant = Grant { sid: session.sid.clone(), ..world.grant("openid") };
+    let token = identity.tokens.mint_access_token(&grant, jiff::SignedDuration::from_hours(20), at(1));
+    let later = at(13 * 3600);
+    assert!(identity.sessions.active_session(&cookie, later).await.unwrap().is_none());
+    let known = identity.sessions.session_identity(&cookie, later).await.unwrap().unwrap();
+    assert_eq!((known.sid, known.sub), (session.sid, world.user.sub.clone()));
+    assert!(identity.tokens.verify_access_token(&token, later).await.is_ok());
+    identity.sessions.end_session(&cookie, later).await.unwrap();
+    assert!(identity.tokens.verify_access_token(&token, later).await.is_err());
+    assert!(identity.sessions.session_identity(&cookie, later).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn refresh_tokens_end_when_the_scope_that_allowed_them_is_taken_away() {
+    for (from_client, always_refresh) in [(true, false), (false, false), (true, true), (false, true)] {
+        let world = World::new().await;
+        let identity = &world.identity;
+        let client = Client { always_refresh, ..world.client.clone() };
+        let grant = world.grant("openid offline_access");
+        let token = identity.grants.issue_refresh_token(&grant, &client, at(1)).await.unwrap();
+        let (_, token) =
+            identity.grants.redeem_refresh_token(&token, &client, None, None, at(2)).await.unwrap();
+        let fewer = Scopes::parse("openid profile").unwrap();
+        let client = match from_client {
+            true => Client { scopes: fewer, ..client },
+            false => {
+                let take = |user: &mut User| user.allowed_scopes = fewer.clone();
+                identity.users.change_user("ada", at(3), take).await.unwrap();
+                client
+            }
+        };
+        let refused = identity.grants.redeem_refresh_token(&token, &client, None, None, at(4)).await;
+        assert!(matches!(refused, Err(GrantError::Withdrawn)), "{from_client} {always_refresh} {refused:?}");
+    }
 }
 
 #[tokio::test]

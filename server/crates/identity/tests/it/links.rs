@@ -2,9 +2,11 @@
 
 use std::sync::Barrier;
 
+use trefoil_identity::directory::user_directory::OtherMethods;
 use trefoil_identity::model::provider::{ExternalUser, IdentityProvider, ProviderClientAuth};
 use trefoil_identity::model::user::{StandardClaims, User};
 use trefoil_identity::sign_in::linked_account::{LinkError, LinkedUser};
+use trefoil_identity::sign_in::sign_in_methods::MethodsToRemove;
 
 use crate::support::{World, at};
 
@@ -102,12 +104,101 @@ async fn an_email_verified_by_another_provider_does_not_link() {
     assert!(
         active(world.identity.sign_in.admit_external_user(&by_email, &owner, at(1)).await.unwrap()).is_none()
     );
-    // An administrator verifies the address.
+    // An administrator verifies the address. The account that the user was created for is a sign-in method.
     let verify = |user: &mut User| user.email_verified_by = None;
     world.identity.users.change_user(&user.username, at(2), verify).await.unwrap();
-    let admitted =
-        active(world.identity.sign_in.admit_external_user(&by_email, &owner, at(3)).await.unwrap());
+    let sign_in = &world.identity.sign_in;
+    assert!(active(sign_in.admit_external_user(&by_email, &owner, at(3)).await.unwrap()).is_none());
+    sign_in.remove_sign_in_methods(&user.sub, &MethodsToRemove::All, at(4)).await.unwrap();
+    let admitted = active(sign_in.admit_external_user(&by_email, &owner, at(5)).await.unwrap());
     assert_eq!(admitted.map(|user| user.sub), Some(user.sub));
+}
+
+#[tokio::test]
+async fn a_second_account_of_the_issuer_never_becomes_the_user_of_the_first() {
+    let admits = IdentityProvider { link_by_email: true, create_users: true, ..provider() };
+    let world = World::new().await;
+    let sign_in = &world.identity.sign_in;
+    let first = external("first", "ash@mail.example", Some(true));
+    let user = active(sign_in.admit_external_user(&admits, &first, at(0)).await.unwrap()).unwrap();
+    let second = external("second", "ASH@mail.example", Some(true));
+    let other = active(sign_in.admit_external_user(&admits, &second, at(1)).await.unwrap()).unwrap();
+    assert_ne!(other.sub, user.sub);
+    let only_links = IdentityProvider { create_users: false, ..admits };
+    let third = external("third", "ash@mail.example", Some(true));
+    assert!(active(sign_in.admit_external_user(&only_links, &third, at(2)).await.unwrap()).is_none());
+}
+
+#[tokio::test]
+async fn a_user_with_a_sign_in_method_confirms_a_link_by_email() {
+    let by_email = IdentityProvider { link_by_email: true, create_users: true, ..provider() };
+    let ash = external("ash", "ada@mail.example", Some(true));
+    let with_password = |user: &mut User| user.password = Some("a hash".to_owned());
+
+    let world = World::new().await;
+    with_email(&world, true).await;
+    world.identity.users.change_user("ada", at(0), with_password).await.unwrap();
+    let sign_in = &world.identity.sign_in;
+    let before = world.identity.users.all_users(at(1)).await.unwrap().len();
+    assert!(active(sign_in.admit_external_user(&by_email, &ash, at(1)).await.unwrap()).is_none());
+    assert_eq!(
+        world.identity.users.all_users(at(1)).await.unwrap().len(),
+        before,
+        "no second user is created"
+    );
+
+    // A link that was made before a password reset does not return by itself.
+    let world = World::new().await;
+    with_email(&world, true).await;
+    let sign_in = &world.identity.sign_in;
+    assert!(active(sign_in.admit_external_user(&by_email, &ash, at(1)).await.unwrap()).is_some());
+    let sub = &world.user.sub;
+    world.identity.users.reset_password(sub, None, "a hash", OtherMethods::Remove, at(2)).await.unwrap();
+    assert!(active(sign_in.admit_external_user(&by_email, &ash, at(3)).await.unwrap()).is_none());
+
+    // Neither does an account of another issuer confirm itself.
+    let world = World::new().await;
+    with_email(&world, true).await;
+    let sign_in = &world.identity.sign_in;
+    let elsewhere = ExternalUser { issuer: "https://other.example".to_owned(), ..ash.clone() };
+    sign_in.link_account(&world.user, "Other", &elsewhere, at(1)).await.unwrap();
+    assert!(active(sign_in.admit_external_user(&by_email, &ash, at(2)).await.unwrap()).is_none());
+}
+
+#[tokio::test]
+async fn the_issuer_that_linked_a_user_renews_the_email() {
+    let by_email = IdentityProvider { link_by_email: true, ..provider() };
+    let world = World::new().await;
+    with_email(&world, true).await;
+    let users = &world.identity.users;
+    let sign_in = async |email: &str, verified, second| {
+        let ash = external("ash", email, verified);
+        active(world.identity.sign_in.admit_external_user(&by_email, &ash, at(second)).await.unwrap())
+            .unwrap()
+    };
+    sign_in("ada@mail.example", Some(true), 0).await;
+    let renewed = sign_in("ada@new.example", Some(false), 1).await;
+    assert_eq!(renewed.claims.email.as_deref(), Some("ada@new.example"));
+    assert_eq!(renewed.claims.email_verified, Some(false));
+    let found = async |email: &str| -> Vec<String> {
+        let found = users.users_by_email(email, at(2)).await.unwrap();
+        found.into_iter().map(|user| user.username).collect()
+    };
+    assert_eq!(
+        (found("ada@mail.example").await, found("ADA@new.example").await),
+        (vec![], vec!["ada".to_owned()])
+    );
+
+    // An address that an administrator set is not replaced.
+    let set = |user: &mut User| {
+        user.claims.email = Some("ada@office.example".to_owned());
+        user.email_verified_by = None;
+    };
+    users.change_user("ada", at(3), set).await.unwrap();
+    let kept = sign_in("ada@new.example", Some(true), 4).await;
+    assert_eq!(kept.claims.email.as_deref(), Some("ada@office.example"));
+    users.delete_user("ada", at(5)).await.unwrap();
+    assert!(found("ada@office.example").await.is_empty());
 }
 
 #[tokio::test]

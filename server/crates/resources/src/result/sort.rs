@@ -12,7 +12,7 @@ use store::{Seq, Versions as _};
 use crate::filter::TypeFilter;
 use crate::filter::value::{dates, folded, quantity_value, reference_text, texts, tokens};
 use crate::json::values;
-use crate::search::FoundResource;
+use crate::search::{FoundResource, SearchLimit};
 use crate::service::stored;
 use crate::{CompartmentView, ResourceError, StoredResource};
 
@@ -26,8 +26,8 @@ const PAGE: usize = 500;
 /// with fewer matches may have examined 20,000 resources.
 const MAX_COST: usize = 400;
 const SPARSE_PAGE_COST: usize = 40;
-/// Size in bytes at which a page of the result ends.
-const PAGE_BYTES: usize = 16 << 20;
+/// Limit of the pages that are read to sort or count: only keys and ids are kept of them.
+const EXAMINED: SearchLimit = SearchLimit { count: PAGE, bytes: 1 << 20 };
 
 /// One key of `_sort`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl SortKey {
 const SORTED: &str = "sorted";
 
 impl CompartmentView<'_> {
-    /// Returns up to `count` resources of a sorted search, and the number of all matches. Resources with equal values
+    /// Returns resources of a sorted search, up to a limit, and the number of all matches. Resources with equal values
     /// are ordered by id. The cursor [`FoundResource::next`] of a page continues the search.
     ///
     /// # Errors
@@ -141,9 +141,9 @@ impl CompartmentView<'_> {
         filter: Option<&TypeFilter>,
         keys: &[SortKey],
         from: Option<&str>,
-        count: usize,
+        limit: impl Into<SearchLimit>,
     ) -> Result<(FoundResource, usize), ResourceError> {
-        let store = self.resources().store();
+        let (store, limit) = (self.resources().store(), limit.into());
         let (at, offset) = match from {
             Some(cursor) => read_cursor(cursor).ok_or(ResourceError::Page)?,
             None => (store.last_seq().await?, 0),
@@ -160,9 +160,10 @@ impl CompartmentView<'_> {
             let first = keys.iter().enumerate().map(by_key).find(|order| order.is_ne());
             first.unwrap_or(Ordering::Equal).then_with(|| a_id.cmp(b_id))
         });
-        let ids: Vec<String> = found.iter().skip(offset).take(count).map(|(_, id)| id.clone()).collect();
+        let ids: Vec<String> =
+            found.iter().skip(offset).take(limit.count).map(|(_, id)| id.clone()).collect();
         let mut resources = Vec::with_capacity(ids.len());
-        for version in store.read_many(kind, ids, at, PAGE_BYTES).await?.into_iter().flatten() {
+        for version in store.read_many(kind, ids, at, limit.bytes).await?.into_iter().flatten() {
             let id = version.key.id.clone();
             resources.push(stored(kind, &id, Some(version))?);
         }
@@ -201,7 +202,7 @@ impl CompartmentView<'_> {
         let mut from = None;
         let mut cost = 0;
         loop {
-            let page = self.search_at(kind, filter, from.as_deref(), at, PAGE).await?;
+            let page = self.search_at(kind, filter, from.as_deref(), at, EXAMINED).await?;
             cost += if page.resources.len() < PAGE { SPARSE_PAGE_COST } else { 1 };
             page.resources.into_iter().try_for_each(&mut take)?;
             from = page.next;

@@ -12,8 +12,9 @@ mod reference;
 
 use std::collections::HashSet;
 
+use bytes::Bytes;
 use jiff::Timestamp;
-use store::{ExpectVersion, ResourceKey, VersionWrite, Versions, WriteEffect};
+use store::{ExpectVersion, ResourceKey, Seq, VersionWrite, Versions, WriteEffect};
 
 use crate::bundle::{self, BundleEntry, EntryRequest};
 use crate::conditional::{MAX_SEARCHES, is_overtaken};
@@ -86,7 +87,15 @@ impl TransactionPlan {
     }
 }
 
-/// Result of an entry.
+/// A read that an entry asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryRead {
+    kind: &'static str,
+    id: String,
+    at: Seq,
+}
+
+/// Result of an entry. The resources are without their bytes, which no response needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryResult {
     /// The entry created this resource.
@@ -95,8 +104,8 @@ pub enum EntryResult {
     Updated(StoredResource),
     /// A conditional create found this existing resource.
     Found(StoredResource),
-    /// The entry read this resource.
-    Read(StoredResource),
+    /// The entry reads this resource. [`Resources::read_entry`] reads it when the response needs it.
+    Read(EntryRead),
     /// The entry deleted a resource, or the resource did not exist.
     Deleted(DeleteResult),
 }
@@ -180,11 +189,11 @@ impl Resources {
         Ok(TransactionPlan { is_transaction, entries, operations, references })
     }
 
-    /// Performs a plan and returns one result for each entry that reads or writes a resource.
+    /// Performs the writes of a plan and returns one result for each entry that reads or writes a resource. The reads
+    /// are left to the caller: their results can be thousands of times larger than the Bundle.
     ///
     /// # Errors
-    /// Returns the error of a transaction, which has then written nothing. Errors of a batch, and of reads in a
-    /// transaction, are in the results.
+    /// Returns the error of a transaction, which has then written nothing. Errors of a batch are in the results.
     pub async fn carry_out(
         &self,
         plan: TransactionPlan,
@@ -197,6 +206,9 @@ impl Resources {
         let mut answers = Vec::with_capacity(plan.entries.len());
         for entry in plan.entries {
             match entry {
+                Ok(PlannedEntry { action: EntryAction::Read, kind, id, .. }) => {
+                    answers.push(Ok(EntryResult::Read(EntryRead { kind, id, at: Seq::LATEST })));
+                }
                 Ok(entry) => match self.commit(vec![entry], &[], now).await {
                     Ok(done) => answers.extend(done),
                     Err(error) => answers.push(Err(error)),
@@ -244,11 +256,12 @@ impl Resources {
         for entry in entries {
             let is_left_out = entry.is_left_out();
             let PlannedEntry { action, kind, id, .. } = entry;
-            let effect = match action {
-                EntryAction::Read => None,
-                _ if is_left_out => None,
-                _ => written.next(),
-            };
+            if action == EntryAction::Read {
+                // Reads return the resources in their state after the commit.
+                done.push(Ok(EntryResult::Read(EntryRead { kind, id, at: commit.seq })));
+                continue;
+            }
+            let effect = if is_left_out { None } else { written.next() };
             if action == EntryAction::Delete {
                 let deletion = match effect.map(|written| written.effect) {
                     Some(WriteEffect::Deleted) => self.deletion(kind, &id, commit.seq).await,
@@ -257,17 +270,27 @@ impl Resources {
                 done.push(deletion.map(EntryResult::Deleted));
                 continue;
             }
-            // Reads return the resources in their state after the commit.
             let version = self.store().read(&ResourceKey::new(kind, &*id), commit.seq).await;
             let stored = version.map_err(Into::into).and_then(|version| stored(kind, &id, version));
+            let stored = stored.map(|stored| StoredResource { bytes: Bytes::new(), ..stored });
             done.push(stored.map(|stored| match effect.map(|written| written.effect) {
-                None if is_left_out => EntryResult::Found(stored),
-                None => EntryResult::Read(stored),
+                None => EntryResult::Found(stored),
                 Some(WriteEffect::Created) => EntryResult::Created(stored),
                 Some(_) => EntryResult::Updated(stored),
             }));
         }
         Ok(done)
+    }
+}
+
+impl Resources {
+    /// Reads the resource of an entry.
+    ///
+    /// # Errors
+    /// See [`Resources::read`].
+    pub async fn read_entry(&self, read: &EntryRead) -> Result<StoredResource, ResourceError> {
+        let version = self.store().read(&ResourceKey::new(read.kind, &*read.id), read.at).await?;
+        stored(read.kind, &read.id, version)
     }
 }
 

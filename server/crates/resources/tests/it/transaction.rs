@@ -34,22 +34,40 @@ async fn run(
     resources.carry_out(plan, now()).await
 }
 
-fn told(done: &Result<EntryResult, ResourceError>) -> String {
-    match done {
-        Ok(EntryResult::Created(stored)) => {
-            format!("created {}/{} {}", stored.kind, stored.id, stored.version)
-        }
-        Ok(EntryResult::Updated(stored)) => {
-            format!("updated {}/{} {}", stored.kind, stored.id, stored.version)
-        }
-        Ok(EntryResult::Found(stored)) => format!("found {}/{} {}", stored.kind, stored.id, stored.version),
-        Ok(EntryResult::Read(stored)) => format!("read {}/{} {}", stored.kind, stored.id, stored.version),
-        Ok(EntryResult::Deleted(DeleteResult::Deleted(tombstone))) => {
-            format!("deleted {}", tombstone.version)
-        }
-        Ok(EntryResult::Deleted(DeleteResult::WasAbsent)) => "was absent".to_owned(),
-        Err(error) => error.to_string(),
+/// Describes the result of each entry, and reads what the entries read.
+async fn described(resources: &Resources, results: &[Result<EntryResult, ResourceError>]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for result in results {
+        lines.push(match result {
+            Ok(EntryResult::Created(stored)) => {
+                format!("created {}/{} {}", stored.kind, stored.id, stored.version)
+            }
+            Ok(EntryResult::Updated(stored)) => {
+                format!("updated {}/{} {}", stored.kind, stored.id, stored.version)
+            }
+            Ok(EntryResult::Found(stored)) => {
+                format!("found {}/{} {}", stored.kind, stored.id, stored.version)
+            }
+            Ok(EntryResult::Read(read)) => match resources.read_entry(read).await {
+                Ok(stored) => format!("read {}/{} {}", stored.kind, stored.id, stored.version),
+                Err(error) => error.to_string(),
+            },
+            Ok(EntryResult::Deleted(DeleteResult::Deleted(tombstone))) => {
+                format!("deleted {}", tombstone.version)
+            }
+            Ok(EntryResult::Deleted(DeleteResult::WasAbsent)) => "was absent".to_owned(),
+            Err(error) => error.to_string(),
+        });
     }
+    lines
+}
+
+/// Returns the text of the resource that an entry created.
+async fn created_text(resources: &Resources, result: &Result<EntryResult, ResourceError>) -> String {
+    let Ok(EntryResult::Created(stored)) = result else { panic!("{result:?}") };
+    assert!(stored.bytes.is_empty(), "results are without their bytes");
+    let stored = resources.read(stored.kind, &stored.id).await.unwrap();
+    String::from_utf8(stored.bytes.to_vec()).unwrap()
 }
 
 #[tokio::test]
@@ -72,7 +90,7 @@ async fn a_transaction_is_carried_out_in_one_commit() {
     ];
     let entries: Vec<_> = entries.iter().map(String::as_str).collect();
     let answer = run(&resources, &bundle("transaction", &entries)).await.unwrap();
-    let lines: Vec<_> = answer.iter().map(told).collect();
+    let lines = described(&resources, &answer).await;
     assert_eq!(
         lines,
         [
@@ -84,8 +102,8 @@ async fn a_transaction_is_carried_out_in_one_commit() {
             "Basic/unknown is not known"
         ]
     );
-    let Ok(EntryResult::Created(observation)) = &answer[0] else { panic!("the first entry must be created") };
-    assert!(observation.bytes.ends_with(br#""subject":{"reference":"Patient/new-2"}}"#));
+    let observation = created_text(&resources, &answer[0]).await;
+    assert!(observation.ends_with(r#""subject":{"reference":"Patient/new-2"}}"#));
 }
 
 #[tokio::test]
@@ -159,7 +177,7 @@ async fn a_batch_processes_each_entry_separately() {
     );
     let answer = resources.carry_out(plan, now()).await.unwrap();
     assert_eq!(
-        answer.iter().map(told).collect::<Vec<_>>(),
+        described(&resources, &answer).await,
         [
             "created Basic/a 1",
             "Basic/b has changed: read it again and repeat the change",
@@ -203,7 +221,7 @@ async fn a_conditional_create_uses_the_found_resource_and_references_point_to_it
     let (of_first, of_second) = (observation("a"), observation("b"));
     let answer = run(&resources, &bundle("transaction", &[&first, &of_first])).await.unwrap();
     assert_eq!(
-        answer.iter().map(told).collect::<Vec<_>>(),
+        described(&resources, &answer).await,
         ["created Patient/new-1 1", "created Observation/new-2 1"]
     );
     let entries = [&*of_first, &*first, &*second, &*of_second];
@@ -213,16 +231,15 @@ async fn a_conditional_create_uses_the_found_resource_and_references_point_to_it
     let conditional: Vec<_> = plan.entries.iter().flatten().map(|entry| entry.is_conditional()).collect();
     assert_eq!(conditional, [false, true, true, false]);
     let answer = resources.carry_out(plan, now()).await.unwrap();
-    let lines: Vec<_> = answer.iter().map(told).collect();
+    let lines = described(&resources, &answer).await;
     assert_eq!(lines[1], "found Patient/new-1 1");
-    let reference = |at: usize| {
-        let Ok(EntryResult::Created(stored)) = &answer[at] else { panic!("{lines:?}") };
-        let text = String::from_utf8(stored.bytes.to_vec()).unwrap();
+    let reference = async |index: usize| {
+        let text = created_text(&resources, &answer[index]).await;
         text.split("\"reference\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
     };
-    assert_eq!(reference(0), "Patient/new-1");
+    assert_eq!(reference(0).await, "Patient/new-1");
     let Ok(EntryResult::Created(second)) = &answer[2] else { panic!("{lines:?}") };
-    assert_eq!(reference(3), format!("Patient/{}", second.id));
+    assert_eq!(reference(3).await, format!("Patient/{}", second.id));
     // The compartment of the Observation is that of the found Patient.
     let scan = store::ScanOptions::at(Seq::LATEST);
     let found = resources.store().scan_compartment("Patient/new-1", "Observation", scan).await.unwrap();
@@ -246,7 +263,10 @@ async fn conditional_updates_and_deletes_apply_to_the_found_resource() {
         |value: &str| format!("{{{}}}", request("DELETE", &format!("Patient?identifier={value}"), ""));
     let ask = async |kind: &str, entries: &[&str]| {
         let answer = run(&resources, &bundle(kind, entries)).await;
-        answer.map(|lines| lines.iter().map(told).collect::<Vec<_>>()).map_err(|error| error.to_string())
+        match answer {
+            Ok(results) => Ok(described(&resources, &results).await),
+            Err(error) => Err(error.to_string()),
+        }
     };
     let (own, again) = (put("1", r#","id":"own""#), put("1", r#","active":true"#));
     let batch =
