@@ -56,6 +56,7 @@ use self::files::FilesConfig;
 pub use self::network::{ConnectionLimits, PrivateHosts, ProxyHeader, TrustedProxies};
 pub use self::provider::ConfiguredProvider;
 use self::provider::check_provider;
+pub use self::sections::LogSection;
 use self::settings::Settings;
 
 /// The environment variable that sets the log level.
@@ -174,6 +175,8 @@ pub struct Config {
     pub pending: PendingLimits,
     /// Maximum memory for all request bodies together, in bytes.
     pub body_memory_bytes: usize,
+    /// The log of the server.
+    pub log: LogSection,
     /// Maximum memory for all answers together, in bytes.
     pub response_memory_bytes: usize,
     /// Idle time after which a connection is closed.
@@ -327,6 +330,7 @@ impl Config {
                 ..PendingLimits::default()
             },
             body_memory_bytes: file.limits.body_memory_bytes,
+            log: file.log,
             response_memory_bytes: file.limits.response_memory_bytes,
             idle_timeout: Duration::from_secs(idle_timeout_s.into()),
             shutdown_grace: Duration::from_secs(file.server.shutdown_grace_s.into()),

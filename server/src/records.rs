@@ -5,9 +5,15 @@
 //! | [`append_log`] | files of lines, written by one thread |
 //! | [`audit`] | the audit log |
 //! | [`export_log`] | the export log |
-//! | [`server_log`] | the log on standard error |
+//! | [`request_log`] | the requests that have a line in the log |
+//! | [`server_log`] | the log on standard error, or in files |
+//! | [`minute_counts`] | counts of the events that strangers can cause without limit |
+//! | [`retained_folder`] | daily files with a maximum age and size |
 
 pub mod append_log;
 pub mod audit;
 pub mod export_log;
+pub mod minute_counts;
+pub mod request_log;
+pub mod retained_folder;
 pub mod server_log;

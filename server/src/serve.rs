@@ -16,8 +16,7 @@ use tokio::sync::watch;
 
 use crate::administration::socket;
 use crate::clock::Clock;
-use crate::config::ConnectionLimits;
-use crate::config::{Config, ServeFlags, exit_code};
+use crate::config::{Config, ConnectionLimits, LogSection, ServeFlags, exit_code};
 use crate::demo;
 use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
 use crate::http::routes;
@@ -25,8 +24,9 @@ use crate::node::app::{App, Outside};
 use crate::node::data_folder::{lock_data_folder, make_data_folder};
 use crate::node::periodic_tasks::start_tasks;
 use crate::node::reload::{self, reload_config};
-use crate::node::{descriptors, tls};
+use crate::node::{descriptors, memory_limit, tls};
 use crate::records::audit::AuditCaller;
+use crate::records::retained_folder::RetentionLimits;
 use crate::records::server_log;
 
 /// Time at the end in which requests are completed whose clients have disconnected.
@@ -34,7 +34,7 @@ const ABANDONED_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the server until SIGTERM or SIGINT.
 pub async fn run_server(flags: &ServeFlags) -> ExitCode {
-    let _log = server_log::start_log();
+    let log = server_log::start_log();
     let config = match Config::load(flags) {
         Ok(config) => config,
         Err(error) => {
@@ -42,6 +42,14 @@ pub async fn run_server(flags: &ServeFlags) -> ExitCode {
             return ExitCode::from(3);
         }
     };
+    if let Some(folder) = config.log.folder.clone() {
+        let LogSection { keep_days, max_bytes, .. } = config.log;
+        let limits = RetentionLimits { keep_days, max_bytes, removes_early: true };
+        if let Err(error) = log.write_to(folder.clone(), limits) {
+            eprintln!("error: [log] folder {} cannot be created: {error}", folder.display());
+            return ExitCode::from(3);
+        }
+    }
     match serve(config, flags).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -71,8 +79,9 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
     };
     let store = config.engine.open(&config.data).await?;
     let _lock = store.is_shared().then(|| lock_data_folder(&config.data)).transpose()?;
-    let limits =
-        ConnectionLimits { total: config.connections.total.min(budget.connections), ..config.connections };
+    let total = config.connections.total.min(budget.connections);
+    let total = total.min(memory_limit::connections(memory_limit::memory_limit()));
+    let limits = ConnectionLimits { total, ..config.connections };
     let timers = ConnectionTimers { idle: config.idle_timeout, ..ConnectionTimers::default() };
     let (is_demo, grace, data) = (config.demo, config.shutdown_grace, config.data.clone());
     let app = open_node(config, flags, base_url.clone(), store, clock.into()).await?;

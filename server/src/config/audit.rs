@@ -14,6 +14,11 @@ settings_table! {
         /// Requests for FHIR resources that are recorded. `off`: none. `changes`: creates, updates and deletes. `all`: also
         /// reads, histories, searches and downloads of exports.
         resources: RecordedRequests = RecordedRequests::default(),
+        /// Number of days for which audit files are kept; 0 for all.
+        keep_days: u32 ["days"] = 0,
+        /// Maximum size of all audit files; 0 for none. Above it, and before the reserve of the disk is used, the oldest files
+        /// are removed and the server's log says so; with `durability = "synced"` never.
+        max_bytes: u64 ["bytes"] = 8 << 30,
     }
 }
 

@@ -46,6 +46,8 @@ settings_table! {
         limits: LimitsSection = LimitsSection::default(),
         /// The audit log.
         audit: AuditConfig = AuditConfig::default(),
+        /// The log of the server.
+        log: LogSection = LogSection::default(),
         /// This server among several ones.
         node: NodeSection = NodeSection::default(),
     }
@@ -177,11 +179,25 @@ settings_table! {
         pending_total: usize = PendingLimits::default().total,
         /// Maximum size of a FHIR request body.
         body_limit_bytes: usize ["bytes"] = 16 << 20,
-        /// Maximum memory for all request bodies together, three times the size of each; one address can use a quarter of
-        /// it. Above it, requests are answered with 503. At most a fifth of the memory of the machine or of the control group.
-        body_memory_bytes: usize ["bytes"] = 256 << 20,
+        /// Maximum memory for all request bodies together: three times the size of each, and 1 to 3 kB for each entry of a
+        /// Bundle; one address can use a quarter of it. Above it, requests are answered with 503. At most a fifth of the memory of the machine or of the control group.
+        body_memory_bytes: usize ["bytes"] = 512 << 20,
         /// Maximum memory for all answers that contain resources; one client can use a quarter of it. Above it, requests
         /// wait, and are answered with 503 after 5 s. At most a fifth of the memory of the machine or of the control group.
         response_memory_bytes: usize ["bytes"] = 256 << 20,
+    }
+}
+
+settings_table! {
+    /// The log of the server. The environment variable `TREFOIL_LOG` selects the lines.
+    #[derive(Clone)]
+    pub struct LogSection {
+        /// Folder for daily files. Without this setting, the log is written to standard error.
+        folder: Option<PathBuf> = None,
+        /// Number of days for which the files are kept; 0 for all.
+        keep_days: u32 ["days"] = 30,
+        /// Maximum size of all files; 0 for none. Above it, and before the reserve of the disk is used, the oldest files are
+        /// removed.
+        max_bytes: u64 ["bytes"] = 1 << 30,
     }
 }

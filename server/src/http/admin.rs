@@ -33,7 +33,7 @@ async fn check_administrator(context: &RequestContext) -> Result<(), Problem> {
         return Err(Problem::admin(StatusCode::UNAUTHORIZED, "invalid_request", text));
     };
     let identity = &context.app.identity;
-    let access = identity.tokens.authenticate_token(&sent, context.now).await?;
+    let access = context.authenticate_token(&sent).await?;
     let lacking = |text: &str| Err(Problem::admin(StatusCode::FORBIDDEN, "insufficient_scope", text));
     if !access.scopes.contains(ADMIN_SCOPE) || !access.token.is_for_audience(&identity.issuer) {
         return lacking("the token lacks the scope trefoil/admin");

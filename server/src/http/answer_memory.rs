@@ -84,8 +84,17 @@ impl AnswerMemory {
     /// # Errors
     /// Returns [`BudgetExhausted`] if the memory is not available now.
     pub fn hold_now(&mut self, bytes: usize) -> Result<(), BudgetExhausted> {
+        self.reservation.try_cover(self.held + bytes)?;
         self.held += bytes;
-        self.reservation.try_cover(self.held)
+        Ok(())
+    }
+
+    /// Like [`AnswerMemory::hold_now`], for resources that are written into a Bundle.
+    ///
+    /// # Errors
+    /// See [`AnswerMemory::hold_now`].
+    pub fn hold_for_bundle_now(&mut self, bytes: usize) -> Result<(), BudgetExhausted> {
+        self.hold_now(bytes * WRITTEN_BUNDLE)
     }
 
     /// Returns the bytes of the answer. The memory is returned when the last copy of them is dropped.

@@ -13,13 +13,15 @@ use http::{HeaderMap, Method, StatusCode, header};
 use identity::model::client::Client;
 use identity::params::Params;
 use identity::sign_in::pending_quota::{PendingKind, TooManyPending};
-use identity::tokens::access_token::TokenCredentials;
+use identity::tokens::access_token::{BadToken, TokenAccess, TokenCredentials};
 use identity::tokens::dpop::BadProof;
 use jiff::Timestamp;
+use memchr::memmem;
 
 use super::problem::{self, Problem};
-use crate::node::app::{App, BODY_COST};
+use crate::node::app::{App, BATCH_ENTRY_COST, BODY_COST, TRANSACTION_ENTRY_COST};
 use crate::node::byte_budget::{BudgetExhausted, ByteReservation, UNRESERVED_BYTES};
+use crate::records::audit;
 
 /// Body of a request, as it arrives.
 pub type BodyStream = Pin<Box<dyn Stream<Item = Result<Bytes, warp::Error>> + Send>>;
@@ -74,6 +76,9 @@ impl RequestBody {
             return Err(ReadBodyError::TooLarge(limit));
         }
         let read = async {
+            // All at once and before the body is read: requests that each hold a part of the memory would wait for each
+            // other.
+            self.reserve(announced.unwrap_or_default()).await?;
             // The body usually arrives in one piece, which then is not copied.
             let first = match self.next().await {
                 Some(piece) => piece.map_err(|_| ReadBodyError::Broken)?,
@@ -82,12 +87,10 @@ impl RequestBody {
             if first.len() > limit {
                 return Err(ReadBodyError::TooLarge(limit));
             }
-            self.reserve(first.len()).await?;
             if announced == Some(first.len()) {
                 self.stream = None;
                 return Ok(first);
             }
-            // Pages of the buffer take memory only when bytes arrive in them. Without a length it grows by doubling.
             let mut whole = Vec::with_capacity(announced.unwrap_or_default());
             whole.extend_from_slice(&first);
             drop(first);
@@ -98,15 +101,35 @@ impl RequestBody {
                     return Err(ReadBodyError::TooLarge(limit));
                 }
                 if length > whole.capacity() {
-                    whole.reserve_exact((whole.len() * 2).clamp(length, limit) - whole.len());
+                    // Growing copies the bytes, so the capacity is doubled.
+                    let capacity = (whole.len() * 2).clamp(length, limit);
+                    self.reserve(capacity).await?;
+                    whole.reserve_exact(capacity - whole.len());
                 }
-                // A buffer without a known length takes its capacity while it is copied.
-                self.reserve(if announced.is_some() { length } else { whole.capacity() }).await?;
                 whole.extend_from_slice(&piece);
             }
             Ok(whole.into())
         };
         tokio::time::timeout(BODY_TIME, read).await.map_err(|_| ReadBodyError::TimedOut)?
+    }
+
+    /// Reserves additional memory for the entries of a Bundle, each of which becomes several records.
+    ///
+    /// # Errors
+    /// Returns [`ReadBodyError::TooManyEntries`] if one client can never have so much, and [`ReadBodyError::Busy`] if the
+    /// memory for bodies is used up.
+    pub async fn reserve_entries(&mut self, body: &[u8]) -> Result<(), ReadBodyError> {
+        let entries = memmem::find_iter(body, b"\"request\"").count();
+        let entry_cost = match memmem::find(body, b"\"transaction\"") {
+            Some(_) => TRANSACTION_ENTRY_COST,
+            None => BATCH_ENTRY_COST,
+        };
+        let needed = body.len() * BODY_COST + entries * entry_cost;
+        if entries > 1 && needed > self.reservation.largest() {
+            let most = self.reservation.largest().saturating_sub(body.len() * BODY_COST) / entry_cost;
+            return Err(ReadBodyError::TooManyEntries { entries, most });
+        }
+        self.reservation.cover(needed).await.map_err(ReadBodyError::Busy)
     }
 
     /// Reserves the memory for a body of this length and for its processing.
@@ -158,6 +181,16 @@ pub enum ReadBodyError {
     /// The body is too large.
     #[error("the body is larger than the limit of {0} bytes")]
     TooLarge(usize),
+    /// A Bundle has too many entries.
+    #[error(
+        "the Bundle has {entries} entries, of which at most {most} can be processed together; send several Bundles, or raise [limits] body_memory_bytes"
+    )]
+    TooManyEntries {
+        /// Number of entries.
+        entries: usize,
+        /// Maximum for a Bundle of this size.
+        most: usize,
+    },
     /// The body arrived too slowly.
     #[error("the body did not arrive in time")]
     TimedOut,
@@ -173,6 +206,19 @@ impl RequestContext {
     /// Returns the value of a header as text.
     pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Authenticates an access token (see [`identity::tokens::token_service::TokenService::authenticate_token`]).
+    ///
+    /// # Errors
+    /// Returns [`BadToken`] if the token or the proof is rejected.
+    pub async fn authenticate_token(
+        &self,
+        sent: &TokenCredentials<'_>,
+    ) -> Result<Arc<TokenAccess>, BadToken> {
+        let access = self.app.identity.tokens.authenticate_token(sent, self.now).await?;
+        audit::mark_authenticated();
+        Ok(access)
     }
 
     /// Counts a record that this request is about to create, against the maximum for its source.

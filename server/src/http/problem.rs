@@ -377,7 +377,7 @@ pub(crate) fn log_store_error(error: &StoreError, at: &str) {
 /// Returns the response to a body that could not be read.
 fn body_error(dialect: Dialect, error: &ReadBodyError) -> Response {
     let status = match error {
-        ReadBodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        ReadBodyError::TooLarge(_) | ReadBodyError::TooManyEntries { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         ReadBodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
         ReadBodyError::Broken => StatusCode::BAD_REQUEST,
         ReadBodyError::Busy(_) => {

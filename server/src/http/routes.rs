@@ -30,7 +30,8 @@ use super::reply::{self, Response};
 use super::{admin, fhir, oauth, pages};
 use crate::node::app::App;
 use crate::node::byte_budget::BudgetOwner;
-use crate::records::audit::AuditCaller;
+use crate::records::audit::{self, AuditCaller};
+use crate::records::server_log;
 
 /// A boxed filter that answers every request.
 pub type Routes = BoxedFilter<(Response,)>;
@@ -379,16 +380,21 @@ async fn answer(context: RequestContext, body: RequestBody, found: FoundRoutes) 
         (context.method.clone(), context.path.clone(), context.request_id.clone());
     let is_head = method == Method::HEAD;
     let origin = context.header(header::ORIGIN).map(str::to_owned);
-    let caller = AuditCaller::of_request(context.client_address, context.request_id.clone());
-    let (Answer { mut response, cors, dialect }, recorded) =
-        app.audit.on_behalf(caller, dispatch_with_language(context, body, found)).await;
+    let address = context.client_address;
+    let caller = AuditCaller::of_request(address, context.request_id.clone());
+    let dispatched = async {
+        let answer = dispatch_with_language(context, body, found).await;
+        (answer, audit::is_authenticated())
+    };
+    let ((Answer { mut response, cors, dialect }, is_authenticated), recorded) =
+        app.audit.on_behalf(caller, dispatched).await;
     if let Err(error) = recorded {
         response = dialect.plain_error(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
     }
     // The query is not logged, because it contains codes, tokens and states.
-    if let Some(started) = started {
+    if let Some(started) = started.filter(|_| is_authenticated || app.request_log.has_line(address, now)) {
         let (status, took_us) = (response.status().as_u16(), started.elapsed().as_micros());
-        tracing::info!(%method, path, status, took_us, %request_id, "request");
+        tracing::info!(target: server_log::REQUESTS, %method, path, status, took_us, %request_id, "request");
     }
     response = with_cors(&app, response, cors, origin.as_deref(), now).await;
     let response = if is_head { without_body(response) } else { response };

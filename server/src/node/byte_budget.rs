@@ -109,6 +109,11 @@ pub struct ByteReservation {
 }
 
 impl ByteReservation {
+    /// Returns the number of bytes that this owner can have.
+    pub fn largest(&self) -> usize {
+        self.budget.per_owner
+    }
+
     /// Returns the bytes that are missing to cover `length` bytes. A length above the maximum of an owner counts as the
     /// maximum: nothing can be larger than what was accepted, except after a change of the settings.
     fn missing(&self, length: usize) -> usize {

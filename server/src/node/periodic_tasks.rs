@@ -11,9 +11,13 @@ use tokio::time::MissedTickBehavior;
 
 use crate::clock::guard::MAX_DIFFERENCE;
 use crate::node::app::App;
+use crate::records::server_log;
 
 /// Time between two removals of expired data.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Time between two checks whether counts of a minute must be written.
+const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time between two requests for what other nodes have written.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
@@ -28,6 +32,7 @@ pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
     tasks.spawn(repeat("removing expired records", SWEEP_INTERVAL, app.clone(), remove_expired_records));
     tasks.spawn(repeat("removing expired exports", SWEEP_INTERVAL, app.clone(), remove_expired_exports));
     tasks.spawn(repeat("rotating the signing keys", SWEEP_INTERVAL, app.clone(), maintain_keys));
+    tasks.spawn(repeat("writing the counts of events", COUNT_INTERVAL, app.clone(), write_counts));
     if app.store.is_shared() {
         tasks.spawn(repeat("following the other nodes", FOLLOW_INTERVAL, app.clone(), follow_other_nodes));
         tasks.spawn(repeat("applying terminology changes", FOLLOW_INTERVAL, app.clone(), apply_changes));
@@ -86,6 +91,14 @@ async fn remove_expired_records(app: Arc<App>) -> Result<()> {
 
 async fn remove_expired_exports(app: Arc<App>) -> Result<()> {
     app.bulk.sweep(app.clock.now()).await?;
+    Ok(())
+}
+
+/// Writes the counts of the events and log lines of strangers, and of repeated lines of the log.
+async fn write_counts(app: Arc<App>) -> Result<()> {
+    app.audit.write_counts();
+    app.request_log.write_counts(app.clock.now());
+    server_log::write_counts();
     Ok(())
 }
 

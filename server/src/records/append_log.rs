@@ -21,6 +21,8 @@ use store::blocking;
 use store::folder::make_folder;
 use tokio::sync::oneshot;
 
+use crate::records::retained_folder::RetainedFolder;
+
 /// Maximum number of lines in memory; further ones are dropped.
 pub(crate) const MAX_QUEUED: usize = 10_000;
 /// Time during which lines are collected if no request waits for them: waking a thread costs more than writing.
@@ -33,7 +35,7 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 /// A line for a file of the folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Name of the file.
+    /// Name of the file, or the day (`2026-11-25`) in a folder with limits.
     pub file: String,
     /// The text, which ends in a line feed.
     pub text: String,
@@ -78,11 +80,17 @@ enum LogWriterPlace {
 
 impl AppendLog {
     /// Opens a folder, and creates it, accessible only by its owner, if it is missing. With `sync`, lines count as
-    /// written once they are synchronized with the disk.
+    /// written once they are synchronized with the disk. With `retained`, the file of each line is a day, and that determines
+    /// the name of the file.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created or the thread not started.
-    pub fn open(folder: PathBuf, name: &'static str, sync: bool) -> io::Result<Self> {
+    pub fn open(
+        folder: PathBuf,
+        name: &'static str,
+        sync: bool,
+        retained: Option<RetainedFolder>,
+    ) -> io::Result<Self> {
         make_folder(&folder, 0o700)?;
         let (sender, receiver) = mpsc::channel();
         let state = Arc::new(LogState::default());
@@ -90,6 +98,7 @@ impl AppendLog {
             folder,
             name,
             sync,
+            retained,
             file: None,
             waiting: VecDeque::new(),
             unsynced: Vec::new(),
@@ -198,6 +207,7 @@ struct LogWriter {
     folder: PathBuf,
     name: &'static str,
     sync: bool,
+    retained: Option<RetainedFolder>,
     /// Name and handle of the open file.
     file: Option<(String, File)>,
     waiting: VecDeque<LogLine>,
@@ -270,6 +280,14 @@ impl LogWriter {
         while let Some(name) = self.waiting.front().map(|line| line.file.clone()) {
             let count = self.waiting.iter().take_while(|line| line.file == name).count();
             let text: String = self.waiting.iter().take(count).map(|line| line.text.as_str()).collect();
+            let name = match &mut self.retained {
+                Some(retained) => {
+                    let (file, removed) = retained.make_room(&name, text.len() as u64)?;
+                    removed.iter().for_each(|removed| tracing::warn!("{}: {removed}", self.name));
+                    file
+                }
+                None => name,
+            };
             if self.file.as_ref().is_none_or(|(open, _)| *open != name) {
                 self.sync()?;
                 let file = open(&self.folder.join(&name))?;
@@ -331,7 +349,7 @@ mod tests {
         for sync in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let folder = dir.path().join("log");
-            let log = AppendLog::open(folder.clone(), "test log", sync).unwrap();
+            let log = AppendLog::open(folder.clone(), "test log", sync, None).unwrap();
             assert!(log.write(Vec::new()).await);
             log.add(line("a", "one"));
             assert!(log.write(line("b", "two")).await);
@@ -349,7 +367,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn requests_that_wait_together_find_their_own_lines() {
         let dir = tempfile::tempdir().unwrap();
-        let log = Arc::new(AppendLog::open(dir.path().to_owned(), "test log", true).unwrap());
+        let log = Arc::new(AppendLog::open(dir.path().to_owned(), "test log", true, None).unwrap());
         let write = |number: usize| {
             let (log, path) = (log.clone(), dir.path().join("a"));
             tokio::spawn(async move {

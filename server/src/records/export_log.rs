@@ -59,7 +59,7 @@ impl ExportLog {
         clock: Clock,
         store: &Store,
     ) -> io::Result<Self> {
-        let lines = AppendLog::open(folder.clone(), "export log", false)?;
+        let lines = AppendLog::open(folder.clone(), "export log", false, None)?;
         let oldest = clock.now().saturating_sub(retention).unwrap_or(Timestamp::MIN);
         let states = read_logs(&folder, oldest.into())?;
         let files_base = format!("{fhir_base}/bulk");

@@ -1,23 +1,35 @@
-//! The log on standard error. Threads append lines to a buffer in memory, and one thread writes the buffer, so that no
+//! The log on standard error, or in daily files. Threads append lines to a buffer in memory, and one thread writes the buffer, so that no
 //! request waits for a slow terminal, pipe or disk. If the buffer is full, lines are dropped and counted. Warnings and
 //! errors are written at once, with the lines before them, so that a crash does not lose them.
+//!
+//! Each place in the code has a maximum number of lines in a minute; further lines are counted, and a line with the count
+//! follows. A database that is away, or a stranger, thus cannot fill the disk. Lines about requests are limited in
+//! [`super::request_log`].
 
 use std::cell::RefCell;
 use std::fmt;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tracing::{Level, Metadata};
-use tracing_subscriber::EnvFilter;
+use store::folder::make_folder;
+use tracing::{Event, Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::layer::{self, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::LOG_VARIABLE;
+use crate::records::minute_counts::{Counted, MinuteCounts};
+use crate::records::retained_folder::{RetainedFolder, RetentionLimits};
 
 /// Maximum size of the buffer in bytes: some seconds of requests at full load.
 const MAX_BUFFERED: usize = 4 << 20;
@@ -26,18 +38,110 @@ const BATCH_WINDOW: Duration = Duration::from_millis(20);
 /// Maximum time for which the end of the process waits until the buffer is written.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
+/// Target of the lines about requests.
+pub const REQUESTS: &str = "trefoil::request";
+
+/// Maximum number of lines of one place in the code in a minute.
+const MAX_LINES: u64 = 60;
+
+/// The lines of this minute, by their place in the code.
+static REPEATED: LazyLock<MinuteCounts<(&'static str, u32)>> = LazyLock::new(|| MinuteCounts::new(10_000));
+
+/// Logs the numbers of lines that were left out. Call it a few times a minute.
+pub fn write_counts() {
+    for ended in REPEATED.take_ended(MAX_LINES, Timestamp::now()) {
+        let (file, line) = ended.key;
+        let minute = fhir::instant::format(ended.minute);
+        tracing::warn!(
+            target: REQUESTS,
+            minute,
+            count = ended.further,
+            "further lines of {file}:{line} were left out"
+        );
+    }
+}
+
+/// Leaves out the lines above the maximum of their place.
+struct RepeatLimit;
+
+impl<S: tracing::Subscriber> Layer<S> for RepeatLimit {
+    fn event_enabled(&self, event: &Event<'_>, _: layer::Context<'_, S>) -> bool {
+        let line = event.metadata();
+        if line.target() == REQUESTS {
+            return true;
+        }
+        let place = (line.module_path().unwrap_or_default(), line.line().unwrap_or_default());
+        REPEATED.count(&place, MAX_LINES, Timestamp::now()) != Counted::Further
+    }
+}
+
 /// Starts the log. The returned guard writes the rest of the buffer when it is dropped.
 pub fn start_log() -> LogGuard {
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-    let (buffer, guard) = LogBuffer::start(io::stderr());
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_timer(CachedTime)
-        .with_writer(buffer)
-        .with_ansi(false);
+    let (buffer, mut guard) = LogBuffer::start(LogOutput::Stderr);
+    guard.buffer = Some(buffer.clone());
+    let lines = tracing_subscriber::fmt::layer().with_timer(CachedTime).with_writer(buffer).with_ansi(false);
+    let log = tracing_subscriber::registry().with(filter).with(RepeatLimit).with(lines);
     // A second server in the same process (in a test) uses the log of the first one.
     drop(log.try_init());
     guard
+}
+
+/// The destination of the lines.
+enum LogOutput {
+    Stderr,
+    Files(LogFiles),
+}
+
+/// Daily files.
+struct LogFiles {
+    folder: PathBuf,
+    retained: RetainedFolder,
+    /// Name and handle of the open file.
+    file: Option<(String, File)>,
+}
+
+impl LogFiles {
+    fn open(folder: PathBuf, limits: RetentionLimits) -> io::Result<Self> {
+        make_folder(&folder, 0o700)?;
+        let retained = RetainedFolder::new(folder.clone(), "server-", ".log", limits);
+        Ok(Self { folder, retained, file: None })
+    }
+
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        let day = Timestamp::now().strftime("%Y-%m-%d").to_string();
+        let (name, removed) = self.retained.make_room(&day, lines.len() as u64)?;
+        if self.file.as_ref().is_none_or(|(open, _)| *open != name) {
+            let path = self.folder.join(&name);
+            let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+            self.file = Some((name, file));
+        }
+        let Some((_, file)) = &mut self.file else { return Ok(()) };
+        for removed in removed {
+            writeln!(file, "{} WARN {removed}", Timestamp::now())?;
+        }
+        file.write_all(lines)
+    }
+}
+
+impl Write for LogOutput {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stderr => io::stderr().write_all(lines)?,
+            // On a full disk, standard error may still have a reader.
+            Self::Files(files) => {
+                if files.append(lines).is_err() {
+                    files.file = None;
+                    io::stderr().write_all(lines)?;
+                }
+            }
+        }
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The time of a line in UTC, such as `2026-11-21T08:00:00.000001Z`. Each thread converts only the first time of a second
@@ -94,6 +198,23 @@ impl<W> Clone for LogBuffer<W> {
 pub struct LogGuard {
     close: Box<dyn Fn() + Send + Sync>,
     done: Receiver<()>,
+    buffer: Option<LogBuffer<LogOutput>>,
+}
+
+impl LogGuard {
+    /// Writes further lines to daily files in a folder.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be created.
+    pub fn write_to(&self, folder: PathBuf, limits: RetentionLimits) -> io::Result<()> {
+        let files = LogFiles::open(folder, limits)?;
+        if let Some(buffer) = &self.buffer {
+            buffer.write_lines();
+            let mut out = buffer.shared.out.lock().unwrap_or_else(PoisonError::into_inner);
+            out.0 = LogOutput::Files(files);
+        }
+        Ok(())
+    }
 }
 
 impl Drop for LogGuard {
@@ -127,7 +248,7 @@ impl<W: Write + Send + 'static> LogBuffer<W> {
             closed.lines().is_closing = true;
             closed.shared.filled.notify_one();
         };
-        (buffer, LogGuard { close: Box::new(close), done })
+        (buffer, LogGuard { close: Box::new(close), done, buffer: None })
     }
 
     fn lines(&self) -> MutexGuard<'_, BufferedLines> {

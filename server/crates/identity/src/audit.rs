@@ -5,7 +5,7 @@
 
 /// An event of the audit log. `sub`, `sid`, `client_id`, `jti` and `kid` are ids of the user, session, client, token
 /// and key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the documentation of the type names the ids")]
 #[non_exhaustive]
 pub enum AuditEvent {
@@ -95,8 +95,26 @@ pub enum AuditEvent {
     Client { action: RecordAction, client_id: String },
 }
 
+impl AuditEvent {
+    /// Returns `true` for an event that anyone can cause, as often as they like, without being authenticated.
+    pub fn is_of_stranger(&self) -> bool {
+        // A public client can present a spent code again and again.
+        matches!(self, Self::SignInFailed { .. } | Self::ClientRejected { .. } | Self::Reused { .. })
+    }
+
+    /// Returns the event of a stranger without the ids and reasons in it, which a stranger can vary.
+    pub fn generalized(&self) -> Self {
+        match self {
+            Self::ClientRejected { .. } => {
+                Self::ClientRejected { client_id: None, reason: "several reasons".to_owned() }
+            }
+            _ => Self::SignInFailed { sub: None, reason: "several reasons" },
+        }
+    }
+}
+
 /// A sign-in method other than the password.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SignInMethod {
     /// A passkey.
     Passkey,
@@ -121,7 +139,7 @@ impl SignInMethod {
 }
 
 /// An operation on a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RecordAction {
     /// The record was created.
     Create,

@@ -2,7 +2,8 @@
 //!
 //! | kind of write | keeps free |
 //! |---|---|
-//! | a file of an export | one and a half times the reserve |
+//! | a file of an export; an audit line that a stranger causes | one and a half times the reserve |
+//! | a line of a log | the reserve |
 //! | a large write to the store | the reserve, and what the engine needs to merge its files |
 //! | a small write to the store: a sign-in, a job, a delete | an eighth of the reserve |
 
@@ -37,7 +38,9 @@ pub enum WritePurpose {
         /// Number of bytes that the engine needs to merge its files.
         merge: u64,
     },
-    /// A file of an export.
+    /// A line of a log.
+    Log,
+    /// A file of an export, or a line of a log that can be refused first.
     Export,
 }
 
@@ -86,6 +89,7 @@ impl DiskSpace {
         let kept = match purpose {
             WritePurpose::Small => reserve / 8,
             WritePurpose::Large { merge } => reserve + merge,
+            WritePurpose::Log => reserve,
             WritePurpose::Export => reserve + reserve / 2,
         };
         let needed = kept.saturating_add(bytes);

@@ -23,7 +23,7 @@ pub async fn authenticate(context: &RequestContext) -> Result<Arc<TokenAccess>, 
         let text = "send an access token as 'Authorization: Bearer TOKEN'";
         return Err(Problem::fhir(StatusCode::UNAUTHORIZED, IssueCode::Login, text));
     };
-    Ok(context.app.identity.tokens.authenticate_token(&sent, context.now).await?)
+    Ok(context.authenticate_token(&sent).await?)
 }
 
 /// Returns the resources of a type that the token grants access to.

@@ -33,7 +33,10 @@ const RECORDED_TOGETHER: usize = 1_000;
 
 /// Executes a Bundle. All entries are authorized before the first one is executed. The operations of a batch follow its
 /// other entries, so that they take its writes into account.
-pub async fn execute_bundle(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+pub async fn execute_bundle(
+    context: &RequestContext,
+    request_body: &mut RequestBody,
+) -> Result<Response, Problem> {
     // Without a token, only terminology operations are allowed, if the settings allow these.
     let is_open = context.app.settings().anonymous_terminology;
     let token = match is_open && context.credentials()?.is_none() {
@@ -41,9 +44,11 @@ pub async fn execute_bundle(context: &RequestContext, body: &mut RequestBody) ->
         false => Some(access::authenticate(context).await?),
     };
     check_accept(context, &[])?;
-    let body = json_body(context, body).await?;
+    let body = json_body(context, request_body).await?;
+    request_body.reserve_entries(&body).await?;
     let random = context.app.clock.random.clone();
     let mut plan = context.app.resources.plan(&body, || resource_id(&*random), context.now)?;
+    drop(body);
     let operations = std::mem::take(&mut plan.operations);
     let mut types: Vec<_> = operations.iter().filter_map(operation_type).collect();
     types.sort_unstable();

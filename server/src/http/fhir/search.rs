@@ -276,7 +276,17 @@ impl StepwiseSearch<'_> {
             let read = || async {
                 Ok::<_, Problem>(self.view.search(self.kind, self.filter, cursor.as_deref(), limit).await?)
             };
-            let step = memory.hold_for_bundle(read, |step| bytes_of(&step.resources)).await?;
+            let step = match page.resources.is_empty() {
+                true => memory.hold_for_bundle(read, |step| bytes_of(&step.resources)).await?,
+                false => {
+                    let step = read().await?;
+                    // A page that waited would hold memory for which others wait. It ends here; the next one continues.
+                    if memory.hold_for_bundle_now(bytes_of(&step.resources)).is_err() {
+                        return Ok(FoundResource { next: cursor, ..page });
+                    }
+                    step
+                }
+            };
             let step_bytes = bytes_of(&step.resources);
             // A step that is not full has examined as many resources as a page may.
             let is_full = step.resources.len() >= limit.count || step_bytes >= limit.bytes;

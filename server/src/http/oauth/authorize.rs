@@ -22,6 +22,7 @@ use crate::http::extract::RequestContext;
 use crate::http::pages::{self, cookie};
 use crate::http::problem::{Problem, log_store_error};
 use crate::http::reply::{self, Response};
+use crate::records::audit;
 
 /// Answers an authorization request.
 pub async fn authorize(context: &RequestContext) -> Result<Response, Problem> {
@@ -76,7 +77,13 @@ fn page_address(context: &RequestContext, page: &str, continuation: &str) -> Str
 /// Returns [`StoreError`] if the session cannot be read.
 pub async fn signed_in(context: &RequestContext) -> Result<Option<(Session, User)>, StoreError> {
     match cookie::session(context) {
-        Some(value) => context.app.identity.sessions.active_session(value, context.now).await,
+        Some(value) => {
+            let session = context.app.identity.sessions.active_session(value, context.now).await?;
+            if session.is_some() {
+                audit::mark_authenticated();
+            }
+            Ok(session)
+        }
         None => Ok(None),
     }
 }

@@ -27,9 +27,8 @@ async fn authenticate_caller(
     context: &RequestContext,
     form: &identity::params::Params,
 ) -> Result<Client, Problem> {
-    let identity = &context.app.identity;
     if let Ok(Some(sent)) = context.credentials() {
-        let access = identity.tokens.authenticate_token(&sent, context.now).await?;
+        let access = context.authenticate_token(&sent).await?;
         if !access.scopes.contains(SCOPE) {
             let text = format!("the token lacks the scope {SCOPE}");
             let response = problem::oauth_error(StatusCode::FORBIDDEN, "insufficient_scope", Some(&text));

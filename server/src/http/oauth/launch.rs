@@ -77,7 +77,7 @@ async fn authenticate_portal(context: &RequestContext) -> Result<Arc<TokenAccess
         return Err(reply::with(response, header::WWW_AUTHENTICATE, "Bearer").into());
     };
     let identity = &context.app.identity;
-    let access = identity.tokens.authenticate_token(&sent, context.now).await?;
+    let access = context.authenticate_token(&sent).await?;
     if access.scopes.contains(LAUNCH_SCOPE) && access.token.is_for_audience(&identity.issuer) {
         return Ok(access);
     }

@@ -18,6 +18,7 @@ use identity::tokens::dpop::{DpopRequest, ProofError};
 
 use super::extract::{RequestBody, RequestContext};
 use super::problem::Problem;
+use crate::records::audit;
 
 /// Maximum size of a form, in bytes.
 const FORM_LIMIT: usize = 64 * 1024;
@@ -39,7 +40,13 @@ async fn read_form(context: &RequestContext, body: &mut RequestBody) -> Result<P
 /// Authenticates the client that sent a form, by the header or by the form.
 async fn authenticate_client(context: &RequestContext, form: &Params) -> Result<Client, Problem> {
     let authorization = context.header(header::AUTHORIZATION);
-    Ok(context.app.identity.client_auth.authenticate_client(authorization, form, context.now).await?)
+    let client =
+        context.app.identity.client_auth.authenticate_client(authorization, form, context.now).await?;
+    // The id of a public client is no secret.
+    if !client.is_public() {
+        audit::mark_authenticated();
+    }
+    Ok(client)
 }
 
 /// Reads a form, and authenticates the client that sent it.

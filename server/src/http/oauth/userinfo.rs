@@ -20,7 +20,7 @@ pub async fn user_info(context: &RequestContext) -> Result<Response, Problem> {
         return Err(bearer_problem(StatusCode::BAD_REQUEST, "invalid_request", text));
     };
     let identity = &context.app.identity;
-    let access = identity.tokens.authenticate_token(&sent, context.now).await?;
+    let access = context.authenticate_token(&sent).await?;
     if !access.scopes.contains("openid") {
         let text = "the token lacks the scope openid";
         return Err(bearer_problem(StatusCode::FORBIDDEN, "insufficient_scope", text));

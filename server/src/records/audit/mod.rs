@@ -16,18 +16,22 @@ mod render;
 pub mod rest;
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use identity::audit::{AuditEvent, AuditSink};
+use jiff::Timestamp;
 use store::StoreError;
+use store::space::{DiskSpace, WritePurpose};
 
 use self::rest::RestEvent;
 use crate::clock::{Clock, resource_id};
 use crate::config::audit::{AuditConfig, Durability, RecordedRequests};
 use crate::records::append_log::{AppendLog, LogLine};
+use crate::records::minute_counts::{Counted, EndedCount, MinuteCounts};
+use crate::records::retained_folder::{RetainedFolder, RetentionLimits};
 
 tokio::task_local! {
     static CALLER: Arc<AuditCaller>;
@@ -44,6 +48,8 @@ pub struct AuditCaller {
     lines: Mutex<Vec<LogLine>>,
     /// Lines of the request could not be written.
     has_failed: AtomicBool,
+    /// The request has valid credentials.
+    is_authenticated: AtomicBool,
 }
 
 /// The party on whose behalf something is done, if the event itself does not contain it.
@@ -73,6 +79,27 @@ impl AuditCaller {
     }
 }
 
+/// Records that the current request has valid credentials.
+pub fn mark_authenticated() {
+    let _ = CALLER.try_with(|caller| caller.is_authenticated.store(true, Ordering::Relaxed));
+}
+
+/// Returns whether the current request has valid credentials.
+pub fn is_authenticated() -> bool {
+    CALLER.try_with(|caller| caller.is_authenticated.load(Ordering::Relaxed)).unwrap_or(false)
+}
+
+/// Returns the network by which the requests of an address are counted: an IPv6 address belongs to a network of 64 bits.
+pub fn source_network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(address) => address.into(),
+            None => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        },
+        address => address,
+    }
+}
+
 /// Sets the actor of the current request, once it is known.
 pub fn set_actor(actor: AuditActor) {
     // Outside of a request the caller is unknown.
@@ -84,6 +111,15 @@ pub fn set_actor(actor: AuditActor) {
 pub enum AuditEntry {
     /// An event of `identity`.
     Identity(AuditEvent),
+    /// Further equal events of strangers in one minute.
+    Further {
+        /// One of the events.
+        event: AuditEvent,
+        /// Number of events that have no line of their own.
+        count: u64,
+        /// Begin of the minute.
+        minute: Timestamp,
+    },
     /// An export was accepted.
     Export {
         /// The client.
@@ -146,7 +182,18 @@ pub struct AuditLog {
     source: AuditSource,
     config: AuditConfig,
     lines: AppendLog,
+    /// Events of strangers by network.
+    strangers: MinuteCounts<(Option<IpAddr>, AuditEvent)>,
+    /// Number of different events of strangers by network.
+    varieties: MinuteCounts<Option<IpAddr>>,
+    /// Events of strangers that are too many to be counted by network and content.
+    others: MinuteCounts<AuditEvent>,
+    disk: DiskSpace,
 }
+
+/// Maximum number of different events of strangers that are counted in a minute, in all and for one network.
+const MAX_STRANGER_EVENTS: usize = 1_000;
+const MAX_VARIETIES: u64 = 20;
 
 impl AuditLog {
     /// Opens the log in a data folder.
@@ -160,8 +207,19 @@ impl AuditLog {
         clock: Clock,
     ) -> io::Result<Arc<Self>> {
         let sync = config.durability == Durability::Synced;
-        let lines = AppendLog::open(data.join("audit"), "audit log", sync)?;
-        Ok(Arc::new(Self { clock, source, config, lines }))
+        let folder = data.join("audit");
+        let limits = RetentionLimits {
+            keep_days: config.keep_days,
+            max_bytes: config.max_bytes,
+            removes_early: !sync,
+        };
+        let retained = RetainedFolder::new(folder.clone(), "audit-", ".ndjson", limits);
+        let disk = retained.disk();
+        let lines = AppendLog::open(folder, "audit log", sync, Some(retained))?;
+        let most = MAX_STRANGER_EVENTS;
+        let (strangers, varieties) = (MinuteCounts::new(most), MinuteCounts::new(most));
+        let others = MinuteCounts::new(most);
+        Ok(Arc::new(Self { clock, source, config, lines, strangers, varieties, others, disk }))
     }
 
     /// Returns whether these requests for FHIR resources are recorded.
@@ -201,14 +259,97 @@ impl AuditLog {
         if must_be_recorded && caller.has_failed.load(Ordering::Relaxed) { Err(NotRecorded) } else { Ok(()) }
     }
 
-    /// Adds an entry. Never waits.
+    /// Adds an entry. Never waits. An event that strangers can cause without limit is only counted if it has a line in this
+    /// minute.
     pub fn add(&self, entry: &AuditEntry) {
         let now = self.clock.now();
         let caller = CALLER.try_with(Arc::clone).ok();
+        match entry {
+            AuditEntry::Identity(event) if event.is_of_stranger() => {
+                match self.count_stranger(event, caller.as_deref(), now) {
+                    StrangerEvent::Recorded => self.add_line(entry, caller, now),
+                    StrangerEvent::Generalized(event) => {
+                        self.add_line(&AuditEntry::Identity(event), caller, now);
+                    }
+                    StrangerEvent::Counted => {}
+                }
+            }
+            _ => {
+                if let Some(caller) = &caller {
+                    caller.is_authenticated.store(true, Ordering::Relaxed);
+                }
+                self.add_line(entry, caller, now);
+            }
+        }
+    }
+
+    fn count_stranger(
+        &self,
+        event: &AuditEvent,
+        caller: Option<&AuditCaller>,
+        now: Timestamp,
+    ) -> StrangerEvent {
+        let must_be_recorded = self.config.durability == Durability::Synced;
+        if must_be_recorded && self.disk.check(0, WritePurpose::Export).is_err() {
+            // What is left of the disk is for the lines of those who are authenticated.
+            if let Some(caller) = caller {
+                caller.has_failed.store(true, Ordering::Relaxed);
+            }
+            return StrangerEvent::Counted;
+        }
+        let source = caller.and_then(|caller| caller.address).map(source_network);
+        let counted = self.strangers.count(&(source, event.clone()), 1, now);
+        let is_known = counted == Counted::Further;
+        let has_room = counted == Counted::Written
+            && self.varieties.count(&source, MAX_VARIETIES, now) == Counted::Written;
+        if is_known {
+            return StrangerEvent::Counted;
+        }
+        if has_room {
+            return StrangerEvent::Recorded;
+        }
+        let event = event.generalized();
+        match self.others.count(&event, 1, now) {
+            Counted::Written => StrangerEvent::Generalized(event),
+            Counted::Further | Counted::TooMany => StrangerEvent::Counted,
+        }
+    }
+
+    /// Writes the counts of the minutes that have ended. Call it a few times a minute.
+    pub fn write_counts(&self) {
+        let now = self.clock.now();
+        self.varieties.take_ended(MAX_VARIETIES, now);
+        self.add_counts(self.strangers.take_ended(1, now), self.others.take_ended(1, now), now);
+    }
+
+    fn add_counts(
+        &self,
+        strangers: Vec<EndedCount<(Option<IpAddr>, AuditEvent)>>,
+        others: Vec<EndedCount<AuditEvent>>,
+        now: Timestamp,
+    ) {
+        let others = others.into_iter().map(|EndedCount { key, minute, further }| EndedCount {
+            key: (None, key),
+            minute,
+            further,
+        });
+        for EndedCount { key: (address, event), minute, further } in strangers.into_iter().chain(others) {
+            let caller = AuditCaller { address, ..AuditCaller::default() };
+            let entry = AuditEntry::Further { event, count: further, minute };
+            let line = self.line(&entry, Some(&caller), now);
+            self.lines.add(vec![line]);
+        }
+    }
+
+    fn line(&self, entry: &AuditEntry, caller: Option<&AuditCaller>, now: Timestamp) -> LogLine {
         let id = resource_id(&*self.clock.random);
-        let event = render::render(entry, caller.as_deref(), now, &id, &self.source);
+        let event = render::render(entry, caller, now, &id, &self.source);
         let day = &fhir::instant::format(now)[..10];
-        let line = LogLine { file: format!("audit-{day}.ndjson"), text: format!("{event}\n") };
+        LogLine { file: day.to_owned(), text: format!("{event}\n") }
+    }
+
+    fn add_line(&self, entry: &AuditEntry, caller: Option<Arc<AuditCaller>>, now: Timestamp) {
+        let line = self.line(entry, caller.as_deref(), now);
         match caller {
             Some(caller) if self.config.durability != Durability::Queued => {
                 caller.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
@@ -237,8 +378,19 @@ impl AuditLog {
 
     /// Writes all queued lines and ends. A failed write is repeated only once. May block.
     pub fn close(&self) {
+        self.add_counts(self.strangers.take_all(1), self.others.take_all(1), self.clock.now());
         self.lines.close();
     }
+}
+
+/// How an event of a stranger is recorded.
+enum StrangerEvent {
+    /// By a line.
+    Recorded,
+    /// By a line without the ids and reasons in it, because there are too many different ones.
+    Generalized(AuditEvent),
+    /// By a count, or not at all because its request fails.
+    Counted,
 }
 
 impl AuditSink for AuditLog {
@@ -268,6 +420,7 @@ mod tests {
     use std::fs::OpenOptions;
     use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::atomic::AtomicI64;
 
     use serde_json::Value;
 
@@ -325,6 +478,53 @@ mod tests {
             audit.close();
             assert_eq!(lines(&data.path().join("audit")).len(), 1);
         }
+    }
+
+    #[tokio::test]
+    async fn events_of_strangers_are_one_line_and_a_count() {
+        let data = tempfile::tempdir().unwrap();
+        let second = Arc::new(AtomicI64::new(600_000));
+        let time = Arc::clone(&second);
+        let now = move || Timestamp::from_second(time.load(Ordering::Relaxed)).unwrap();
+        let audit = open(data.path(), Durability::Written, Clock::new(now, Clock::system().random));
+        let stranger = async |last: u8, event: AuditEvent| {
+            let address = Some(IpAddr::from([192, 0, 2, last]));
+            let caller = AuditCaller { address, ..AuditCaller::default() };
+            audit.on_behalf(caller, async { audit.record(event) }).await.1.unwrap();
+        };
+        let rejected = |reason: usize| AuditEvent::ClientRejected {
+            client_id: None,
+            reason: format!("reason {reason}"),
+        };
+        for _ in 0..1_000 {
+            stranger(1, rejected(0)).await;
+        }
+        stranger(2, rejected(0)).await;
+        // One that varies the reasons.
+        for reason in 0..1_000 {
+            stranger(3, rejected(reason)).await;
+        }
+        second.fetch_add(60, Ordering::Relaxed);
+        audit.write_counts();
+        stranger(1, rejected(0)).await;
+        audit.close();
+        let lines = lines(&data.path().join("audit"));
+        let of = |last: u8| {
+            let address = format!("192.0.2.{last}");
+            let lines = lines.iter().filter(|line| line["agent"][0]["network"]["address"] == address);
+            lines.cloned().collect::<Vec<_>>()
+        };
+        let counted =
+            |line: &Value| line["entity"][0]["detail"][0]["valueString"].as_str().map(str::to_owned);
+        let first = of(1);
+        assert_eq!(first.len(), 3);
+        assert_eq!(counted(&first[1]).as_deref(), Some("999"));
+        assert_eq!(first[1]["period"]["end"], "1970-01-07T22:41:00.000Z");
+        assert_eq!((of(2).len(), of(3).len()), (1, 21));
+        let others: Vec<_> = lines.iter().filter(|line| line["outcomeDesc"] == "several reasons").collect();
+        assert_eq!(others.len(), 2);
+        assert_eq!(counted(others[1]).as_deref(), Some("979"));
+        lines.iter().for_each(render::check_shape);
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! Events as FHIR R4 AuditEvents.
 
 use identity::audit::{AuditEvent, RecordAction};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{AuditActor, AuditCaller, AuditEntry, AuditSource, rest};
@@ -201,6 +201,14 @@ pub(super) fn render(
     let parts = match entry {
         AuditEntry::Rest(event) => rest::render(event, caller, observer),
         AuditEntry::Identity(event) => render_parts(describe(event), caller, observer),
+        AuditEntry::Further { event, count, minute } => {
+            let counted = describe(event).detail("further-events", &count.to_string());
+            let mut parts = render_parts(counted, caller, observer);
+            let end = *minute + SignedDuration::from_mins(1);
+            parts["period"] =
+                json!({ "start": fhir::instant::format(*minute), "end": fhir::instant::format(end) });
+            parts
+        }
         AuditEntry::Export { client_id, job, request } => {
             let export =
                 RenderedEvent::new(EXPORT, ours("export", "Bulk export"), "R").client(client_id.clone());

@@ -35,7 +35,7 @@ fn lines_are_recorded() {
 fn write(root: &Path, session: usize, acknowledged: impl Fn(usize)) {
     let data = root.join("data");
     make_data_folder(&data).unwrap();
-    let log = AppendLog::open(data.join("audit"), "audit log", true).unwrap();
+    let log = AppendLog::open(data.join("audit"), "audit log", true, None).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for number in session * LINES..(session + 1) * LINES {
         assert!(runtime.block_on(log.write(vec![line(number)])));
