@@ -54,6 +54,7 @@ pub use self::file::{ConfigError, ConfigSource};
 use self::file::{parse, read_text};
 use self::files::FilesConfig;
 pub use self::network::{ConnectionLimits, PrivateHosts, ProxyHeader, TrustedProxies};
+pub use self::node::ClockJump;
 pub use self::provider::ConfiguredProvider;
 use self::provider::check_provider;
 pub use self::sections::LogSection;
@@ -65,9 +66,11 @@ const AHEAD_VARIABLE: &str = "TREFOIL_DEMO_AHEAD_S";
 
 /// Environment variable with the password of the database, as PostgreSQL's own programs have it.
 const PASSWORD_VARIABLE: &str = "PGPASSWORD";
+/// Environment variable with a file of passwords in the format of PostgreSQL.
+const PASSWORD_FILE_VARIABLE: &str = "PGPASSFILE";
 
 /// The environment variables of `serve`, with their descriptions.
-pub const ENVIRONMENT: [(&str, &str); 4] = [
+pub const ENVIRONMENT: [(&str, &str); 5] = [
     (
         LOG_VARIABLE,
         "level of the log on standard error, such as debug or trefoil_server=debug [default: info]",
@@ -77,6 +80,10 @@ pub const ENVIRONMENT: [(&str, &str); 4] = [
         "seconds by which the clock of a demo server is set ahead, to show how tokens expire [default: 0]",
     ),
     (PASSWORD_VARIABLE, "password of the database, if its URL contains none"),
+    (
+        PASSWORD_FILE_VARIABLE,
+        "file with passwords of databases (`host:port:database:user:password`), if there is no other",
+    ),
     (
         "AWS_ACCESS_KEY_ID",
         "access key of the bucket of `[files]`, with AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; the other variables of \
@@ -102,12 +109,17 @@ pub enum StoreEngine {
 
 impl StoreEngine {
     /// Returns the engine with this name or URL.
-    fn named(name: &str, migrate: bool) -> Result<Self, ConfigError> {
+    fn named(name: &str, migrate: bool, password: Option<String>) -> Result<Self, ConfigError> {
         match name {
             "file" => Ok(Self::File),
             "memory" => Ok(Self::Memory),
             url if DatabaseUrl::is_url(url) => {
-                let url = DatabaseUrl::new(url, std::env::var(PASSWORD_VARIABLE).ok());
+                let url = DatabaseUrl::new(url, password.or_else(|| std::env::var(PASSWORD_VARIABLE).ok()));
+                let url = match std::env::var_os(PASSWORD_FILE_VARIABLE) {
+                    Some(file) => url.with_password_file(Path::new(&file)),
+                    None => Ok(url),
+                };
+                let url = url.map_err(|error| ConfigError::Setting(format!("[store] engine: {error}")))?;
                 url.check().map_err(|error| ConfigError::Setting(format!("[store] engine: {error}")))?;
                 Ok(Self::Postgres { url, migrate })
             }
@@ -177,6 +189,8 @@ pub struct Config {
     pub body_memory_bytes: usize,
     /// The log of the server.
     pub log: LogSection,
+    /// Reaction when the clock jumps ahead.
+    pub clock_jump: ClockJump,
     /// Maximum memory for all answers together, in bytes.
     pub response_memory_bytes: usize,
     /// Idle time after which a connection is closed.
@@ -239,8 +253,15 @@ impl Config {
         let setting = ConfigError::Setting;
         let listen = flags.listen.unwrap_or(file.server.listen);
         let engine = {
-            let name = flags.store.as_deref().unwrap_or(&file.store.engine);
-            StoreEngine::named(name, file.store.migrate)?
+            let in_file = &file.store.engine;
+            if DatabaseUrl::new(in_file.as_ref().as_str(), None).has_password() {
+                let why = "the URL contains a password; write it without one, and use password_file, or the environment variable \
+                           PGPASSWORD or PGPASSFILE";
+                return Err(at.value_error(in_file.span(), "engine", why));
+            }
+            let name = flags.store.as_deref().unwrap_or(in_file.as_ref());
+            let password = at.read_secret("password_file", file.store.password_file.as_ref(), None)?;
+            StoreEngine::named(name, file.store.migrate, password)?
         };
         if flags.insecure_http && !listen.ip().is_loopback() {
             return Err(setting(format!(
@@ -331,6 +352,7 @@ impl Config {
             },
             body_memory_bytes: file.limits.body_memory_bytes,
             log: file.log,
+            clock_jump: file.server.clock_jump,
             response_memory_bytes: file.limits.response_memory_bytes,
             idle_timeout: Duration::from_secs(idle_timeout_s.into()),
             shutdown_grace: Duration::from_secs(file.server.shutdown_grace_s.into()),

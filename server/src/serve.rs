@@ -1,14 +1,15 @@
 //! `trefoil serve`: starts the server, and stops it on a signal.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use store::blocking::run_blocking;
 use store::{Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -32,6 +33,10 @@ use crate::records::server_log;
 /// Time at the end in which requests are completed whose clients have disconnected.
 const ABANDONED_TIME: Duration = Duration::from_secs(5);
 
+/// Interval of the log lines while the server waits for its database, and the pause between two attempts.
+const WAIT_LOG_INTERVAL: Duration = Duration::from_secs(10);
+const WAIT_PAUSE: Duration = Duration::from_millis(500);
+
 /// Runs the server until SIGTERM or SIGINT.
 pub async fn run_server(flags: &ServeFlags) -> ExitCode {
     let log = server_log::start_log();
@@ -50,16 +55,80 @@ pub async fn run_server(flags: &ServeFlags) -> ExitCode {
             return ExitCode::from(3);
         }
     }
-    match serve(config, flags).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            exit_code(&error)
+    let mut config = config;
+    let mut went_back = false;
+    loop {
+        let listen = match serve(config, flags, went_back).await {
+            Ok(ServeEnd::Stopped) => return ExitCode::SUCCESS,
+            Ok(ServeEnd::DatabaseWentBack { listen }) => listen,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                return exit_code(&error);
+            }
+        };
+        // Nothing that this process knows of the database holds any more, so that all services are opened again.
+        tracing::warn!("the services start again");
+        went_back = true;
+        config = match Config::load(flags) {
+            Ok(config) => Config { listen, ..config },
+            Err(error) => {
+                eprintln!("error: {error}");
+                return ExitCode::from(3);
+            }
+        };
+    }
+}
+
+/// Why [`serve`] ended.
+enum ServeEnd {
+    /// A signal.
+    Stopped,
+    /// The database went back in time.
+    DatabaseWentBack {
+        /// The address that was listened on.
+        listen: SocketAddr,
+    },
+}
+
+/// Opens the store. Waits for a database that cannot be reached yet, because it may start at the same time.
+async fn open_store(config: &Config) -> Result<Store> {
+    let started = Instant::now();
+    let mut logged: Option<Instant> = None;
+    loop {
+        match config.engine.open(&config.data).await {
+            Err(StoreError::Unavailable { reason }) => {
+                if logged.is_none_or(|logged| logged.elapsed() >= WAIT_LOG_INTERVAL) {
+                    let waited_s = started.elapsed().as_secs();
+                    tracing::warn!(waited_s, reason, "waiting for the database");
+                    logged = Some(Instant::now());
+                }
+                tokio::time::sleep(WAIT_PAUSE).await;
+            }
+            opened => return Ok(opened?),
         }
     }
 }
 
-async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
+/// Returns the error of an address that cannot be listened on, with its remedy.
+fn listen_failure(listen: SocketAddr, error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program listens there; stop it, or choose another port with --listen".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => format!(
+            "this user may not listen on port {}; use a port from 1024 with --listen, or give the program the capability \
+             CAP_NET_BIND_SERVICE",
+            listen.port()
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine does not have the address; choose another one with --listen".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    format!("failed to listen on {listen}: {remedy}")
+}
+
+async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<ServeEnd> {
     // One cryptography library for all of TLS; a second server in the same process finds it installed.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let budget = descriptors::descriptor_budget();
@@ -67,24 +136,38 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
     // From here on SIGHUP reloads the configuration instead of ending the process.
     let hang_up = signal(SignalKind::hangup())?;
     let clock = Clock::ahead(config.ahead_s);
-    let listeners = listen::bind_listeners(config.listen).await.with_context(|| {
-        format!("failed to listen on {}; is another server running there?", config.listen)
-    })?;
-    let port = listeners[0].local_addr()?.port();
+    let listeners = listen::bind_listeners(config.listen)
+        .await
+        .map_err(|error| anyhow!(listen_failure(config.listen, &error)))?;
+    let listen = listeners[0].local_addr()?;
+    let port = listen.port();
     let scheme = if config.insecure_http { "http" } else { "https" };
     let base_url = config.base_url.clone().unwrap_or_else(|| format!("{scheme}://localhost:{port}"));
     let tls = match config.insecure_http {
         true => None,
         false => Some(tls::load_tls(config.certificate.as_ref(), &config.data, clock.now())?),
     };
-    let store = config.engine.open(&config.data).await?;
+    let store = open_store(&config).await?;
     let _lock = store.is_shared().then(|| lock_data_folder(&config.data)).transpose()?;
+    let announcement = store.announce(&base_url, &config.data.join("node.json")).await?;
+    if let Some(earlier) = &announcement.earlier_base_url {
+        tracing::warn!(
+            earlier,
+            base_url,
+            "the base URL has changed: tokens with the earlier issuer are no longer accepted, and users sign in again"
+        );
+    }
     let total = config.connections.total.min(budget.connections);
     let total = total.min(memory_limit::connections(memory_limit::memory_limit()));
     let limits = ConnectionLimits { total, ..config.connections };
     let timers = ConnectionTimers { idle: config.idle_timeout, ..ConnectionTimers::default() };
     let (is_demo, grace, data) = (config.demo, config.shutdown_grace, config.data.clone());
     let app = open_node(config, flags, base_url.clone(), store, clock.into()).await?;
+    if (went_back || announcement.went_back) && app.identity.end_all_before(app.clock.now()).await? {
+        tracing::warn!(
+            "all sessions, codes and tokens of before have ended, because the database went back in time"
+        );
+    }
     socket::listen_for_commands(app.clone())?;
     let (phase, phases) = watch::channel(ServingPhase::Serving);
     let proxies = app.clone();
@@ -108,20 +191,27 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
     if let Some((text, _)) = guide.filter(|_| is_person) {
         eprintln!("\n{text}\nStop the server with Ctrl-C.");
     }
-    signals.wait_for_stop(&app).await;
+    let end = tokio::select! {
+        () = signals.wait_for_stop(&app) => ServeEnd::Stopped,
+        () = app.store.went_back() => ServeEnd::DatabaseWentBack { listen },
+    };
+    let is_stopped = matches!(end, ServeEnd::Stopped);
     tracing::info!("stopping");
     drop(std::fs::remove_file(&endpoint));
     app.is_stopping.store(true, Ordering::Release);
     // Sending fails only if the HTTP server has already ended.
     let _ = phase.send(ServingPhase::Closing);
     // A second signal ends the grace period.
-    drop(tokio::time::timeout(grace, signals.wait_for_stop(&app)).await);
+    if is_stopped {
+        drop(tokio::time::timeout(grace, signals.wait_for_stop(&app)).await);
+    }
     let _ = phase.send(ServingPhase::Stopping);
     // Waiting terminology questions could take longer than the drain time.
     app.questions.stop();
     drop(tasks);
     edge.await?;
     app.abandoned.all_ended(ABANDONED_TIME).await;
+    app.store.depart().await;
     run_blocking(move || {
         app.audit.close();
         if let Some(log) = &app.export_log {
@@ -129,7 +219,7 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
         }
     })
     .await?;
-    Ok(())
+    Ok(end)
 }
 
 /// Opens the services of a node and prepares the store: declared clients, the demo project, unfinished exports.

@@ -1,14 +1,15 @@
 //! Compares the wall clock with the time since the machine was started, which includes sleep and is never set.
 //!
 //! `lastUpdated` of a resource never decreases. Therefore a wall clock that jumps ahead while the server runs stops
-//! all writes until it is corrected or an operator accepts it. A jump between two runs is only logged, because the
+//! all writes until it is corrected or accepted: by an operator, by the setting `clock_jump`, or by a database that has the
+//! same time. (The clock of a machine that was paused jumps ahead when it continues.) A jump between two runs is only logged, because the
 //! server may have been stopped for any length of time.
 //!
 //! Nodes that share a database must agree on the time, because each compares the expiry of records that others wrote
 //! with its own clock. A node whose clock differs from that of the database by more than [`MAX_DIFFERENCE`] writes
 //! nothing.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct ClockGuard {
     accepted: Mutex<AcceptedClock>,
     /// Seconds by which the wall clock is ahead of the clock of the database; 0 if the difference is accepted.
     ahead_of_database_s: AtomicI64,
+    /// Jumps are accepted at once.
+    accepts_jumps: AtomicBool,
 }
 
 #[derive(Clone, Copy)]
@@ -48,14 +51,21 @@ impl ClockGuard {
     pub fn new(wall: Arc<dyn Fn() -> Timestamp + Send + Sync>, boot: BootTime) -> Self {
         let zero = zero(wall(), boot());
         let accepted = Mutex::new(AcceptedClock { zero, has_jumped: false });
-        Self { wall, boot, accepted, ahead_of_database_s: AtomicI64::new(0) }
+        let (ahead_of_database_s, accepts_jumps) = (AtomicI64::new(0), AtomicBool::new(false));
+        Self { wall, boot, accepted, ahead_of_database_s, accepts_jumps }
+    }
+
+    /// Accepts all further jumps at once, and logs them.
+    pub fn accept_jumps(&self) {
+        self.accepts_jumps.store(true, Ordering::Relaxed);
     }
 
     /// Compares the wall clock with the clock of the database, which was read between `asked` and now. Returns the
     /// difference if it is too large; writes are then refused until the next comparison. A late answer is not a
-    /// difference.
+    /// difference. If they agree, a jump before `asked` is accepted.
     pub fn compare(&self, asked: Timestamp, database: Timestamp) -> Option<SignedDuration> {
-        let (least, most) = (asked.duration_since(database), (self.wall)().duration_since(database));
+        let now = (self.wall)();
+        let (least, most) = (asked.duration_since(database), now.duration_since(database));
         let ahead = if least > SignedDuration::ZERO { least } else { most.min(SignedDuration::ZERO) };
         let is_accepted = ahead.abs() <= MAX_DIFFERENCE;
         let ahead_s = if is_accepted { 0 } else { ahead.as_secs() };
@@ -66,7 +76,23 @@ impl ClockGuard {
                 "the clock of this machine differs from that of the database; writes are refused"
             );
         }
+        // If the clock has jumped since `asked`, the database may have been read before.
+        if is_accepted && now.duration_since(asked) < TOLERANCE {
+            self.accept_jump("the database has the same time");
+        }
         (!is_accepted).then_some(ahead)
+    }
+
+    /// Accepts a jump, if there was one.
+    fn accept_jump(&self, why: &str) {
+        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        let zero = zero((self.wall)(), (self.boot)());
+        let ahead = zero.duration_since(accepted.zero);
+        if ahead > TOLERANCE {
+            let ahead_s = ahead.as_secs();
+            tracing::warn!(ahead_s, "a jump of the clock of this machine was accepted, because {why}");
+            *accepted = AcceptedClock { zero, has_jumped: false };
+        }
     }
 
     /// Checks that the wall clock has not jumped ahead since it was last accepted. Small corrections are accepted.
@@ -77,6 +103,9 @@ impl ClockGuard {
         match self.ahead_of_database_s.load(Ordering::Acquire) {
             0 => {}
             ahead_s => return Err(StoreError::Clock { ahead_s }),
+        }
+        if self.accepts_jumps.load(Ordering::Relaxed) {
+            self.accept_jump("of [server] clock_jump");
         }
         let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         let zero = zero((self.wall)(), (self.boot)());
@@ -93,8 +122,8 @@ impl ClockGuard {
             accepted.has_jumped = true;
             tracing::error!(
                 ahead_s,
-                "the clock of this machine has jumped ahead; writes are refused until it is corrected or accepted with \
-                 `trefoil clock accept`"
+                "the clock of this machine has jumped ahead; writes are refused until it is corrected, accepted with \
+                 `trefoil clock accept`, or agrees with that of a database; [server] clock_jump = \"accept\" accepts all jumps"
             );
         }
         Err(StoreError::Clock { ahead_s })
@@ -206,6 +235,29 @@ mod tests {
         assert_eq!(guard.check(), Err(StoreError::Clock { ahead_s: 86_400 }));
         assert_eq!(guard.accept().as_secs(), 86_400);
         guard.check().unwrap();
+    }
+
+    #[test]
+    fn a_jump_is_accepted_by_a_later_comparison_with_the_database_or_by_a_setting() {
+        let (clocks, guard) = guarded();
+        // A machine that was paused for ten minutes.
+        clocks.set(600);
+        assert_eq!(guard.check(), Err(StoreError::Clock { ahead_s: 600 }));
+        let now = || (guard.wall)();
+        let differs = guard.compare(now(), now() - SignedDuration::from_secs(600));
+        assert_eq!(differs, Some(SignedDuration::from_secs(600)));
+        assert!(guard.check().is_err());
+        // The database was asked before the jump.
+        let asked = now();
+        clocks.set(600);
+        assert_eq!(guard.compare(asked, asked), None);
+        assert!(guard.check().is_err());
+        assert_eq!(guard.compare(now(), now()), None);
+        assert_eq!(guard.check(), Ok(()));
+        clocks.set(3_600);
+        assert!(guard.check().is_err());
+        guard.accept_jumps();
+        assert_eq!(guard.check(), Ok(()));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::audit::{Durability, RecordedRequests};
 use super::declared::{ClientSection, FILE_MEMBERS};
 use super::documented::Required;
 use super::network::{PrivateHosts, ProxyHeader};
+use super::node::ClockJump;
 use super::sections::ConfigFile;
 use super::{ENVIRONMENT, ServeFlags};
 
@@ -112,7 +113,7 @@ macro_rules! choices {
         }
     )+};
 }
-choices!(ProxyHeader, Durability, RecordedRequests, ::bulk::GuideVersion);
+choices!(ClockJump, ProxyHeader, Durability, RecordedRequests, ::bulk::GuideVersion);
 
 /// Returns the names that a type accepts, taken from the error message for the name `?`.
 fn accepted_names<T: DeserializeOwned + Debug>(json: &str) -> impl Iterator<Item = String> {
@@ -272,7 +273,7 @@ fn the_help_of_an_option_contains_the_default_of_its_setting() {
     let file = ConfigFile::default();
     let defaults = [
         ("data", file.store.data.display().to_string()),
-        ("store", file.store.engine),
+        ("store", file.store.engine.into_inner()),
         ("listen", file.server.listen.to_string()),
     ];
     let command = ServeFlags::augment_args(clap::Command::new("serve"));

@@ -1,5 +1,6 @@
 //! `[node]`: this server among several ones.
 
+use serde::Deserialize;
 use toml::Spanned;
 
 use super::documented::settings_table;
@@ -14,6 +15,17 @@ settings_table! {
         /// Name of this server in the lines of its audit log and export log. Without this setting, the name of the machine.
         name: Option<Spanned<String>> = None,
     }
+}
+
+/// Reaction when the clock of the machine jumps ahead.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClockJump {
+    /// Writes are refused until the clock is corrected or accepted.
+    #[default]
+    Refuse,
+    /// The new time is accepted, and logged.
+    Accept,
 }
 
 impl NodeSection {

@@ -16,7 +16,7 @@ use super::declared::{ClientSection, ScopeSection};
 use super::documented::{implicit, settings_table};
 use super::files::FilesSection;
 use super::network::{PrivateHosts, ProxyHeader};
-use super::node::NodeSection;
+use super::node::{ClockJump, NodeSection};
 use super::provider::ProviderSection;
 
 settings_table! {
@@ -71,6 +71,9 @@ settings_table! {
         /// Time without data in either direction after which a connection is closed, 1 to 3600. Set it higher than the
         /// idle timeout of your load balancer.
         idle_timeout_s: Spanned<u32> ["seconds"] = implicit(75),
+        /// Reaction when the clock of the machine jumps ahead by more than 5 minutes, as after a pause of a virtual machine:
+        /// writes are refused until `trefoil clock accept`, or the new time is accepted. With a database, its time decides.
+        clock_jump: ClockJump = ClockJump::default(),
         /// Time after the stop signal during which new connections are still accepted.
         shutdown_grace_s: u32 ["seconds"] = 1,
     }
@@ -142,7 +145,10 @@ settings_table! {
         /// server with a lower number leaves the clients as they are.
         edition: u64 = 0,
         /// Storage engine: `memory`, `file`, or the URL of a PostgreSQL database.
-        engine: String = "file".to_owned(),
+        engine: Spanned<String> = implicit("file".to_owned()),
+        /// File with the password of the database, if the URL contains none. Otherwise the environment variables `PGPASSWORD` and
+        /// `PGPASSFILE` are used.
+        password_file: Option<Spanned<PathBuf>> = None,
         /// Create and update the tables of the database at the start. If the server has no right to do so, run
         /// `trefoil migrate` before the start.
         migrate: bool = true,

@@ -20,7 +20,7 @@ use terminology::Terminology;
 use crate::clock::guard::{self, ClockGuard};
 use crate::clock::{Clock, RequestIds};
 use crate::config::settings::{Settings, SharedSettings};
-use crate::config::{Config, ServeFlags, StoreEngine};
+use crate::config::{ClockJump, Config, ServeFlags, StoreEngine};
 use crate::node::abandoned_requests::AbandonedRequests;
 use crate::node::byte_budget::{self, ByteBudget};
 use crate::node::client_origins::ClientOrigins;
@@ -155,6 +155,9 @@ impl App {
             guard::log_start(now, last);
         }
         let clock_guard = Arc::new(clock.guard());
+        if config.clock_jump == ClockJump::Accept && !store.is_shared() {
+            clock_guard.accept_jumps();
+        }
         let asked = clock.now();
         if let Some(database) = store.shared_time().await?.filter(|_| config.ahead_s == 0)
             && let Some(ahead) = clock_guard.compare(asked, database)
@@ -194,6 +197,13 @@ impl App {
         let host = url::Url::parse(&base_url)?.host_str().unwrap_or_default().to_owned();
         let resources = Resources::at(store.clone(), &format!("{base_url}/fhir/R4"));
         resources.set_limits(limits);
+        if let Some(bucket) = config.files.bucket.clone() {
+            tokio::spawn(async move {
+                if let Err(why) = bucket.check().await {
+                    tracing::error!(why, "the bucket of [files] cannot be used; exports fail until it can");
+                }
+            });
+        }
         let bulk = Bulk::open(
             store.clone(),
             resources.clone(),

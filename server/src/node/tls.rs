@@ -61,8 +61,12 @@ pub fn load_tls(certificate: Option<&(PathBuf, PathBuf)>, data: &Path, now: Time
         .with_context(|| format!("failed to read certificates from {}", chain.display()))?;
     let private = PrivateKeyDer::from_pem_file(&key)
         .with_context(|| format!("failed to read a private key from {}", key.display()))?;
-    let mut config =
-        rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(certificates, private)?;
+    let config =
+        rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(certificates, private);
+    let mut config = config.with_context(|| {
+        let (chain, key) = (chain.display(), key.display());
+        format!("the certificate in {chain} and the private key in {key} cannot be used together")
+    })?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsSetup { config: Arc::new(config), ca })
 }

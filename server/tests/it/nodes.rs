@@ -209,6 +209,72 @@ async fn a_link_to_the_database_that_stalls_delays_requests_for_seconds_only() {
     assert_eq!(read_patient(&client, node, &token_from(node, &base).await).await, StatusCode::OK);
 }
 
+/// Saves or restores all tables of a database.
+async fn run_sql(url: &str, sql: impl Fn(&str) -> String) {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let tables = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public'";
+    let tables = client.query(tables, &[]).await.unwrap();
+    let all: String = tables.iter().map(|row| sql(row.get(0))).collect();
+    client.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS saved; BEGIN; {all} COMMIT")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_restored_under_two_nodes_ends_what_was_issued_before() {
+    let Some(database) = TestDatabase::shared() else { return };
+    let url = database.create().unwrap();
+    let nodes = start_nodes(&vec![url.clone(); 2], None, None);
+    let (base, client) = (nodes[0].base(), nodes[0].client());
+    let [before, revoked] = [token_from(&nodes[0], &base).await, token_from(&nodes[0], &base).await];
+    let put = async |token: &str, id: &str| {
+        let body = json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true }).to_string();
+        let request = client.put(format!("{}/Group/{id}", nodes[1].fhir())).bearer_auth(token);
+        request.header("content-type", "application/fhir+json").body(body).send().await.unwrap().status()
+    };
+    let writer = async || {
+        let form = [("grant_type", "client_credentials"), ("scope", "system/Group.cud system/*.read")];
+        let assertion = backend_assertion(&nodes[0].demo_json(), &base);
+        let answer = post_as_backend(&nodes[0], "/oauth2/token", &assertion, &form).await;
+        answer.json::<Value>().await.unwrap()["access_token"].as_str().unwrap().to_owned()
+    };
+    let token = writer().await;
+    assert_eq!(put(&token, "kept").await, StatusCode::CREATED);
+    run_sql(&url, |table| format!("CREATE TABLE saved.{table} AS TABLE public.{table};")).await;
+    assert_eq!(put(&token, "lost").await, StatusCode::CREATED);
+    let assertion = backend_assertion(&nodes[0].demo_json(), &base);
+    post_as_backend(&nodes[0], "/oauth2/revoke", &assertion, &[("token", &revoked)]).await;
+    assert_eq!(read_patient(&client, &nodes[1], &revoked).await, StatusCode::UNAUTHORIZED);
+    // At least one number of each node is lost with the rest.
+    let beat = async || {
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.query_one("SELECT min(beat) FROM node", &[]).await.unwrap().get::<_, i64>(0)
+    };
+    let known = beat().await;
+    while beat().await < known + 2 {}
+    run_sql(&url, |table| format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM saved.{table};"))
+        .await;
+    for node in &nodes {
+        until("a token of before the restore", StatusCode::UNAUTHORIZED, async || {
+            let url = format!("{}/Patient?_count=1", node.fhir());
+            // While the services start again, nothing listens.
+            let answer = client.get(url).bearer_auth(&before).send().await;
+            answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
+        })
+        .await;
+    }
+    let token = writer().await;
+    for node in &nodes {
+        assert_eq!(read_patient(&client, node, &revoked).await, StatusCode::UNAUTHORIZED);
+        let read = async |id: &str| {
+            let url = format!("{}/Group/{id}", node.fhir());
+            client.get(url).bearer_auth(&token).send().await.unwrap().status()
+        };
+        assert_eq!((read("kept").await, read("lost").await), (StatusCode::OK, StatusCode::NOT_FOUND));
+    }
+    assert_eq!(put(&token, "lost").await, StatusCode::CREATED);
+}
+
 #[test]
 fn a_server_without_the_right_to_change_tables_needs_a_migration() {
     let Some(database) = TestDatabase::shared() else { return };
@@ -222,7 +288,7 @@ fn a_server_without_the_right_to_change_tables_needs_a_migration() {
     node.try_start(&[]).unwrap_err();
     assert!(node.log().contains("the database has tables of version 0"), "{}", node.log());
     assert!(node.log().contains("run `trefoil migrate`"), "{}", node.log());
-    for says in ["1 migration of", "are up to date"] {
+    for says in ["2 migrations of", "are up to date"] {
         let output = migrate();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains(says), "{output:?}");

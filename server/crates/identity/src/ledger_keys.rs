@@ -29,6 +29,7 @@
 //! | `jti/dpop/{digest of key and jti}` | used DPoP proof | once |
 //! | `revoked/{kind}/{id}` | revoked token, family or session | once |
 //! | `revoked/consent/{sub}/{client_id}` | time at which a consent was withdrawn | at each withdrawal |
+//! | `revoked/before-restore` | time at which the database was found to have gone back in time | each time |
 //! | `lifetimes/longest` | longest lifetimes that were ever in effect | when one is raised |
 //! | `throttle/{counter}/{digest}` | failed attempts | at each attempt |
 //! | `configuration/edition` | number of the configuration whose clients are declared | when it rises |
@@ -42,6 +43,7 @@ pub(crate) const CLIENTS: &str = "client/";
 pub(crate) const USERS: &str = "user/";
 pub(crate) const USER_EMAIL_INDEX: &str = "index/user-email";
 pub(crate) const REVOCATIONS: &str = "revoked/";
+pub(crate) const RESTORED: &str = "revoked/before-restore";
 pub(crate) const LONGEST_LIFETIMES: &str = "lifetimes/longest";
 pub(crate) const CONFIGURATION_EDITION: &str = "configuration/edition";
 pub(crate) const MARKERS: &str = "marker/";

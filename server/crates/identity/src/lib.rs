@@ -160,6 +160,15 @@ impl Identity {
         Ok(())
     }
 
+    /// Ends all sessions, codes, refresh tokens and access tokens of before, because the database went back in time. Only the
+    /// first node that notices it does so. Returns whether this node has.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`](store::StoreError) if the record cannot be written.
+    pub async fn end_all_before(&self, now: Timestamp) -> Result<bool, store::StoreError> {
+        self.sessions.revocations.end_all_before(now).await
+    }
+
     /// Opens the services without encryption at rest, key set fetching and audit log, for tests and tools.
     ///
     /// # Errors
@@ -223,7 +232,7 @@ impl Identity {
             demo,
         });
         users.index_emails(now).await?;
-        let revocations = RevocationList { ledger: ledger.clone() };
+        let revocations = RevocationList::new(ledger.clone());
         let dpop = Arc::new(DpopVerifier { ledger: ledger.clone() });
         let grants = Arc::new(GrantStore {
             ledger: ledger.clone(),
@@ -261,6 +270,7 @@ impl Identity {
                 audit: audit.clone(),
                 clients: clients.clone(),
                 key_sets: KeySetCache::new(fetch),
+                revocations: revocations.clone(),
                 issuer: issuer.clone(),
             },
             sign_in: SignInService {

@@ -51,7 +51,7 @@ pub mod types;
 pub use error::StoreError;
 pub use file::FileOptions;
 pub use ports::{Ledger, Versions};
-pub use postgres::{DatabaseLimits, DatabaseUrl};
+pub use postgres::{Announcement, DatabaseLimits, DatabaseUrl};
 pub use store::{Store, WriteGate};
 pub use types::{
     ChangeRecord, Commit, Expect, ExpectVersion, IndexCondition, IndexEntry, IndexLookup, IndexRange,

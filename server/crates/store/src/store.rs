@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::file::{FileEngine, FileOptions};
 use crate::memory::MemoryEngine;
-use crate::postgres::{DatabaseLimits, DatabaseUrl, PostgresEngine};
+use crate::postgres::{Announcement, DatabaseLimits, DatabaseUrl, PostgresEngine};
 use crate::shared_memory::SharedMemoryNode;
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
@@ -139,6 +139,33 @@ impl Store {
             StoreEngine::Memory(_) | StoreEngine::File(_) => Ok(None),
             StoreEngine::Postgres(database) => database.time().await.map(Some),
             StoreEngine::SharedMemory(node) => node.time().await.map(Some),
+        }
+    }
+
+    /// Announces this node to the other nodes of a database, and lets it notice a database that went back in time. `file`
+    /// is what the node remembers between two runs. Other stores have nothing to announce.
+    ///
+    /// # Errors
+    /// See [`PostgresEngine::announce`].
+    pub async fn announce(&self, base_url: &str, file: &Path) -> Result<Announcement, StoreError> {
+        match &self.engine {
+            StoreEngine::Postgres(database) => database.announce(base_url, file).await,
+            _ => Ok(Announcement { went_back: false, earlier_base_url: None }),
+        }
+    }
+
+    /// Marks this node as ended (see [`Store::announce`]).
+    pub async fn depart(&self) {
+        if let StoreEngine::Postgres(database) = &self.engine {
+            database.depart().await;
+        }
+    }
+
+    /// Completes when the database went back in time, and never for other stores. All requests fail from then on.
+    pub async fn went_back(&self) {
+        match &self.engine {
+            StoreEngine::Postgres(database) => database.went_back().await,
+            _ => std::future::pending().await,
         }
     }
 

@@ -47,7 +47,10 @@ fn describe_fault(error: &StoreError) -> String {
     match error {
         StoreError::ReadOnly { part, .. } => format!("the store cannot be written: {part}"),
         StoreError::Unavailable { .. } => "the database is unavailable".to_owned(),
-        StoreError::Clock { .. } => "the store cannot be written: clock".to_owned(),
+        StoreError::Clock { ahead_s } => format!(
+            "the store cannot be written: clock ({ahead_s} s ahead; correct it, run `trefoil clock accept`, or set [server] \
+             clock_jump = \"accept\")"
+        ),
         _ => "the store cannot be read".to_owned(),
     }
 }

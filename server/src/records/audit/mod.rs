@@ -291,7 +291,7 @@ impl AuditLog {
     ) -> StrangerEvent {
         let must_be_recorded = self.config.durability == Durability::Synced;
         if must_be_recorded && self.disk.check(0, WritePurpose::Export).is_err() {
-            // What is left of the disk is for the lines of those who are authenticated.
+            // The rest of the disk is for the lines of those who are authenticated.
             if let Some(caller) = caller {
                 caller.has_failed.store(true, Ordering::Relaxed);
             }

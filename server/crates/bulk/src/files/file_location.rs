@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use object_store::aws::{AmazonS3Builder, Checksum};
 use object_store::path::Path;
 use object_store::signer::Signer;
@@ -63,6 +64,19 @@ impl ObjectBucket {
 }
 
 impl ObjectBucket {
+    /// Checks that the bucket exists and answers.
+    ///
+    /// # Errors
+    /// Returns a description of the fault.
+    pub async fn check(&self) -> Result<(), String> {
+        let mut objects = self.store.list(Some(&self.prefix));
+        match tokio::time::timeout(Self::PATIENCE, objects.next()).await {
+            Ok(None | Some(Ok(_))) => Ok(()),
+            Ok(Some(Err(error))) => Err(error.to_string()),
+            Err(_) => Err(format!("it has not answered within {} s", Self::PATIENCE.as_secs())),
+        }
+    }
+
     /// Returns the beginning of the keys of one kind of objects of a store. Nothing else in the bucket is accessed.
     pub fn folder(&self, store_id: &str, kind: &str) -> Path {
         self.prefix.clone().join(store_id).join(kind)

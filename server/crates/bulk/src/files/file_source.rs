@@ -8,6 +8,9 @@ use store::blocking::run_blocking;
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt as _};
+use tokio::time::timeout;
+
+use super::file_location::ObjectBucket;
 
 /// An opened file.
 pub(crate) enum FileSource {
@@ -27,7 +30,8 @@ pub(crate) struct ObjectSource {
 impl FileSource {
     /// Opens an object, and returns it with its length.
     pub async fn of_object(store: &Arc<dyn ObjectStore>, path: Path) -> object_store::Result<(Self, u64)> {
-        let meta = store.head(&path).await?;
+        // The client itself waits longer for a server that accepts the connection and is silent.
+        let meta = timeout(ObjectBucket::PATIENCE, store.head(&path)).await.map_err(|_| silent())??;
         Ok((Self::Object(ObjectSource { store: Arc::clone(store), path, e_tag: meta.e_tag }), meta.size))
     }
 
@@ -57,13 +61,20 @@ impl FileSource {
                     if_match: object.e_tag.clone(),
                     ..GetOptions::default()
                 };
-                let found = object.store.get_opts(&object.path, options).await.map_err(io::Error::other)?;
-                let bytes = found.bytes().await.map_err(io::Error::other)?;
+                let read = async { object.store.get_opts(&object.path, options).await?.bytes().await };
+                let bytes = timeout(ObjectBucket::PATIENCE, read).await.map_err(|_| silent())?;
+                let bytes = bytes.map_err(io::Error::other)?;
                 check_length(bytes.len(), length)?;
                 Ok((Self::Object(object), bytes))
             }
         }
     }
+}
+
+/// Returns the error of a bucket that does not answer.
+fn silent() -> object_store::Error {
+    let seconds = ObjectBucket::PATIENCE.as_secs();
+    object_store::Error::Generic { store: "S3", source: format!("no answer within {seconds} s").into() }
 }
 
 fn check_length(found: usize, expected: u64) -> io::Result<()> {

@@ -63,6 +63,8 @@ pub enum BadAssertion {
     NoJti,
     #[error("jti was used before")]
     Replayed,
+    #[error("iat is before a restore of the database; send a new assertion")]
+    BeforeRestore,
 }
 
 #[derive(Deserialize)]
@@ -97,6 +99,12 @@ impl AssertionClaims {
         };
         let is_token_endpoint = aud.strip_prefix(issuer) == Some("/oauth2/token");
         if aud == issuer || is_token_endpoint { Ok(()) } else { Err(BadAssertion::Audience) }
+    }
+
+    /// Returns `true` if the assertion was issued before this time, at which the ledger lost used assertions. One without
+    /// `iat` is accepted: its client could not be told from a replay until the last assertion of before has expired.
+    fn is_of_before(&self, restored: Timestamp) -> bool {
+        self.iat.is_some_and(|iat| iat < restored.as_second() as f64)
     }
 
     /// Checks the times and `jti`. Returns the expiry in seconds and the `jti`.
@@ -201,6 +209,11 @@ impl ClientAuthenticator {
         // fetch of a key set.
         claims.check_audience(client.assertion_audience, &self.issuer).map_err(bad)?;
         let (exp, jti) = claims.check_times(now).map_err(bad)?;
+        if let Some(restored) = self.revocations.restored_at(now).await?
+            && claims.is_of_before(restored)
+        {
+            return Err(bad(BadAssertion::BeforeRestore));
+        }
         match &client.jwks_uri {
             Some(address) => {
                 let keys = self.key_sets.keys_for(address, kid, now).await?;
@@ -241,6 +254,20 @@ mod tests {
             .check_audience(AssertionAudiencePolicy::default(), ISSUER)
             .and_then(|()| claims.check_times(now).map(drop));
         assert_eq!(checked, expected);
+    }
+
+    #[test]
+    fn an_assertion_that_is_older_than_a_restore_is_recognized() {
+        use serde_json::json;
+        let restored = Timestamp::from_second(1_000).unwrap();
+        for (claims, is_of_before) in [
+            (json!({ "iat": 999, "exp": 1_290 }), true),
+            (json!({ "iat": 1_000, "exp": 1_290 }), false),
+            (json!({ "exp": 1_100 }), false),
+        ] {
+            let parsed: AssertionClaims = serde_json::from_value(claims.clone()).unwrap();
+            assert_eq!(parsed.is_of_before(restored), is_of_before, "{claims}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::directory::client_registry::ClientRegistry;
 use crate::model::client::{AuthMethod, Client};
 use crate::params::Params;
 use crate::storage::epoch_ledger::EpochLedger;
+use crate::tokens::revocation::RevocationList;
 
 /// Value of `client_assertion_type` (RFC 7523 section 2.2).
 pub const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -47,6 +48,7 @@ pub struct ClientAuthenticator {
     pub(crate) audit: Arc<dyn AuditSink>,
     pub(crate) clients: Arc<ClientRegistry>,
     pub(crate) key_sets: KeySetCache,
+    pub(crate) revocations: RevocationList,
     pub(crate) issuer: String,
 }
 

@@ -303,6 +303,10 @@ impl GrantStore {
         if self.revocations.is_consent_withdrawn(&grant.sub, &grant.client_id, grant.granted, now).await? {
             return Err(GrantError::Revoked);
         }
+        // A code that was spent may not be so in a restored database.
+        if self.revocations.restored_at(now).await?.is_some_and(|time| grant.granted < time) {
+            return Err(GrantError::Revoked);
+        }
         let offline = grant.scopes.contains("offline_access");
         if !offline && self.revocations.is_revoked("sid", &grant.sid, now).await? {
             return Err(GrantError::Revoked);

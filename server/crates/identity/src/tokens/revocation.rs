@@ -1,8 +1,8 @@
 //! Revoked tokens, families, sessions and consents; and token revocation (RFC 7009).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use store::{Expect, Ledger as _, StoreError};
 
 use crate::audit::AuditEvent;
@@ -16,10 +16,54 @@ use crate::tokens::token_service::TokenService;
 /// The records of revocations in the ledger.
 #[derive(Clone)]
 pub(crate) struct RevocationList {
-    pub ledger: Arc<EpochLedger>,
+    ledger: Arc<EpochLedger>,
+    /// The time of the last restore, with the cache epoch in which it was read.
+    restored: Arc<Mutex<Option<(u64, Option<Timestamp>)>>>,
 }
 
+/// Time within which several nodes notice the same restore. Only the first of them ends what was issued before.
+const ONE_RESTORE: SignedDuration = SignedDuration::from_mins(1);
+
 impl RevocationList {
+    pub(crate) fn new(ledger: Arc<EpochLedger>) -> Self {
+        Self { ledger, restored: Arc::default() }
+    }
+
+    /// Ends all sessions, grants and tokens that were issued before `now`, because the database went back in time: it lacks
+    /// revocations, and codes that were spent are live again. Does nothing if another node has done so for this restore.
+    pub(crate) async fn end_all_before(&self, now: Timestamp) -> Result<bool, StoreError> {
+        let stored = self.ledger.read_record::<Timestamp>(ledger_keys::RESTORED, now).await?;
+        if stored.as_ref().is_some_and(|stored| stored.value > now - ONE_RESTORE) {
+            return Ok(false);
+        }
+        let expect = stored.map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
+        let write = records::put_record(ledger_keys::RESTORED.to_owned(), &now, None, expect);
+        match self.ledger.write(vec![write], now).await {
+            Ok(_) => Ok(true),
+            // Another node was faster.
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the time before which nothing is valid, if the database was ever restored. It is read once in each cache
+    /// epoch.
+    pub(crate) async fn restored_at(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let epoch = self.ledger.cache_epoch();
+        let known = *self.restored.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(epoch), Some((read_in, time))) = (epoch, known)
+            && read_in == epoch
+        {
+            return Ok(time);
+        }
+        let stored = self.ledger.read_record::<Timestamp>(ledger_keys::RESTORED, now).await?;
+        let time = stored.map(|stored| stored.value);
+        if let Some(epoch) = epoch {
+            *self.restored.lock().unwrap_or_else(PoisonError::into_inner) = Some((epoch, time));
+        }
+        Ok(time)
+    }
+
     pub(crate) async fn mark_revoked(
         &self,
         kind: &str,

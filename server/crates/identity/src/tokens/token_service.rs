@@ -224,6 +224,11 @@ impl TokenService {
         let client = self.clients.active_client(&access.client_id, now).await?;
         let client = client.filter(|client| client.generation == access.generation);
         let client = client.ok_or(BadToken::ClientGone)?;
+        // A token that was revoked may not be so in a restored database.
+        let restored = self.revocations.restored_at(now).await?;
+        if restored.is_some_and(|time| access.iat < time.as_second()) {
+            return Err(BadToken::Revoked);
+        }
         let ends_with =
             [("jti", Some(&access.jti)), ("family", access.family.as_ref()), ("sid", access.sid.as_ref())];
         for (what, id) in ends_with {

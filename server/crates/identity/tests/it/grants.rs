@@ -461,6 +461,40 @@ async fn refresh_tokens_end_when_the_scope_that_allowed_them_is_taken_away() {
 }
 
 #[tokio::test]
+async fn what_was_issued_before_a_restore_of_the_database_has_ended() {
+    let world = World::new().await;
+    let identity = &world.identity;
+    let begin = async |second| {
+        let (proof, origin) = (SignInProof::password(), SessionOrigin::default());
+        identity.sessions.begin_session(&world.user, &proof, origin, None, at(second)).await.unwrap()
+    };
+    let issue = async |second| {
+        let grant = Grant { granted: at(second), ..world.grant("openid offline_access") };
+        let refresh = identity.grants.issue_refresh_token(&grant, &world.client, at(second)).await.unwrap();
+        (identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(second)), refresh)
+    };
+    let code = world.code("openid").await;
+    let (cookie, (access, refresh)) = (begin(0).await, issue(0).await);
+    assert!(identity.end_all_before(at(10)).await.unwrap());
+    assert!(!identity.end_all_before(at(11)).await.unwrap(), "another node notices the same restore");
+
+    assert!(identity.sessions.active_session(&cookie, at(12)).await.unwrap().is_none());
+    let spent = identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(12)).await;
+    assert!(matches!(spent, Err(GrantError::Revoked)));
+    let renewed = identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, at(12)).await;
+    assert!(matches!(renewed, Err(GrantError::Revoked)));
+    assert!(matches!(identity.tokens.verify_access_token(&access, at(12)).await, Err(BadToken::Revoked)));
+
+    let (cookie, (access, refresh)) = (begin(12).await, issue(12).await);
+    assert!(identity.sessions.active_session(&cookie, at(13)).await.unwrap().is_some());
+    assert!(identity.tokens.verify_access_token(&access, at(13)).await.is_ok());
+    identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, at(13)).await.unwrap();
+    // The next restore.
+    assert!(identity.end_all_before(at(600)).await.unwrap());
+    assert!(identity.tokens.verify_access_token(&access, at(601)).await.is_err());
+}
+
+#[tokio::test]
 async fn a_repeated_sign_in_keeps_the_session_id() {
     let world = World::new().await;
     let identity = &world.identity;

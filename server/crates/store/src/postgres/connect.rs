@@ -2,10 +2,13 @@
 
 use std::error::Error as _;
 use std::fmt;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{Hook, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use percent_encoding::percent_decode_str;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -18,6 +21,8 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::presence::Presence;
+use super::write_fault::WriteFault;
 use crate::StoreError;
 
 /// A parameter of a statement with its type. Statements are sent unnamed with their types, in one round trip, because a
@@ -44,6 +49,43 @@ impl DatabaseUrl {
     /// Creates a URL. `password` is used if the URL contains none.
     pub fn new(text: impl Into<String>, password: Option<String>) -> Self {
         Self { text: text.into(), password }
+    }
+
+    /// Returns whether the URL contains a password.
+    pub fn has_password(&self) -> bool {
+        let parsed = self.config(&DatabaseLimits::default());
+        Self::is_url(&self.text) && parsed.is_ok_and(|(config, _)| config.get_password().is_some())
+    }
+
+    /// Takes the password from a file in PostgreSQL's format, if there is no other password. Each line of the file is
+    /// `host:port:database:user:password`; `*` matches anything, and `\` escapes `:` and `\`.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Engine`] if the file cannot be read, or others may read it.
+    pub fn with_password_file(mut self, file: &Path) -> Result<Self, StoreError> {
+        let (config, _) = self.config(&DatabaseLimits::default())?;
+        if config.get_password().is_some() {
+            return Ok(self);
+        }
+        let failed = |reason: String| StoreError::Engine {
+            action: "use the file with the password of the database",
+            reason: format!("{}: {reason}", file.display()),
+        };
+        let mode = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(failed("other users may read it; run chmod 600".to_owned()));
+        }
+        let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+        let host = match config.get_hosts().first() {
+            Some(Host::Tcp(name)) => name.clone(),
+            Some(Host::Unix(_)) | None => "localhost".to_owned(),
+        };
+        let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
+        let user = config.get_user().unwrap_or_default();
+        let database = config.get_dbname().unwrap_or(user);
+        let wanted = [host.as_str(), &port, database, user];
+        self.password = text.lines().find_map(|line| password_of_line(line, wanted));
+        Ok(self)
     }
 
     /// Checks the URL, without connecting.
@@ -140,11 +182,22 @@ impl Default for DatabaseLimits {
     }
 }
 
+/// Time between two attempts to get a connection when the database has none left.
+const USED_UP_PAUSE: Duration = Duration::from_millis(20);
+/// Number of times that a read is repeated whose connection turns out to be broken.
+pub(super) const REPEATED_READS: usize = 3;
+
 /// The database of a store: a pool of connections.
 pub(super) struct Database {
     pool: Pool,
     tls: MakeRustlsConnect,
     pub limits: DatabaseLimits,
+    pub presence: Presence,
+    /// The number of connections that were opened, and of those before the last check (see [`Presence`]).
+    opened: Arc<AtomicU64>,
+    checked: AtomicU64,
+    checking: tokio::sync::Mutex<()>,
+    pub write_fault: WriteFault,
 }
 
 impl Database {
@@ -157,23 +210,64 @@ impl Database {
             tls.clone(),
             ManagerConfig { recycling_method: RecyclingMethod::Fast },
         );
+        let opened = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&opened);
+        let counted = Hook::sync_fn(move |_, _| {
+            count.fetch_add(1, Ordering::AcqRel);
+            Ok(())
+        });
         let pool = Pool::builder(manager)
+            .post_create(counted)
             .max_size(limits.connections)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(limits.connect))
             .create_timeout(Some(limits.connect))
             .build()
             .map_err(|error| bad_url(&error.to_string()))?;
-        Ok(Self { pool, tls, limits })
+        let (presence, checked) = (Presence::default(), AtomicU64::new(0));
+        let (checking, write_fault) = Default::default();
+        Ok(Self { pool, tls, limits, presence, opened, checked, checking, write_fault })
     }
 
-    /// Returns a connection.
+    /// Returns a connection. After a new connection was opened, the database may be another one: it is checked first.
     pub async fn connection(&self) -> Result<Object, StoreError> {
-        self.pool.get().await.map_err(|error| match error {
-            PoolError::Backend(error) => failure("connect to the database", &error),
-            PoolError::Timeout(_) => unavailable("no connection was free in time"),
-            other => unavailable(&other.to_string()),
-        })
+        self.presence.check()?;
+        let connection = self.unchecked_connection().await?;
+        let opened = self.opened.load(Ordering::Acquire);
+        if self.presence.is_announced() && self.checked.load(Ordering::Acquire) < opened {
+            // One check for all requests of a burst.
+            let _turn = self.checking.lock().await;
+            if self.checked.load(Ordering::Acquire) < opened {
+                match tokio::time::timeout(self.limits.read, self.beat_on(&connection)).await {
+                    Ok(checked) => checked?,
+                    Err(_) => {
+                        self.abandon(connection);
+                        return Err(too_late());
+                    }
+                }
+                self.checked.fetch_max(opened, Ordering::AcqRel);
+            }
+        }
+        Ok(connection)
+    }
+
+    /// Returns a connection without a check. If the database has no connection left for this node, waits for one that
+    /// another request returns.
+    pub async fn unchecked_connection(&self) -> Result<Object, StoreError> {
+        let until = Instant::now() + self.limits.connect;
+        loop {
+            let error = match self.pool.get().await {
+                Ok(connection) => return Ok(connection),
+                Err(PoolError::Backend(error)) => error,
+                Err(PoolError::Timeout(_)) => return Err(unavailable("no connection was free in time")),
+                Err(other) => return Err(unavailable(&other.to_string())),
+            };
+            let is_used_up = error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS);
+            if !is_used_up || Instant::now() + USED_UP_PAUSE >= until {
+                return Err(failure("connect to the database", &error));
+            }
+            tokio::time::sleep(USED_UP_PAUSE).await;
+        }
     }
 
     /// Closes a connection that has not answered in time, and cancels its statement. Closes the unused connections too,
@@ -193,8 +287,8 @@ impl Database {
         }
     }
 
-    /// Runs a query that only reads, within the time limit of requests, and returns all its rows. Repeats it once if its
-    /// connection turns out to be broken, for example because the database was restarted.
+    /// Runs a query that only reads, within the time limit of requests, and returns all its rows. Repeats it if its
+    /// connection turns out to be broken, for example because the database was restarted or has ended the connection.
     pub async fn query(
         &self,
         action: &'static str,
@@ -213,12 +307,16 @@ impl Database {
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>, StoreError> {
         let until = Instant::now() + limit;
-        let mut is_repeated = false;
+        let mut repeated = 0;
         loop {
             let connection = self.connection().await?;
             match tokio::time::timeout_at(until, connection.query_typed(sql, parameters)).await {
                 Ok(Ok(rows)) => return Ok(rows),
-                Ok(Err(_)) if connection.is_closed() && !is_repeated => is_repeated = true,
+                Ok(Err(error)) if is_ended(&connection, &error) && repeated < REPEATED_READS => {
+                    repeated += 1;
+                    // It may not be known as closed yet.
+                    drop(Object::take(connection));
+                }
                 Ok(Err(error)) => return Err(failure(action, &error)),
                 Err(_) => {
                     self.abandon(connection);
@@ -229,12 +327,38 @@ impl Database {
     }
 }
 
+/// Returns whether a statement failed because its connection has ended.
+pub(super) fn is_ended(connection: &Object, error: &tokio_postgres::Error) -> bool {
+    let ended = [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN];
+    connection.is_closed() || error.is_closed() || error.code().is_some_and(|code| ended.contains(code))
+}
+
 /// Returns whether a host is this machine.
 fn is_here(host: &Host) -> bool {
     match host {
         Host::Tcp(name) => matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1" | "[::1]"),
         Host::Unix(_) => true,
     }
+}
+
+/// Returns the password in a line of a password file, if the line is for this connection.
+fn password_of_line(line: &str, wanted: [&str; 4]) -> Option<String> {
+    if line.starts_with('#') {
+        return None;
+    }
+    let mut fields = vec![String::new()];
+    let mut chars = line.chars();
+    while let Some(next) = chars.next() {
+        match next {
+            // The password is the rest of the line, also if it contains a colon.
+            ':' if fields.len() < 5 => fields.push(String::new()),
+            '\\' => fields.last_mut()?.extend(chars.next()),
+            other => fields.last_mut()?.push(other),
+        }
+    }
+    let password = (fields.len() == 5).then(|| fields.pop())??;
+    let is_matched = fields.iter().zip(wanted).all(|(field, wanted)| field == "*" || field == wanted);
+    is_matched.then_some(password)
 }
 
 /// Takes `sslrootcert` out of a URL, and writes the values of `sslmode` that libpq has for checked certificates as
@@ -379,6 +503,32 @@ mod tests {
         assert_eq!(mode("postgres://u@localhost/n?sslmode=require"), (SslMode::Require, None));
         let full = "postgres://u@db.example/n?sslrootcert=%2Fetc%2Fca.pem&sslmode=verify-full&application_name=a%20b";
         assert_eq!(mode(full), (SslMode::Require, Some("/etc/ca.pem".to_owned())));
+    }
+
+    #[test]
+    fn a_password_comes_from_the_first_matching_line_of_a_private_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pgpass");
+        let text = "# comment\ndb.example:5433:*:ada:wrong\ndb.example:*:name:ada:se\\:cr:et\n*:*:*:*:last\n";
+        std::fs::write(&file, text).unwrap();
+        let password = |url: &str, given: Option<&str>| {
+            let url = DatabaseUrl::new(url, given.map(str::to_owned)).with_password_file(&file);
+            url.map(|url| url.password).map_err(|error| error.to_string())
+        };
+        let set_mode = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        set_mode(0o640);
+        assert!(password("postgres://ada@db.example/name", None).unwrap_err().contains("chmod 600"));
+        set_mode(0o600);
+        assert_eq!(password("postgres://ada@db.example/name", None).unwrap().as_deref(), Some("se:cr:et"));
+        assert_eq!(password("postgres://bob@db.example/name", None).unwrap().as_deref(), Some("last"));
+        assert_eq!(
+            password("postgres://ada@db.example/name", Some("given")).unwrap().as_deref(),
+            Some("given")
+        );
+        assert!(DatabaseUrl::new("postgres://ada:secret@db.example/name", None).has_password());
+        assert!(DatabaseUrl::new("postgres://ada@db.example/name?password=secret", None).has_password());
+        assert!(!DatabaseUrl::new("postgres://ada@db.example/name", None).has_password());
+        assert!(!DatabaseUrl::new("file", None).has_password());
     }
 
     #[test]

@@ -7,19 +7,24 @@
 //! | `rounds` | writer tasks: requests that are written together in one transaction |
 //! | `commits` | rounds of commits and snapshots: the commit-ordered sequence |
 //! | `records` | rounds of ledger writes |
+//! | `presence` | the node among others, and a database that went back in time |
 //! | `prefetched` | what a round reads before it decides |
 //! | `read` | reads at a sequence number |
+//! | `write_fault` | a database that fails writes, and its probe |
 //!
 //! Only SQL is used that CockroachDB and YugabyteDB document too: no advisory locks, triggers, cursors or `COPY`.
 
 mod commits;
 mod connect;
 mod prefetched;
+mod presence;
 mod read;
 mod records;
 mod rounds;
 mod schema;
+mod write_fault;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -32,6 +37,7 @@ use self::commits::{CommitRequest, CommitRounds};
 use self::connect::{Database, Parameter, unavailable};
 pub use self::connect::{DatabaseLimits, DatabaseUrl};
 use self::prefetched::{number, text};
+pub use self::presence::Announcement;
 use self::read::{KindSpan, RowVersion, Walk};
 use self::records::{LedgerRequest, LedgerRounds};
 use crate::page::{self, FillingLines, PageBuilder};
@@ -99,7 +105,30 @@ impl PostgresEngine {
     /// Starts the tasks that run until the last clone of the engine is dropped.
     fn follow(&self) {
         tokio::spawn(poll_sequence(Arc::downgrade(&self.database), Arc::clone(&self.heard)));
+        tokio::spawn(write_fault::probe_writes(Arc::downgrade(&self.database)));
         tokio::spawn(collect_statistics(Arc::downgrade(&self.database), Arc::clone(&self.heard)));
+    }
+
+    /// Announces this node (see [`Announcement`]), and lets it notice a database that went back in time. `file` is what
+    /// the node remembers between two runs.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Engine`] if a running node has another base URL, and [`StoreError::Unavailable`] if the
+    /// database cannot be reached.
+    pub async fn announce(&self, base_url: &str, file: &Path) -> Result<Announcement, StoreError> {
+        let announcement = self.database.announce(&self.id, base_url, file).await?;
+        tokio::spawn(keep_present(Arc::downgrade(&self.database)));
+        Ok(announcement)
+    }
+
+    /// Marks this node as ended.
+    pub async fn depart(&self) {
+        self.database.depart().await;
+    }
+
+    /// Completes when the database went back in time. All requests fail from then on.
+    pub async fn went_back(&self) {
+        self.database.presence.wait_until_back().await;
     }
 
     /// Returns the id of the store.
@@ -128,15 +157,16 @@ impl PostgresEngine {
         prefetched::time(row.get(0))
     }
 
-    /// Checks that the database can be reached and accepts writes.
+    /// Checks that the database can be reached and accepts writes, and that the last write, or a probe after it, has not
+    /// failed.
     ///
     /// # Errors
-    /// Returns [`StoreError::Unavailable`] if it does not.
+    /// Returns [`StoreError::Unavailable`] if it does not, and the error of the last write.
     pub async fn check_writable(&self) -> Result<(), StoreError> {
         let sql = "SELECT current_setting('transaction_read_only')";
         let rows = self.database.query("check the database", sql, &[]).await?;
         match rows.first().map(|row| row.get::<_, &str>(0)) {
-            Some("off") => Ok(()),
+            Some("off") => self.database.write_fault.check(),
             _ => Err(unavailable("the database accepts no writes")),
         }
     }
@@ -153,6 +183,20 @@ impl PostgresEngine {
         let (reply, answer) = oneshot::channel();
         self.commits.send(request(reply)).await.map_err(|_| unavailable("the writer has ended"))?;
         answer.await.map_err(|_| unavailable("the writer has ended"))?
+    }
+}
+
+/// Increments the number of this node in the database.
+async fn keep_present(database: Weak<Database>) {
+    loop {
+        tokio::time::sleep(presence::BEAT).await;
+        let Some(database) = database.upgrade() else { break };
+        if let Err(error) = database.beat().await {
+            tracing::debug!(%error, "the number of this node was not incremented");
+        }
+        if database.presence.check().is_err() {
+            break;
+        }
     }
 }
 

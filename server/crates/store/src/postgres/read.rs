@@ -14,7 +14,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::commits::split_compartments;
-use super::connect::{Database, Parameter, failure, too_late};
+use super::connect::{Database, Parameter, REPEATED_READS, failure, is_ended, too_late};
 use super::prefetched::{number, text, time, utf8};
 use crate::page::{PageBuilder, unknown_start};
 use crate::{
@@ -217,46 +217,58 @@ pub(super) async fn index_entries(
     database: &Database,
     lookups: Vec<IndexLookup>,
 ) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
-    let connection = database.connection().await?;
-    let entries = lookups.iter().map(async |lookup| {
-        let limit = i64::try_from(lookup.limit).unwrap_or(i64::MAX);
-        let after = lookup.after.as_ref();
-        let after_id = after.map_or("", |after| &after.id).as_bytes();
-        let rows = match &lookup.range {
-            IndexRange::Term(term) => {
-                let sql = "SELECT term, id FROM term WHERE term = $1 AND id > $2 ORDER BY id LIMIT $3";
-                let parameters: &[Parameter<'_>] =
-                    &[(&&**term, Type::BYTEA), (&after_id, Type::BYTEA), (&limit, Type::INT8)];
-                connection.query_typed(sql, parameters).await?
+    let mut repeated = 0;
+    let found = loop {
+        let connection = database.connection().await?;
+        // All statements are sent at once on one connection.
+        let entries = lookups.iter().map(|lookup| read_entries(&connection, lookup));
+        match tokio::time::timeout(database.limits.read, future::try_join_all(entries)).await {
+            Ok(Ok(found)) => break found,
+            Ok(Err(error)) if is_ended(&connection, &error) && repeated < REPEATED_READS => {
+                repeated += 1;
+                drop(Object::take(connection));
             }
-            IndexRange::Between(from, until) => {
-                let sql = "SELECT term, id FROM term WHERE term >= $1 AND term < $2 AND (term, id) > ($3, $4) \
-                           ORDER BY term, id LIMIT $5";
-                let after_term: &[u8] = after.map_or(&[], |after| &after.term);
-                let parameters: &[Parameter<'_>] = &[
-                    (&&**from, Type::BYTEA),
-                    (&&**until, Type::BYTEA),
-                    (&after_term, Type::BYTEA),
-                    (&after_id, Type::BYTEA),
-                    (&limit, Type::INT8),
-                ];
-                connection.query_typed(sql, parameters).await?
+            Ok(Err(error)) => return Err(failure("read the search index", &error)),
+            Err(_) => {
+                database.abandon(connection);
+                return Err(too_late());
             }
-        };
-        Ok::<_, tokio_postgres::Error>(rows)
-    });
-    // All statements are sent at once on one connection.
-    let found = tokio::time::timeout(database.limits.read, future::try_join_all(entries)).await;
-    let Ok(found) = found else {
-        database.abandon(connection);
-        return Err(too_late());
+        }
     };
-    let found = found.map_err(|error| failure("read the search index", &error))?;
     let entry = |row: &Row| {
         let term: Vec<u8> = row.get(0);
         Ok(IndexEntry { term: term.into(), id: text(row.get(1))? })
     };
     found.iter().map(|rows| rows.iter().map(entry).collect()).collect()
+}
+
+/// Reads the rows of one lookup.
+async fn read_entries(connection: &Object, lookup: &IndexLookup) -> Result<Vec<Row>, tokio_postgres::Error> {
+    let limit = i64::try_from(lookup.limit).unwrap_or(i64::MAX);
+    let after = lookup.after.as_ref();
+    let after_id = after.map_or("", |after| &after.id).as_bytes();
+    let rows = match &lookup.range {
+        IndexRange::Term(term) => {
+            let sql = "SELECT term, id FROM term WHERE term = $1 AND id > $2 ORDER BY id LIMIT $3";
+            let parameters: &[Parameter<'_>] =
+                &[(&&**term, Type::BYTEA), (&after_id, Type::BYTEA), (&limit, Type::INT8)];
+            connection.query_typed(sql, parameters).await?
+        }
+        IndexRange::Between(from, until) => {
+            let sql = "SELECT term, id FROM term WHERE term >= $1 AND term < $2 AND (term, id) > ($3, $4) \
+                           ORDER BY term, id LIMIT $5";
+            let after_term: &[u8] = after.map_or(&[], |after| &after.term);
+            let parameters: &[Parameter<'_>] = &[
+                (&&**from, Type::BYTEA),
+                (&&**until, Type::BYTEA),
+                (&after_term, Type::BYTEA),
+                (&after_id, Type::BYTEA),
+                (&limit, Type::INT8),
+            ];
+            connection.query_typed(sql, parameters).await?
+        }
+    };
+    Ok(rows)
 }
 
 /// Checks that a scan starts after a resource that exists or existed.
@@ -420,23 +432,40 @@ async fn each_row(
     parameters: &[Parameter<'_>],
     mut visit: impl FnMut(&Row) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    let mut open = OpenStatement { database, connection: Some(database.connection().await?) };
-    let Some(connection) = &open.connection else { return Ok(()) };
-    let parameters = parameters.iter().map(|(value, of)| (*value, of.clone()));
-    let visited = async {
-        let late = |_: Elapsed| too_late();
-        let rows = tokio::time::timeout(patience, connection.query_typed_raw(sql, parameters));
-        let mut rows = pin!(rows.await.map_err(late)?.map_err(|error| failure(action, &error))?);
-        while let Some(row) = tokio::time::timeout(patience, rows.next()).await.map_err(late)? {
-            let row = row.map_err(|error| failure(action, &error))?;
-            if !visit(&row)? {
-                let rest = async { while rows.next().await.is_some() {} };
-                return Ok(tokio::time::timeout(DRAIN, rest).await.is_ok());
+    let mut repeated = 0;
+    let mut has_rows = false;
+    let mut open = OpenStatement { database, connection: None };
+    let visited = loop {
+        let connection = &*open.connection.insert(database.connection().await?);
+        let parameters = parameters.iter().map(|(value, of)| (*value, of.clone()));
+        let mut is_broken = false;
+        let visited = async {
+            let late = |_: Elapsed| too_late();
+            let mut failed = |error: tokio_postgres::Error| {
+                is_broken = is_ended(connection, &error);
+                failure(action, &error)
+            };
+            let rows = tokio::time::timeout(patience, connection.query_typed_raw(sql, parameters));
+            let mut rows = pin!(rows.await.map_err(late)?.map_err(&mut failed)?);
+            while let Some(row) = tokio::time::timeout(patience, rows.next()).await.map_err(late)? {
+                let row = row.map_err(&mut failed)?;
+                has_rows = true;
+                if !visit(&row)? {
+                    let rest = async { while rows.next().await.is_some() {} };
+                    return Ok(tokio::time::timeout(DRAIN, rest).await.is_ok());
+                }
             }
+            Ok(true)
+        };
+        let visited = visited.await;
+        // Rows that were visited must not be visited again.
+        if !is_broken || has_rows || repeated == REPEATED_READS {
+            break visited;
         }
-        Ok(true)
+        repeated += 1;
+        open.connection.take().into_iter().for_each(|connection| drop(Object::take(connection)));
     };
-    match visited.await {
+    match visited {
         Ok(true) => drop(open.connection.take()),
         // Its connection is closed with `open`.
         Ok(false) => {}

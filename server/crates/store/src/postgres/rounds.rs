@@ -66,6 +66,8 @@ pub(super) enum RoundError {
         /// Whether it is the number of this round, because an earlier attempt was committed. Otherwise the row is gone, or
         /// belongs to an older state of the database.
         is_committed: bool,
+        /// Whether the number is lower than that of a round that was acknowledged.
+        is_behind: bool,
     },
     /// Another reason.
     Store(StoreError),
@@ -124,8 +126,9 @@ impl RoundTransaction<'_> {
         }
         let found = "SELECT round FROM writer WHERE id = $1::text::uuid";
         let found = self.client.query_typed(found, &[(&self.writer, Type::TEXT)]).await?;
-        let is_committed = found.first().is_some_and(|row| row.get::<_, i64>(0) == self.number);
-        Err(RoundError::Fenced { is_committed })
+        let found = found.first().map(|row| row.get::<_, i64>(0));
+        let is_behind = found.is_some_and(|number| number < self.number - 1);
+        Err(RoundError::Fenced { is_committed: found == Some(self.number), is_behind })
     }
 }
 
@@ -159,6 +162,7 @@ impl<R: Round> WriterTask<R> {
                 requests.push(next);
             }
             let answers = self.write(&requests, weight).await;
+            self.database.write_fault.report(answers.as_ref().map(drop));
             if let Err(error) = &answers {
                 tracing::warn!(%error, requests = requests.len(), "a round of writes failed");
             }
@@ -207,6 +211,8 @@ impl<R: Round> WriterTask<R> {
         limit: Duration,
         doubtful: &mut Option<R::Answers>,
     ) -> Result<R::Answers, StoreError> {
+        // The connection of the last round is not checked again.
+        self.database.presence.check()?;
         let connection = match self.connection.take() {
             Some(open) if !open.is_closed() => open,
             _ => self.database.connection().await?,
@@ -264,7 +270,11 @@ impl<R: Round> WriterTask<R> {
                 self.writer = Some((writer, last + 1));
                 doubtful.take().ok_or_else(|| unavailable("a round without answers"))
             }
-            Err(RoundError::Fenced { is_committed }) => match doubtful.take() {
+            Err(RoundError::Fenced { is_behind: true, .. }) if self.database.presence.is_announced() => {
+                self.database.presence.report_back("an acknowledged write of this node is missing");
+                Err(unavailable("the database went back in time"))
+            }
+            Err(RoundError::Fenced { is_committed, .. }) => match doubtful.take() {
                 // The last attempt was committed.
                 Some(answers) if is_committed => {
                     self.writer = Some((writer, last + 1));

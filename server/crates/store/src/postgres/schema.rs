@@ -8,14 +8,15 @@ use super::connect::{Database, failure};
 use crate::StoreError;
 
 /// The migrations in order. A migration that was released never changes.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_store.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("migrations/0001_store.sql"), include_str!("migrations/0002_nodes.sql")];
 
 /// Checks that the tables are those of this version of the program.
 ///
 /// # Errors
 /// Returns [`StoreError::Engine`] if they are not, or do not exist.
 pub(super) async fn check(database: &Database) -> Result<(), StoreError> {
-    let connection = database.connection().await?;
+    let connection = database.unchecked_connection().await?;
     let number = match connection.query_typed_one("SELECT number FROM migration", &[]).await {
         Ok(row) => row.get(0),
         Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => 0,
@@ -51,7 +52,7 @@ fn check_not_newer(number: i64) -> Result<(), StoreError> {
 /// Returns [`StoreError::Engine`] if the tables were made by a later version of the program.
 pub(super) async fn migrate(database: &Database) -> Result<usize, StoreError> {
     const ACTION: &str = "create the tables of the store";
-    let connection = database.connection().await?;
+    let connection = database.unchecked_connection().await?;
     let failed = |error| failure(ACTION, &error);
     // Two nodes that create the first table at the same time can fail with a violation of uniqueness in the catalog of
     // the database. The second attempt finds the table.

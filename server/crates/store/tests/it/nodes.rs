@@ -490,3 +490,161 @@ async fn a_connection_that_breaks_at_any_point_of_a_write_loses_and_doubles_noth
     proxy.cut.left.store(usize::MAX, Ordering::SeqCst);
     assert_eq!(store.last_seq().await.unwrap(), Seq(version));
 }
+
+/// All tables with data, in an order in which they can be filled.
+const TABLES: [&str; 9] =
+    ["clock", "writer", "current", "history", "member", "change", "kind", "term", "ledger"];
+
+/// Saves all tables, as a backup does.
+async fn save_tables(client: &tokio_postgres::Client) {
+    let tables = TABLES.into_iter().chain(["node"]);
+    let copies: String =
+        tables.map(|table| format!("CREATE TABLE saved.{table} AS TABLE public.{table};")).collect();
+    client.batch_execute(&format!("CREATE SCHEMA saved; {copies}")).await.unwrap();
+}
+
+/// Restores all tables while the connections of the nodes stay open, as behind a pooler.
+async fn restore_tables(client: &tokio_postgres::Client) {
+    let tables = TABLES.into_iter().chain(["node"]);
+    let copies: String = tables
+        .map(|table| {
+            format!("DELETE FROM public.{table}; INSERT INTO public.{table} SELECT * FROM saved.{table};")
+        })
+        .collect();
+    client.batch_execute(&format!("BEGIN; {copies} COMMIT")).await.unwrap();
+}
+
+/// Waits until the node has increased its number twice.
+async fn until_beaten(client: &tokio_postgres::Client) {
+    let beat = async || -> i64 { client.query_one("SELECT max(beat) FROM node", &[]).await.unwrap().get(0) };
+    let before = beat().await;
+    while beat().await < before + 2 {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_went_back_in_time_is_noticed() {
+    // Only records are lost, or writes whose numbers were assigned again since.
+    for only_records in [true, false] {
+        let Some(engine) = StoreEngine::postgres().await else { return };
+        let client = connect(&engine).await;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("node.json");
+        let store = &engine.store;
+        let announced = store.announce("https://health.example", &file).await.unwrap();
+        assert_eq!((announced.went_back, announced.earlier_base_url), (false, None));
+        let write = async |id: &str| store.commit(vec![put("Basic", id, "", &[])], at(0)).await.map(drop);
+        write("before").await.unwrap();
+        save_tables(&client).await;
+        if only_records {
+            store.write(vec![LedgerWrite::put("code/spent", "", Expect::Absent)], at(0)).await.unwrap();
+        } else {
+            write("lost").await.unwrap();
+        }
+        until_beaten(&client).await;
+        restore_tables(&client).await;
+        if !only_records {
+            // Another node writes, so that the number of the lost write is passed again, and the number of the node too.
+            let other =
+                Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
+            for id in ["other", "another"] {
+                other.commit(vec![put("Basic", id, "", &[])], at(0)).await.unwrap();
+            }
+            client.batch_execute("UPDATE node SET beat = beat + 1000").await.unwrap();
+        }
+        store.went_back().await;
+        let refused = store.get("k", at(0)).await.unwrap_err();
+        assert!(refused.to_string().contains("went back in time"), "{refused}");
+        assert!(write("refused").await.is_err());
+        assert!(store.check_writable().await.is_err());
+
+        // The same node starts again, and once more.
+        let reopen =
+            async || Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
+        let again = reopen().await;
+        again.announce("https://health.example", &file).await.unwrap();
+        again.commit(vec![put("Basic", "again", "", &[])], at(0)).await.unwrap();
+        again.depart().await;
+        let again = reopen().await;
+        assert!(!again.announce("https://health.example", &file).await.unwrap().went_back);
+        again.depart().await;
+        restore_tables(&client).await;
+        assert!(reopen().await.announce("https://health.example", &file).await.unwrap().went_back);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn running_nodes_have_the_same_base_url() {
+    let Some(engine) = StoreEngine::postgres().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let open =
+        async || Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
+    let (first, second) = (open().await, open().await);
+    first.announce("https://one.example", &file("first")).await.unwrap();
+    second.announce("https://one.example", &file("second")).await.unwrap();
+    let error = open().await.announce("https://two.example", &file("third")).await.unwrap_err().to_string();
+    assert!(error.contains("https://one.example") && error.contains("https://two.example"), "{error}");
+    first.depart().await;
+    assert!(open().await.announce("https://two.example", &file("third")).await.is_err());
+    second.depart().await;
+    let moved = open().await.announce("https://two.example", &file("third")).await.unwrap();
+    assert_eq!(moved.earlier_base_url.as_deref(), Some("https://one.example"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_fails_writes_is_reported_until_a_probe_succeeds() {
+    let Some(engine) = StoreEngine::postgres().await else { return };
+    let limit = Duration::from_millis(300);
+    let limits = DatabaseLimits { write: limit, retry: limit, ..DatabaseLimits::default() };
+    let store = Store::postgres(engine.url.as_ref().unwrap(), limits).await.unwrap();
+    let write = async || store.commit(vec![put("Basic", "b", "", &[])], at(0)).await;
+    write().await.unwrap();
+    store.check_writable().await.unwrap();
+    let client = connect(&engine).await;
+    client.batch_execute("BEGIN; SELECT * FROM clock FOR UPDATE").await.unwrap();
+    write().await.unwrap_err();
+    store.check_writable().await.unwrap_err();
+    assert!(store.get("k", at(0)).await.is_ok(), "reads work");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    // Without another write.
+    while store.check_writable().await.is_err() {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_wait_for_a_connection_and_survive_its_end() {
+    let Some(database) = test_database::TestDatabase::shared() else { return };
+    let owner = database.create().unwrap();
+    let owner_url = DatabaseUrl::new(owner.clone(), None);
+    Store::migrate_postgres(&owner_url, DatabaseLimits::default()).await.unwrap();
+    let user = database.add_user(&owner, "few").unwrap();
+    let (client, connection) = tokio_postgres::connect(&owner, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let name: String = client.query_one("SELECT current_database()::text", &[]).await.unwrap().get(0);
+    let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO public; \
+                 GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO public";
+    client.batch_execute(grant).await.unwrap();
+    client.batch_execute(&format!("ALTER DATABASE \"{name}\" CONNECTION LIMIT 4")).await.unwrap();
+    let url = DatabaseUrl::new(user, None);
+    let store = Store::migrated_postgres(&url, DatabaseLimits::default()).await.unwrap();
+    let write = async |number: usize| {
+        let record = LedgerWrite::put(format!("jti/{number}"), "used", Expect::Absent);
+        store.write(vec![record], at(0)).await.map(drop)
+    };
+    let read = async |number: usize| store.get(&format!("jti/{number}"), at(0)).await.map(drop);
+    let (writes, reads) = tokio::join!(
+        futures_util::future::join_all((0..240).map(write)),
+        futures_util::future::join_all((0..240).map(read))
+    );
+    let failed = writes.iter().chain(&reads).filter(|done| done.is_err()).count();
+    assert_eq!(failed, 0, "{:?}", writes.iter().chain(&reads).find(|done| done.is_err()));
+
+    let terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                     WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    for round in 0..20 {
+        let (terminated, reads) =
+            tokio::join!(client.batch_execute(terminate), futures_util::future::join_all((0..20).map(read)));
+        terminated.unwrap();
+        let failed: Vec<_> = reads.iter().filter(|read| read.is_err()).collect();
+        assert!(failed.is_empty(), "round {round}: {failed:?}");
+    }
+}
