@@ -10,6 +10,7 @@ use crate::group::{CurrentMembers, GroupError, GroupMembers, MemberCollector};
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
 use crate::plan::listed_resources::ListedResources;
+use crate::plan::member_provenance::provenance_of_members;
 use crate::plan::supporting::ReferenceSet;
 use crate::request::kick_off::{ExportLevel, ExportRole, role};
 use crate::request::parameters::ExportParameters;
@@ -87,7 +88,8 @@ pub(crate) struct ExportPlan {
     pub fhir_base: String,
     /// The resources that changed after `_since`, if they are few.
     pub changes: Option<ListedResources>,
-    /// The candidates of searches, for the types whose candidates are read ([`Job::indexed_types`]).
+    /// The candidates of searches, for the types whose candidates are read ([`Job::indexed_types`]), and the Provenance of the
+    /// resources of a Group's members.
     pub candidates: ListedResources,
     /// Supporting resources that have been found so far.
     pub supporting: Mutex<SupportingReferences>,
@@ -139,7 +141,13 @@ impl ExportPlan {
             Some(since) => ListedResources::changed_since(store, since, job.seq()).await?,
             None => None,
         };
-        let candidates = ListedResources::candidates(store, &filters, &job.indexed_types).await?;
+        let mut candidates = ListedResources::candidates(store, &filters, &job.indexed_types).await?;
+        // The changes since a time take precedence, and are few.
+        if let (PatientScope::Members(members), None) = (&patients, &changes)
+            && let Some(ids) = provenance_of_members(store, job, members).await?
+        {
+            candidates.set("Provenance", ids);
+        }
         let (fhir_base, supporting) = (reading.fhir_base.clone(), Mutex::default());
         Ok(Self { patients, filters, fhir_base, changes, candidates, supporting })
     }

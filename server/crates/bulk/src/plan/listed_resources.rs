@@ -74,6 +74,11 @@ impl ListedResources {
         Ok(Self { ids })
     }
 
+    /// Lists the resources of a type, whose ids are sorted.
+    pub fn set(&mut self, kind: &str, ids: Vec<String>) {
+        self.ids.insert(kind.to_owned(), ids);
+    }
+
     /// Returns `true` if the resources of a type are listed, even if there are none.
     pub fn has(&self, kind: &str) -> bool {
         self.ids.contains_key(kind)

@@ -2,4 +2,5 @@
 
 pub(crate) mod export_plan;
 pub(crate) mod listed_resources;
+pub(crate) mod member_provenance;
 pub(crate) mod supporting;

@@ -72,7 +72,7 @@ pub struct Announcement {
     pub earlier_base_url: Option<String>,
 }
 
-/// What this node knows about the database.
+/// Knowledge of this node about the database.
 #[derive(Default)]
 pub(super) struct Presence {
     /// `None` until the node is announced. Checks of several connections wait for each other.

@@ -557,7 +557,7 @@ async fn a_database_that_went_back_in_time_is_noticed() {
         assert!(write("refused").await.is_err());
         assert!(store.check_writable().await.is_err());
 
-        // The same node starts again, and once more.
+        // The same node starts again, twice.
         let reopen =
             async || Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
         let again = reopen().await;
