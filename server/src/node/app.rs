@@ -299,7 +299,7 @@ impl App {
                 Some(http) => http,
                 None => provider_calls::provider_caller()?,
             }),
-            questions: QuestionPool::new(cores),
+            questions: QuestionPool::new(cores, memory_limit::limited_budget(usize::MAX, memory)),
             hashing: PasswordHasher::new(cores),
             group_members: GroupMembers::default(),
             abandoned: AbandonedRequests::default(),

@@ -19,6 +19,8 @@ const CPU_LIMIT_MS: u64 = 900;
 
 /// Limits the running and the waiting questions.
 pub struct QuestionPool {
+    /// Maximum memory of one question in bytes.
+    memory: usize,
     running: Arc<Semaphore>,
     admitted: Arc<Semaphore>,
     stopping: Arc<AtomicBool>,
@@ -43,10 +45,12 @@ impl Drop for CancelOnDrop {
 }
 
 impl QuestionPool {
-    /// Returns a pool for a machine with `cores` cores; one is left for everything else.
-    pub fn new(cores: usize) -> Self {
+    /// Returns a pool for a machine with `cores` cores, of which one is left for everything else, and for questions that
+    /// together take at most `memory` bytes.
+    pub fn new(cores: usize, memory: usize) -> Self {
         let threads = cores.saturating_sub(1).max(1);
         Self {
+            memory: memory / threads,
             running: Arc::new(Semaphore::new(threads)),
             admitted: Arc::new(Semaphore::new(threads + MAX_WAITING)),
             stopping: Arc::default(),
@@ -71,6 +75,7 @@ impl QuestionPool {
         let (is_cancelled, is_stopping) = (cancelled.0.clone(), self.stopping.clone());
         // The thread holds the permits, because a cancelled question runs until its next check of the cancellation.
         let permits: [OwnedSemaphorePermit; 2] = [running, admitted];
+        let memory = self.memory;
         let answer = run_blocking(move || {
             let started = clock::thread_cpu_time();
             let check = || {
@@ -81,7 +86,7 @@ impl QuestionPool {
                 (spent > Duration::from_millis(CPU_LIMIT_MS))
                     .then_some(ExhaustionCause::Deadline(CPU_LIMIT_MS))
             };
-            let answer = ask(&Budget::full(&check));
+            let answer = ask(&Budget::full(&check).with_memory(memory));
             drop(permits);
             answer
         });
@@ -123,7 +128,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cancelled_question_ends_and_returns_its_permits() {
-        let pool = Arc::new(QuestionPool::new(1));
+        let pool = Arc::new(QuestionPool::new(1, usize::MAX));
         let (sender, ended) = tokio::sync::oneshot::channel();
         let mut question = Box::pin(pool.run(move |budget| sender.send(ask(budget)).is_ok()));
         assert!(question.as_mut().now_or_never().is_none());
@@ -134,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_stops_ends_its_questions() {
-        let pool = Arc::new(QuestionPool::new(1));
+        let pool = Arc::new(QuestionPool::new(1, usize::MAX));
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let question = {
             let pool = pool.clone();
@@ -154,7 +159,7 @@ mod tests {
 
     #[tokio::test]
     async fn more_than_the_queue_holds_are_refused() {
-        let pool = QuestionPool::new(1);
+        let pool = QuestionPool::new(1, usize::MAX);
         let (open, gate) = std::sync::mpsc::channel::<()>();
         let first = pool.run(move |_| gate.recv().is_ok());
         let mut waiting: Vec<_> = Vec::new();

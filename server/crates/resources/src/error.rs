@@ -170,14 +170,25 @@ pub enum ResourceError {
         /// The reference.
         reference: String,
     },
-    /// A search matches or examines too many resources to sort or count them.
+    /// A search examines too many resources to sort or count them.
     #[error(
-        "the search of {kind} has too many results: at most 20,000 can be sorted and about 200,000 counted; narrow the search, \
-         or leave out _sort, _total and _summary=count"
+        "{costly}: the search of {kind} examines more than about 200,000 resources; narrow the search, or leave out {costly}"
     )]
     TooManyMatches {
-        /// The resource type.
+        /// The type.
         kind: String,
+        /// The parameter for which all matches are read.
+        costly: &'static str,
+    },
+    /// A page of a sorted search is too far from its first match.
+    #[error(
+        "_sort: the pages of a search of {kind} reach the first {most} matches; narrow the search, for example by date"
+    )]
+    PageTooDeep {
+        /// The type.
+        kind: String,
+        /// Number of matches that pages can reach.
+        most: usize,
     },
     /// More than one resource matches the search of a conditional request.
     #[error("more than one {kind} meets the search; name one of them by its id")]

@@ -84,7 +84,9 @@ pub fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
         ResourceError::NotFound { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
         ResourceError::Gone { .. } => (StatusCode::GONE, IssueCode::Deleted),
         ResourceError::Outside { .. } => (StatusCode::FORBIDDEN, IssueCode::Forbidden),
-        ResourceError::TooManyMatches { .. } => (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::TooCostly),
+        ResourceError::TooManyMatches { .. } | ResourceError::PageTooDeep { .. } => {
+            (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::TooCostly)
+        }
         ResourceError::NoMatch { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::NotFound),
         ResourceError::Several { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::MultipleMatches),
         ResourceError::Page => (StatusCode::BAD_REQUEST, IssueCode::Value),

@@ -1,7 +1,7 @@
 //! `_sort` (FHIR R4, search): the matches of a search ordered by values of search parameters, and their number.
 //!
-//! A sorted search reads all matches before its first page. It keeps their keys and ids only, and rejects searches with
-//! more than [`MAX_SORTED`] matches.
+//! A sorted search reads all matches before its first page, and keeps the keys and ids of those up to the end of the page.
+//! Pages may reach the first [`MAX_SORTED`] matches of any number; the number of resources that are examined is limited.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ use crate::search::{FoundResource, SearchLimit};
 use crate::service::stored;
 use crate::{CompartmentView, ResourceError, StoredResource};
 
-/// Maximum number of matches of a sorted search.
+/// Number of matches that the pages of a sorted search can reach.
 pub const MAX_SORTED: usize = 20_000;
 /// Maximum number of keys of a sorted search.
 const MAX_KEYS: usize = 8;
@@ -148,28 +148,22 @@ impl CompartmentView<'_> {
             Some(cursor) => read_cursor(cursor).ok_or(ResourceError::Page)?,
             None => (store.last_seq().await?, 0),
         };
-        let mut found: Vec<(Vec<Option<SortValue>>, String)> = Vec::new();
-        self.each_match(kind, filter, at, |resource| {
-            let body: &RawValue = serde_json::from_slice(&resource.bytes).unwrap_or(RawValue::NULL);
-            found.push((keys.iter().map(|key| key.value(body)).collect(), resource.id));
-            if found.len() <= MAX_SORTED { Ok(()) } else { Err(too_many(kind)) }
-        })
-        .await?;
-        found.sort_by(|(a, a_id), (b, b_id)| {
-            let by_key = |(at, key): (usize, &SortKey)| key.compare(a[at].as_ref(), b[at].as_ref());
-            let first = keys.iter().enumerate().map(by_key).find(|order| order.is_ne());
-            first.unwrap_or(Ordering::Equal).then_with(|| a_id.cmp(b_id))
-        });
-        let ids: Vec<String> =
-            found.iter().skip(offset).take(limit.count).map(|(_, id)| id.clone()).collect();
+        if offset >= MAX_SORTED {
+            return Err(ResourceError::PageTooDeep { kind: kind.to_owned(), most: MAX_SORTED });
+        }
+        let mut first = FirstMatches::new(keys, offset.saturating_add(limit.count).min(MAX_SORTED));
+        let search = ExaminedSearch { kind, filter, at, costly: "_sort" };
+        self.each_match(search, |resource| first.add(resource)).await?;
+        let count = first.count;
+        let ids: Vec<String> = first.into_ids().into_iter().skip(offset).collect();
         let mut resources = Vec::with_capacity(ids.len());
         for version in store.read_many(kind, ids, at, limit.bytes).await?.into_iter().flatten() {
             let id = version.key.id.clone();
             resources.push(stored(kind, &id, Some(version))?);
         }
         let end = offset + resources.len();
-        let next = (end < found.len()).then(|| format!("{at}~{SORTED}~{end}"));
-        Ok((FoundResource { resources, next }, found.len()))
+        let next = (end < count).then(|| format!("{at}~{SORTED}~{end}"));
+        Ok((FoundResource { resources, next }, count))
     }
 
     /// Returns the number of resources that match a search.
@@ -183,41 +177,82 @@ impl CompartmentView<'_> {
     ) -> Result<usize, ResourceError> {
         let mut count = 0;
         let at = self.resources().store().last_seq().await?;
-        self.each_match(kind, filter, at, |_| {
-            count += 1;
-            Ok(())
-        })
-        .await?;
+        let search = ExaminedSearch { kind, filter, at, costly: "_total or _summary=count" };
+        self.each_match(search, |_| count += 1).await?;
         Ok(count)
     }
 
     /// Calls `take` for each resource that matches a search at a sequence number.
     async fn each_match(
         &self,
-        kind: &'static str,
-        filter: Option<&TypeFilter>,
-        at: Seq,
-        mut take: impl FnMut(StoredResource) -> Result<(), ResourceError>,
+        search: ExaminedSearch<'_>,
+        mut take: impl FnMut(StoredResource),
     ) -> Result<(), ResourceError> {
+        let ExaminedSearch { kind, filter, at, costly } = search;
         let mut from = None;
         let mut cost = 0;
         loop {
             let page = self.search_at(kind, filter, from.as_deref(), at, EXAMINED).await?;
             cost += if page.resources.len() < PAGE { SPARSE_PAGE_COST } else { 1 };
-            page.resources.into_iter().try_for_each(&mut take)?;
+            page.resources.into_iter().for_each(&mut take);
             from = page.next;
             if from.is_none() {
                 return Ok(());
             }
             if cost > MAX_COST {
-                return Err(too_many(kind));
+                return Err(ResourceError::TooManyMatches { kind: kind.to_owned(), costly });
             }
         }
     }
 }
 
-fn too_many(kind: &str) -> ResourceError {
-    ResourceError::TooManyMatches { kind: kind.to_owned() }
+/// A search of which all matches are read.
+struct ExaminedSearch<'a> {
+    kind: &'static str,
+    filter: Option<&'a TypeFilter>,
+    at: Seq,
+    /// The parameter for which all matches are read.
+    costly: &'static str,
+}
+
+/// The first matches of a sorted search, and the number of all.
+struct FirstMatches<'a> {
+    keys: &'a [SortKey],
+    most: usize,
+    matches: Vec<(Vec<Option<SortValue>>, String)>,
+    count: usize,
+}
+
+impl<'a> FirstMatches<'a> {
+    fn new(keys: &'a [SortKey], most: usize) -> Self {
+        Self { keys, most, matches: Vec::new(), count: 0 }
+    }
+
+    fn add(&mut self, resource: StoredResource) {
+        self.count += 1;
+        let body: &RawValue = serde_json::from_slice(&resource.bytes).unwrap_or(RawValue::NULL);
+        let values = self.keys.iter().map(|key| key.value(body)).collect();
+        self.matches.push((values, resource.id));
+        // Twice as many as needed are sorted at a time, so that each match costs the same whatever their number is.
+        if self.matches.len() >= 2 * self.most.max(PAGE) {
+            self.keep_first();
+        }
+    }
+
+    fn keep_first(&mut self) {
+        let keys = self.keys;
+        self.matches.sort_by(|(a, a_id), (b, b_id)| {
+            let by_key = |(index, key): (usize, &SortKey)| key.compare(a[index].as_ref(), b[index].as_ref());
+            let first = keys.iter().enumerate().map(by_key).find(|order| order.is_ne());
+            first.unwrap_or(Ordering::Equal).then_with(|| a_id.cmp(b_id))
+        });
+        self.matches.truncate(self.most);
+    }
+
+    fn into_ids(mut self) -> Vec<String> {
+        self.keep_first();
+        self.matches.into_iter().map(|(_, id)| id).collect()
+    }
 }
 
 /// Parses the cursor of a sorted search: the sequence number, and the number of resources before the page.

@@ -244,6 +244,40 @@ async fn the_history_of_resources_outside_is_hidden() {
 }
 
 #[tokio::test]
+async fn a_sorted_search_has_more_matches_than_its_pages_reach() {
+    let resources = Resources::new(Store::memory());
+    let count = 21_000;
+    // The values are a permutation of the numbers.
+    for chunk in (0..count).collect::<Vec<_>>().chunks(1_000) {
+        let patient = |n: &i32| {
+            let name = n * 7_919 % count;
+            let resource =
+                format!(r#"{{"resourceType":"Patient","id":"p{n}","name":[{{"family":"f{name:05}"}}]}}"#);
+            format!(r#"{{"resource":{resource},"request":{{"method":"PUT","url":"Patient/p{n}"}}}}"#)
+        };
+        let entries: Vec<_> = chunk.iter().map(patient).collect();
+        let bundle =
+            format!(r#"{{"resourceType":"Bundle","type":"transaction","entry":[{}]}}"#, entries.join(","));
+        let plan = resources.plan(bundle.as_bytes(), String::new, now()).unwrap();
+        resources.carry_out(plan, now()).await.unwrap();
+    }
+    let view = resources.restricted_to(Restriction::None);
+    for (sort, expected) in [("family", [0, 1, 2]), ("-family", [20_999, 20_998, 20_997])] {
+        let keys = SortKey::list("Patient", sort).unwrap();
+        let (page, total) = view.search_sorted("Patient", None, &keys, None, 3).await.unwrap();
+        assert_eq!(total, 21_000);
+        let names: Vec<_> =
+            page.resources.iter().map(|found| String::from_utf8_lossy(&found.bytes).into_owned()).collect();
+        for (name, expected) in names.iter().zip(expected) {
+            assert!(name.contains(&format!("f{expected:05}")), "{sort}: {name}");
+        }
+        let deep = page.next.unwrap().replace("~sorted~3", "~sorted~20000");
+        let refused = view.search_sorted("Patient", None, &keys, Some(&deep), 3).await.unwrap_err();
+        assert!(refused.to_string().contains("reach the first 20000 matches"), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn sorted_searches_order_all_matches_and_put_missing_values_last() {
     let resources = Resources::new(Store::memory());
     let names = [

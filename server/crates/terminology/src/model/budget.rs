@@ -78,6 +78,7 @@ pub struct Budget<'c> {
     /// Set once the budget is spent. From then on every step fails.
     spent: Cell<Option<ExhaustionCause>>,
     limit: u64,
+    memory_limit: usize,
     is_inline: bool,
     check: Option<&'c BudgetCheck<'c>>,
 }
@@ -106,6 +107,7 @@ impl<'c> Budget<'c> {
             during: Cell::new("the request"),
             spent: Cell::new(None),
             limit: steps,
+            memory_limit: MEMORY_BYTES,
             is_inline: false,
             check: None,
         }
@@ -120,6 +122,24 @@ impl<'c> Budget<'c> {
     /// Returns the budget of any request, with a check.
     pub fn full(check: &'c BudgetCheck<'c>) -> Self {
         Self { check: Some(check), ..Self::with_steps(STEPS) }
+    }
+
+    /// Reduces the memory of the budget, on a machine that has little.
+    #[must_use]
+    pub fn with_memory(self, bytes: usize) -> Self {
+        let bytes = bytes.min(MEMORY_BYTES);
+        self.memory.set(bytes);
+        Self { memory_limit: bytes, ..self }
+    }
+
+    /// Spends memory.
+    ///
+    /// # Errors
+    /// Returns [`BudgetExhausted`] if too little memory remains.
+    pub(crate) fn spend_memory(&self, bytes: usize) -> Result<(), BudgetExhausted> {
+        let left = self.memory.get().checked_sub(bytes);
+        self.memory.set(left.ok_or_else(|| self.exhausted(ExhaustionCause::Memory(self.memory_limit)))?);
+        Ok(())
     }
 
     /// Spends steps.
@@ -173,10 +193,19 @@ impl<'c> Budget<'c> {
     pub(crate) fn spend_words(&self, words: usize, are_new: bool) -> Result<(), BudgetExhausted> {
         self.spend(1 + words / 32)?;
         if are_new {
-            let left = self.memory.get().checked_sub(words * 8);
-            self.memory.set(left.ok_or_else(|| self.exhausted(ExhaustionCause::Memory(MEMORY_BYTES)))?);
+            self.spend_memory(words * 8)?;
         }
         Ok(())
+    }
+
+    /// Returns the memory that remains, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory.get()
+    }
+
+    /// Returns the memory that was spent since it was `before`, because what was created was dropped.
+    pub(crate) fn restore_memory(&self, before: usize) {
+        self.memory.set(before.min(self.memory_limit));
     }
 
     /// Sets the name of the current work, for the message of [`BudgetExhausted`].

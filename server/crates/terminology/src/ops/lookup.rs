@@ -106,10 +106,18 @@ pub(crate) fn answer_lookup(
         push("inactive", Value::Boolean(system.is_inactive(at)), None);
     }
     for (name, up) in [("parent", true), ("child", false)] {
-        for &other in system.hierarchy().neighbours(at, up).iter().filter(|_| wanted.wants_property(name)) {
+        if !wanted.wants_property(name) {
+            continue;
+        }
+        budget.set_activity("listing the children of a concept, which the parameter property can leave out,");
+        let neighbours = system.hierarchy().neighbours(at, up);
+        budget.spend(NEIGHBOUR_STEPS * neighbours.len())?;
+        budget.spend_memory(NEIGHBOUR_BYTES * neighbours.len())?;
+        for &other in neighbours.iter() {
             push(name, Value::Text("Code", system.code(other).to_owned()), system.display(other));
         }
     }
+    budget.set_activity("looking up a concept");
     for (from, at) in own() {
         for (name, value) in from.properties(at) {
             budget.spend(1 + from.header.property.len() / 8)?;
@@ -135,6 +143,10 @@ pub(crate) fn answer_lookup(
     }
     Ok(out)
 }
+
+/// Steps and memory in bytes of a parent or child in an answer: a parameter of three parts, and its text.
+const NEIGHBOUR_STEPS: usize = 8;
+const NEIGHBOUR_BYTES: usize = 1_000;
 
 /// Returns the canonical URL of a resource, with its version.
 fn canonical_url(header: &ResourceHeader) -> String {

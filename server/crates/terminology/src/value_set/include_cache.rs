@@ -100,6 +100,7 @@ pub(crate) fn passing_concepts(
 ) -> Result<ConceptSet, Unprocessable> {
     budget.set_activity("evaluating the filters of a value set");
     let all = ConceptSet::full(system.len());
+    let before = budget.memory();
     budget.spend_words(all.words(), true)?;
     let among = |among: ConceptSet, filter: &ValueSetFilter| {
         budget.spend_words(among.words(), false)?;
@@ -107,6 +108,9 @@ pub(crate) fn passing_concepts(
     };
     let mut bits = filters.iter().try_fold(all, among)?;
     bits.trim();
+    // The sets of the single filters were dropped. A value set with many includes holds one small set for each.
+    budget.restore_memory(before);
+    budget.spend_words(bits.words(), true)?;
     Ok(bits)
 }
 
