@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::administration::arguments::AdminSubcommand;
 use crate::config::{ENVIRONMENT, ServeFlags};
 use crate::migrate::{MigrateArgs, run_migrate};
+use crate::node::memory_limit;
 use crate::trust::{self, TrustArgs};
 use crate::{administration, serve};
 
@@ -56,6 +57,10 @@ fn serve_after_help() -> String {
 
 /// Runs a command and returns its exit code.
 pub fn run_program(cli: CommandLine) -> ExitCode {
+    if matches!(cli.command, ServerCommand::Serve(_)) {
+        // Before any thread is started.
+        memory_limit::return_memory_at_once();
+    }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("the runtime starts");
     let code = match cli.command {

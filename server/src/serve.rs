@@ -58,7 +58,7 @@ pub async fn run_server(flags: &ServeFlags) -> ExitCode {
     let mut config = config;
     let mut went_back = false;
     loop {
-        let listen = match serve(config, flags, went_back).await {
+        let listen = match Box::pin(serve(config, flags, went_back)).await {
             Ok(ServeEnd::Stopped) => return ExitCode::SUCCESS,
             Ok(ServeEnd::DatabaseWentBack { listen }) => listen,
             Err(error) => {

@@ -50,6 +50,8 @@ const SEEDS_AT_ONCE: u64 = 50;
 /// Name of the hostile traffic in `--only`.
 const ATTACKS: &str = "attacks";
 /// Name of the comparison of searches with a naive evaluator, and the number of its random cases.
+const DRILLS: &str = "drills";
+const DRILL_SECONDS: &str = "60";
 const SEARCHES: &str = "searches";
 const SEARCH_CASES: &str = "2000";
 /// Name of the conformance suite against servers with planted faults.
@@ -69,7 +71,7 @@ pub struct SoakArgs {
     #[arg(long, default_value_t = 200)]
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
-    /// `expression-constraints`, `kills`, `nodes`, `simulation`, `power-cuts`, `attacks`, `searches`, `parquet`, `mutants` or `helios`.
+    /// `expression-constraints`, `kills`, `nodes`, `simulation`, `power-cuts`, `attacks`, `drills`, `searches`, `parquet`, `mutants` or `helios`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -91,6 +93,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             SIMULATION,
             POWER_CUTS,
             ATTACKS,
+            DRILLS,
             SEARCHES,
             PARQUET,
             MUTANTS,
@@ -156,6 +159,11 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             ]);
             check(command.env("TREFOIL_ATTACKS", "full"))
                 .and_then(|()| check(store.env("TREFOIL_ATTACKS", "full")))
+        } else if name == DRILLS {
+            let mut command = cargo();
+            command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", "drills::"]);
+            command.args(["--", "--nocapture", "--test-threads=1"]);
+            check(command.env("TREFOIL_DRILL_SECONDS", DRILL_SECONDS))
         } else if name == SEARCHES {
             let mut command = cargo();
             command.args([

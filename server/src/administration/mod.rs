@@ -173,7 +173,7 @@ async fn run_offline(args: &DataArgs, command: AdminCommand, events: EventSink<'
     let services =
         AdminServices { identity, resources, data, clock: &clock, audit: &audit, passwords, app: None };
     let (done, recorded) =
-        audit.on_behalf(AuditCaller::operator(), execute_command(&services, command, events)).await;
+        Box::pin(audit.on_behalf(AuditCaller::operator(), execute_command(&services, command, events))).await;
     audit.close();
     let code = done?;
     recorded.context("the command succeeded, but its audit event was not written")?;

@@ -62,7 +62,7 @@ pub fn listen_for_commands(app: Arc<App>) -> Result<()> {
             };
             let app = app.clone();
             tokio::spawn(async move {
-                if let Err(error) = serve_command(&app, stream).await {
+                if let Err(error) = Box::pin(serve_command(&app, stream)).await {
                     tracing::warn!(%error, "administration");
                 }
             });
@@ -93,7 +93,7 @@ async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
         let progress = sender.clone();
         let mut events = move |event| drop(progress.send(event));
         let done = execute_command(&services, command, &mut events);
-        let (done, recorded) = app.audit.on_behalf(AuditCaller::operator(), done).await;
+        let (done, recorded) = Box::pin(app.audit.on_behalf(AuditCaller::operator(), done)).await;
         let code = match done.and_then(|code| {
             recorded.map(|()| code).context("the command succeeded, but its audit event was not written")
         }) {

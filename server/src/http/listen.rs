@@ -18,7 +18,7 @@ use std::future::Future;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ use self::admission::{Admission, AdmittedConnection, ConnectionState};
 use self::timed_stream::TimedStream;
 use super::routes::Routes;
 use crate::config::ConnectionLimits;
+use crate::node::memory_limit;
 
 /// The other end of a connection, in the extensions of each request.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +79,10 @@ const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum time until the first request of a connection that was accepted before a stop.
 const FIRST_REQUEST_AT_STOP: Duration = Duration::from_secs(1);
+
+/// The windows of HTTP/2 for the memory of this process.
+static HTTP2_WINDOWS: LazyLock<(u32, u32)> =
+    LazyLock::new(|| memory_limit::http2_windows(memory_limit::memory_limit()));
 
 /// Binds the address; for `127.0.0.1` also `[::1]` if the machine has it.
 ///
@@ -295,10 +300,13 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let (stream_window, connection_window) = *HTTP2_WINDOWS;
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
             .max_concurrent_streams(100)
+            .initial_stream_window_size(stream_window)
+            .initial_connection_window_size(connection_window)
             .max_header_list_size(64 * 1024)
             .max_pending_accept_reset_streams(Some(20));
         let service = service::service(self.routes, self.peer, Arc::clone(&self.state), self.phase.clone());

@@ -6,7 +6,9 @@
 //! itself, and the path in `/proc/self/cgroup` may then name folders that do not exist; the limits that can be read count.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The largest part of the memory for each of the two budgets: the store, the terminology, password hashes and
 /// connections need the rest.
@@ -14,6 +16,26 @@ const BUDGET_SHARE: u64 = 5;
 
 /// Memory for each open connection with small buffers, in bytes.
 const CONNECTION_BYTES: u64 = 128 << 10;
+
+/// Memory below which freed memory is returned to the system at once.
+const SMALL: u64 = 1 << 30;
+/// Environment variable by which the allocator keeps freed memory for some milliseconds, which saves CPU time. It is read
+/// before `main`.
+const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
+
+/// With little memory, starts the program again in the same process, with an allocator that returns freed memory to the
+/// system at once. A large request leaves its size behind otherwise, for each thread that processed it.
+pub fn return_memory_at_once() {
+    if std::env::var_os(PURGE_DELAY).is_some() || memory_limit().is_none_or(|limit| limit >= SMALL) {
+        return;
+    }
+    let Ok(program) = std::env::current_exe() else { return };
+    let mut again = Command::new(program);
+    let error = again.args(std::env::args_os().skip(1)).env(PURGE_DELAY, "0").exec();
+    eprintln!(
+        "warning: the allocator keeps freed memory, because the program cannot be started again: {error}"
+    );
+}
 
 /// Returns the memory that this process may use, in bytes. `None` if the system does not tell.
 pub fn memory_limit() -> Option<u64> {
@@ -31,6 +53,18 @@ pub fn connections(memory: Option<u64>) -> usize {
     let count = memory.map_or(u64::MAX, |memory| memory / BUDGET_SHARE / CONNECTION_BYTES);
     usize::try_from(count).unwrap_or(usize::MAX).max(16)
 }
+
+/// Returns the HTTP/2 windows of a stream and of a connection in bytes. Bodies that wait for their memory fill their
+/// streams, and must not stop the body that is being read: sixteen of them fit into the connection.
+pub fn http2_windows(memory: Option<u64>) -> (u32, u32) {
+    let connection = memory.map_or(MAX_WINDOW, |memory| memory / 256).clamp(MIN_WINDOW, MAX_WINDOW);
+    let connection = u32::try_from(connection).unwrap_or(u32::MAX);
+    (connection / 16, connection)
+}
+
+/// Least and greatest HTTP/2 window of a connection, in bytes.
+const MIN_WINDOW: u64 = 1 << 20;
+const MAX_WINDOW: u64 = 4 << 20;
 
 /// Reads the limits below another root folder.
 fn memory_limit_below(root: &Path) -> Option<u64> {

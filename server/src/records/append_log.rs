@@ -75,7 +75,7 @@ pub struct AppendLog {
 enum LogWriterPlace {
     Thread(JoinHandle<()>),
     /// By the thread that adds them, if there is only one (see [`blocking`]).
-    Caller(LogWriter, Receiver<LineBatch>),
+    Caller(Box<LogWriter>, Receiver<LineBatch>),
 }
 
 impl AppendLog {
@@ -106,7 +106,7 @@ impl AppendLog {
             state: state.clone(),
         };
         let writer = if blocking::is_kept_on_this_thread() {
-            LogWriterPlace::Caller(writer, receiver)
+            LogWriterPlace::Caller(Box::new(writer), receiver)
         } else {
             let thread = std::thread::Builder::new().name(name.to_owned());
             LogWriterPlace::Thread(thread.spawn(move || writer.run(&receiver))?)

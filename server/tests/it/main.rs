@@ -17,6 +17,7 @@ mod crash;
 mod damage;
 mod documentation;
 mod downloads;
+mod drills;
 mod driver;
 mod exports;
 mod full_disk;

@@ -24,6 +24,8 @@ pub struct Server {
     open: bool,
     /// Soft and hard limit of file descriptors.
     descriptors: Option<u32>,
+    /// Control group of the server.
+    group: Option<PathBuf>,
     /// Base URL and database that the server shares with other nodes.
     shared: Option<(String, String)>,
     child: Option<Child>,
@@ -54,7 +56,16 @@ impl Server {
     /// Prepares a server in an existing folder.
     pub fn in_folder(dir: TempDir) -> Self {
         let port = test_database::free_port().unwrap();
-        Self { dir, port, plain: false, open: false, descriptors: None, shared: None, child: None }
+        Self {
+            dir,
+            port,
+            plain: false,
+            open: false,
+            descriptors: None,
+            group: None,
+            shared: None,
+            child: None,
+        }
     }
 
     pub fn data(&self) -> &Path {
@@ -82,6 +93,12 @@ impl Server {
     /// Limits the number of file descriptors of the server.
     pub fn with_descriptors(mut self, limit: u32) -> Self {
         self.descriptors = Some(limit);
+        self
+    }
+
+    /// Runs the server in a control group.
+    pub fn in_control_group(mut self, group: &Path) -> Self {
+        self.group = Some(group.to_owned());
         self
     }
 
@@ -116,11 +133,13 @@ impl Server {
 
     /// Starts the server and waits until it is ready. If it does not start, returns its output.
     pub fn try_start(&mut self, flags: &[&str]) -> Result<(), String> {
-        let mut command = match self.descriptors {
-            None => Command::new(TREFOIL),
-            Some(limit) => {
+        let limit = self.descriptors.map(|limit| format!("ulimit -n {limit}; "));
+        let group = self.group.as_ref().map(|group| format!("echo $$ > {}/cgroup.procs; ", group.display()));
+        let mut command = match limit.into_iter().chain(group).collect::<String>() {
+            none if none.is_empty() => Command::new(TREFOIL),
+            prepare => {
                 let mut shell = Command::new("sh");
-                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$@\""), "sh", TREFOIL]);
+                shell.args(["-c", &format!("{prepare}exec \"$@\""), "sh", TREFOIL]);
                 shell
             }
         };

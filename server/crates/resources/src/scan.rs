@@ -62,7 +62,7 @@ pub(crate) fn scan(
         depth_limit,
         elements: kind.and_then(elements::of),
         names: names.filter(|names| !names.is_empty()),
-        found: ResourceScan { out: Vec::with_capacity(body.len() + 96), ..ResourceScan::default() },
+        found: ResourceScan { out: Vec::with_capacity(body.len() + 256), ..ResourceScan::default() },
     };
     scanner.resource()?;
     Ok(scanner.found)

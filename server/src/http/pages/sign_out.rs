@@ -104,7 +104,7 @@ pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Re
         if cookie::session(context).is_some() {
             return Ok(process_request(context, &Params::parse(&body)).await?);
         }
-        return Ok(continue_by_get(context, &body).await?);
+        return continue_by_get(context, &body).await;
     }
     csrf::read_form(context, body).await?;
     Ok(end(context, None).await?)

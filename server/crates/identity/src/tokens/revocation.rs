@@ -17,8 +17,15 @@ use crate::tokens::token_service::TokenService;
 #[derive(Clone)]
 pub(crate) struct RevocationList {
     ledger: Arc<EpochLedger>,
-    /// The time of the last restore, with the cache epoch in which it was read.
-    restored: Arc<Mutex<Option<(u64, Option<Timestamp>)>>>,
+    /// Knowledge of the last restore.
+    restored: Arc<Mutex<Option<KnownRestore>>>,
+}
+
+/// The time of the last restore, if there was one, and the cache epoch in which it was read.
+#[derive(Clone, Copy)]
+struct KnownRestore {
+    epoch: u64,
+    time: Option<Timestamp>,
 }
 
 /// Time within which several nodes notice the same restore. Only the first of them ends what was issued before.
@@ -51,15 +58,14 @@ impl RevocationList {
     pub(crate) async fn restored_at(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         let epoch = self.ledger.cache_epoch();
         let known = *self.restored.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(epoch), Some((read_in, time))) = (epoch, known)
-            && read_in == epoch
-        {
-            return Ok(time);
+        if let Some(known) = known.filter(|known| Some(known.epoch) == epoch) {
+            return Ok(known.time);
         }
         let stored = self.ledger.read_record::<Timestamp>(ledger_keys::RESTORED, now).await?;
         let time = stored.map(|stored| stored.value);
         if let Some(epoch) = epoch {
-            *self.restored.lock().unwrap_or_else(PoisonError::into_inner) = Some((epoch, time));
+            *self.restored.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(KnownRestore { epoch, time });
         }
         Ok(time)
     }

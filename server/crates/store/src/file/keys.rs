@@ -156,22 +156,32 @@ pub(super) fn split_expiry(key: &[u8]) -> Result<(i64, &str), StoreError> {
 const DELETED: u8 = 1;
 
 /// Encodes a version as a value: flags, version number, sequence number, milliseconds, length of the compartments,
-/// compartments separated by zero bytes, body.
-pub(super) fn encode_version(version: &Version) -> Vec<u8> {
+/// compartments separated by zero bytes, body. The body keeps its buffer if nothing else uses it, because it may be large.
+pub(super) fn encode_version(version: &Version, body: Option<Bytes>) -> Vec<u8> {
     let compartments = version.compartments.join("\0");
-    let body = version.body.as_deref().unwrap_or_default();
-    let mut value = Vec::with_capacity(29 + compartments.len() + body.len());
-    value.push(if version.is_deleted() { DELETED } else { 0 });
-    value.extend_from_slice(&version.version.to_be_bytes());
-    value.extend_from_slice(&version.seq.0.to_be_bytes());
-    value.extend_from_slice(&version.updated.as_millisecond().to_be_bytes());
+    let mut header = Vec::with_capacity(HEADER_BYTES + compartments.len());
+    header.push(if body.is_none() { DELETED } else { 0 });
+    header.extend_from_slice(&version.version.to_be_bytes());
+    header.extend_from_slice(&version.seq.0.to_be_bytes());
+    header.extend_from_slice(&version.updated.as_millisecond().to_be_bytes());
     let length =
         u32::try_from(compartments.len()).expect("the compartments of one resource take less than 4 GiB");
-    value.extend_from_slice(&length.to_be_bytes());
-    value.extend_from_slice(compartments.as_bytes());
-    value.extend_from_slice(body);
+    header.extend_from_slice(&length.to_be_bytes());
+    header.extend_from_slice(compartments.as_bytes());
+    let Some(body) = body else { return header };
+    if body.len() < MOVED_BYTES {
+        header.extend_from_slice(&body);
+        return header;
+    }
+    let mut value = Vec::from(body);
+    value.splice(0..0, header);
     value
 }
+
+/// Length of the fixed part before the compartments.
+const HEADER_BYTES: usize = 29;
+/// Bodies from this size are moved within their buffer instead of being copied to a new one.
+const MOVED_BYTES: usize = 256 << 10;
 
 /// Returns the sequence number of an encoded version without decoding the rest.
 pub(super) fn seq_of(value: &[u8]) -> Result<Seq, StoreError> {
@@ -334,7 +344,7 @@ mod tests {
                 compartments,
                 body: body.map(Bytes::from),
             };
-            let value = Bytes::from(encode_version(&version));
+            let value = Bytes::from(encode_version(&version, version.body.clone()));
             prop_assert_eq!(seq_of(&value).unwrap(), version.seq);
             prop_assert_eq!(decode_version("Patient", "p", value).unwrap(), version);
         }

@@ -311,7 +311,9 @@ impl WriterThread {
         let mut homes = HashMap::new();
         let mut new_kinds = HashSet::new();
         // Each body is dropped after it was encoded, because bodies may be large.
-        for VersionPut { new, replaced, home, joined, left, terms } in versions {
+        for VersionPut { mut new, replaced, home, joined, left, terms } in versions {
+            let change = keys::encode_change(&new);
+            let body = new.body.take();
             let key = &new.key;
             let home = match homes.get(key).cloned() {
                 Some(home) => home,
@@ -322,9 +324,13 @@ impl WriterThread {
                 }
                 None => disk::home(&opened.tables, key)?.unwrap_or_default(),
             };
-            entries.put(StoreTable::Current, keys::current(key, &home), keys::encode_version(&new));
+            entries.put(StoreTable::Current, keys::current(key, &home), keys::encode_version(&new, body));
             if let Some(old) = &replaced {
-                entries.put(StoreTable::History, keys::history(key, old.seq), keys::encode_version(old));
+                entries.put(
+                    StoreTable::History,
+                    keys::history(key, old.seq),
+                    keys::encode_version(old, old.body.clone()),
+                );
             }
             // A scan finds a resource in its home compartment without an index entry.
             let guest_of = |compartments: &[String], is_in: u8, entries: &mut BatchEntries| {
@@ -334,7 +340,7 @@ impl WriterThread {
             };
             guest_of(&joined, 1, &mut entries);
             guest_of(&left, 0, &mut entries);
-            entries.put(StoreTable::Changes, new.seq.0.to_be_bytes().to_vec(), keys::encode_change(&new));
+            entries.put(StoreTable::Changes, new.seq.0.to_be_bytes().to_vec(), change);
             for term in terms {
                 let entry = IndexEntry { term, id: key.id.clone() };
                 entries.put(StoreTable::Terms, keys::term(&entry), new.seq.0.to_be_bytes().to_vec());
