@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -67,6 +68,18 @@ async fn a_browser_signs_in_and_out() {
         .unwrap();
     assert!(line.starts_with("GET /callback?code=") && line.contains("state=from-the-browser"), "{line}");
 
+    let code = line.split("code=").nth(1).unwrap().split(['&', ' ']).next().unwrap();
+    let form = [
+        ("grant_type", "authorization_code"),
+        ("code", code),
+        ("client_id", demo["native"]["client_id"].as_str().unwrap()),
+        ("redirect_uri", &callback),
+        ("code_verifier", "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"),
+    ];
+    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(&form).send().await;
+    let answer: Value = answer.unwrap().json().await.unwrap();
+    let hint = answer["id_token"].as_str().unwrap_or_else(|| panic!("{answer}"));
+
     driver.go(&format!("{}/account", server.base())).await;
     assert!(driver.text("main").await.contains("Willow Marsh"));
     driver.press("form[action='/sign-out'] button").await;
@@ -74,4 +87,42 @@ async fn a_browser_signs_in_and_out() {
     assert_eq!(driver.text("h1").await, "You are signed out");
     driver.go(&format!("{}/account", server.base())).await;
     assert_eq!(driver.text("h1").await, "Sign in");
+
+    // An application on another site sends the user to sign out by a form. Browsers send no SameSite=Lax cookie with it.
+    driver.fill("#username", "willow").await;
+    driver.fill("#password", demo["user"]["password"].as_str().unwrap()).await;
+    driver.press("button").await;
+    driver.find("form[action='/sign-out']").await;
+    let page = format!(
+        "<!doctype html><h1>Other site</h1><form method=post action='{}/logout'>\
+         <input type=hidden name=id_token_hint value='{hint}'><button>Sign out</button></form>",
+        server.base()
+    );
+    driver.go(&serve_page(page).await).await;
+    assert_eq!(driver.text("h1").await, "Other site");
+    driver.press("button").await;
+    driver.find("p:not([class])").await;
+    assert_eq!(driver.text("h1").await, "You are signed out");
+    driver.go(&format!("{}/account", server.base())).await;
+    assert_eq!(driver.text("h1").await, "Sign in");
+}
+
+/// Serves a page at another site than `localhost`, and returns its address.
+async fn serve_page(page: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n", page.len());
+            let answer = format!("{head}Connection: close\r\n\r\n{page}");
+            tokio::spawn(async move {
+                let length = stream.read(&mut [0; 4096]).await.unwrap_or_default();
+                if length > 0 {
+                    _ = stream.write_all(answer.as_bytes()).await;
+                }
+            });
+        }
+    });
+    address
 }

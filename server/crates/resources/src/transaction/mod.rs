@@ -203,11 +203,17 @@ impl Resources {
             let entries: Result<Vec<PlannedEntry>, ResourceBodyError> = plan.entries.into_iter().collect();
             return self.commit(entries?, &plan.references, now).await;
         }
+        let has_reads = plan.entries.iter().flatten().any(|entry| entry.action == EntryAction::Read);
+        if has_reads {
+            self.store().last_seq().await?;
+        }
         let mut answers = Vec::with_capacity(plan.entries.len());
         for entry in plan.entries {
             match entry {
+                // The state that the entries before it have left, and all acknowledged writes of other nodes.
                 Ok(PlannedEntry { action: EntryAction::Read, kind, id, .. }) => {
-                    answers.push(Ok(EntryResult::Read(EntryRead { kind, id, at: Seq::LATEST })));
+                    let at = self.store().heard_seq();
+                    answers.push(Ok(EntryResult::Read(EntryRead { kind, id, at })));
                 }
                 Ok(entry) => match self.commit(vec![entry], &[], now).await {
                     Ok(done) => answers.extend(done),
