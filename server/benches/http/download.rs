@@ -21,8 +21,8 @@ use crate::connection::{Connection, headers, status};
 use crate::server::Server;
 use crate::{Bench, identity, text};
 
-/// Number of Patients with 80 Observations each. An Observation has about 1 KB, so the export is one file of 94 MB.
-const PATIENTS: u64 = 1_100;
+/// Number of Patients with 75 Observations each. An Observation has about 1 KB, so the export is one file of 94 MB.
+const PATIENTS: u64 = 1_170;
 /// Number of bytes that the bare server and the client read at once.
 const PIECE: usize = 256 << 10;
 const ROUNDS: usize = 7;
