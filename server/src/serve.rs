@@ -1,6 +1,6 @@
 //! `trefoil serve`: starts the server, and stops it on a signal.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -185,7 +185,8 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     let guide = is_demo.then(|| demo::guide::write_guide(&app, ca.as_deref())).transpose()?;
     write_endpoint(&endpoint, &app, ca.as_deref(), guide.as_ref().map(|(_, path)| path.as_path()))?;
     let mut signals = StopSignals::new(hang_up)?;
-    println!("ready {base_url}");
+    // The program that started the server may have closed the pipe, in particular if the services start again.
+    drop(writeln!(io::stdout(), "ready {base_url}"));
     // A program that reads standard output reads the file of the guide.
     let is_person = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
     if let Some((text, _)) = guide.filter(|_| is_person) {

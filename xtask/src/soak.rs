@@ -49,9 +49,10 @@ const SIMULATION_TIME: Duration = Duration::from_secs(3_600);
 const SEEDS_AT_ONCE: u64 = 50;
 /// Name of the hostile traffic in `--only`.
 const ATTACKS: &str = "attacks";
-/// Name of the comparison of searches with a naive evaluator, and the number of its random cases.
+/// Name of the drills, and the duration in seconds of the attack of a stranger.
 const DRILLS: &str = "drills";
 const DRILL_SECONDS: &str = "60";
+/// Name of the comparison of searches with a naive evaluator, and the number of its random cases.
 const SEARCHES: &str = "searches";
 const SEARCH_CASES: &str = "2000";
 /// Name of the conformance suite against servers with planted faults.

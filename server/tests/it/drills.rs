@@ -1,5 +1,5 @@
-//! Drills: one request whose answer is thousands of times larger, a small container, a stranger on a small disk, and a
-//! start before the database. `TREFOIL_DRILL_SECONDS` sets the duration of the attack of the stranger.
+//! Drills: one request whose answer is thousands of times larger, a small container, and a stranger on a small disk.
+//! `TREFOIL_DRILL_SECONDS` sets the duration of the attack of the stranger.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,9 +9,7 @@ use futures_util::future::join_all;
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use test_database::TestDatabase;
 
-use crate::cluster::{DatabaseLink, LinkState};
 use crate::full_disk::Small;
 use crate::support::Server;
 
@@ -168,26 +166,4 @@ async fn a_stranger_does_not_fill_the_disk() {
     );
     assert_eq!(total, requests.load(Ordering::Relaxed) as u64, "each request is counted");
     assert!(rejected.len() as u64 <= 2 * (seconds / 60 + 2), "{} lines", rejected.len());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_waits_for_its_database() {
-    let Some(database) = TestDatabase::shared() else { return };
-    let link = DatabaseLink::start(database.port()).await;
-    link.set(LinkState::Refused);
-    let url = database.create().unwrap().replace(&database.port().to_string(), &link.port.to_string());
-    let node = Server::in_fresh_folder().over_plain_http().with_settings("");
-    let base = node.base();
-    let mut node = node.sharing(&base, &url);
-    let log = node.data().join("server.log");
-    std::thread::scope(|scope| {
-        let started = scope.spawn(|| node.try_start(&[]));
-        let is_waiting =
-            || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("waiting for the database"));
-        while !is_waiting() {
-            std::thread::yield_now();
-        }
-        link.set(LinkState::Open);
-        started.join().unwrap().unwrap();
-    });
 }

@@ -26,7 +26,7 @@ impl Small {
     }
 
     /// Writes a file that fills the file system, and returns its path.
-    fn fill(&self) -> PathBuf {
+    pub fn fill(&self) -> PathBuf {
         let filler = self.0.path().join("filler");
         let mut file = std::fs::File::create(&filler).unwrap();
         while file.write_all(&[0; 1 << 16]).is_ok() {}

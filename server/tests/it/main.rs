@@ -15,6 +15,7 @@ mod cluster;
 mod command_line;
 mod crash;
 mod damage;
+mod database_drills;
 mod documentation;
 mod downloads;
 mod drills;

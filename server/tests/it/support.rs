@@ -22,10 +22,8 @@ pub struct Server {
     port: u16,
     plain: bool,
     open: bool,
-    /// Soft and hard limit of file descriptors.
-    descriptors: Option<u32>,
-    /// Control group of the server.
-    group: Option<PathBuf>,
+    /// Shell commands that prepare the process of the server.
+    prepare: String,
     /// Base URL and database that the server shares with other nodes.
     shared: Option<(String, String)>,
     child: Option<Child>,
@@ -56,16 +54,7 @@ impl Server {
     /// Prepares a server in an existing folder.
     pub fn in_folder(dir: TempDir) -> Self {
         let port = test_database::free_port().unwrap();
-        Self {
-            dir,
-            port,
-            plain: false,
-            open: false,
-            descriptors: None,
-            group: None,
-            shared: None,
-            child: None,
-        }
+        Self { dir, port, plain: false, open: false, prepare: String::new(), shared: None, child: None }
     }
 
     pub fn data(&self) -> &Path {
@@ -91,14 +80,25 @@ impl Server {
     }
 
     /// Limits the number of file descriptors of the server.
-    pub fn with_descriptors(mut self, limit: u32) -> Self {
-        self.descriptors = Some(limit);
-        self
+    pub fn with_descriptors(self, limit: u32) -> Self {
+        self.prepared(&format!("ulimit -n {limit}"))
     }
 
     /// Runs the server in a control group.
-    pub fn in_control_group(mut self, group: &Path) -> Self {
-        self.group = Some(group.to_owned());
+    pub fn in_control_group(self, group: &Path) -> Self {
+        self.prepared(&format!("echo $$ > {}/cgroup.procs", group.display()))
+    }
+
+    /// Sets variables in the environment of the server.
+    pub fn with_variables(self, variables: &[(&str, &str)]) -> Self {
+        variables
+            .iter()
+            .fold(self, |server, (name, value)| server.prepared(&format!("export {name}={value}")))
+    }
+
+    /// Runs a shell command in the process of the server before the server.
+    fn prepared(mut self, command: &str) -> Self {
+        self.prepare += &format!("{command}; ");
         self
     }
 
@@ -133,16 +133,11 @@ impl Server {
 
     /// Starts the server and waits until it is ready. If it does not start, returns its output.
     pub fn try_start(&mut self, flags: &[&str]) -> Result<(), String> {
-        let limit = self.descriptors.map(|limit| format!("ulimit -n {limit}; "));
-        let group = self.group.as_ref().map(|group| format!("echo $$ > {}/cgroup.procs; ", group.display()));
-        let mut command = match limit.into_iter().chain(group).collect::<String>() {
-            none if none.is_empty() => Command::new(TREFOIL),
-            prepare => {
-                let mut shell = Command::new("sh");
-                shell.args(["-c", &format!("{prepare}exec \"$@\""), "sh", TREFOIL]);
-                shell
-            }
-        };
+        let mut command = Command::new(TREFOIL);
+        if !self.prepare.is_empty() {
+            command = Command::new("sh");
+            command.args(["-c", &format!("{}exec \"$@\"", self.prepare), "sh", TREFOIL]);
+        }
         command.arg("serve");
         if self.plain {
             let base = self.shared.as_ref().map_or_else(|| self.base(), |(base, _)| base.clone());

@@ -92,6 +92,14 @@ impl TestDatabase {
     /// # Errors
     /// Returns an error if PostgreSQL is not installed or does not start.
     pub fn start(durability: Durability) -> io::Result<Self> {
+        Self::start_with(durability, &[])
+    }
+
+    /// Starts a server with further variables in its environment.
+    ///
+    /// # Errors
+    /// Returns an error if PostgreSQL is not installed or does not start.
+    pub fn start_with(durability: Durability, variables: &[(&str, &str)]) -> io::Result<Self> {
         let bin = programs().ok_or_else(|| {
             io::Error::other(format!(
                 "PostgreSQL is not installed (Debian: postgresql; or set {BIN_VARIABLE})"
@@ -102,6 +110,7 @@ impl TestDatabase {
         let mut command = Command::new("sh");
         command.arg("-c").arg(include_str!("private_postgres.sh")).arg("sh");
         command.arg(&bin).arg(port.to_string()).arg(fsync).arg(pooled.to_string());
+        command.envs(variables.iter().copied());
         // The folder of the tests may not be readable by the other user.
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
         // A terminal that interrupts the tests (Ctrl-C) does not interrupt the server, which ends with them.
