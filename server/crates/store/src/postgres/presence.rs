@@ -273,12 +273,12 @@ impl Database {
 
     /// Marks this node as ended, so that a node with another base URL can start, and saves what it remembers.
     pub async fn depart(&self) {
-        let state = self.presence.seen.lock().await;
-        let Some((seen, file)) = &*state else { return };
+        // No increment follows, which would mark the node as running again.
+        let Some((seen, file)) = self.presence.seen.lock().await.take() else { return };
         if self.presence.check().is_err() {
             return;
         }
-        save(file, seen);
+        save(&file, &seen);
         let ended = "UPDATE node SET is_running = false WHERE id = $1::text::uuid";
         if let Ok(connection) = self.unchecked_connection().await
             && let Err(error) = connection.execute_typed(ended, &[(&seen.node, Type::TEXT)]).await
