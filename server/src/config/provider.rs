@@ -48,7 +48,8 @@ settings_table! {
         scopes: String = "openid profile email".to_owned(),
         /// Create a user at the first sign-in with an unknown account. Otherwise users must link accounts themselves.
         create_users: bool = false,
-        /// Link an unknown account to the user with the same verified e-mail address.
+        /// Link an unknown account to the user with the same verified e-mail address, if this user has no sign-in method.
+        /// Other users confirm the link with theirs.
         link_by_email: bool = false,
         /// Maximum wait for the response headers, and between two parts of the body.
         timeout_ms: u64 ["milliseconds"] = 8_000,

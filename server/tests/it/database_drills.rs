@@ -20,7 +20,7 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// Returns a token that permits to read and write Groups.
+/// A token that permits to read and write Groups.
 async fn writer(node: &Server, base: &str) -> String {
     let form = [("grant_type", "client_credentials"), ("scope", "system/Group.cud system/Group.rs")];
     let assertion = backend_assertion(&node.demo_json(), base);
@@ -29,14 +29,14 @@ async fn writer(node: &Server, base: &str) -> String {
     answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
 }
 
-/// Writes a Group and returns the status.
+/// Writes a Group.
 async fn put_group(node: &Server, token: &str, id: &str, name: &str) -> StatusCode {
     let group = json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true, "name": name });
     let request = node.client().put(format!("{}/Group/{id}", node.fhir())).bearer_auth(token);
     request.json(&group).send().await.unwrap().status()
 }
 
-/// Reads a Group and returns the status.
+/// Reads a Group.
 async fn read_group(node: &Server, token: &str, id: &str) -> StatusCode {
     let url = format!("{}/Group/{id}", node.fhir());
     let answer = node.client().get(url).bearer_auth(token).send().await;
@@ -44,7 +44,7 @@ async fn read_group(node: &Server, token: &str, id: &str) -> StatusCode {
     answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
 }
 
-/// Returns the status of readiness.
+/// Readiness of a node. While its services start again, nothing listens, which counts as not ready.
 async fn readiness(node: &Server) -> StatusCode {
     let answer = node.client().get(format!("{}/health/ready", node.base())).send().await;
     answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
@@ -97,7 +97,7 @@ async fn a_full_disk_of_the_database_makes_a_node_not_ready() {
     let mut statuses = Vec::new();
     while statuses.last().is_none_or(StatusCode::is_success) {
         let id = format!("large-{}", statuses.len());
-        // Letters that PostgreSQL does not compress.
+        // Random letters, because PostgreSQL compresses repeated ones.
         let name: String = std::iter::repeat_with(fastrand::alphanumeric).take(1_000_000).collect();
         statuses.push(put_group(node, &token, &id, &name).await);
     }
@@ -165,7 +165,7 @@ async fn a_former_primary_that_returns_ends_what_was_issued_since() {
     while beat().await < known + 2 {}
     drop(client);
 
-    // A node that was not told of the new primary has written more to the former one.
+    // Another node still uses the former primary, and has written more to it.
     let mut unaware = Server::in_fresh_folder().sharing(&base, &url.replace(name, &former));
     unaware.start();
     let stray = writer(&unaware, &base).await;
@@ -194,14 +194,11 @@ async fn a_former_primary_that_returns_ends_what_was_issued_since() {
     }
 }
 
-/// Folder where Debian installs the library that moves the clock of a process, without the part for the architecture.
-const FAKETIME: &str = "/usr/lib";
-
-/// Returns the path of the library that moves the clock of a process, or `None` if it is not installed.
+/// Finds libfaketime, which moves the clock of a process, in the folders of Debian's architectures.
 fn faketime() -> Option<String> {
-    let folders = std::fs::read_dir(FAKETIME).ok()?.flatten();
-    let library = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
-    let found = library.into_iter().find(|path| path.is_file());
+    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
+    let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    let found = libraries.find(|path| path.is_file());
     if found.is_none() {
         println!("left out: libfaketime is not installed (Debian: faketime)");
     }
