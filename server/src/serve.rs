@@ -19,8 +19,8 @@ use crate::administration::socket;
 use crate::clock::Clock;
 use crate::config::{Config, ConnectionLimits, LogSection, ServeFlags, exit_code};
 use crate::demo;
+use crate::http::dispatch;
 use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
-use crate::http::routes;
 use crate::node::app::{App, Outside};
 use crate::node::data_folder::{lock_data_folder, make_data_folder};
 use crate::node::periodic_tasks::start_tasks;
@@ -172,7 +172,7 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     let (phase, phases) = watch::channel(ServingPhase::Serving);
     let proxies = app.clone();
     let edge = HttpServer {
-        routes: routes::routes(app.clone()),
+        routes: dispatch::routes(app.clone()),
         tls: tls.as_ref().map(|tls| tls.config.clone()),
         limits,
         is_proxy: Box::new(move |peer| proxies.settings().trusted_proxies.trusts(peer.ip())),

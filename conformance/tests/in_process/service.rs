@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fhir::{IssueCode, Json as _, OperationOutcome, Parameters};
 use http::{Method, header};
 use serde_json::Value;
-use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange};
+use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation};
 use trefoil_conformance::spec::endpoints;
 use trefoil_conformance::wire::exchange::SentRequest;
 
@@ -56,12 +56,9 @@ impl TerminologyService {
         let urls = Value::Object(endpoints::of_trefoil(""));
         let base = endpoints::resolve("fhir/", "", &urls).map_err(|error| error.to_string())?;
         let path = sent.url.path();
-        let segments: Vec<&str> = path.strip_prefix(&base).unwrap_or(path).split('/').collect();
-        let (kind, level, operation) = match segments[..] {
-            [kind, operation] => (kind, OperationLevel::Type, operation),
-            [kind, id, operation] => (kind, OperationLevel::Instance(id), operation),
-            _ => return Err(format!("{path} is not a terminology operation")),
-        };
+        let operation = path.strip_prefix(&base).and_then(TerminologyOperation::at_path);
+        let (operation, id) = operation.ok_or_else(|| format!("{path} is not a terminology operation"))?;
+        let level = id.map_or(OperationLevel::Type, OperationLevel::Instance);
         let parameters = if sent.method == Method::POST {
             match Parameters::from_json(&sent.body) {
                 Ok(parameters) => parameters,
@@ -77,23 +74,7 @@ impl TerminologyService {
         };
         let language = sent.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
         let input = input.accept_language(language);
-        let terminology = &self.0;
-        let result = match (kind, operation) {
-            ("ValueSet", "$validate-code") => terminology.validate_code(level, input).map(|r| r.to_json()),
-            ("ValueSet", "$batch-validate-code") => {
-                terminology.batch_validate_code(input).map(|r| r.to_json())
-            }
-            ("ValueSet", "$expand") => terminology.expand(level, input, NOW).map(|r| r.to_json()),
-            ("CodeSystem", "$validate-code") => {
-                terminology.validate_code_in_system(level, input).map(|r| r.to_json())
-            }
-            ("CodeSystem", "$batch-validate-code") => {
-                terminology.batch_validate_code_in_system(input).map(|r| r.to_json())
-            }
-            ("CodeSystem", "$lookup") => terminology.lookup(input).map(|r| r.to_json()),
-            ("CodeSystem", "$subsumes") => terminology.subsumes(level, input).map(|r| r.to_json()),
-            _ => return Err(format!("{path} is not a terminology operation")),
-        };
+        let result = self.0.run(operation, level, input, NOW).map(|answer| answer.to_json());
         Ok(result.map_err(|error| error.outcome().to_json()))
     }
 }

@@ -31,13 +31,9 @@ use tokio_rustls::TlsAcceptor;
 
 use self::admission::{Admission, AdmittedConnection, ConnectionState};
 use self::timed_stream::TimedStream;
-use super::routes::Routes;
+use super::dispatch::Routes;
 use crate::config::ConnectionLimits;
 use crate::node::memory_limit;
-
-/// The other end of a connection, in the extensions of each request.
-#[derive(Debug, Clone, Copy)]
-pub struct PeerAddress(pub SocketAddr);
 
 /// Maximum durations of the phases of a connection.
 #[derive(Debug, Clone, Copy)]

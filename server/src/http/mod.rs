@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`listen`] | the accept loop: TLS, timers, limits, drain |
 //! | [`routes`] | all routes, one line each |
+//! | [`dispatch`], [`cors`] | from a request to the response of its handler |
 //! | [`peer`] | the address of the client, also through proxies |
 //! | [`extract`] | the request as handlers see it: context, body, path parameters |
 //! | [`reply`], [`answer_memory`] | building responses, and their memory |
@@ -13,6 +14,8 @@
 
 pub mod admin;
 pub mod answer_memory;
+pub mod cors;
+pub mod dispatch;
 pub mod extract;
 pub mod fhir;
 pub mod listen;

@@ -7,6 +7,10 @@ use http::{HeaderMap, HeaderName};
 
 use crate::config::{ProxyHeader, TrustedProxies};
 
+/// The other end of a connection, in the extensions of each request.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerAddress(pub SocketAddr);
+
 /// Returns the address of the caller. Reads the hops from the last one backwards and returns the first address that is
 /// not a trusted proxy. A hop that is not an address ends the search at the proxy that wrote it.
 pub fn caller_address(proxies: &TrustedProxies, peer: IpAddr, headers: &HeaderMap) -> IpAddr {

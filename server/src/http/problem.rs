@@ -228,6 +228,16 @@ pub enum Dialect {
 }
 
 impl Dialect {
+    /// Returns the dialect of problems at a path, by its first segment.
+    pub fn of_path(path: &str) -> Self {
+        match path.strip_prefix('/').and_then(|path| path.split('/').next()) {
+            Some("oauth2" | ".well-known") => Self::OAuth,
+            Some("fhir") => Self::Fhir,
+            Some("admin") => Self::Admin,
+            _ => Self::Page,
+        }
+    }
+
     /// Returns the response to an error that does not come from a domain, such as an unknown path, a wrong method or
     /// a large body.
     pub fn plain_error(self, status: StatusCode, text: &str) -> Response {

@@ -105,7 +105,7 @@ impl QuestionPool {
 mod tests {
     use fhir::Parameters;
     use futures_util::FutureExt as _;
-    use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange};
+    use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation};
 
     use super::*;
 
@@ -121,9 +121,11 @@ mod tests {
         }]);
         let query = Parameters::from_query("codeA=a&codeB=b&system=urn:s");
         let input = OperationInput::from_query(&query).budget(budget);
-        std::iter::repeat_with(|| terminology.subsumes(OperationLevel::Type, input))
-            .find_map(Result::err)?
-            .exhausted()
+        std::iter::repeat_with(|| {
+            terminology.run(TerminologyOperation::Subsumes, OperationLevel::Type, input, "")
+        })
+        .find_map(Result::err)?
+        .exhausted()
     }
 
     #[tokio::test]

@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use trefoil_server::config::ConnectionLimits;
+use trefoil_server::http::dispatch::Routes;
 use trefoil_server::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
-use trefoil_server::http::routes::Routes;
 use warp::{Filter as _, Reply as _};
 
 const TIMERS: ConnectionTimers = ConnectionTimers {

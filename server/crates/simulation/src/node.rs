@@ -17,9 +17,9 @@ use store::shared_memory::SharedMemory;
 use tokio::sync::watch;
 use trefoil_server::clock::Clock;
 use trefoil_server::config::{Config, ConnectionLimits, ServeFlags};
+use trefoil_server::http::dispatch;
 use trefoil_server::http::listen::admission::Admission;
 use trefoil_server::http::listen::{ConnectionTimers, HttpServer, ServingPhase};
-use trefoil_server::http::routes;
 use trefoil_server::node::app::{App, Outside};
 use trefoil_server::node::periodic_tasks::start_tasks;
 use trefoil_server::serve;
@@ -169,7 +169,7 @@ async fn serve_node(app: Arc<App>) -> Result<()> {
     let _tasks = start_tasks(&app);
     let listener = turmoil::net::TcpListener::bind(("0.0.0.0", PORT)).await?;
     let server = HttpServer {
-        routes: routes::routes(app),
+        routes: dispatch::routes(app),
         tls: None,
         limits: ConnectionLimits { total: 10_000, per_address: 10_000 },
         is_proxy: Box::new(|_| false),

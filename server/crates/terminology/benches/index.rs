@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use fhir::Parameters;
 use trefoil_fixtures::polyhierarchy::{Polyhierarchy, URL};
 use trefoil_fixtures::value_sets::{SetShape, ValueSets};
-use trefoil_terminology::{CodeSystemIndex, OperationInput, OperationLevel, Terminology, TerminologyChange};
+use trefoil_terminology::{
+    CodeSystemIndex, OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation,
+};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -147,7 +149,7 @@ fn median_page(terminology: &Terminology, filter: &str) -> String {
             let input = OperationInput::from_query(&query);
             black_box(
                 terminology
-                    .expand(OperationLevel::Type, input, "2026-01-01")
+                    .run(TerminologyOperation::Expand, OperationLevel::Type, input, "2026-01-01T00:00:00Z")
                     .expect("the value set was stored above"),
             );
             started.elapsed()

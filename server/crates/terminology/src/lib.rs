@@ -6,19 +6,22 @@
 //! | module | contents |
 //! |---|---|
 //! | `model` | canonical URLs and versions, languages, errors, the budget of a request, the JSON of resources |
+//! | `interface` | one row for each operation and each parameter, and the typed access to a request by these rows |
 //! | `grammar` | codes that follow a grammar: language tags, media types, units |
 //! | `code_system` | the index of one code system: codes, columns, hierarchy, word index; its builder and its file |
 //! | `value_set` | one compiled value set: includes, filters, expression constraints, implicit value sets |
 //! | `catalog` | the stored and built-in resources by id and canonical URL, and the resources of a request |
 //! | `membership` | the search for one code in a value set, and the list of all its codes |
-//! | `ops` | the six operations, their parameters and messages, and the service [`Terminology`] |
+//! | `ops` | the operations, their messages, and the service [`Terminology`] |
 //!
 //! Testing a code does not expand the value set. A resource is compiled on first use. Each request is answered from one
 //! catalog, even if the stored resources change in the meantime.
 //!
 //! ```
 //! use fhir::Parameters;
-//! use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange};
+//! use trefoil_terminology::{
+//!     OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation,
+//! };
 //!
 //! let colours = r#"{"resourceType":"CodeSystem","id":"colours","url":"urn:colours","status":"active",
 //!     "content":"complete","concept":[{"code":"red","concept":[{"code":"crimson"}]}]}"#;
@@ -26,13 +29,16 @@
 //! terminology.apply([TerminologyChange::Put { kind: "CodeSystem", id: "colours".into(), bytes: colours.into() }]);
 //!
 //! let query = Parameters::from_query("codeA=red&codeB=crimson");
-//! let answer = terminology.subsumes(OperationLevel::Instance("colours"), OperationInput::from_query(&query)).unwrap();
+//! let (operation, level) = (TerminologyOperation::Subsumes, OperationLevel::Instance("colours"));
+//! let answer = terminology.run(operation, level, OperationInput::from_query(&query), "2026-01-01T00:00:00Z");
+//! let answer = answer.unwrap().into_parameters().unwrap();
 //! assert_eq!(answer.text("outcome"), Some("subsumes"));
 //! ```
 
 mod catalog;
 mod code_system;
 mod grammar;
+mod interface;
 mod membership;
 mod model;
 mod ops;
@@ -40,11 +46,12 @@ mod value_set;
 
 pub use catalog::{PreferredVersions, ResourceProblem, TerminologyChange};
 pub use code_system::{CodeSystemIndex, Subsumption};
+pub use interface::operations::{OperationMethods, OperationRow};
+pub use interface::{OperationInput, OperationLevel, TerminologyOperation, parameters};
 pub use model::budget::{Budget, BudgetCheck, BudgetExhausted, ExhaustionCause};
 pub use model::error::{FilterFault, TxError, Unprocessable};
-pub use ops::expand::{MAX_EXPANSION_CODES, expand_parameter_names};
-pub use ops::input::{OperationInput, OperationLevel};
-pub use ops::service::Terminology;
+pub use ops::expand::MAX_EXPANSION_CODES;
+pub use ops::service::{OperationAnswer, Terminology};
 
 /// Building blocks for importers: [`IndexBuilder`](indexing::IndexBuilder) takes the concepts of a code system and
 /// returns its index.

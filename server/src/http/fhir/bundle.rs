@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ::terminology::TerminologyOperation;
 use bytes::Bytes;
 use fhir::{IssueCode, OperationOutcome};
 use futures_util::stream;
@@ -17,8 +18,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use warp::Reply as _;
 
-use super::terminology::{BundledAnswer, TerminologyOperation};
-use super::{access, check_accept, json_body, recording, terminology};
+use super::operation::{self, BundledAnswer};
+use super::{access, check_accept, json_body, recording};
 use crate::clock::resource_id;
 use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::{RequestBody, RequestContext};
@@ -73,7 +74,7 @@ pub async fn execute_bundle(
     let memory = AnswerMemory::new(context, token.as_deref());
     let (answers, memory) = match operations.is_empty() {
         true => (Vec::new(), memory),
-        false => terminology::answer_bundle(context, token.as_deref(), operations, memory).await?,
+        false => operation::answer_bundle(context, token.as_deref(), operations, memory).await?,
     };
     let entries =
         merge_entries(entries, positions.into_iter().zip(answers.into_iter().map(operation_response)));
@@ -102,7 +103,7 @@ pub async fn execute_bundle(
 /// Returns the resource type of the operation that an entry calls, if it is an operation of this server.
 fn operation_type(entry: &BundleOperation) -> Option<&'static str> {
     let path = percent_decode_str(&entry.path).decode_utf8_lossy();
-    TerminologyOperation::at_path(&path).map(|(operation, _)| operation.resource_type())
+    TerminologyOperation::at_path(&path).map(|(operation, _)| operation.row().resource_type)
 }
 
 /// Authorizes and executes the entries that read or write a resource.

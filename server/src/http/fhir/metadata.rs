@@ -1,15 +1,17 @@
 //! GET {fhir_base}/metadata: the CapabilityStatement or, with `mode=terminology`, the TerminologyCapabilities.
 
-use ::terminology::expand_parameter_names;
+use ::terminology::TerminologyOperation;
+use ::terminology::parameters::expand_parameter_names;
 use bytes::Bytes;
 use fhir::{IssueCode, Parameters, search_parameters};
-use http::{StatusCode, header};
+use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::check_accept;
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
+use crate::http::routes;
 use crate::node::app::App;
 
 /// Documentation of the export operations (Bulk Data Access 2.0.0, server capability documentation).
@@ -21,12 +23,73 @@ const EXPORT: &str = "By GET, or by POST of Parameters. `_type`, `_since`, `_unt
     changed. `_since` is strict, and nothing else that was changed before it comes along. Types without a scope are left \
     out; naming one is refused. Attachments stay as they were stored.";
 
+/// The history of the releases.
+const CHANGELOG: &str = include_str!("../../../../CHANGELOG.md");
+
 /// Version of HL7's terminology tests that this server passes. HL7's validator accepts servers from 1.6.0 on, and sends
 /// `$batch-validate-code` from 1.7.8 on.
 const TEST_VERSION: &str = "1.9.0";
 
-/// Date of the two statements.
-const DATE: &str = "2026-11-23";
+/// The interactions of resources with their routes (FHIR R4, RESTful API).
+const INTERACTIONS: [(&str, Method, &str); 7] = [
+    ("read", Method::GET, "{kind}/{id}"),
+    ("vread", Method::GET, "{kind}/{id}/_history/{version}"),
+    ("update", Method::PUT, "{kind}/{id}"),
+    ("delete", Method::DELETE, "{kind}/{id}"),
+    ("history-instance", Method::GET, "{kind}/{id}/_history"),
+    ("create", Method::POST, "{kind}"),
+    ("search-type", Method::GET, "{kind}"),
+];
+
+/// Returns the methods and paths of the FHIR routes, relative to the base.
+fn fhir_routes() -> impl Iterator<Item = (&'static Method, &'static str)> {
+    routes::of_fhir().filter_map(|route| Some((&route.method, route.path.strip_prefix("fhir/R4/")?)))
+}
+
+/// Returns the names of the operations of a resource type, or those of the system, as the routes have them.
+fn operation_names(kind: Option<&str>) -> Vec<&'static str> {
+    let mut names: Vec<&str> = Vec::new();
+    for (_, path) in fhir_routes() {
+        let (target, name) =
+            path.rsplit_once('/').map_or((None, path), |(target, name)| (Some(target), name));
+        let target = target.map(|target| target.split('/').next().unwrap_or(target));
+        let Some(name) = name.strip_prefix('$').filter(|_| target == kind) else { continue };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Returns an entry of `CapabilityStatement.rest.operation` or `.resource.operation`.
+fn operation(app: &App, kind: Option<&str>, name: &str) -> Value {
+    let export = |definition: &str| {
+        let definition = format!("http://hl7.org/fhir/uv/bulkdata/OperationDefinition/{definition}");
+        json!({ "name": name, "definition": definition, "documentation": EXPORT })
+    };
+    match (kind, name) {
+        (None, "export") => export("export"),
+        (Some("Patient"), "export") => export("patient-export"),
+        (Some("Group"), "export") => export("group-export"),
+        (None, name) => {
+            let definition = format!("http://hl7.org/fhir/OperationDefinition/CapabilityStatement-{name}");
+            json!({ "name": name, "definition": definition })
+        }
+        (Some(kind), name) => {
+            let path = format!("{kind}/${name}");
+            let definition =
+                TerminologyOperation::at_path(&path).and_then(|(found, _)| found.row().definition);
+            // HL7's guide names `$batch-validate-code` but publishes no definition.
+            let definition =
+                definition.map_or_else(|| format!("{}/{kind}/${name}", app.fhir_base), str::to_owned);
+            json!({ "name": name, "definition": definition })
+        }
+    }
+}
+
+fn operations(app: &App, kind: Option<&str>) -> Vec<Value> {
+    operation_names(kind).into_iter().map(|name| operation(app, kind, name)).collect()
+}
 
 /// Responds to `$versions` (FHIR R4, CapabilityStatement) with the one FHIR version of this server. No token is required.
 pub async fn read_versions(context: &RequestContext) -> Result<Response, Problem> {
@@ -49,8 +112,11 @@ pub async fn read_metadata(context: &RequestContext) -> Result<Response, Problem
             return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text));
         }
     }
-    let statement = context.app.capabilities.get_or_init(|| capability_statement(&context.app)).clone();
-    let response = reply::body(StatusCode::OK, reply::FHIR_JSON, statement);
+    let statement = context
+        .app
+        .capabilities
+        .get_or_init(|| capability_statement(&context.app, &fhir::instant::format(context.now)));
+    let response = reply::body(StatusCode::OK, reply::FHIR_JSON, statement.clone());
     Ok(reply::with(response, header::CACHE_CONTROL, "public, max-age=300"))
 }
 
@@ -60,24 +126,23 @@ fn search_parameters(kind: &str) -> Vec<Value> {
     search_parameters::of_type(kind).map(|(name, kind)| json!({ "name": name, "type": kind })).collect()
 }
 
-/// Returns the address of `$batch-validate-code` of a type. HL7's guide names the operation but publishes no definition.
-fn batch_definition(app: &App, kind: &str) -> String {
-    format!("{}/{kind}/$batch-validate-code", app.fhir_base)
+/// Returns the day on which this version was released, as the changelog states it.
+fn release_date() -> Option<&'static str> {
+    let heading = concat!("\n## [", env!("CARGO_PKG_VERSION"), "] - ");
+    CHANGELOG.split_once(heading)?.1.lines().next()
 }
 
 /// Builds the CapabilityStatement, which does not change while the server runs.
-fn capability_statement(app: &App) -> Bytes {
+fn capability_statement(app: &App, date: &str) -> Bytes {
     let base = &app.base_url;
-    let operation = |name: &str, definition: &str| json!({ "name": name, "definition": definition });
-    let export = |name: &str| {
-        let definition = format!("http://hl7.org/fhir/uv/bulkdata/OperationDefinition/{name}");
-        json!([{ "name": "export", "definition": definition, "documentation": EXPORT }])
+    let is_served = |method: &Method, path: &str| {
+        fhir_routes().any(|(served_method, served_path)| served_method == method && served_path == path)
     };
-    let interactions: Vec<Value> =
-        ["read", "vread", "update", "delete", "history-instance", "create", "search-type"]
-            .iter()
-            .map(|code| json!({ "code": code }))
-            .collect();
+    let interactions: Vec<Value> = INTERACTIONS
+        .iter()
+        .filter(|(_, method, path)| is_served(method, path))
+        .map(|(code, ..)| json!({ "code": code }))
+        .collect();
     let resources: Vec<Value> = fhir::RESOURCE_TYPES
         .iter()
         // A Subscription is refused, because it would never be notified of anything.
@@ -99,26 +164,8 @@ fn capability_statement(app: &App) -> Bytes {
             if let known @ [_, ..] = &*search_parameters(kind) {
                 resource["searchParam"] = known.into();
             }
-            match *kind {
-                "Group" => resource["operation"] = export("group-export"),
-                "Patient" => resource["operation"] = export("patient-export"),
-                "ValueSet" => {
-                    let defined = |name| format!("http://hl7.org/fhir/OperationDefinition/ValueSet-{name}");
-                    let batch = batch_definition(app, kind);
-                    resource["operation"] = json!([
-                        operation("expand", &defined("expand")),
-                        operation("validate-code", &defined("validate-code")),
-                        operation("batch-validate-code", &batch)
-                    ]);
-                }
-                "CodeSystem" => {
-                    let defined = |name| format!("http://hl7.org/fhir/OperationDefinition/CodeSystem-{name}");
-                    let of_r4 = ["lookup", "validate-code", "subsumes"];
-                    let operations = of_r4.map(|name| operation(name, &defined(name))).into_iter();
-                    let batch = operation("batch-validate-code", &batch_definition(app, kind));
-                    resource["operation"] = operations.chain([batch]).collect();
-                }
-                _ => {}
+            if let operations @ [_, ..] = &*operations(app, Some(kind)) {
+                resource["operation"] = operations.into();
             }
             resource
         })
@@ -146,11 +193,6 @@ fn capability_statement(app: &App) -> Bytes {
             "extension": [{ "url": "definition", "valueCanonical": definition }, value],
         })
     };
-    let mut operations = export("export");
-    if let Some(operations) = operations.as_array_mut() {
-        let versions = "http://hl7.org/fhir/OperationDefinition/CapabilityStatement-versions";
-        operations.push(operation("versions", versions));
-    }
     let statement = json!({
         "resourceType": "CapabilityStatement",
         "extension": features.map(feature),
@@ -159,9 +201,9 @@ fn capability_statement(app: &App) -> Bytes {
         "name": "Trefoil",
         "title": "Trefoil: identity, terminology and bulk export",
         "status": "active",
-        "date": DATE,
+        "date": date,
         "kind": "instance",
-        "software": { "name": "Trefoil", "version": env!("CARGO_PKG_VERSION"), "releaseDate": DATE },
+        "software": { "name": "Trefoil", "version": env!("CARGO_PKG_VERSION"), "releaseDate": release_date() },
         "implementation": { "description": "Trefoil: identity, terminology and bulk export", "url": app.fhir_base },
         "fhirVersion": "4.0.1",
         "format": ["application/fhir+json", "json"],
@@ -182,7 +224,7 @@ fn capability_statement(app: &App) -> Bytes {
             "interaction": [{ "code": "transaction" }, { "code": "batch" }],
             "resource": resources,
             "searchParam": search_parameters("Resource"),
-            "operation": operations,
+            "operation": operations(app, None),
         }],
     });
     statement.to_string().into()
@@ -212,7 +254,7 @@ async fn terminology_capabilities(context: &RequestContext) -> Result<Response, 
         "name": "TrefoilTerminology",
         "title": "Trefoil: terminology",
         "status": "active",
-        "date": DATE,
+        "date": fhir::instant::format(context.now),
         "kind": "instance",
         "software": { "name": "Trefoil", "version": env!("CARGO_PKG_VERSION") },
         "implementation": { "description": "Trefoil: terminology", "url": context.app.fhir_base },

@@ -6,11 +6,11 @@ pub mod download;
 pub mod export;
 pub mod metadata;
 mod missing_scope;
+pub mod operation;
 mod recording;
 pub mod resource;
 pub mod search;
 mod search_result;
-pub mod terminology;
 
 use bytes::Bytes;
 use fhir::IssueCode;

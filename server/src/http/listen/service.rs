@@ -14,10 +14,12 @@ use hyper::service::{Service, service_fn};
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::watch;
 
+use super::ServingPhase;
 use super::admission::{ConnectionState, RequestGuard};
-use super::{PeerAddress, ServingPhase};
+use crate::http::dispatch::Routes;
+use crate::http::peer::PeerAddress;
+use crate::http::problem::Dialect;
 use crate::http::reply::Response;
-use crate::http::routes::{self, Routes};
 
 /// Body of a response. The request counts as running until the body is sent or dropped.
 pub struct CountedBody<B> {
@@ -96,7 +98,7 @@ pub fn service(
 
 /// Returns the response to a request whose target is ambiguous or not supported.
 fn refusal(request: &Request<Incoming>) -> Option<Response> {
-    let dialect = routes::dialect(request.uri().path());
+    let dialect = Dialect::of_path(request.uri().path());
     if request.method() == Method::CONNECT {
         let text = "CONNECT is not supported: this server is not a proxy";
         return Some(dialect.plain_error(StatusCode::NOT_IMPLEMENTED, text));

@@ -4,12 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fhir::Parameters;
-use terminology::{CodeSystemIndex, OperationInput, Subsumption, Terminology, TerminologyChange};
+use terminology::{
+    CodeSystemIndex, OperationInput, OperationLevel, Subsumption, Terminology, TerminologyChange,
+    TerminologyOperation,
+};
 use trefoil_terminology_import::{group_releases, import_files, import_release};
 
 use crate::releases::zipped;
-use crate::support::release_path;
 use crate::support::short;
+use crate::support::{release_path, run};
 
 const ICD: &str = "http://hl7.org/fhir/sid/icd-10-cm";
 const ORDER: &str = "icd10cm_order_2025.txt";
@@ -29,7 +32,12 @@ fn text(name: &str) -> String {
 /// omitted.
 fn lookup(terminology: &Terminology, code: &str) -> String {
     let query = Parameters::from_query(&format!("system={ICD}&code={code}"));
-    let answer = match terminology.lookup(OperationInput::from_query(&query)) {
+    let answer = match run(
+        terminology,
+        TerminologyOperation::Lookup,
+        OperationLevel::Type,
+        OperationInput::from_query(&query),
+    ) {
         Ok(answer) => serde_json::to_value(&answer).unwrap(),
         Err(error) => return short(Err(error)),
     };

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use fhir::{Parameters, Value};
-use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange, TxError};
+use terminology::{
+    OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation, TxError,
+};
 use trefoil_terminology_import::import_release;
 
 /// Returns the path of a release in `fixtures/releases`.
@@ -23,12 +25,41 @@ pub fn import_all(names: &[&str]) -> Terminology {
     terminology
 }
 
+/// Time of an expansion.
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+/// Runs an operation whose answer is a Parameters resource.
+pub fn run(
+    terminology: &Terminology,
+    operation: TerminologyOperation,
+    level: OperationLevel<'_>,
+    input: OperationInput<'_>,
+) -> Result<Parameters, TxError> {
+    let answer = terminology.run(operation, level, input, NOW)?;
+    Ok(answer.into_parameters().expect("the operation returns Parameters"))
+}
+
+/// Runs `ValueSet/$expand`.
+pub fn run_expand(
+    terminology: &Terminology,
+    level: OperationLevel<'_>,
+    input: OperationInput<'_>,
+) -> Result<serde_json::Value, TxError> {
+    let answer = terminology.run(TerminologyOperation::Expand, level, input, NOW)?;
+    Ok(serde_json::from_slice(&answer.to_json()).expect("the operation returns JSON"))
+}
+
 /// Returns the answer of `$validate-code` by GET for a code of a system, with `more` parameters.
 pub fn validate_code(terminology: &Terminology, set: &str, system: &str, code: &str, more: &str) -> String {
     let set = set.replace('%', "%25").replace('&', "%26").replace('+', "%2B").replace('#', "%23");
     let query = format!("url={set}&system={system}&code={code}{more}");
     let query = Parameters::from_query(&query);
-    short(terminology.validate_code(OperationLevel::Type, OperationInput::from_query(&query)))
+    short(run(
+        terminology,
+        TerminologyOperation::ValidateCode,
+        OperationLevel::Type,
+        OperationInput::from_query(&query),
+    ))
 }
 
 /// Returns an answer as short text: `result [display] [message]`, the outcome of `$subsumes`, or the error.

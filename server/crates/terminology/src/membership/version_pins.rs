@@ -1,5 +1,8 @@
 //! Versions of code systems and value sets that the caller fixes for one request.
 
+use crate::interface::parameters::{
+    CHECK_SYSTEM_VERSION, DEFAULT_SYSTEM_VERSION, DEFAULT_VALUE_SET_VERSION, FORCE_SYSTEM_VERSION,
+};
 use crate::model::canonical;
 
 /// Fixed versions, as pairs of URL and version.
@@ -40,10 +43,11 @@ impl VersionPins {
         written: Option<&str>,
     ) -> Option<(&'static str, String)> {
         let where_none = || {
-            let check = pinned(&self.check, system).map(|pin| ("check-system-version", pin));
-            check.or_else(|| pinned(&self.default, system).map(|pin| ("system-version", pin)))
+            let check = pinned(&self.check, system).map(|pin| (CHECK_SYSTEM_VERSION.row().name, pin));
+            check
+                .or_else(|| pinned(&self.default, system).map(|pin| (DEFAULT_SYSTEM_VERSION.row().name, pin)))
         };
-        let force = pinned(&self.force, system).map(|pin| ("force-system-version", pin));
+        let force = pinned(&self.force, system).map(|pin| (FORCE_SYSTEM_VERSION.row().name, pin));
         let (name, pin) = force.or_else(|| written.is_none().then(where_none).flatten())?;
         Some((name, canonical::join(system, Some(pin))))
     }
@@ -52,7 +56,7 @@ impl VersionPins {
     pub(crate) fn used_by_import(&self, canonical: &str) -> Option<(&'static str, String)> {
         let (url, version) = canonical::split(canonical);
         let pin = pinned(&self.value_sets, url).filter(|_| version.is_none())?;
-        Some(("default-valueset-version", canonical::join(url, Some(pin))))
+        Some((DEFAULT_VALUE_SET_VERSION.row().name, canonical::join(url, Some(pin))))
     }
 
     /// Returns the version that replaces the one in an include of this code system, if there is any.

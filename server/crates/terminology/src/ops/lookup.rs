@@ -9,6 +9,9 @@ use super::concept_texts::{self, additions_to_concept};
 use super::validate::request;
 use crate::catalog::Catalog;
 use crate::code_system::{AttributeValue, CodeSystem, DEFINITION};
+use crate::interface::parameters::{
+    CODE, CODING, DISPLAY_LANGUAGE, LOOKUP_PROPERTY, LOOKUP_SYSTEM, USE_SUPPLEMENT, VERSION,
+};
 use crate::model::concept_text::{ConceptText, TextKind};
 use crate::model::error::malformed;
 use crate::model::language::LanguageRanges;
@@ -23,7 +26,7 @@ pub(crate) fn answer_lookup(
 ) -> Result<Parameters, TxError> {
     budget.set_activity("looking up a concept");
     let requested = read_coding(input)?;
-    let languages = match (input.text("displayLanguage")?, input.header_languages()) {
+    let languages = match (input.text(DISPLAY_LANGUAGE)?, input.header_languages()) {
         (Some(list), _) => LanguageRanges::parse(list)?,
         (None, header) => header.and_then(|list| LanguageRanges::parse(list).ok()).unwrap_or_default(),
     };
@@ -54,7 +57,7 @@ pub(crate) fn answer_lookup(
         system: url.to_owned(),
         version: system.version.clone(),
     })?;
-    let supplements = concept_texts::find_supplements(catalog, input.texts("useSupplement")?, budget)?;
+    let supplements = concept_texts::find_supplements(catalog, input.texts(USE_SUPPLEMENT)?, budget)?;
 
     let mut out = Parameters::new();
     out.push_string("name", system.header.name.as_deref().or(system.header.title.as_deref()).unwrap_or(url));
@@ -175,15 +178,16 @@ fn definition<'a>(
 /// Reads the requested concept, with system and code.
 fn read_coding(input: OperationInput<'_>) -> Result<Coding, TxError> {
     let missing = |what: &str| TxError::Missing { what: what.to_owned() };
-    let coding = match (input.text("code")?, input.coding("coding")?) {
+    let coding = match (input.text(CODE)?, input.coding(CODING)?) {
         (Some(_), Some(_)) => return Err(malformed("coding", "send either code and system or coding")),
         (Some(code), None) => {
-            let system =
-                input.text("system")?.ok_or_else(|| missing("parameter 'system' is required with 'code'"))?;
-            Coding { version: input.text("version")?.map(String::from), ..Coding::new(system, code) }
+            let system = input
+                .text(LOOKUP_SYSTEM)?
+                .ok_or_else(|| missing("parameter 'system' is required with 'code'"))?;
+            Coding { version: input.text(VERSION)?.map(String::from), ..Coding::new(system, code) }
         }
         (None, Some(coding)) => {
-            let version = coding.version.clone().or(input.text("version")?.map(String::from));
+            let version = coding.version.clone().or(input.text(VERSION)?.map(String::from));
             Coding { version, ..coding.clone() }
         }
         (None, None) => return Err(missing("parameter 'code' or 'coding' is missing")),
@@ -204,7 +208,7 @@ struct LookupProperties<'a> {
 
 impl<'a> LookupProperties<'a> {
     fn read(input: OperationInput<'a>) -> Result<Self, TxError> {
-        let names: HashSet<&str> = input.texts("property")?.into_iter().collect();
+        let names: HashSet<&str> = input.texts(LOOKUP_PROPERTY)?.into_iter().collect();
         let ranges = names.iter().filter_map(|wanted| wanted.strip_prefix("lang."));
         let languages = ranges.filter_map(|range| LanguageRanges::parse(range).ok()).collect();
         Ok(Self { names, languages })

@@ -3,11 +3,10 @@
 pub(crate) mod concept_texts;
 pub mod expand;
 mod first_positions;
-pub(crate) mod input;
 mod lookup;
 mod messages;
 pub(crate) mod service;
 mod subsumes;
 mod validate;
 
-pub use self::input::{OperationInput, OperationLevel};
+use crate::interface::{OperationInput, OperationLevel};

@@ -1,20 +1,50 @@
-//! The service: holds the current catalog and runs the six operations on it.
+//! The service: holds the current catalog and runs the operations on it.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use fhir::Parameters;
+use fhir::{Json as _, Parameters};
 use serde_json::value::RawValue;
 
-use super::{OperationInput, OperationLevel, expand, lookup, subsumes, validate};
+use super::{expand, lookup, subsumes, validate};
 use crate::catalog::overlay::{OverlayCache, SentResources};
 use crate::catalog::{Catalog, PreferredVersions, ResourceProblem, TerminologyChange};
 use crate::code_system::CodeSystemIndex;
+use crate::interface::parameters::{CACHE_ID, TX_RESOURCE};
+use crate::interface::{OperationInput, OperationLevel, TerminologyOperation};
 use crate::membership::imports::{self, ValueSetScope};
 use crate::membership::search::{CodeQuery, CodeSearch};
 use crate::membership::version_pins::VersionPins;
 use crate::model::{Budget, TxError, canonical};
+
+/// The answer of an operation.
+#[derive(Debug, Clone)]
+pub enum OperationAnswer {
+    /// A Parameters resource: of all operations but `$expand`.
+    Parameters(Parameters),
+    /// A ValueSet with its expansion, as JSON.
+    ValueSet(Box<RawValue>),
+}
+
+impl OperationAnswer {
+    /// Returns the answer as JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        match self {
+            Self::Parameters(parameters) => parameters.to_json(),
+            Self::ValueSet(value_set) => value_set.to_json(),
+        }
+    }
+
+    /// Returns the Parameters resource, or `None` for a ValueSet.
+    pub fn into_parameters(self) -> Option<Parameters> {
+        match self {
+            Self::Parameters(parameters) => Some(parameters),
+            Self::ValueSet(_) => None,
+        }
+    }
+}
 
 /// Code systems and value sets, and the operations on them.
 ///
@@ -57,53 +87,49 @@ impl Terminology {
         self.catalog.load()
     }
 
-    /// Runs `ValueSet/$validate-code`.
+    /// Runs an operation. `now` is the time of an expansion as a FHIR instant.
     ///
     /// # Errors
     /// Returns [`TxError`] if the request cannot be evaluated. An invalid code is not an error, but an answer with
-    /// `result=false`.
-    pub fn validate_code(
+    /// `result=false`; an error of one item of a batch is part of the answer.
+    pub fn run(
         &self,
+        operation: TerminologyOperation,
         level: OperationLevel<'_>,
         input: OperationInput<'_>,
-    ) -> Result<Parameters, TxError> {
+        now: impl Display,
+    ) -> Result<OperationAnswer, TxError> {
+        let input = input.for_operation(operation);
         self.with_overlay(input, |catalog, budget| {
-            validate::answer_validate_code(catalog, level, input, budget)
-        })
-    }
-
-    /// Runs `CodeSystem/$validate-code`.
-    ///
-    /// # Errors
-    /// Returns [`TxError`] if the request cannot be evaluated. An invalid code is not an error, but an answer with
-    /// `result=false`.
-    pub fn validate_code_in_system(
-        &self,
-        level: OperationLevel<'_>,
-        input: OperationInput<'_>,
-    ) -> Result<Parameters, TxError> {
-        self.with_overlay(input, |catalog, budget| {
-            validate::answer_code_system(catalog, level, input, budget)
-        })
-    }
-
-    /// Runs `ValueSet/$batch-validate-code` (HL7's terminology ecosystem).
-    ///
-    /// # Errors
-    /// Returns [`TxError`] if the batch is empty or too large. An error of one item is part of the answer.
-    pub fn batch_validate_code(&self, input: OperationInput<'_>) -> Result<Parameters, TxError> {
-        self.with_overlay(input, |catalog, budget| {
-            validate::answer_batch(catalog, input, budget, validate::answer_validate_code)
-        })
-    }
-
-    /// Runs `CodeSystem/$batch-validate-code` (HL7's terminology ecosystem).
-    ///
-    /// # Errors
-    /// Returns [`TxError`] if the batch is empty or too large. An error of one item is part of the answer.
-    pub fn batch_validate_code_in_system(&self, input: OperationInput<'_>) -> Result<Parameters, TxError> {
-        self.with_overlay(input, |catalog, budget| {
-            validate::answer_batch(catalog, input, budget, validate::answer_code_system)
+            let parameters = match operation {
+                TerminologyOperation::ValidateCode => {
+                    validate::answer_validate_code(catalog, level, input, budget)
+                }
+                TerminologyOperation::ValidateCodeInSystem => {
+                    validate::answer_code_system(catalog, level, input, budget)
+                }
+                TerminologyOperation::BatchValidateCode => validate::answer_batch(
+                    catalog,
+                    input,
+                    budget,
+                    TerminologyOperation::ValidateCode,
+                    validate::answer_validate_code,
+                ),
+                TerminologyOperation::BatchValidateCodeInSystem => validate::answer_batch(
+                    catalog,
+                    input,
+                    budget,
+                    TerminologyOperation::ValidateCodeInSystem,
+                    validate::answer_code_system,
+                ),
+                TerminologyOperation::Lookup => lookup::answer_lookup(catalog, input, budget),
+                TerminologyOperation::Subsumes => subsumes::answer_subsumes(catalog, level, input, budget),
+                TerminologyOperation::Expand => {
+                    let value_set = expand::answer_expand(catalog, level, input, &now.to_string(), budget)?;
+                    return Ok(OperationAnswer::ValueSet(value_set));
+                }
+            };
+            parameters.map(OperationAnswer::Parameters)
         })
     }
 
@@ -117,9 +143,9 @@ impl Terminology {
         let full = Budget::default();
         let budget = input.own_budget().unwrap_or(&full);
         let sent = SentResources {
-            resources: input.resources("tx-resource")?,
+            resources: input.resources(TX_RESOURCE)?,
             caller: input.caller_name(),
-            cache_id: input.text("cache-id")?,
+            cache_id: input.text(CACHE_ID)?,
         };
         match self.overlays.overlay_for(&catalog, sent, budget)? {
             Some(overlay) => {
@@ -158,41 +184,6 @@ impl Terminology {
             budget,
         )?;
         search.is_member(ValueSetScope::uncontained(set))
-    }
-
-    /// Runs `CodeSystem/$subsumes`. Returns Parameters with the parameter `outcome`.
-    ///
-    /// # Errors
-    /// Returns [`TxError`] if the relation cannot be determined.
-    pub fn subsumes(
-        &self,
-        level: OperationLevel<'_>,
-        input: OperationInput<'_>,
-    ) -> Result<Parameters, TxError> {
-        self.with_overlay(input, |catalog, budget| subsumes::answer_subsumes(catalog, level, input, budget))
-    }
-
-    /// Runs `CodeSystem/$lookup`.
-    ///
-    /// # Errors
-    /// Returns [`TxError`] if the concept or its code system is unknown, or if a parameter is invalid.
-    pub fn lookup(&self, input: OperationInput<'_>) -> Result<Parameters, TxError> {
-        self.with_overlay(input, |catalog, budget| lookup::answer_lookup(catalog, input, budget))
-    }
-
-    /// Runs `ValueSet/$expand`. Returns a ValueSet whose `expansion` contains the codes, or a page of them. `now` is
-    /// the time of the expansion as a FHIR instant.
-    ///
-    /// # Errors
-    /// Returns [`TxError`] if the value set cannot be expanded, or if the result has more codes than
-    /// [`MAX_EXPANSION_CODES`](crate::MAX_EXPANSION_CODES).
-    pub fn expand(
-        &self,
-        level: OperationLevel<'_>,
-        input: OperationInput<'_>,
-        now: &str,
-    ) -> Result<Box<RawValue>, TxError> {
-        self.with_overlay(input, |catalog, budget| expand::answer_expand(catalog, level, input, now, budget))
     }
 
     /// Returns the index of the CodeSystem with this id, and builds it if necessary. Returns `None` if there is no such

@@ -5,6 +5,7 @@ use fhir::Parameters;
 use super::{OperationInput, OperationLevel};
 use crate::catalog::Catalog;
 use crate::code_system::{CodeSystem, LocatedConcept, Subsumption};
+use crate::interface::parameters::{CODE_A, CODE_B, CODING_A, CODING_B, SUBSUMES_SYSTEM, VERSION};
 use crate::model::error::malformed;
 use crate::model::resource_json::ContentMode;
 use crate::model::{Budget, TxError, Unprocessable};
@@ -57,10 +58,10 @@ pub(crate) fn answer_subsumes(
 
 impl<'a> SubsumesRequest<'a> {
     fn read(input: OperationInput<'a>) -> Result<Self, TxError> {
-        let codings = [input.coding("codingA")?, input.coding("codingB")?];
-        let codes = [input.text("codeA")?, input.text("codeB")?];
+        let codings = [input.coding(CODING_A)?, input.coding(CODING_B)?];
+        let codes = [input.text(CODE_A)?, input.text(CODE_B)?];
         let missing = |name: &str| TxError::Missing { what: format!("parameter '{name}' is missing") };
-        let (mut system, mut version) = (input.text("system")?, input.text("version")?);
+        let (mut system, mut version) = (input.text(SUBSUMES_SYSTEM)?, input.text(VERSION)?);
         let codes = match (codes, codings) {
             ([a, b], [None, None]) => {
                 [("codeA", a.ok_or_else(|| missing("codeA"))?), ("codeB", b.ok_or_else(|| missing("codeB"))?)]

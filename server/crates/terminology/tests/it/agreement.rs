@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use fhir::Parameters;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyOperation};
 
-use crate::support::put;
+use crate::support::{put, run, run_expand};
 
 const CODES: usize = 8;
 
@@ -156,9 +156,7 @@ fn resources() -> impl Strategy<Value = Vec<Json>> {
 /// Returns system and code of each member, in order; `None` if the value set cannot be expanded.
 fn expand(terminology: &Terminology, query: &str) -> Option<Vec<(String, String)>> {
     let query = Parameters::from_query(query);
-    let answer =
-        terminology.expand(OperationLevel::Type, OperationInput::from_query(&query), "2026-11-21").ok()?;
-    let answer: Json = serde_json::from_str(answer.get()).expect("the server writes JSON");
+    let answer = run_expand(terminology, OperationLevel::Type, OperationInput::from_query(&query)).ok()?;
     let text = |item: &Json, name: &str| item[name].as_str().expect("the member is a string").to_owned();
     let items = answer["expansion"]["contains"].as_array().cloned().unwrap_or_default();
     Some(items.iter().map(|item| (text(item, "system"), text(item, "code"))).collect())
@@ -167,7 +165,12 @@ fn expand(terminology: &Terminology, query: &str) -> Option<Vec<(String, String)
 /// Returns the answer of `$validate-code` as JSON, prefixed with its result, or the error as text.
 fn validate(terminology: &Terminology, query: &str) -> String {
     let query = Parameters::from_query(query);
-    match terminology.validate_code(OperationLevel::Type, OperationInput::from_query(&query)) {
+    match run(
+        terminology,
+        TerminologyOperation::ValidateCode,
+        OperationLevel::Type,
+        OperationInput::from_query(&query),
+    ) {
         Ok(answer) => {
             let answer = serde_json::to_value(&answer).expect("these types serialise to JSON");
             format!("{}: {answer}", answer["parameter"][0]["valueBoolean"])

@@ -1,8 +1,9 @@
 //! Built-in code systems: more codes than the cache holds. `conformance/specs/built-in.toml` contains the other
 //! requests.
 
+use crate::support::run;
 use fhir::Parameters;
-use trefoil_terminology::{OperationInput, Terminology};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyOperation};
 
 const UCUM: &str = "http://unitsofmeasure.org";
 
@@ -14,7 +15,13 @@ fn more_codes_than_the_cache_holds_are_looked_up() {
         let mut query = Parameters::new();
         query.push_string("system", UCUM);
         query.push_string("code", format!("{{{n}}}"));
-        let answer = terminology.lookup(OperationInput::from_query(&query)).unwrap();
+        let answer = run(
+            &terminology,
+            TerminologyOperation::Lookup,
+            OperationLevel::Type,
+            OperationInput::from_query(&query),
+        )
+        .unwrap();
         assert_eq!(answer.text("display"), Some(format!("{{{n}}}").as_str()));
     }
 }

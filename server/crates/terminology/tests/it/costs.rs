@@ -1,21 +1,30 @@
 //! Tests that the steps of a request grow linearly with its size, and that a request which exceeds its budget is
 //! rejected.
 
+use crate::support::{run, run_expand};
 use std::time::Instant;
 
 use fhir::{IssueCode, Parameters};
 use trefoil_fixtures::costly::{self, CostlyRequest};
 use trefoil_terminology::ExhaustionCause;
-use trefoil_terminology::{Budget, OperationInput, OperationLevel, Terminology, TxError};
+use trefoil_terminology::{
+    Budget, OperationInput, OperationLevel, Terminology, TerminologyOperation, TxError,
+};
 
 fn send(costly: &CostlyRequest, parameters: &Parameters, budget: &Budget<'_>) -> Result<(), TxError> {
     let terminology = Terminology::default();
     let input = OperationInput::from_body(parameters).budget(budget);
     match costly.operation {
-        "ValueSet/$validate-code" => terminology.validate_code(OperationLevel::Type, input).map(drop),
-        "ValueSet/$batch-validate-code" => terminology.batch_validate_code(input).map(drop),
-        "ValueSet/$expand" => terminology.expand(OperationLevel::Type, input, "2026-01-01").map(drop),
-        "CodeSystem/$lookup" => terminology.lookup(input).map(drop),
+        "ValueSet/$validate-code" => {
+            run(&terminology, TerminologyOperation::ValidateCode, OperationLevel::Type, input).map(drop)
+        }
+        "ValueSet/$batch-validate-code" => {
+            run(&terminology, TerminologyOperation::BatchValidateCode, OperationLevel::Type, input).map(drop)
+        }
+        "ValueSet/$expand" => run_expand(&terminology, OperationLevel::Type, input).map(drop),
+        "CodeSystem/$lookup" => {
+            run(&terminology, TerminologyOperation::Lookup, OperationLevel::Type, input).map(drop)
+        }
         other => panic!("no request of this test calls {other}"),
     }
 }

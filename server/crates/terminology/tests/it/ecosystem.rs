@@ -2,16 +2,20 @@
 //! `conformance/specs/ecosystem.toml` contains the other requests.
 
 use fhir::Parameters;
-use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyOperation};
 
-use crate::support::{PLANTS, body, garden, put};
+use crate::support::{PLANTS, body, garden, put, run};
 
 /// Returns the answer to a body with these items, as JSON.
 fn answer(terminology: &Terminology, parameters: &str) -> serde_json::Value {
     let body = body(parameters);
-    let answer = terminology
-        .validate_code(OperationLevel::Type, OperationInput::from_body(&body))
-        .expect("the request is valid");
+    let answer = run(
+        terminology,
+        TerminologyOperation::ValidateCode,
+        OperationLevel::Type,
+        OperationInput::from_body(&body),
+    )
+    .expect("the request is valid");
     serde_json::to_value(&answer).expect("these types serialise to JSON")
 }
 
@@ -268,9 +272,13 @@ fn languages_are_from_request_value_set_and_header() {
         let query = Parameters::from_query(&format!(
             "url=urn:{set}&system=urn:s&code=a&display={display}{languages}"
         ));
-        let answer = terminology
-            .validate_code(OperationLevel::Type, OperationInput::from_query(&query).accept_language(header))
-            .unwrap();
+        let answer = run(
+            &terminology,
+            TerminologyOperation::ValidateCode,
+            OperationLevel::Type,
+            OperationInput::from_query(&query).accept_language(header),
+        )
+        .unwrap();
         let result = answer.get("result").unwrap().value == Some(fhir::Value::Boolean(true));
         (result, answer.text("message").unwrap_or_default().to_owned())
     };

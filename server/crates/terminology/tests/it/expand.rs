@@ -5,15 +5,12 @@ use fhir::Parameters;
 use serde_json::Value as Json;
 use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TxError};
 
-use crate::support::{garden, put, short};
-
-const NOW: &str = "2026-11-21T12:00:00.000Z";
+use crate::support::{NOW, garden, put, run_expand, short};
 
 /// Runs `$expand` by GET and returns JSON.
 fn expand(terminology: &Terminology, level: OperationLevel<'_>, query: &str) -> Result<Json, TxError> {
     let query = Parameters::from_query(query);
-    let answer = terminology.expand(level, OperationInput::from_query(&query), NOW)?;
-    Ok(serde_json::from_str(answer.get()).expect("the server writes JSON"))
+    run_expand(terminology, level, OperationInput::from_query(&query))
 }
 
 /// Returns the codes of an expansion in order.

@@ -3,9 +3,9 @@
 
 use fhir::{Parameters, Value};
 use proptest::prelude::*;
-use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyOperation};
 
-use crate::support::{put, subsumes, validate};
+use crate::support::{put, run, subsumes, validate};
 
 /// Parents of each concept. A parent has a smaller number, so there is no cycle.
 fn parents() -> impl Strategy<Value = Vec<Vec<usize>>> {
@@ -96,8 +96,8 @@ proptest! {
         let query = Parameters::from_query(&query);
         for level in [OperationLevel::Type, OperationLevel::Instance("trees")] {
             prop_assert_eq!(
-                garden.validate_code(level, OperationInput::from_query(&query)),
-                garden.validate_code(level, OperationInput::from_body(&body))
+                run(&garden, TerminologyOperation::ValidateCode, level, OperationInput::from_query(&query)),
+                run(&garden, TerminologyOperation::ValidateCode, level, OperationInput::from_body(&body))
             );
         }
     }

@@ -5,9 +5,11 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange};
+use trefoil_terminology::{
+    OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation,
+};
 
-use crate::support::{subsumes, validate};
+use crate::support::{run, subsumes, validate};
 
 /// Returns the path of a file or folder of the data, which may not exist.
 fn data(name: &str) -> PathBuf {
@@ -168,7 +170,12 @@ fn ten_thousand_codings_of_records_are_validated() {
         let mut body = fhir::Parameters::new();
         body.push_uri("url", &fitting[at % fitting.len()]);
         body.push("coding", fhir::Value::Coding(coding.clone()));
-        let kind = match terminology.validate_code(OperationLevel::Type, OperationInput::from_body(&body)) {
+        let kind = match run(
+            &terminology,
+            TerminologyOperation::ValidateCode,
+            OperationLevel::Type,
+            OperationInput::from_body(&body),
+        ) {
             Ok(answer) if answer.get("result").unwrap().value == Some(fhir::Value::Boolean(true)) => "true",
             Ok(_) => "false",
             Err(error) => {

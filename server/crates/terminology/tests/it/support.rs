@@ -1,7 +1,9 @@
 //! A small terminology of a garden, and helpers for requests.
 
 use fhir::{Parameters, Value};
-use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange, TxError};
+use trefoil_terminology::{
+    OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation, TxError,
+};
 
 /// Canonical URL of a code system of plants, in which one concept has two parents.
 pub const PLANTS: &str = "http://garden.example/plants";
@@ -103,22 +105,58 @@ fn kind(error: &TxError) -> String {
     format!("{variant}({})", code.as_str().expect("a code is written as a string"))
 }
 
+/// Time of an expansion.
+pub const NOW: &str = "2026-01-01T00:00:00Z";
+
+/// Runs an operation whose answer is a Parameters resource.
+pub fn run(
+    terminology: &Terminology,
+    operation: TerminologyOperation,
+    level: OperationLevel<'_>,
+    input: OperationInput<'_>,
+) -> Result<Parameters, TxError> {
+    let answer = terminology.run(operation, level, input, NOW)?;
+    Ok(answer.into_parameters().expect("the operation returns Parameters"))
+}
+
+/// Runs `ValueSet/$expand`.
+pub fn run_expand(
+    terminology: &Terminology,
+    level: OperationLevel<'_>,
+    input: OperationInput<'_>,
+) -> Result<serde_json::Value, TxError> {
+    let answer = terminology.run(TerminologyOperation::Expand, level, input, NOW)?;
+    Ok(serde_json::from_slice(&answer.to_json()).expect("the operation returns JSON"))
+}
+
 /// Runs `$validate-code` by GET.
 pub fn validate(terminology: &Terminology, level: OperationLevel<'_>, query: &str) -> String {
-    short(terminology.validate_code(level, OperationInput::from_query(&Parameters::from_query(query))))
+    short(run(
+        terminology,
+        TerminologyOperation::ValidateCode,
+        level,
+        OperationInput::from_query(&Parameters::from_query(query)),
+    ))
 }
 
 /// Runs `CodeSystem/$validate-code` by GET.
 pub fn validate_in_system(terminology: &Terminology, level: OperationLevel<'_>, query: &str) -> String {
-    short(
-        terminology
-            .validate_code_in_system(level, OperationInput::from_query(&Parameters::from_query(query))),
-    )
+    short(run(
+        terminology,
+        TerminologyOperation::ValidateCodeInSystem,
+        level,
+        OperationInput::from_query(&Parameters::from_query(query)),
+    ))
 }
 
 /// Runs `$subsumes` by GET.
 pub fn subsumes(terminology: &Terminology, level: OperationLevel<'_>, query: &str) -> String {
-    short(terminology.subsumes(level, OperationInput::from_query(&Parameters::from_query(query))))
+    short(run(
+        terminology,
+        TerminologyOperation::Subsumes,
+        level,
+        OperationInput::from_query(&Parameters::from_query(query)),
+    ))
 }
 
 /// Returns Parameters with these items.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
 
-use crate::support::put;
+use crate::support::{put, run_expand};
 
 /// Returns whether a word of the text starts with this one, comparing letter by letter from each start of a word.
 fn begins_word(text: &str, word: &str) -> bool {
@@ -67,8 +67,7 @@ proptest! {
         let filter = words.join(" ");
         let mut query = Parameters::from_query("url=urn:v&useSupplement=urn:m&excludeNested=true");
         query.push_string("filter", filter.clone());
-        let answer = terminology.expand(OperationLevel::Type, OperationInput::from_query(&query), "2026-01-01").unwrap();
-        let answer: Value = serde_json::from_str(answer.get()).unwrap();
+        let answer = run_expand(&terminology, OperationLevel::Type, OperationInput::from_query(&query)).unwrap();
         let rows = answer["expansion"]["contains"].as_array().cloned().unwrap_or_default();
         let found: BTreeSet<_> = rows.iter().map(|row| row["code"].as_str().unwrap().to_owned()).collect();
 

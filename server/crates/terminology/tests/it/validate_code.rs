@@ -1,9 +1,9 @@
 //! `ValueSet/$validate-code` while the stored resources change, and with long chains of value sets.
 //! `conformance/specs/validate-code.toml` contains the other requests.
 
-use trefoil_terminology::{OperationInput, OperationLevel, TerminologyChange};
+use trefoil_terminology::{OperationInput, OperationLevel, TerminologyChange, TerminologyOperation};
 
-use crate::support::{PLANTS, body, garden, put, validate};
+use crate::support::{PLANTS, body, garden, put, run, validate};
 
 #[test]
 fn changes_apply_immediately_and_invalid_resources_are_reported() {
@@ -43,7 +43,13 @@ fn clones_share_their_content() {
         r#"{"name":"code","valueCode":"apple"},{"name":"system","valueUri":"http://garden.example/plants"}"#,
     );
     assert!(
-        garden.validate_code(OperationLevel::Instance("trees"), OperationInput::from_body(&posted)).is_err()
+        run(
+            &garden,
+            TerminologyOperation::ValidateCode,
+            OperationLevel::Instance("trees"),
+            OperationInput::from_body(&posted)
+        )
+        .is_err()
     );
 }
 

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fhir::Parameters;
-use trefoil_terminology::{OperationInput, OperationLevel, PreferredVersions, Terminology};
+use trefoil_terminology::{
+    OperationInput, OperationLevel, PreferredVersions, Terminology, TerminologyOperation,
+};
 
-use crate::support::{body, put, short, validate_in_system};
+use crate::support::{body, put, run, short, validate_in_system};
 
 const TABLE: &str = "http://garden.example/table";
 
@@ -55,7 +57,12 @@ fn an_operator_can_prefer_a_version() {
            {{"name":"tx-resource","resource":{}}}"#,
         table("c", "1.0.0", "2001", "sent")
     ));
-    let answer = terminology.validate_code_in_system(OperationLevel::Type, OperationInput::from_body(&sent));
+    let answer = run(
+        &terminology,
+        TerminologyOperation::ValidateCodeInSystem,
+        OperationLevel::Type,
+        OperationInput::from_body(&sent),
+    );
     assert!(short(answer).starts_with("true"));
     assert!(preferred.add(&format!("{TABLE}|9.x")));
     terminology.prefer_versions(preferred);
@@ -103,7 +110,12 @@ fn shortest(stored: usize) -> [Duration; 2] {
     terminology.apply((0..stored).map(json));
     let ask = |parameters: &Parameters| {
         let started = Instant::now();
-        drop(terminology.validate_code(OperationLevel::Type, OperationInput::from_body(parameters)));
+        drop(run(
+            &terminology,
+            TerminologyOperation::ValidateCode,
+            OperationLevel::Type,
+            OperationInput::from_body(parameters),
+        ));
         started.elapsed()
     };
     let sent = |n: usize| {

@@ -1,12 +1,13 @@
 //! Fuzz targets of this crate; the tests and cargo-fuzz share them. A target must not panic, run for a second or take a
 //! GiB of memory for any input.
 
+use crate::support::run;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use fhir::Parameters;
-use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange};
+use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation};
 use trefoil_terminology_import::{import_files, import_release};
 
 /// Returns the folder of the valid inputs of a target.
@@ -61,6 +62,11 @@ pub fn constraints(text: &[u8]) {
             { "name": "coding", "valueCoding": { "system": "http://snomed.info/sct", "code": "700112006" } } ] });
         let parameters =
             Parameters::from_json(set.to_string().as_bytes()).expect("the target builds valid Parameters");
-        drop(SNOMED_CT.validate_code(OperationLevel::Type, OperationInput::from_body(&parameters)));
+        drop(run(
+            &SNOMED_CT,
+            TerminologyOperation::ValidateCode,
+            OperationLevel::Type,
+            OperationInput::from_body(&parameters),
+        ));
     }
 }

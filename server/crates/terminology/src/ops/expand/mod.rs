@@ -18,6 +18,12 @@ use self::expansion_view::{ContainsRow, ExpansionView};
 use super::validate::{self, ResourceState, request};
 use super::{OperationInput, OperationLevel, concept_texts};
 use crate::catalog::Catalog;
+use crate::interface::TerminologyOperation;
+use crate::interface::parameters::{
+    self, ACTIVE_ONLY, COUNT, DESIGNATION, DISPLAY_LANGUAGE, EXCLUDE_NESTED, EXCLUDE_SYSTEM, EXPAND_PROPERTY,
+    FILTER, INCLUDE_DEFINITION, INCLUDE_DESIGNATIONS, InExpansion, OFFSET, TX_RESOURCE, USE_SUPPLEMENT,
+    VALUE_SET, VALUE_SET_URL, VALUE_SET_VERSION,
+};
 use crate::membership::imports;
 use crate::membership::members::{MemberCollector, ValueSetMembers};
 use crate::membership::version_pins::{VersionPins, pinned};
@@ -37,50 +43,6 @@ const PROPERTY: &str = "http://hl7.org/fhir/5.0/StructureDefinition/extension-Va
 const UNCLOSED: &str = "http://hl7.org/fhir/StructureDefinition/valueset-unclosed";
 /// Extension for the reason why an expansion may lack codes.
 const UNCLOSED_REASON: &str = "http://hl7.org/fhir/StructureDefinition/valueset-unclosed-reason";
-
-/// Parameters that the expansion repeats, with their types in R4. Those that fix versions are repeated only if they
-/// determined one.
-const REPEATED: &[(&str, &str)] = &[
-    ("activeOnly", "Boolean"),
-    ("check-system-version", "Uri"),
-    ("count", "Integer"),
-    ("date", "DateTime"),
-    ("default-valueset-version", "Uri"),
-    ("designation", "String"),
-    ("displayLanguage", "Code"),
-    ("exclude-system", "Uri"),
-    ("excludeNested", "Boolean"),
-    ("excludeNotForUI", "Boolean"),
-    ("excludePostCoordinated", "Boolean"),
-    ("filter", "String"),
-    ("force-system-version", "Uri"),
-    ("includeDefinition", "Boolean"),
-    ("includeDesignations", "Boolean"),
-    ("offset", "Integer"),
-    ("system-version", "Uri"),
-];
-
-/// Parameters that the expansion does not repeat: it shows their effect as `expansion.property` and `used-supplement`.
-const SHOWN_BY_EFFECT: [&str; 2] = ["property", "useSupplement"];
-
-/// Parameters that fix versions.
-const VERSION_PARAMETERS: [&str; 4] =
-    ["check-system-version", "default-valueset-version", "force-system-version", "system-version"];
-
-/// Returns the parameters of `$expand` that have an effect, sorted.
-pub fn expand_parameter_names() -> Vec<&'static str> {
-    // HL7's validator looks for `cache-id` here to decide whether it may use one.
-    let chosen =
-        ["cache-id", "default-valueset-version", "tx-resource", "url", "valueSet", "valueSetVersion"];
-    // No stored code is excluded from user interfaces or postcoordinated, so the two parameters for these have no
-    // effect.
-    let idle = ["date", "excludeNotForUI", "excludePostCoordinated"];
-    let names = REPEATED.iter().map(|(name, _)| *name).filter(|name| !idle.contains(name));
-    let mut all: Vec<_> = names.chain(chosen).chain(SHOWN_BY_EFFECT).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
-}
 
 /// The validated parameters of `$expand`.
 struct ExpandRequest<'a> {
@@ -127,44 +89,35 @@ impl<'a> DesignationToken<'a> {
 
 impl<'a> ExpandRequest<'a> {
     fn read(input: OperationInput<'a>, budget: &Budget<'_>) -> Result<Self, TxError> {
-        let flag = |name| Ok::<_, TxError>(input.boolean(name)?.unwrap_or(false));
         let words = |text: &str| text.split_whitespace().map(str::to_lowercase).collect();
         let is_empty = |p: &Parameter| matches!(&p.value, Some(Value::Text(_, text)) if text.is_empty());
-        let empty_filter = input.all_parameters().iter().any(|p| p.name == "filter" && is_empty(p));
-        let (offset, count) = (input.number("offset")?, input.number("count")?);
-        let designations: Vec<_> =
-            input.texts("designation")?.into_iter().map(DesignationToken::new).collect();
+        let empty_filter = input.all_parameters().iter().any(|p| p.name == FILTER.row().name && is_empty(p));
+        let (offset, count) = (input.number(OFFSET)?, input.number(COUNT)?);
+        let designations: Vec<_> = input.texts(DESIGNATION)?.into_iter().map(DesignationToken::new).collect();
         budget.spend(designations.len())?;
-        // Read only to reject values of the wrong type: no stored code is affected by these parameters.
-        for name in ["excludeNotForUI", "excludePostCoordinated"] {
-            flag(name)?;
+        for parameter in parameters::WITHOUT_EFFECT {
+            input.flag(parameter)?;
         }
         Ok(Self {
             // An empty filter selects all codes.
             filter: if empty_filter {
                 Vec::new()
             } else {
-                input.text("filter")?.map(words).unwrap_or_default()
+                input.text(FILTER)?.map(words).unwrap_or_default()
             },
             offset: offset.unwrap_or(0),
             count,
             is_paged: offset.is_some() || count.is_some(),
-            active_only: flag("activeOnly")?,
-            exclude_nested: flag("excludeNested")?,
-            with_designations: flag("includeDesignations")? || !designations.is_empty(),
-            with_definition: flag("includeDefinition")?,
+            active_only: input.flag(ACTIVE_ONLY)?,
+            exclude_nested: input.flag(EXCLUDE_NESTED)?,
+            with_designations: input.flag(INCLUDE_DESIGNATIONS)? || !designations.is_empty(),
+            with_definition: input.flag(INCLUDE_DEFINITION)?,
             designations,
-            properties: input.texts("property")?,
-            exclude_systems: input.texts("exclude-system")?,
-            supplements: input.texts("useSupplement")?,
-            pins: VersionPins {
-                default: request::read_pins(input, "system-version", budget)?,
-                check: request::read_pins(input, "check-system-version", budget)?,
-                force: request::read_pins(input, "force-system-version", budget)?,
-                value_sets: request::read_pins(input, "default-valueset-version", budget)?,
-                date: request::read_day(input)?,
-            },
-            ecosystem: request::is_ecosystem_request(input),
+            properties: input.texts(EXPAND_PROPERTY)?,
+            exclude_systems: input.texts(EXCLUDE_SYSTEM)?,
+            supplements: input.texts(USE_SUPPLEMENT)?,
+            pins: request::read_pins(input, budget)?,
+            ecosystem: input.is_of_ecosystem(),
         })
     }
 }
@@ -199,7 +152,7 @@ pub(crate) fn answer_expand(
     let mut members =
         MemberCollector::new(catalog, &request.pins, !request.ecosystem, budget).collect(scope)?;
     if let (OperationLevel::Type, Some(url), false) =
-        (level, input.text("url")?, input.has("valueSet") || input.has("valueSetVersion"))
+        (level, input.text(VALUE_SET_URL)?, input.has(VALUE_SET.row()) || input.has(VALUE_SET_VERSION.row()))
     {
         members.used_pins.extend(request.pins.used_by_import(url));
     }
@@ -271,13 +224,13 @@ fn find_value_set<'a>(
     input: OperationInput<'_>,
     budget: &Budget<'_>,
 ) -> Result<&'a ValueSet, TxError> {
-    let canonical = input.text("url")?.ok_or_else(|| TxError::Missing {
+    let canonical = input.text(VALUE_SET_URL)?.ok_or_else(|| TxError::Missing {
         what: "parameter 'url' or 'valueSet' is required unless the operation is called on a ValueSet"
             .to_owned(),
     })?;
     let (url, in_url) = canonical::split(canonical);
     let pin = pinned(&request.pins.value_sets, url);
-    let wanted = input.text("valueSetVersion")?.or(in_url).or(pin);
+    let wanted = input.text(VALUE_SET_VERSION)?.or(in_url).or(pin);
     catalog.value_set(url, wanted, budget)?.ok_or_else(|| TxError::UnknownValueSet {
         url: canonical::join(url, wanted),
         ecosystem: request.ecosystem,
@@ -295,7 +248,7 @@ fn requested_languages(
         let named = if list.contains(';') { ranges.named.clone() } else { list.to_owned() };
         Ok::<_, TxError>((ranges, Some(named)))
     };
-    if let Some(list) = input.text("displayLanguage")? {
+    if let Some(list) = input.text(DISPLAY_LANGUAGE)? {
         return parse(list);
     }
     if let Some(list) = &set.display_language {
@@ -325,24 +278,29 @@ fn expansion_parameters(
     };
     let mut out: Vec<Parameter> = Vec::new();
     for given in input.all_parameters() {
-        let Some((name, kind)) = REPEATED.iter().find(|(name, _)| *name == given.name) else { continue };
-        if *name == "displayLanguage" || (VERSION_PARAMETERS.contains(name) && !is_used(name, given)) {
-            continue;
-        }
-        let value = match (&given.value, *kind) {
+        let mut rows = parameters::of_operation(TerminologyOperation::Expand);
+        let Some(row) = rows.find(|row| row.name == given.name) else { continue };
+        let fhir_type = match row.in_expansion {
+            // The languages may also be those of the header or of the value set.
+            _ if row.name == DISPLAY_LANGUAGE.row().name => continue,
+            InExpansion::Repeated(fhir_type) => fhir_type,
+            InExpansion::RepeatedIfUsed if is_used(row.name, given) => "Uri",
+            InExpansion::RepeatedIfUsed | InExpansion::Omitted => continue,
+        };
+        let value = match (&given.value, fhir_type) {
             (Some(Value::Text(_, text)), "Boolean") => Value::Boolean(text == "true"),
             (Some(Value::Text(_, text)), "Integer") => match text.parse() {
                 Ok(number) => Value::Number("Integer", number),
                 Err(_) => continue,
             },
-            (Some(Value::Text(_, text)), kind) => Value::Text(kind, text.clone()),
+            (Some(Value::Text(_, text)), _) => Value::Text(fhir_type, text.clone()),
             (Some(other), _) => other.clone(),
             (None, _) => continue,
         };
-        out.push(Parameter::new(*name, value));
+        out.push(Parameter::new(row.name, value));
     }
     if let Some(list) = languages {
-        out.push(Parameter::new("displayLanguage", Value::Text("Code", list.to_owned())));
+        out.push(Parameter::new(DISPLAY_LANGUAGE.row().name, Value::Text("Code", list.to_owned())));
     }
     let mut known = HashSet::new();
     let mut used = |name: Cow<'static, str>, canonical: String| {
@@ -393,8 +351,8 @@ fn expansion_identifier(set: &ValueSet, input: OperationInput<'_>, parameters: &
     };
     add(set.url.as_bytes());
     add(set.version.as_deref().unwrap_or_default().as_bytes());
-    for resource in ["valueSet", "tx-resource"].iter().filter_map(|name| input.resources(name).ok()).flatten()
-    {
+    let given_set = input.resource(VALUE_SET).ok().flatten();
+    for resource in given_set.into_iter().chain(input.resources(TX_RESOURCE).unwrap_or_default()) {
         add(resource.get().as_bytes());
     }
     for parameter in parameters {

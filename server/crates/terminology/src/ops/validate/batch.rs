@@ -4,6 +4,8 @@
 use fhir::Parameters;
 
 use crate::catalog::{BYTES_PER_STEP, Catalog};
+use crate::interface::TerminologyOperation;
+use crate::interface::parameters::VALIDATION;
 use crate::model::error::malformed;
 use crate::model::{Budget, TxError};
 use crate::ops::{OperationInput, OperationLevel};
@@ -11,7 +13,7 @@ use crate::ops::{OperationInput, OperationLevel};
 /// Maximum number of validations in a request.
 const ITEM_LIMIT: usize = 10_000;
 
-/// The operation that answers an item.
+/// The function that answers an item.
 type ValidateItem =
     fn(&Catalog, OperationLevel<'_>, OperationInput<'_>, &Budget<'_>) -> Result<Parameters, TxError>;
 
@@ -24,9 +26,10 @@ pub(crate) fn answer_batch(
     catalog: &Catalog,
     input: OperationInput<'_>,
     budget: &Budget<'_>,
+    item_operation: TerminologyOperation,
     validate: ValidateItem,
 ) -> Result<Parameters, TxError> {
-    let items = input.resources("validation")?;
+    let items = input.resources(VALIDATION)?;
     if items.is_empty() {
         return Err(TxError::Missing { what: "at least one parameter 'validation' is required".to_owned() });
     }
@@ -35,6 +38,7 @@ pub(crate) fn answer_batch(
         return Err(malformed("validation", why));
     }
     let shared = input.as_batch();
+    let input = input.for_operation(item_operation);
     let mut out = Parameters::new();
     for json in items {
         budget.spend(1 + json.get().len() / BYTES_PER_STEP)?;

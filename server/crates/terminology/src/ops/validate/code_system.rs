@@ -6,8 +6,9 @@ use fhir::Parameters;
 use super::coding_validator::CodingValidator;
 use super::request::{CodingPath, ValidateOperation, ValidateRequest, ValidateSubject};
 use super::{LocationRule, ValidateAnswer, languages, sent_resource, supplements, validate_all_codings};
-use crate::catalog::{BYTES_PER_STEP, Catalog, CompiledResource};
+use crate::catalog::{BYTES_PER_STEP, Catalog};
 use crate::code_system::CodeSystem;
+use crate::interface::parameters::{CODE_SYSTEM, CODE_SYSTEM_ALIAS, CODE_SYSTEM_URL, VERSION};
 use crate::model::error::malformed;
 use crate::model::resource_json::ContentMode;
 use crate::model::{Budget, TxError, canonical};
@@ -27,7 +28,7 @@ pub(crate) fn answer_code_system(
     let given;
     let system = match level {
         OperationLevel::Instance(id) => Ok(catalog.code_system_by_id(id, budget)?),
-        OperationLevel::Type => match sent_resource(input, "codeSystem", CodeSystem::KIND)? {
+        OperationLevel::Type => match sent_resource(input, CODE_SYSTEM)? {
             Some((header, json)) => {
                 budget.spend(json.get().len() / BYTES_PER_STEP)?;
                 given = CodeSystem::compile(&header, json.get().as_bytes())
@@ -75,7 +76,7 @@ fn find_code_system<'a>(
     budget: &Budget<'_>,
 ) -> Result<Result<&'a CodeSystem, (ValidationIssue, String)>, TxError> {
     let (place, coding) = request.codings()[0];
-    let named = input.text("url")?.or(input.text("system")?);
+    let named = input.text(CODE_SYSTEM_URL)?.or(input.text(CODE_SYSTEM_ALIAS)?);
     let Some(canonical) = named.or(coding.system.as_deref()) else {
         return match place {
             CodingPath::Code => Err(TxError::Missing {
@@ -86,7 +87,7 @@ fn find_code_system<'a>(
     };
     let (url, in_url) = canonical::split(canonical);
     let own = coding.version.as_deref().filter(|_| coding.system.as_deref() == Some(url));
-    let wanted = input.text("version")?.or(in_url).or(own);
+    let wanted = input.text(VERSION)?.or(in_url).or(own);
     let wanted = request.pins.replacing(url, wanted).or(wanted);
     let code = coding.code.as_deref().unwrap_or_default();
     let found = match wanted {

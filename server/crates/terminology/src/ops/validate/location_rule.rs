@@ -9,6 +9,7 @@ use fhir::{Coding, Severity};
 
 use super::request::{ValidateRequest, ValidateSubject};
 use crate::catalog::Catalog;
+use crate::interface::parameters::VALUE_SET;
 use crate::model::{Budget, TxError};
 use crate::ops::OperationInput;
 use crate::ops::messages::ValidationIssue;
@@ -42,14 +43,14 @@ impl LocationRule {
             budget.spend(1 + versions).map(|()| versions > 1)
         };
         let mut several = false;
-        if request.ecosystem && !input.has("valueSet") {
+        if request.ecosystem && !input.has(VALUE_SET.row()) {
             for (_, coding) in request.codings() {
                 several = several || several_versions(coding)?;
             }
         }
         Ok(match &request.subject {
             _ if !request.ecosystem => Self::Always,
-            _ if input.has("valueSet") => Self::Never,
+            _ if input.has(VALUE_SET.row()) => Self::Never,
             _ if several => Self::Without(&ALONE),
             ValidateSubject::Coding(coding) if coding.display.is_none() => Self::Without(&ALONE[..1]),
             ValidateSubject::Code(_) | ValidateSubject::Coding(_) | ValidateSubject::Concept(_) => {

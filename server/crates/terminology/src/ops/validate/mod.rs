@@ -25,7 +25,8 @@ pub(crate) use self::resource_state::ResourceState;
 use super::concept_texts::{self, LoadedSupplement};
 use super::messages::ValidationIssue;
 use super::{OperationInput, OperationLevel};
-use crate::catalog::{BYTES_PER_STEP, Catalog, CompiledResource};
+use crate::catalog::{BYTES_PER_STEP, Catalog};
+use crate::interface::parameters::{CONTEXT, OneResource, VALUE_SET, VALUE_SET_URL, VALUE_SET_VERSION};
 use crate::membership::imports::{self, ValueSetScope};
 use crate::membership::version_pins::pinned;
 use crate::model::error::malformed;
@@ -86,7 +87,7 @@ pub(crate) fn resolve_contained<'a>(
     input: OperationInput<'_>,
     ecosystem: bool,
 ) -> Result<ValueSetScope<'a>, TxError> {
-    let Some(id) = input.text("url")?.and_then(|url| url.strip_prefix('#')) else {
+    let Some(id) = input.text(VALUE_SET_URL)?.and_then(|url| url.strip_prefix('#')) else {
         return Ok(ValueSetScope::uncontained(given));
     };
     let unknown = || TxError::UnknownValueSet { url: format!("#{id}"), ecosystem };
@@ -128,22 +129,20 @@ pub(crate) fn sent_value_set(
     input: OperationInput<'_>,
     budget: &Budget<'_>,
 ) -> Result<Option<ValueSet>, TxError> {
-    let Some((header, json)) = sent_resource(input, "valueSet", ValueSet::KIND)? else { return Ok(None) };
+    let Some((header, json)) = sent_resource(input, VALUE_SET)? else { return Ok(None) };
     budget.spend(json.get().len() / BYTES_PER_STEP)?;
-    ValueSet::compile(&header, json.get().as_bytes()).map(Some).map_err(|why| malformed("valueSet", why))
+    ValueSet::compile(&header, json.get().as_bytes())
+        .map(Some)
+        .map_err(|why| malformed(VALUE_SET.row().name, why))
 }
 
 /// Returns the resource that the request contains as a parameter of its own.
 fn sent_resource<'a>(
     input: OperationInput<'a>,
-    name: &str,
-    kind: &str,
+    parameter: OneResource,
 ) -> Result<Option<(ResourceHeader, &'a RawValue)>, TxError> {
-    let json = match input.resources(name)?.as_slice() {
-        [] => return Ok(None),
-        [json] => *json,
-        _ => return Err(malformed(name, format!("it occurs more than once; send one {kind}"))),
-    };
+    let (name, kind) = (parameter.row().name, parameter.row().fhir_type);
+    let Some(json) = input.resource(parameter)? else { return Ok(None) };
     let header = read_header(json, name)?;
     if header.resource_type != kind {
         return Err(malformed(name, format!("it contains a {}, not a {kind}", header.resource_type)));
@@ -161,7 +160,7 @@ fn find_value_set<'a>(
     input: OperationInput<'_>,
     budget: &Budget<'_>,
 ) -> Result<&'a ValueSet, TxError> {
-    let canonical = match (input.text("url")?, input.text("context")?) {
+    let canonical = match (input.text(VALUE_SET_URL)?, input.text(CONTEXT)?) {
         (Some(url), _) => url,
         (None, Some(context)) => catalog.bound_value_set(context, budget)?,
         (None, None) => {
@@ -172,7 +171,7 @@ fn find_value_set<'a>(
     };
     let (url, in_url) = canonical::split(canonical);
     let pin = pinned(&request.pins.value_sets, url);
-    let wanted = input.text("valueSetVersion")?.or(in_url).or(pin);
+    let wanted = input.text(VALUE_SET_VERSION)?.or(in_url).or(pin);
     let found = match wanted {
         None => catalog.value_set_of(url, request.pins.date.as_deref(), budget)?,
         version => catalog.value_set(url, version, budget)?,

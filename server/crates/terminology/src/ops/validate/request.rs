@@ -2,28 +2,17 @@
 
 use fhir::{CodeableConcept, Coding};
 
+use crate::interface::parameters::{
+    ABSTRACT, ACTIVE_ONLY, CHECK_SYSTEM_VERSION, CODE, CODE_SYSTEM_ALIAS, CODE_SYSTEM_OF_CODE,
+    CODE_SYSTEM_URL, CODEABLE_CONCEPT, CODING, CONTEXT, DATE, DEFAULT_SYSTEM_VERSION,
+    DEFAULT_VALUE_SET_VERSION, DISPLAY, DISPLAY_LANGUAGE, FORCE_SYSTEM_VERSION, INFER_SYSTEM,
+    LENIENT_DISPLAY_VALIDATION, MEMBERSHIP_ONLY, SYSTEM_VERSION_OF_CODE, Texts, USE_SUPPLEMENT, VERSION,
+};
 use crate::membership::version_pins::VersionPins;
 use crate::model::error::malformed;
 use crate::model::language::LanguageRanges;
 use crate::model::{Budget, TxError, canonical};
 use crate::ops::OperationInput;
-
-/// Parameters of HL7's terminology ecosystem. A request with any of them is a request to the ecosystem instead of the
-/// plain interface.
-const ECOSYSTEM: &[&str] = &[
-    "tx-resource",
-    "cache-id",
-    "uuid",
-    "inferSystem",
-    "lenient-display-validation",
-    "valueset-membership-only",
-    "activeOnly",
-    "useSupplement",
-    "default-valueset-version",
-    "system-version",
-    "check-system-version",
-    "force-system-version",
-];
 
 /// The operation that was called. The two operations name some parameters differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,9 +89,9 @@ impl<'a> ValidateRequest<'a> {
         operation: ValidateOperation,
         budget: &Budget<'_>,
     ) -> Result<Self, TxError> {
-        let flag = |name| Ok::<_, TxError>(input.boolean(name)?.unwrap_or(false));
         // The binding of an element determines the system (R4). A code that is in several systems is rejected.
-        let infer_system = flag("inferSystem")? || input.has("context");
+        let infer_system =
+            input.flag(INFER_SYSTEM)? || operation == ValidateOperation::ValueSet && input.has(CONTEXT.row());
         let header_languages = match input.header_languages() {
             // An invalid header is ignored, because browsers and proxies add their own.
             Some(header) => LanguageRanges::parse(header).ok(),
@@ -110,21 +99,15 @@ impl<'a> ValidateRequest<'a> {
         };
         Ok(Self {
             subject: read_subject(input, operation, infer_system)?,
-            abstract_allowed: input.boolean("abstract")?.unwrap_or(true),
-            lenient_display: flag("lenient-display-validation")?,
-            membership_only: flag("valueset-membership-only")?,
-            active_only: flag("activeOnly")?,
-            supplements: input.texts("useSupplement")?,
-            languages: input.text("displayLanguage")?.map(LanguageRanges::parse).transpose()?,
+            abstract_allowed: input.boolean(ABSTRACT)?.unwrap_or(true),
+            lenient_display: input.flag(LENIENT_DISPLAY_VALIDATION)?,
+            membership_only: input.flag(MEMBERSHIP_ONLY)?,
+            active_only: input.flag(ACTIVE_ONLY)?,
+            supplements: input.texts(USE_SUPPLEMENT)?,
+            languages: input.text(DISPLAY_LANGUAGE)?.map(LanguageRanges::parse).transpose()?,
             header_languages,
-            pins: VersionPins {
-                default: read_pins(input, "system-version", budget)?,
-                check: read_pins(input, "check-system-version", budget)?,
-                force: read_pins(input, "force-system-version", budget)?,
-                value_sets: read_pins(input, "default-valueset-version", budget)?,
-                date: read_day(input)?,
-            },
-            ecosystem: is_ecosystem_request(input),
+            pins: read_pins(input, budget)?,
+            ecosystem: input.is_of_ecosystem(),
         })
     }
 
@@ -143,11 +126,6 @@ impl<'a> ValidateRequest<'a> {
     }
 }
 
-/// Returns whether a request uses HL7's terminology ecosystem.
-pub(crate) fn is_ecosystem_request(input: OperationInput<'_>) -> bool {
-    ECOSYSTEM.iter().any(|name| input.has(name))
-}
-
 /// Reads the code to validate. At least one of the three forms is required. If there are several, the first complete
 /// one is used, in the order of the specification.
 fn read_subject(
@@ -156,13 +134,15 @@ fn read_subject(
     infer_system: bool,
 ) -> Result<ValidateSubject<'_>, TxError> {
     let missing = |what: &str| Err(TxError::Missing { what: what.to_owned() });
-    let code = input.text("code")?;
-    let coding = input.coding("coding")?;
-    let concept = input.codeable_concept("codeableConcept")?;
+    let code = input.text(CODE)?;
+    let coding = input.coding(CODING)?;
+    let concept = input.codeable_concept(CODEABLE_CONCEPT)?;
     let (system, version) = match operation {
-        ValidateOperation::ValueSet => (input.text("system")?, input.text("systemVersion")?),
+        ValidateOperation::ValueSet => {
+            (input.text(CODE_SYSTEM_OF_CODE)?, input.text(SYSTEM_VERSION_OF_CODE)?)
+        }
         ValidateOperation::CodeSystem => {
-            (input.text("url")?.or(input.text("system")?), input.text("version")?)
+            (input.text(CODE_SYSTEM_URL)?.or(input.text(CODE_SYSTEM_ALIAS)?), input.text(VERSION)?)
         }
     };
     match (code, coding, concept) {
@@ -174,7 +154,7 @@ fn read_subject(
                 system: system.map(String::from),
                 version: version.or(in_system.flatten()).map(String::from),
                 code: Some(code.to_owned()),
-                display: input.text("display")?.map(String::from),
+                display: input.text(DISPLAY)?.map(String::from),
                 user_selected: None,
             }))
         }
@@ -194,20 +174,20 @@ fn read_subject(
             Ok(ValidateSubject::Concept(concept))
         }
         (Some(_), None, None) => missing("parameter 'system' is required with 'code'"),
-        (None, None, None) => Err(TxError::NothingToValidate { ecosystem: is_ecosystem_request(input) }),
+        (None, None, None) => Err(TxError::NothingToValidate { ecosystem: input.is_of_ecosystem() }),
     }
 }
 
 /// Reads `date`, which is a day or a time. Of a time, only the day is used.
 pub(crate) fn read_day(input: OperationInput<'_>) -> Result<Option<String>, TxError> {
-    let Some(date) = input.text("date")? else { return Ok(None) };
+    let Some(date) = input.text(DATE)? else { return Ok(None) };
     let day = date.split_once('T').map_or(date, |(day, _)| day);
     let digits = |part: &str, length| part.len() == length && part.bytes().all(|b| b.is_ascii_digit());
     let mut lengths = [4, 2, 2].into_iter();
     if day.split('-').all(|part| lengths.next().is_some_and(|length| digits(part, length))) {
         return Ok(Some(day.to_owned()));
     }
-    Err(malformed("date", format!("'{date}' is not a date, such as 2026-11-21")))
+    Err(malformed(DATE.row().name, format!("'{date}' is not a date, such as 2026-11-21")))
 }
 
 fn check_has_code(coding: &Coding, parameter: &str) -> Result<(), TxError> {
@@ -217,17 +197,25 @@ fn check_has_code(coding: &Coding, parameter: &str) -> Result<(), TxError> {
     }
 }
 
-/// Reads the versions that a repeatable parameter pins, as pairs of URL and version.
-pub(crate) fn read_pins(
-    input: OperationInput<'_>,
-    name: &str,
-    budget: &Budget<'_>,
-) -> Result<Vec<(String, String)>, TxError> {
-    let pin = |canonical| match canonical::split(canonical) {
-        (url, Some(version)) => Ok((url.to_owned(), version.to_owned())),
-        (_, None) => Err(malformed(name, format!("'{canonical}' has no version; write url|version"))),
+/// Reads the versions that the request fixes.
+pub(crate) fn read_pins(input: OperationInput<'_>, budget: &Budget<'_>) -> Result<VersionPins, TxError> {
+    let pairs = |parameter: Texts| {
+        let pair = |canonical| match canonical::split(canonical) {
+            (url, Some(version)) => Ok((url.to_owned(), version.to_owned())),
+            (_, None) => {
+                let why = format!("'{canonical}' has no version; write url|version");
+                Err(malformed(parameter.row().name, why))
+            }
+        };
+        let canonicals = input.texts(parameter)?;
+        budget.spend(2 * canonicals.len())?;
+        canonicals.into_iter().map(pair).collect::<Result<Vec<_>, TxError>>()
     };
-    let given = input.texts(name)?;
-    budget.spend(2 * given.len())?;
-    given.into_iter().map(pin).collect()
+    Ok(VersionPins {
+        default: pairs(DEFAULT_SYSTEM_VERSION)?,
+        check: pairs(CHECK_SYSTEM_VERSION)?,
+        force: pairs(FORCE_SYSTEM_VERSION)?,
+        value_sets: pairs(DEFAULT_VALUE_SET_VERSION)?,
+        date: read_day(input)?,
+    })
 }

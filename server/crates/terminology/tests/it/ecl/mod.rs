@@ -7,6 +7,7 @@ mod members;
 mod naive;
 mod release;
 
+use crate::support::run_expand;
 use std::collections::BTreeSet;
 
 use fhir::Parameters;
@@ -27,9 +28,8 @@ fn expansion(terminology: &Terminology, url: &str) -> BTreeSet<String> {
     parameters.push_uri("url", url);
     parameters.push_boolean("excludeNested", true);
     let input = OperationInput::from_body(&parameters);
-    let answer = terminology.expand(OperationLevel::Type, input, "2026-01-01T00:00:00Z");
+    let answer = run_expand(terminology, OperationLevel::Type, input);
     let answer = answer.unwrap_or_else(|error| panic!("{url}: {error}"));
-    let answer: serde_json::Value = serde_json::from_str(answer.get()).unwrap();
     let codes = answer["expansion"]["contains"].as_array().into_iter().flatten();
     codes.map(|row| row["code"].as_str().unwrap().to_owned()).collect()
 }

@@ -1,11 +1,12 @@
 //! Fuzz targets of this crate; the tests and cargo-fuzz share them. A target must not panic, run for a second or take a
 //! GiB of memory for any input.
 
+use crate::support::run;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use fhir::Parameters;
-use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyOperation};
 
 use crate::support;
 
@@ -18,6 +19,16 @@ pub fn seed_folder(target: &str) -> PathBuf {
 pub fn parameters(text: &[u8]) {
     static GARDEN: LazyLock<Terminology> = LazyLock::new(support::garden);
     let Ok(parameters) = Parameters::from_json(text) else { return };
-    drop(GARDEN.validate_code(OperationLevel::Type, OperationInput::from_body(&parameters)));
-    drop(GARDEN.subsumes(OperationLevel::Type, OperationInput::from_body(&parameters)));
+    drop(run(
+        &GARDEN,
+        TerminologyOperation::ValidateCode,
+        OperationLevel::Type,
+        OperationInput::from_body(&parameters),
+    ));
+    drop(run(
+        &GARDEN,
+        TerminologyOperation::Subsumes,
+        OperationLevel::Type,
+        OperationInput::from_body(&parameters),
+    ));
 }

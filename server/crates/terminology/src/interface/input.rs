@@ -9,6 +9,10 @@ use std::collections::HashMap;
 use fhir::{CodeableConcept, Coding, Parameter, Parameters, Value};
 use serde_json::value::RawValue;
 
+use super::operations::TerminologyOperation;
+use super::parameters::{
+    self, Boolean, Integer, OneCoding, OneConcept, OneResource, ParameterRow, Resources, Text, Texts,
+};
 use crate::model::error::malformed;
 use crate::model::{Budget, TxError};
 
@@ -36,6 +40,8 @@ pub struct OperationInput<'a> {
     accept_language: Option<&'a str>,
     expansion_limit: Option<usize>,
     budget: Option<&'a Budget<'a>>,
+    /// The operation, from the time at which it runs. Reading a parameter that it does not accept is a fault.
+    operation: Option<TerminologyOperation>,
 }
 
 impl<'a> OperationInput<'a> {
@@ -49,6 +55,7 @@ impl<'a> OperationInput<'a> {
             accept_language: None,
             expansion_limit: None,
             budget: None,
+            operation: None,
         }
     }
 
@@ -120,26 +127,48 @@ impl<'a> OperationInput<'a> {
         self.accept_language
     }
 
-    /// Returns the value of a parameter that must not be repeated.
-    fn single_value(&self, name: &str) -> Result<Option<&'a Value>, TxError> {
-        let mut all = self.parameters_named(name);
-        let Some(first) = all.next() else { return Ok(None) };
-        if all.next().is_some() {
-            return Err(malformed(name, "it occurs more than once; send it once"));
-        }
-        first.value.as_ref().map(Some).ok_or_else(|| malformed(name, "it has no value"))
+    /// Returns the input of an operation that starts.
+    pub(crate) fn for_operation(self, operation: TerminologyOperation) -> Self {
+        Self { operation: Some(operation), ..self }
     }
 
-    fn parameters_named<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a Parameter> + use<'a, 'n> {
+    fn parameters_of(&self, row: &'static ParameterRow) -> impl Iterator<Item = &'a Parameter> + use<'a> {
+        debug_assert!(
+            self.operation.is_none_or(|operation| row.is_accepted_by(operation)),
+            "{:?} has no row for '{}'",
+            self.operation,
+            row.name
+        );
+        self.parameters_named(row.name)
+    }
+
+    fn parameters_named(&self, name: &'static str) -> impl Iterator<Item = &'a Parameter> + use<'a> {
         let own = move |list: &'a Parameters| list.parameter.iter().filter(move |p| p.name == name);
         let shared = self.shared.filter(|_| own(self.parameters).next().is_none());
         let shared = shared.and_then(|shared| shared.0.get(name)).map_or(&[][..], Vec::as_slice);
         own(self.parameters).chain(shared.iter().copied())
     }
 
-    /// Returns whether there is a parameter of this name.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.parameters_named(name).next().is_some()
+    /// Returns the value of a parameter that must not be repeated.
+    fn single_value(&self, row: &'static ParameterRow) -> Result<Option<&'a Value>, TxError> {
+        let mut all = self.parameters_of(row);
+        let Some(first) = all.next() else { return Ok(None) };
+        if all.next().is_some() {
+            return Err(malformed(row.name, "it occurs more than once; send it once"));
+        }
+        first.value.as_ref().map(Some).ok_or_else(|| malformed(row.name, "it has no value"))
+    }
+
+    /// Returns whether the request has the parameter.
+    pub(crate) fn has(&self, row: &'static ParameterRow) -> bool {
+        self.parameters_of(row).next().is_some()
+    }
+
+    /// Returns whether the request uses HL7's terminology ecosystem: whether it has any of its parameters, even one
+    /// that this operation ignores.
+    pub(crate) fn is_of_ecosystem(&self) -> bool {
+        let mut rows = parameters::ALL.iter().filter(|row| row.ecosystem);
+        rows.any(|row| self.parameters_named(row.name).next().is_some())
     }
 
     /// Returns a parameter whose type is a JSON string (`uri`, `code`, `string`, …). Any of these types is accepted,
@@ -147,51 +176,63 @@ impl<'a> OperationInput<'a> {
     ///
     /// # Errors
     /// Returns [`TxError`] if the parameter is repeated, empty, or of another type.
-    pub(crate) fn text(&self, name: &str) -> Result<Option<&'a str>, TxError> {
-        self.single_value(name)?.map(|value| as_text(name, value)).transpose()
+    pub(crate) fn text(&self, parameter: Text) -> Result<Option<&'a str>, TxError> {
+        let row = parameter.row();
+        self.single_value(row)?.map(|value| as_text(row.name, value)).transpose()
     }
 
     /// Returns the values of a text parameter that may be repeated.
     ///
     /// # Errors
     /// Returns [`TxError`] if a value is empty or of another type.
-    pub(crate) fn texts(&self, name: &str) -> Result<Vec<&'a str>, TxError> {
+    pub(crate) fn texts(&self, parameter: Texts) -> Result<Vec<&'a str>, TxError> {
+        let row = parameter.row();
         let value = |parameter: &'a Parameter| match &parameter.value {
-            Some(value) => as_text(name, value),
-            None => Err(malformed(name, "it has no value")),
+            Some(value) => as_text(row.name, value),
+            None => Err(malformed(row.name, "it has no value")),
         };
-        self.parameters_named(name).map(value).collect()
+        self.parameters_of(row).map(value).collect()
     }
 
     /// Returns a `boolean` parameter.
     ///
     /// # Errors
     /// Returns [`TxError`] if the parameter is repeated or not a boolean. A body must send it as `valueBoolean`.
-    pub(crate) fn boolean(&self, name: &str) -> Result<Option<bool>, TxError> {
-        match self.single_value(name)? {
+    pub(crate) fn boolean(&self, parameter: Boolean) -> Result<Option<bool>, TxError> {
+        let row = parameter.row();
+        match self.single_value(row)? {
             None => Ok(None),
             Some(Value::Boolean(value)) => Ok(Some(*value)),
             Some(Value::Text(_, text)) if !self.typed => match text.as_str() {
                 "true" => Ok(Some(true)),
                 "false" => Ok(Some(false)),
-                _ => Err(malformed(name, format!("'{text}' is not true or false"))),
+                _ => Err(malformed(row.name, format!("'{text}' is not true or false"))),
             },
-            Some(_) => Err(malformed(name, "it must be sent as valueBoolean")),
+            Some(_) => Err(malformed(row.name, "it must be sent as valueBoolean")),
         }
+    }
+
+    /// Returns whether a `boolean` parameter is true. Its default is false.
+    ///
+    /// # Errors
+    /// See [`OperationInput::boolean`].
+    pub(crate) fn flag(&self, parameter: Boolean) -> Result<bool, TxError> {
+        Ok(self.boolean(parameter)?.unwrap_or(false))
     }
 
     /// Returns an `integer` parameter that must not be negative.
     ///
     /// # Errors
     /// Returns [`TxError`] if the parameter is repeated, negative, or not an integer.
-    pub(crate) fn number(&self, name: &str) -> Result<Option<usize>, TxError> {
-        let number = match self.single_value(name)? {
+    pub(crate) fn number(&self, parameter: Integer) -> Result<Option<usize>, TxError> {
+        let row = parameter.row();
+        let number = match self.single_value(row)? {
             None => return Ok(None),
             Some(Value::Number(_, number)) => number.as_u64().and_then(|n| usize::try_from(n).ok()),
             Some(Value::Text(_, text)) if !self.typed => text.parse().ok(),
             Some(_) => None,
         };
-        number.map(Some).ok_or_else(|| malformed(name, "it must be an integer that is not negative"))
+        number.map(Some).ok_or_else(|| malformed(row.name, "it must be an integer that is not negative"))
     }
 
     /// Returns all parameters in the order of the request.
@@ -203,11 +244,12 @@ impl<'a> OperationInput<'a> {
     ///
     /// # Errors
     /// Returns [`TxError`] if the parameter is repeated, in a query string, or of another type.
-    pub(crate) fn coding(&self, name: &str) -> Result<Option<&'a Coding>, TxError> {
-        match self.typed_value(name, "Coding")? {
+    pub(crate) fn coding(&self, parameter: OneCoding) -> Result<Option<&'a Coding>, TxError> {
+        let row = parameter.row();
+        match self.typed_value(row)? {
             None => Ok(None),
             Some(Value::Coding(coding)) => Ok(Some(coding)),
-            Some(_) => Err(malformed(name, "it must be sent as valueCoding")),
+            Some(_) => Err(malformed(row.name, "it must be sent as valueCoding")),
         }
     }
 
@@ -215,32 +257,53 @@ impl<'a> OperationInput<'a> {
     ///
     /// # Errors
     /// Returns [`TxError`] if the parameter is repeated, in a query string, or of another type.
-    pub(crate) fn codeable_concept(&self, name: &str) -> Result<Option<&'a CodeableConcept>, TxError> {
-        match self.typed_value(name, "CodeableConcept")? {
+    pub(crate) fn codeable_concept(
+        &self,
+        parameter: OneConcept,
+    ) -> Result<Option<&'a CodeableConcept>, TxError> {
+        let row = parameter.row();
+        match self.typed_value(row)? {
             None => Ok(None),
             Some(Value::CodeableConcept(concept)) => Ok(Some(concept)),
-            Some(_) => Err(malformed(name, "it must be sent as valueCodeableConcept")),
+            Some(_) => Err(malformed(row.name, "it must be sent as valueCodeableConcept")),
         }
     }
 
-    /// Returns the resources in the parameters of this name.
+    /// Returns a resource that must not be repeated.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if it is repeated, in a query string, or not a resource.
+    pub(crate) fn resource(&self, parameter: OneResource) -> Result<Option<&'a RawValue>, TxError> {
+        let row = parameter.row();
+        match self.resources_of(row)?.as_slice() {
+            [] => Ok(None),
+            [json] => Ok(Some(*json)),
+            _ => Err(malformed(row.name, format!("it occurs more than once; send one {}", row.fhir_type))),
+        }
+    }
+
+    /// Returns resources that may be repeated.
     ///
     /// # Errors
     /// Returns [`TxError`] if one is in a query string or is not a resource.
-    pub(crate) fn resources(&self, name: &str) -> Result<Vec<&'a RawValue>, TxError> {
-        let resource = |parameter: &'a Parameter| match &parameter.value {
-            Some(Value::Resource(json)) => Ok(&**json),
-            _ if !self.typed => Err(needs_body(name, "resource")),
-            _ => Err(malformed(name, "it must be sent as resource")),
-        };
-        self.parameters_named(name).map(resource).collect()
+    pub(crate) fn resources(&self, parameter: Resources) -> Result<Vec<&'a RawValue>, TxError> {
+        self.resources_of(parameter.row())
     }
 
-    fn typed_value(&self, name: &str, kind: &str) -> Result<Option<&'a Value>, TxError> {
-        if !self.typed && self.has(name) {
-            return Err(needs_body(name, kind));
+    fn resources_of(&self, row: &'static ParameterRow) -> Result<Vec<&'a RawValue>, TxError> {
+        let resource = |parameter: &'a Parameter| match &parameter.value {
+            Some(Value::Resource(json)) => Ok(&**json),
+            _ if !self.typed => Err(needs_body(row.name, "resource")),
+            _ => Err(malformed(row.name, "it must be sent as resource")),
+        };
+        self.parameters_of(row).map(resource).collect()
+    }
+
+    fn typed_value(&self, row: &'static ParameterRow) -> Result<Option<&'a Value>, TxError> {
+        if !self.typed && self.has(row) {
+            return Err(needs_body(row.name, row.fhir_type));
         }
-        self.single_value(name)
+        self.single_value(row)
     }
 }
 
@@ -258,20 +321,25 @@ fn needs_body(name: &str, kind: &str) -> TxError {
 
 #[cfg(test)]
 mod tests {
+    use super::parameters::{
+        ABSTRACT, CODE, CODING, DISPLAY, FILTER, LENIENT_DISPLAY_VALIDATION, TX_RESOURCE, UUID,
+    };
     use super::*;
 
     #[test]
     fn a_query_has_no_types_and_a_body_has() {
-        let query = Parameters::from_query("abstract=true&lenient=yes&code=x&coding=y&empty=&two=1&two=2");
+        let query = Parameters::from_query(
+            "abstract=true&lenient-display-validation=yes&code=x&coding=y&display=&filter=1&filter=2",
+        );
         let query = OperationInput::from_query(&query);
-        assert_eq!(query.boolean("abstract"), Ok(Some(true)));
-        assert_eq!(query.text("code"), Ok(Some("x")));
-        assert_eq!(query.text("absent"), Ok(None));
+        assert_eq!(query.boolean(ABSTRACT), Ok(Some(true)));
+        assert_eq!(query.text(CODE), Ok(Some("x")));
+        assert_eq!(query.text(UUID), Ok(None));
         for (error, why) in [
-            (query.boolean("lenient").unwrap_err(), "'yes' is not true or false"),
-            (query.coding("coding").unwrap_err(), "a Coding cannot be sent in a query string"),
-            (query.text("empty").unwrap_err(), "it is empty"),
-            (query.text("two").unwrap_err(), "more than once"),
+            (query.boolean(LENIENT_DISPLAY_VALIDATION).unwrap_err(), "'yes' is not true or false"),
+            (query.coding(CODING).unwrap_err(), "a Coding cannot be sent in a query string"),
+            (query.text(DISPLAY).unwrap_err(), "it is empty"),
+            (query.text(FILTER).unwrap_err(), "more than once"),
         ] {
             assert!(error.to_string().contains(why), "{error}");
         }
@@ -280,12 +348,13 @@ mod tests {
         body.push_string("abstract", "true");
         body.push_boolean("code", true);
         body.push_code("coding", "x");
+        body.push_code("tx-resource", "x");
         let body = OperationInput::from_body(&body);
         for (error, why) in [
-            (body.boolean("abstract").unwrap_err(), "must be sent as valueBoolean"),
-            (body.text("code").unwrap_err(), "must be a text"),
-            (body.coding("coding").unwrap_err(), "must be sent as valueCoding"),
-            (body.resources("coding").unwrap_err(), "must be sent as resource"),
+            (body.boolean(ABSTRACT).unwrap_err(), "must be sent as valueBoolean"),
+            (body.text(CODE).unwrap_err(), "must be a text"),
+            (body.coding(CODING).unwrap_err(), "must be sent as valueCoding"),
+            (body.resources(TX_RESOURCE).unwrap_err(), "must be sent as resource"),
         ] {
             assert!(error.to_string().contains(why), "{error}");
         }

@@ -1,0 +1,392 @@
+//! Answers each request with the handler of its route.
+//!
+//! Unknown paths get 404, and unknown methods 405 with `Allow`. CORS preflights are answered here. A [`Problem`] of a
+//! handler is rendered in the dialect of the route. A panic of a handler becomes an error response, so that the
+//! connection stays open. A request that may write is completed even if its client disconnects.
+
+use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::{HeaderMap, Method, StatusCode, header};
+use hyper::body::Body as _;
+use percent_encoding::percent_decode_str;
+use warp::Filter;
+use warp::filters::BoxedFilter;
+
+use super::cors::{self, CorsPolicy};
+use super::extract::{self, PathParameters, RequestBody, RequestContext};
+use super::pages;
+use super::pages::frame::PageRequest;
+use super::peer::{PeerAddress, caller_address};
+use super::problem::Dialect;
+use super::reply::{self, Response};
+use super::routes::{self, Route, RouteFlag, RoutedRequest};
+use crate::node::app::App;
+use crate::node::byte_budget::BudgetOwner;
+use crate::records::audit::{self, AuditCaller};
+use crate::records::server_log;
+
+/// A boxed filter that answers every request.
+pub type Routes = BoxedFilter<(Response,)>;
+
+/// Maximum length of path and query, in bytes.
+const LONGEST_TARGET: usize = 16 * 1024;
+
+/// The routes of one path.
+struct PathRoutes(Vec<&'static Route>);
+
+impl PathRoutes {
+    fn has(&self, flag: RouteFlag) -> bool {
+        self.0.iter().any(|route| route.has(flag))
+    }
+
+    /// Returns the route of a method. HEAD is GET without the body of the response.
+    fn method(&self, method: &Method) -> Option<&'static Route> {
+        let fits =
+            |route: &&&Route| route.method == *method || *method == Method::HEAD && route.allows_head();
+        self.0.iter().find(fits).copied()
+    }
+
+    /// Returns which scripts may read the responses of this path.
+    fn cors(&self) -> CorsPolicy {
+        if self.has(RouteFlag::AnyOrigin) {
+            CorsPolicy::AnyOrigin
+        } else if self.has(RouteFlag::Cors) {
+            CorsPolicy::ClientOrigins
+        } else {
+            CorsPolicy::SameOrigin
+        }
+    }
+
+    /// Returns the value of `Allow`.
+    fn allow(&self) -> String {
+        let mut methods: Vec<_> = self.0.iter().map(|route| route.method.as_str()).collect();
+        if self.0.iter().any(|route| route.allows_head()) {
+            methods.push("HEAD");
+        }
+        methods.join(", ")
+    }
+}
+
+/// All paths. A path with a placeholder is matched only if no literal path is.
+static PATHS: LazyLock<matchit::Router<PathRoutes>> = LazyLock::new(|| {
+    let mut paths: Vec<(&str, PathRoutes)> = Vec::new();
+    for route in routes::all() {
+        match paths.iter_mut().find(|(path, _)| *path == route.path) {
+            Some((_, same)) => same.0.push(route),
+            None => paths.push((&route.path, PathRoutes(vec![route]))),
+        }
+    }
+    let mut router = matchit::Router::new();
+    for (path, routes) in paths {
+        router.insert(format!("/{path}"), routes).expect("no two paths of the tables are ambiguous");
+    }
+    router
+});
+
+/// Builds a single filter that accepts everything and looks the path up in the tables: a chain of filters would be
+/// slower.
+pub fn routes(app: Arc<App>) -> Routes {
+    let query = warp::query::raw().or(warp::any().map(String::new)).unify();
+    warp::method()
+        .and(warp::path::full())
+        .and(query)
+        .and(warp::header::headers_cloned())
+        .and(warp::ext::optional::<PeerAddress>())
+        .and(warp::body::stream())
+        .then(
+            move |method,
+                  path: warp::path::FullPath,
+                  query,
+                  headers: HeaderMap,
+                  peer: Option<PeerAddress>,
+                  stream| {
+                let settings = app.settings();
+                let client_address =
+                    peer.map(|peer| caller_address(&settings.trusted_proxies, peer.0.ip(), &headers));
+                let reservation = app.bodies.reservation(BudgetOwner::Address(client_address));
+                let body = RequestBody::new(&headers, extract::body_stream(stream), reservation);
+                let found = find(path.as_str());
+                let must_complete = found
+                    .as_ref()
+                    .is_ok_and(|(routes, _)| routes.method(&method).is_some_and(|route| !route.only_reads()));
+                let context = RequestContext {
+                    now: app.clock.now(),
+                    app: app.clone(),
+                    method,
+                    path: path.as_str().to_owned(),
+                    query,
+                    headers,
+                    client_address,
+                    request_id: app.request_ids.next(),
+                };
+                let app = app.clone();
+                async move {
+                    let answering = answer(context, body, found);
+                    match must_complete {
+                        true => app.abandoned.run_to_end(answering).await,
+                        false => answering.await,
+                    }
+                }
+            },
+        )
+        .boxed()
+}
+
+async fn answer(context: RequestContext, body: RequestBody, found: FoundRoutes) -> Response {
+    // The time is measured only if it is logged.
+    let started = tracing::enabled!(tracing::Level::INFO).then(Instant::now);
+    let (app, now) = (context.app.clone(), context.now);
+    let (method, path, request_id) =
+        (context.method.clone(), context.path.clone(), context.request_id.clone());
+    let is_head = method == Method::HEAD;
+    let origin = context.header(header::ORIGIN).map(str::to_owned);
+    let address = context.client_address;
+    let caller = AuditCaller::of_request(address, context.request_id.clone());
+    let dispatched = async {
+        let answer = dispatch_with_language(context, body, found).await;
+        (answer, audit::is_authenticated())
+    };
+    let ((Answer { mut response, cors, dialect }, is_authenticated), recorded) =
+        app.audit.on_behalf(caller, dispatched).await;
+    if let Err(error) = recorded {
+        response = dialect.plain_error(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+    }
+    // The query is not logged, because it contains codes, tokens and states.
+    if let Some(started) = started.filter(|_| is_authenticated || app.request_log.has_line(address, now)) {
+        let (status, took_us) = (response.status().as_u16(), started.elapsed().as_micros());
+        tracing::info!(target: server_log::REQUESTS, %method, path, status, took_us, %request_id, "request");
+    }
+    response = cors::with_cors(&app, response, cors, origin.as_deref(), now).await;
+    let response = if is_head { without_body(response) } else { response };
+    finish(&app, response, &request_id, dialect)
+}
+
+/// Returns the response to HEAD: with `Content-Length` and without the body. Over HTTP/2 hyper would send the body,
+/// and clients would close the connection.
+fn without_body(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    if let Some(length @ 1..) = body.size_hint().exact() {
+        parts.headers.entry(header::CONTENT_LENGTH).or_insert(length.into());
+    }
+    Response::from_parts(parts, Bytes::new().into())
+}
+
+/// The response to a request, with the properties of its route.
+struct Answer {
+    response: Response,
+    cors: CorsPolicy,
+    dialect: Dialect,
+}
+
+/// Handles a request. Only the answers below `/oauth2` and of pages depend on the language.
+async fn dispatch_with_language(context: RequestContext, body: RequestBody, found: FoundRoutes) -> Answer {
+    match Dialect::of_path(&context.path) {
+        Dialect::Page | Dialect::OAuth => {
+            let request = PageRequest::new(&context);
+            pages::frame::with_request(request, dispatch(context, body, found)).await
+        }
+        Dialect::Fhir | Dialect::Admin => dispatch(context, body, found).await,
+    }
+}
+
+async fn dispatch(context: RequestContext, body: RequestBody, found: FoundRoutes) -> Answer {
+    let dialect = Dialect::of_path(&context.path);
+    let plain = |status: StatusCode, text: &str| Answer {
+        response: dialect.plain_error(status, text),
+        cors: CorsPolicy::SameOrigin,
+        dialect,
+    };
+    if context.path.len() + context.query.len() > LONGEST_TARGET {
+        let text = format!("the request target is longer than {LONGEST_TARGET} bytes");
+        return plain(StatusCode::URI_TOO_LONG, &text);
+    }
+    let (found, path) = match found {
+        Ok(found) => found,
+        Err(NotFound::NotUtf8) => {
+            let text = "the path is not UTF-8 after percent-decoding";
+            return plain(StatusCode::BAD_REQUEST, text);
+        }
+        Err(NotFound::Nothing) => {
+            let text = format!("no resource is served at {}", printable(&context.path));
+            return plain(StatusCode::NOT_FOUND, &text);
+        }
+    };
+    let cors = found.cors();
+    if context.method == Method::OPTIONS && cors != CorsPolicy::SameOrigin {
+        return Answer { response: cors::preflight(&found.allow()), cors, dialect };
+    }
+    let Some(route) = found.method(&context.method) else {
+        let allow = found.allow();
+        let text = format!("{} is not supported here; use {allow}", printable(context.method.as_str()));
+        let answer = plain(StatusCode::METHOD_NOT_ALLOWED, &text);
+        return Answer { response: reply::with(answer.response, header::ALLOW, &allow), cors, ..answer };
+    };
+    let answered =
+        AssertUnwindSafe(route.handler.call(RoutedRequest { context, body, path })).catch_unwind().await;
+    let response = match answered {
+        Ok(Ok(response)) => response,
+        Ok(Err(problem)) if route.has(RouteFlag::Page) => problem.into_response(Dialect::Page),
+        Ok(Err(problem)) => problem.into_response(dialect),
+        Err(_) => {
+            tracing::error!(path = %route.path, "a handler panicked");
+            let text = "internal error; the server's log has the details";
+            dialect.plain_error(StatusCode::INTERNAL_SERVER_ERROR, text)
+        }
+    };
+    Answer { response, cors, dialect }
+}
+
+/// The routes of a path, and the values of its placeholders.
+type FoundRoutes = Result<(&'static PathRoutes, PathParameters), NotFound>;
+
+/// An error of a path without a route.
+#[derive(Debug)]
+enum NotFound {
+    NotUtf8,
+    Nothing,
+}
+
+/// Returns the routes of a path, and the values of the placeholders. An operation never matches a placeholder.
+fn find(path: &str) -> FoundRoutes {
+    let path = decode_segments(path)?;
+    let found = PATHS.at(&path).map_err(|_| NotFound::Nothing)?;
+    let value = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let parameters: Vec<_> = found.params.iter().map(|(name, text)| (name, value(text))).collect();
+    if parameters.iter().any(|(_, value)| value.is_empty() || value.starts_with('$')) {
+        return Err(NotFound::Nothing);
+    }
+    Ok((found.value, PathParameters(parameters)))
+}
+
+/// Decodes the segments of a path after the first one, which selects the dialect and may be filtered by a proxy. `/` and
+/// `%` within a segment stay encoded, so that the segments do not change.
+fn decode_segments(path: &str) -> Result<Cow<'_, str>, NotFound> {
+    if !path.contains('%') {
+        return Ok(path.into());
+    }
+    let decode = |(at, segment)| {
+        if at <= 1 {
+            return Ok(Cow::Borrowed(segment));
+        }
+        let decoded = percent_decode_str(segment).decode_utf8().map_err(|_| NotFound::NotUtf8)?;
+        Ok(decoded.replace('%', "%25").replace('/', "%2F").into())
+    };
+    // A path begins with `/`, so the piece at 0 is empty.
+    let segments: Result<Vec<Cow<'_, str>>, NotFound> = path.split('/').enumerate().map(decode).collect();
+    Ok(segments?.join("/").into())
+}
+
+/// Adds the headers of every response.
+fn finish(app: &App, response: Response, request_id: &str, dialect: Dialect) -> Response {
+    let response = reply::with(response, http::HeaderName::from_static("x-request-id"), request_id);
+    let response = reply::with_static(response, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    let response = if app.is_loopback {
+        response
+    } else {
+        reply::with_static(response, header::STRICT_TRANSPORT_SECURITY, "max-age=31536000")
+    };
+    // OAuth endpoints respond with pages, too.
+    let is_page = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == reply::HTML);
+    if is_page || dialect == Dialect::Page { pages::with_page_headers(response) } else { response }
+}
+
+/// Shortens a text of the request for a response, and removes control characters.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, pattern: Option<&str>) {
+        assert_eq!(find(path).ok().map(|(found, _)| &*found.0[0].path), pattern, "{path}");
+    }
+
+    #[test]
+    fn operations_are_found_before_ids() {
+        check("/fhir/R4/$export", Some("fhir/R4/$export"));
+        check("/fhir/R4/%24export", Some("fhir/R4/$export"));
+        check("/fhir/R4/ValueSet/$validate-code", Some("fhir/R4/ValueSet/$validate-code"));
+        check("/fhir/R4/ValueSet/a/$validate-code", Some("fhir/R4/ValueSet/{id}/$validate-code"));
+        check("/fhir/R4/ValueSet/$unknown", None);
+        check("/fhir/R4/ValueSet/%24unknown", None);
+        check("/fhir/R4/Group/g1/_history", Some("fhir/R4/{kind}/{id}/_history"));
+        check("/fhir/R4/Patient/p1", Some("fhir/R4/{kind}/{id}"));
+        check("/fhir/R4/Patient/", None);
+        check("/fhir/R4/{kind}/$export", None);
+        check("/fhir/R4/../admin", Some("fhir/R4/{kind}/{id}"));
+        check("/fhir/R4/metadata/", None);
+        check("/", Some(""));
+        check("/%66hir/R4/metadata", None);
+        check("/%61dmin/users", None);
+        check("//admin/users", None);
+    }
+
+    #[test]
+    fn placeholders_are_decoded_once() {
+        let value = |path: &str| find(path).ok().unwrap().1.0.pop().unwrap().1;
+        assert_eq!(value("/sign-in/with/A%20b"), "A b");
+        assert_eq!(value("/sign-in/with/A%2Fb"), "A/b");
+        assert_eq!(value("/sign-in/with/A%2525b"), "A%25b");
+        assert!(matches!(find("/sign-in/with/%FF"), Err(NotFound::NotUtf8)));
+    }
+
+    #[test]
+    fn requests_that_may_write_run_to_their_end() {
+        let is_cancelled = |method: Method, path: &str| {
+            let found = find(path).ok().and_then(|(routes, _)| routes.method(&method));
+            found.is_some_and(Route::only_reads)
+        };
+        for path in [
+            "/fhir/R4/Patient",
+            "/fhir/R4/Patient/p",
+            "/fhir/R4/bulk/j/f",
+            "/admin/users",
+            "/oauth2/userinfo",
+        ] {
+            assert!(is_cancelled(Method::GET, path), "GET {path}");
+            assert!(is_cancelled(Method::HEAD, path), "HEAD {path}");
+        }
+        for path in ["/fhir/R4/ValueSet/$validate-code", "/fhir/R4/Patient/_search", "/oauth2/introspect"] {
+            assert!(is_cancelled(Method::POST, path), "POST {path}");
+        }
+        for path in
+            ["/oauth2/authorize", "/oauth2/resume", "/oauth2/idpresponse/p", "/device", "/fhir/R4/$export"]
+        {
+            assert!(!is_cancelled(Method::GET, path), "GET {path}");
+        }
+        let changes = routes::all().filter(|route| route.method != Method::GET);
+        for route in changes.filter(|route| !route.has(RouteFlag::Reads)) {
+            assert!(!route.only_reads(), "{} {}", route.method, route.path);
+        }
+    }
+
+    #[test]
+    fn every_fhir_route_serves_scripts() {
+        for route in routes::of_fhir() {
+            assert!(route.has(RouteFlag::Cors) || route.has(RouteFlag::AnyOrigin), "{}", route.path);
+        }
+    }
+
+    #[test]
+    fn every_parameter_is_a_placeholder_of_its_path() {
+        let all: Vec<_> = routes::all().collect();
+        for (index, route) in all.iter().enumerate() {
+            let is_repeated = |other: &&Route| other.path == route.path && other.method == route.method;
+            assert!(!all[..index].iter().any(is_repeated), "{} {}", route.method, route.path);
+            for name in route.parameters.iter().filter(|name| **name != "body") {
+                // A handler at type and instance level gets no id at type level.
+                let is_optional = *name == "id" && route.path.contains("/$");
+                let is_named = route.path.split('/').any(|part| part == format!("{{{name}}}"));
+                assert!(is_named || is_optional, "{} has no {{{name}}}", route.path);
+            }
+        }
+    }
+}
