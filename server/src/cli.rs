@@ -22,7 +22,6 @@ pub struct CommandLine {
 }
 
 /// The commands.
-#[expect(clippy::large_enum_variant, reason = "one command is read in the life of a process")]
 #[derive(Debug, Subcommand)]
 pub enum ServerCommand {
     /// Run the server.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::member_flags::{ClientTable, MemberFlags, UserTable};
 use crate::config::sections::DEFAULT_DATA_FOLDER;
 
 /// The commands on the data folder of a stopped or a running server.
@@ -208,7 +209,7 @@ pub struct NewUserArgs {
     pub username: String,
     /// The members of the user.
     #[command(flatten)]
-    pub members: UserMemberArgs,
+    pub members: MemberFlags<UserTable>,
 }
 
 /// A user to change.
@@ -218,45 +219,10 @@ pub struct ChangeUserArgs {
     pub username: String,
     /// The new values.
     #[command(flatten)]
-    pub members: UserMemberArgs,
+    pub members: MemberFlags<UserTable>,
     /// Restore the default of another flag, such as fhir-user; can be repeated
     #[arg(long, value_name = "FLAG")]
     pub unset: Vec<String>,
-}
-
-/// Members of a user.
-#[derive(Debug, Args)]
-pub struct UserMemberArgs {
-    /// Full name.
-    #[arg(long)]
-    pub name: Option<String>,
-    /// Given name.
-    #[arg(long)]
-    pub given_name: Option<String>,
-    /// Family name.
-    #[arg(long)]
-    pub family_name: Option<String>,
-    /// E-mail address.
-    #[arg(long, value_name = "ADDRESS")]
-    pub email: Option<String>,
-    /// The e-mail address is verified
-    #[arg(long)]
-    pub email_verified: bool,
-    /// Phone number.
-    #[arg(long, value_name = "NUMBER")]
-    pub phone_number: Option<String>,
-    /// The phone number is verified
-    #[arg(long)]
-    pub phone_number_verified: bool,
-    /// Scopes that the user may grant, separated by spaces [default: openid profile email phone]
-    #[arg(long, value_name = "SCOPES")]
-    pub allowed_scopes: Option<String>,
-    /// FHIR resource that represents the user, such as Patient/p1
-    #[arg(long, value_name = "REFERENCE")]
-    pub fhir_user: Option<String>,
-    /// Allow the user to administer the server
-    #[arg(long)]
-    pub administrator: bool,
 }
 
 /// `trefoil client …`
@@ -295,7 +261,7 @@ pub struct NewClientArgs {
     pub id: String,
     /// The members of the client.
     #[command(flatten)]
-    pub members: ClientMemberArgs,
+    pub members: MemberFlags<ClientTable>,
 }
 
 /// A client to change.
@@ -305,97 +271,10 @@ pub struct ChangeClientArgs {
     pub id: String,
     /// The new values. A list replaces the earlier list.
     #[command(flatten)]
-    pub members: ClientMemberArgs,
+    pub members: MemberFlags<ClientTable>,
     /// Restore the default of another flag, such as first-party; can be repeated
     #[arg(long, value_name = "FLAG")]
     pub unset: Vec<String>,
-}
-
-/// Members of a client.
-#[derive(Debug, Args)]
-pub struct ClientMemberArgs {
-    /// Display name
-    #[arg(long)]
-    pub name: Option<String>,
-    /// Redirect URI; can be repeated
-    #[arg(long = "redirect-uri", value_name = "URI")]
-    pub redirect_uris: Vec<String>,
-    /// Address of the browser after sign-out; can be repeated
-    #[arg(long = "post-logout-redirect-uri", value_name = "URI")]
-    pub post_logout_redirect_uris: Vec<String>,
-    /// Response type: code, token, id_token or 'id_token token'; can be repeated [default: code if there is a
-    /// redirect URI]
-    #[arg(long = "response-type", value_name = "TYPE")]
-    pub response_types: Vec<String>,
-    /// Grant type: authorization_code, refresh_token, client_credentials or
-    /// urn:ietf:params:oauth:grant-type:device_code; can be repeated [default: derived from the other flags]
-    #[arg(long = "grant-type", value_name = "TYPE")]
-    pub grant_types: Vec<String>,
-    /// Authentication method: none, client_secret_basic, client_secret_post or private_key_jwt; can be repeated
-    /// [default: none]
-    #[arg(long = "auth-method", value_name = "METHOD")]
-    pub auth_methods: Vec<String>,
-    /// File with the client's public JWK Set
-    #[arg(long, value_name = "FILE")]
-    pub jwks: Option<PathBuf>,
-    /// Scopes that the client may request, separated by spaces [default: openid]
-    #[arg(long, value_name = "SCOPES")]
-    pub scope: Option<String>,
-    /// URL of the client's public JWK Set
-    #[arg(long, value_name = "URL")]
-    pub jwks_uri: Option<String>,
-    /// Algorithm of the client's assertions: RS384, ES384, PS256, PS384, ES256, EdDSA, Ed25519 or RS256; can be repeated
-    /// [default: RS384 and ES384]
-    #[arg(long = "assertion-alg", value_name = "ALGORITHM")]
-    pub assertion_algs: Vec<String>,
-    /// Audience of the client's assertions: token_endpoint_or_issuer or issuer [default: token_endpoint_or_issuer]
-    #[arg(long, value_name = "AUDIENCE")]
-    pub assertion_audience: Option<String>,
-    /// Algorithm of the client's ID tokens: RS256, ES256, ES384 or EdDSA [default: RS256]
-    #[arg(long, value_name = "ALGORITHM")]
-    pub id_token_alg: Option<String>,
-    /// Put all claims of the granted scopes into ID tokens
-    #[arg(long)]
-    pub claims_in_id_token: bool,
-    /// First-party client: no consent of the user is required
-    #[arg(long)]
-    pub first_party: bool,
-    /// Issue refresh tokens also without the scope offline_access
-    #[arg(long)]
-    pub always_refresh: bool,
-    /// Seconds, 0 to 60, during which a used refresh token returns its successor again [default: 0]
-    #[arg(long, value_name = "SECONDS")]
-    pub refresh_grace_s: Option<u32>,
-    /// Lifetime of access tokens, except in the token flow [default: that of the server]
-    #[arg(long, value_name = "SECONDS")]
-    pub access_token_lifetime_s: Option<u32>,
-    /// Lifetime of ID tokens [default: that of the server]
-    #[arg(long, value_name = "SECONDS")]
-    pub id_token_lifetime_s: Option<u32>,
-    /// Lifetime of refresh tokens, counted from the first one of a grant [default: that of the server]
-    #[arg(long, value_name = "SECONDS")]
-    pub refresh_token_lifetime_s: Option<u32>,
-    /// Maximum age of a sign-in, for requests without max_age [default: none]
-    #[arg(long, value_name = "SECONDS")]
-    pub default_max_age: Option<u32>,
-    /// Require pushed authorization requests (PAR)
-    #[arg(long)]
-    pub require_par: bool,
-    /// Bind all tokens of the client to a key (DPoP)
-    #[arg(long)]
-    pub dpop_bound: bool,
-    /// Allow the client to introspect tokens of other clients
-    #[arg(long)]
-    pub introspects: bool,
-    /// Do not require PKCE (confidential clients only)
-    #[arg(long)]
-    pub pkce_optional: bool,
-    /// Native app: loopback redirect URIs match with any port
-    #[arg(long)]
-    pub native: bool,
-    /// Group that the client may export; can be repeated [default: all]
-    #[arg(long = "group", value_name = "ID")]
-    pub groups: Vec<String>,
 }
 
 /// `trefoil keys …`

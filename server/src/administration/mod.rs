@@ -18,6 +18,7 @@ mod console;
 mod conversions;
 pub mod export;
 pub mod import;
+mod member_flags;
 pub mod people;
 pub mod protocol;
 pub mod socket;

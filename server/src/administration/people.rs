@@ -5,14 +5,15 @@ use identity::directory::user_directory::OtherMethods;
 use identity::directory::user_directory::UserError;
 use identity::model::client::Client;
 use identity::model::client_metadata::ClientMetadata;
+use identity::model::members::ClaimValue;
 use identity::model::user::User;
 use identity::model::user_name;
 use identity::sign_in::password;
 use identity::sign_in::sign_in_methods::{MethodsToRemove, SignInMethods};
 use jiff::SignedDuration;
 
-use super::protocol::{ClientCommand, CommandEvent, KeysCommand, Members, RemovedMethods, UserCommand};
-use super::user_change::{CheckedUserChange, UserChange, new_user};
+use super::protocol::{ClientCommand, CommandEvent, KeysCommand, RemovedMethods, UserCommand};
+use super::user_change::{UserChange, new_user};
 use super::{AdminServices, EventSink};
 
 /// Executes `trefoil user …`.
@@ -28,7 +29,7 @@ pub async fn execute_user_command(
     let result = match command {
         UserCommand::Add { username, members, password } => {
             services.passwords.check_password(&password, &username, &identity.issuer)?;
-            let change = checked_change(members)?;
+            let change = UserChange::read(members)?;
             let password = password::hash_password(&password, &*services.clock.random);
             let mut user = new_user(username, Some(password));
             change.apply(&mut user);
@@ -38,7 +39,7 @@ pub async fn execute_user_command(
             format!("added user {} (sub {})", user.username, user.sub)
         }
         UserCommand::Change { username, members } => {
-            let change = checked_change(members)?;
+            let change = UserChange::read(members)?;
             identity.users.change_user(&username, now, |user| change.apply(user)).await?;
             format!("changed user {username}")
         }
@@ -130,22 +131,22 @@ async fn user_named(services: &AdminServices<'_>, name: &str) -> Result<User> {
 fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
     let at = fhir::instant::format;
     let yes = |it: bool| if it { "yes" } else { "no" };
-    let contact = |value: &Option<String>, verified: Option<bool>| match (value, verified) {
-        (Some(value), Some(true)) => format!("{value} (verified)"),
-        (value, _) => value.clone().unwrap_or_else(|| "-".to_owned()),
-    };
     let mut lines = vec![
         format!("user            {}", user.username),
         format!("sub             {}", user.sub),
-        format!("name            {}", user.claims.name.as_deref().unwrap_or("-")),
-        format!("e-mail          {}", contact(&user.claims.email, user.claims.email_verified)),
-        format!("phone           {}", contact(&user.claims.phone_number, user.claims.phone_number_verified)),
         format!("fhir user       {}", user.fhir_user.as_deref().unwrap_or("-")),
         format!("allowed scopes  {}", user.allowed_scopes),
         format!("disabled        {}", yes(user.disabled)),
         format!("administrator   {}", yes(user.administrator)),
         format!("password        {}", yes(user.password.is_some())),
     ];
+    for (row, value) in user.claims.values() {
+        let value = match value {
+            ClaimValue::Text(text) => text,
+            ClaimValue::Boolean(value) => yes(value),
+        };
+        lines.push(format!("{:<15} {value}", row.name.replace('_', " ")));
+    }
     for passkey in &methods.passkeys {
         let used =
             passkey.last_used.map_or("never used".to_owned(), |used| format!("last used {}", at(used)));
@@ -167,11 +168,6 @@ fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
         ));
     }
     lines
-}
-
-fn checked_change(members: Members) -> Result<CheckedUserChange> {
-    let change: UserChange = serde_json::from_value(members.into())?;
-    Ok(change.check()?)
 }
 
 /// Executes `trefoil client …`.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Version of the protocol. The program and the running server must have the same version.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// The member of the first message that all protocol versions have.
 #[derive(Deserialize)]
@@ -319,10 +319,10 @@ mod tests {
 
     #[test]
     fn another_version_is_rejected_before_its_command_is_read() {
-        let error = decode_command(r#"{"protocol":3,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
-        assert!(error.starts_with("version 3 of the administration protocol is not supported"), "{error}");
-        assert!(error.contains("has version 2; use the trefoil program of the running server"), "{error}");
-        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":2,"command":{"unheard":"of"}}"#]
+        let error = decode_command(r#"{"protocol":4,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
+        assert!(error.starts_with("version 4 of the administration protocol is not supported"), "{error}");
+        assert!(error.contains("has version 3; use the trefoil program of the running server"), "{error}");
+        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":3,"command":{"unheard":"of"}}"#]
         {
             assert!(matches!(decode_command(malformed), Err(ProtocolError::Malformed(_))), "{malformed}");
         }

@@ -1,15 +1,33 @@
 //! A change of a user, as the admin API and the commands `trefoil user add` and `trefoil user change` receive it.
 
+use identity::model::client_metadata::nearest_name;
+use identity::model::members;
 use identity::model::scope::Scopes;
 use identity::model::user::{StandardClaims, User};
-use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
-/// Maximum length of a claim, in bytes.
-const TEXT: usize = 500;
+/// Maximum length of a text, in bytes.
+const MAX_TEXT_BYTES: usize = 500;
 
 /// Reasons why a change of a user is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidUserChange {
+    /// There is no such member.
+    #[error("unknown field `{name}`, expected one of {}{hint}", accepted_names())]
+    Unknown {
+        /// The rejected name.
+        name: String,
+        /// A suggestion, if a name is similar.
+        hint: String,
+    },
+    /// A value has another type.
+    #[error("{member} must be {expected}, or null for the default")]
+    Type {
+        /// Name of the member.
+        member: &'static str,
+        /// The expected type.
+        expected: &'static str,
+    },
     /// A text is empty, too long, or has control characters.
     #[error("a text must have 1 to 500 bytes and no control characters")]
     Text,
@@ -21,6 +39,15 @@ pub enum InvalidUserChange {
     Scopes(String),
 }
 
+fn accepted_names() -> String {
+    let names = members::user_members().map(|row| format!("`{}`", row.name));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn default_scopes() -> Scopes {
+    ["openid", "profile", "email", "phone"].into_iter().collect()
+}
+
 /// Returns a user with the scopes that users have by default.
 pub fn new_user(username: String, password: Option<String>) -> User {
     User {
@@ -28,7 +55,7 @@ pub fn new_user(username: String, password: Option<String>) -> User {
         claims: StandardClaims { preferred_username: Some(username.clone()), ..StandardClaims::default() },
         username,
         email_verified_by: None,
-        allowed_scopes: ["openid", "profile", "email", "phone"].into_iter().collect(),
+        allowed_scopes: default_scopes(),
         fhir_user: None,
         administrator: false,
         password,
@@ -38,102 +65,95 @@ pub fn new_user(username: String, password: Option<String>) -> User {
     }
 }
 
-/// Deserializes a present member. Its value is `None` for null, which removes the value of the user.
-fn present_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    from: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(from).map(Some)
-}
-
-/// A change of a user; members that are absent do not change.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+/// A valid change of a user. Members that are absent do not change.
+#[derive(Debug, Default)]
 pub struct UserChange {
-    #[serde(deserialize_with = "present_or_null")]
-    name: Option<Option<String>>,
-    #[serde(deserialize_with = "present_or_null")]
-    given_name: Option<Option<String>>,
-    #[serde(deserialize_with = "present_or_null")]
-    family_name: Option<Option<String>>,
-    #[serde(deserialize_with = "present_or_null")]
-    email: Option<Option<String>>,
-    #[serde(deserialize_with = "present_or_null")]
-    email_verified: Option<Option<bool>>,
-    #[serde(deserialize_with = "present_or_null")]
-    phone_number: Option<Option<String>>,
-    #[serde(deserialize_with = "present_or_null")]
-    phone_number_verified: Option<Option<bool>>,
-    #[serde(deserialize_with = "present_or_null")]
+    claims: Vec<(&'static str, Value)>,
     fhir_user: Option<Option<String>>,
-    allowed_scopes: Option<String>,
+    allowed_scopes: Option<Scopes>,
     administrator: Option<bool>,
     disabled: Option<bool>,
 }
 
-/// A valid change.
-pub struct CheckedUserChange {
-    change: UserChange,
-    scopes: Option<Scopes>,
-}
-
 impl UserChange {
-    /// Checks the values.
+    /// Checks the members of a JSON merge patch (RFC 7396): `null` restores the default of a member.
     ///
     /// # Errors
-    /// Returns [`InvalidUserChange`] if a value is rejected.
-    pub fn check(self) -> Result<CheckedUserChange, InvalidUserChange> {
-        let texts = [
-            &self.name,
-            &self.given_name,
-            &self.family_name,
-            &self.email,
-            &self.phone_number,
-            &self.fhir_user,
-        ];
-        let is_bad =
-            |text: &String| text.is_empty() || text.len() > TEXT || text.chars().any(char::is_control);
-        if texts.into_iter().flatten().flatten().any(is_bad) {
-            return Err(InvalidUserChange::Text);
-        }
-        let is_reference = |text: &String| {
-            text.split_once('/')
-                .is_some_and(|(kind, id)| fhir::resource_type(kind).is_some() && !id.is_empty())
-        };
-        if !self.fhir_user.iter().flatten().all(is_reference) {
-            return Err(InvalidUserChange::FhirUser);
-        }
-        let scopes = self.allowed_scopes.as_deref().map(Scopes::parse).transpose();
-        let scopes = scopes.map_err(|error| InvalidUserChange::Scopes(error.to_string()))?;
-        Ok(CheckedUserChange { change: self, scopes })
-    }
-}
-
-impl CheckedUserChange {
-    /// Applies the change to a user.
-    pub fn apply(&self, user: &mut User) {
-        fn set<T: Clone>(to: &mut T, present_or_null: &Option<T>) {
-            if let Some(present_or_null) = present_or_null {
-                to.clone_from(present_or_null);
+    /// Returns [`InvalidUserChange`] for the first member that is rejected.
+    pub fn read(members: Map<String, Value>) -> Result<Self, InvalidUserChange> {
+        let mut change = Self::default();
+        for (name, value) in members {
+            let Some(row) = members::user_members().find(|row| row.name == name) else {
+                let nearest = nearest_name(&name, members::user_members().map(|row| row.name));
+                let hint = nearest.map(|nearest| format!("; did you mean `{nearest}`?")).unwrap_or_default();
+                return Err(InvalidUserChange::Unknown { name, hint });
+            };
+            let is_bad = |text: &str| {
+                text.is_empty() || text.len() > MAX_TEXT_BYTES || text.chars().any(char::is_control)
+            };
+            if value.as_str().is_some_and(is_bad) {
+                return Err(InvalidUserChange::Text);
+            }
+            let text =
+                || value.as_str().ok_or(InvalidUserChange::Type { member: row.name, expected: "a string" });
+            let boolean = || match &value {
+                Value::Null => Ok(false),
+                value => value
+                    .as_bool()
+                    .ok_or(InvalidUserChange::Type { member: row.name, expected: "true or false" }),
+            };
+            match row.name {
+                "allowed_scopes" if value.is_null() => change.allowed_scopes = Some(default_scopes()),
+                "allowed_scopes" => {
+                    let scopes = Scopes::parse(text()?);
+                    let scopes = scopes.map_err(|error| InvalidUserChange::Scopes(error.to_string()))?;
+                    change.allowed_scopes = Some(scopes);
+                }
+                "fhir_user" if value.is_null() => change.fhir_user = Some(None),
+                "fhir_user" => {
+                    let reference = text()?;
+                    let is_reference =
+                        |(kind, id): (&str, &str)| fhir::resource_type(kind).is_some() && !id.is_empty();
+                    if !reference.split_once('/').is_some_and(is_reference) {
+                        return Err(InvalidUserChange::FhirUser);
+                    }
+                    change.fhir_user = Some(Some(reference.to_owned()));
+                }
+                "administrator" => change.administrator = Some(boolean()?),
+                "disabled" => change.disabled = Some(boolean()?),
+                claim => {
+                    if !StandardClaims::default().set(claim, value.clone()) {
+                        let is_text = row.kind == members::MemberType::Text;
+                        let expected = if is_text { "a string" } else { "true or false" };
+                        return Err(InvalidUserChange::Type { member: claim, expected });
+                    }
+                    change.claims.push((claim, value));
+                }
             }
         }
-        let change = &self.change;
-        set(&mut user.claims.name, &change.name);
-        set(&mut user.claims.given_name, &change.given_name);
-        set(&mut user.claims.family_name, &change.family_name);
-        if change.email.is_some() || change.email_verified.is_some() {
+        Ok(change)
+    }
+
+    /// Applies the change to a user.
+    pub fn apply(&self, user: &mut User) {
+        let changes_claim = |name: &str| self.claims.iter().any(|(claim, _)| *claim == name);
+        if changes_claim("email") || changes_claim("email_verified") {
             // The provider verified the previous address.
             user.claims.email_verified = None;
             user.email_verified_by = None;
         }
-        set(&mut user.claims.email, &change.email);
-        set(&mut user.claims.email_verified, &change.email_verified);
-        set(&mut user.claims.phone_number, &change.phone_number);
-        set(&mut user.claims.phone_number_verified, &change.phone_number_verified);
-        set(&mut user.fhir_user, &change.fhir_user);
-        set(&mut user.allowed_scopes, &self.scopes);
+        for (claim, value) in &self.claims {
+            user.claims.set(claim, value.clone());
+        }
+        if let Some(fhir_user) = &self.fhir_user {
+            user.fhir_user.clone_from(fhir_user);
+        }
+        if let Some(scopes) = &self.allowed_scopes {
+            user.allowed_scopes = scopes.clone();
+        }
         let before = (user.disabled, user.administrator);
-        set(&mut user.administrator, &change.administrator);
-        set(&mut user.disabled, &change.disabled);
+        user.administrator = self.administrator.unwrap_or(user.administrator);
+        user.disabled = self.disabled.unwrap_or(user.disabled);
         // Tokens issued before must not become valid again, nor gain another right.
         if before != (user.disabled, user.administrator) {
             user.epoch += 1;

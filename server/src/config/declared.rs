@@ -10,21 +10,31 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::documented::{Required, settings_table};
-use super::file::with_nearest;
 use super::{ConfigError, ConfigSource};
 use crate::config::settings::CustomScope;
 use identity::model::client::Client;
-use identity::model::client_metadata::ClientMetadata;
+use identity::model::client_metadata::{ClientMetadata, nearest_name};
+use identity::model::members::client_members;
 use identity::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, RESERVED_SCOPES, Scopes, SmartScope};
 
-/// `[[client]]`: the members of [`ClientMetadata`] and of [`FILE_MEMBERS`].
+/// `[[client]]`: the members of a client (see [`client_members`]) and of [`FILE_MEMBERS`].
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct ClientSection(Spanned<BTreeMap<Spanned<String>, Spanned<toml::Value>>>);
 
-/// Members that exist only in the configuration file.
-pub(super) const FILE_MEMBERS: [&str; 5] =
-    ["client_id", "jwks_file", "client_secret", "client_secret_file", "client_secret_env"];
+/// Members that exist only in the configuration file, with their defaults and meanings. `client_secret` is not one of
+/// them: it is rejected with its own message.
+pub(super) const FILE_MEMBERS: [(&str, &str, &str); 4] = [
+    ("client_id", "required", "Public identifier"),
+    ("jwks_file", "none", "File with the public JWK Set, instead of `jwks`"),
+    ("client_secret_file", "none", "File with the secret"),
+    ("client_secret_env", "none", "Environment variable with the secret"),
+];
+
+/// Returns the names of the members of `[[client]]`.
+fn accepted_members() -> impl Iterator<Item = &'static str> {
+    client_members().map(|row| row.name).chain(FILE_MEMBERS.map(|(name, ..)| name))
+}
 
 /// A checked client of the configuration file.
 #[derive(Debug, Clone)]
@@ -47,7 +57,7 @@ impl ClientSection {
         let value = value
             .into_inner()
             .try_into()
-            .map_err(|error| file.value_error(span.clone(), key, error_text(&error)))?;
+            .map_err(|error| file.value_error(span.clone(), key, error.message()))?;
         Ok(Some(Spanned::new(span, value)))
     }
 
@@ -63,15 +73,18 @@ impl ClientSection {
     fn metadata(&self, file: &ConfigSource<'_>) -> Result<ClientMetadata, ConfigError> {
         let members = self.0.as_ref();
         for (key, value) in members {
+            if !accepted_members().any(|name| name == key.as_ref()) {
+                return Err(file.value_error(key.span(), key.as_ref().clone(), unknown_member(key.as_ref())));
+            }
             let one = toml::Table::from_iter([(key.as_ref().clone(), value.as_ref().clone())]);
             if let Err(error) = one.try_into::<ClientMetadata>() {
-                return Err(file.value_error(key.span(), key.as_ref().clone(), error_text(&error)));
+                return Err(file.value_error(key.span(), key.as_ref().clone(), error.message()));
             }
         }
         let all = members.iter().map(|(key, value)| (key.as_ref().clone(), value.as_ref().clone()));
         let all: toml::Table = all.collect();
         all.try_into()
-            .map_err(|error: toml::de::Error| file.value_error(self.0.span(), "client", error_text(&error)))
+            .map_err(|error: toml::de::Error| file.value_error(self.0.span(), "client", error.message()))
     }
 
     /// Checks the section and returns the client.
@@ -144,14 +157,10 @@ fn read_key_set(file: &ConfigSource<'_>, path: &Spanned<PathBuf>) -> Result<serd
     serde_json::from_slice(&text).map_err(|error| unreadable(&error))
 }
 
-/// Returns the message of an error without the position inside the value. For an unknown member, the suggestions
-/// include [`FILE_MEMBERS`].
-fn error_text(error: &toml::de::Error) -> String {
-    let text = error.message().to_owned();
-    if !text.starts_with("unknown field") {
-        return text;
-    }
-    with_nearest(format!("{text}, `{}`", FILE_MEMBERS.join("`, `")))
+fn unknown_member(name: &str) -> String {
+    let names: Vec<_> = accepted_members().map(|name| format!("`{name}`")).collect();
+    let hint = nearest_name(name, accepted_members()).map(|name| format!("; did you mean `{name}`?"));
+    format!("unknown field `{name}`, expected one of {}{}", names.join(", "), hint.unwrap_or_default())
 }
 
 /// Returns `true` if the server defines the scope, and its description.

@@ -6,7 +6,7 @@ use identity::directory::user_directory::{OtherMethods, VersionedUser};
 use identity::model::user::User;
 use identity::sign_in::password::{self, PasswordError};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     check_administrator, expected_revision, invalid_request, json, page_parameters, parse_body,
@@ -74,7 +74,7 @@ pub async fn read_user(context: &RequestContext, sub: String) -> Result<Response
 /// POST {base}/admin/users
 pub async fn create_user(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let mut members: serde_json::Map<String, Value> = parse_body(context, body).await?;
+    let mut members: Map<String, Value> = parse_body(context, body).await?;
     let text = |value: Option<Value>, name: &str| match value {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -83,15 +83,13 @@ pub async fn create_user(context: &RequestContext, body: &mut RequestBody) -> Re
     let username = text(members.remove("username"), "username")?
         .ok_or_else(|| invalid_request("username is missing"))?;
     let password = text(members.remove("password"), "password")?;
-    let change: UserChange = serde_json::from_value(Value::Object(members))
-        .map_err(|error| invalid_request(&format!("the body is not valid: {error}")))?;
-    let checked = change.check().map_err(|error| invalid_request(&error.to_string()))?;
+    let change = UserChange::read(members).map_err(|error| invalid_request(&error.to_string()))?;
     let password = match password {
         Some(plain) => Some(hash_new_password(context, plain, username.clone()).await?),
         None => None,
     };
     let mut user = new_user(username, password);
-    checked.apply(&mut user);
+    change.apply(&mut user);
     let identity = &context.app.identity;
     let user = identity.users.add_user(user, context.now).await?;
     let found = identity.users.versioned_user(&user.sub, context.now).await?;
@@ -107,12 +105,12 @@ pub async fn change_user(
     body: &mut RequestBody,
 ) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let change: UserChange = parse_body(context, body).await?;
-    let checked = change.check().map_err(|error| invalid_request(&error.to_string()))?;
+    let members: Map<String, Value> = parse_body(context, body).await?;
+    let change = UserChange::read(members).map_err(|error| invalid_request(&error.to_string()))?;
     let revision = expected_revision(context)?;
     let identity = &context.app.identity;
     let done =
-        identity.users.change_versioned_user(&sub, revision, context.now, |user| checked.apply(user)).await;
+        identity.users.change_versioned_user(&sub, revision, context.now, |user| change.apply(user)).await;
     Ok(user_response(StatusCode::OK, &done?))
 }
 

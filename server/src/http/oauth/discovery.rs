@@ -4,6 +4,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{StatusCode, header};
 use identity::SigningAlg;
 use identity::lifetimes;
+use identity::model::members::CLAIMS;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -40,6 +41,14 @@ const SCOPES: [&str; 18] = [
     "system/*.read",
     "system/*.cruds",
 ];
+
+/// Claims of tokens, and of users beside [`CLAIMS`].
+const TOKEN_CLAIMS: [&str; 11] =
+    ["sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "sid", "fhirUser"];
+
+fn claims() -> Vec<&'static str> {
+    TOKEN_CLAIMS.into_iter().chain(CLAIMS.iter().map(|row| row.name)).collect()
+}
 
 fn assertion_algs() -> Vec<&'static str> {
     identity::assertion_algorithms().collect()
@@ -84,8 +93,7 @@ pub async fn openid_configuration(context: &RequestContext) -> Result<Response, 
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": SigningAlg::ALL.map(SigningAlg::name),
             "scopes_supported": scopes(context),
-            "claims_supported": ["sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "sid", "fhirUser", "name", "given_name",
-                "family_name", "preferred_username", "email", "email_verified", "phone_number", "phone_number_verified"],
+            "claims_supported": claims(),
             "token_endpoint_auth_methods_supported": AUTH_METHODS,
             "token_endpoint_auth_signing_alg_values_supported": assertion_algs(),
             "revocation_endpoint_auth_methods_supported": AUTH_METHODS,

@@ -65,7 +65,7 @@ pub async fn issue_tokens(context: &RequestContext, body: &mut RequestBody) -> R
     }
     // After the client is authenticated, so that strangers cannot fill the memory of used proofs.
     let jkt = verify_proof(context).await?;
-    if jkt.is_none() && client.dpop_bound {
+    if jkt.is_none() && client.dpop_bound_access_tokens {
         let text = "this client's tokens are bound to a key: send a DPoP proof";
         return Err(token_problem("invalid_dpop_proof", text));
     }

@@ -322,7 +322,7 @@ impl AuthorizationService {
             return Err(ErrorCode::RequestUriNotSupported);
         }
         let response_type = check_response_type(params.get("response_type"), &client)?;
-        if client.require_par && pushed.is_none() {
+        if client.require_pushed_authorization_requests && pushed.is_none() {
             return Err(ErrorCode::InvalidRequest);
         }
         check_state(params.get("state"))?;
@@ -339,7 +339,7 @@ impl AuthorizationService {
             return Err(ErrorCode::InvalidRequest);
         }
         // Tokens on the front channel cannot be bound to a key.
-        if client.dpop_bound && response_type != ResponseType::Code {
+        if client.dpop_bound_access_tokens && response_type != ResponseType::Code {
             return Err(ErrorCode::UnauthorizedClient);
         }
         let prompt = params.get("prompt").map_or(Some(PromptValues::default()), PromptValues::parse);

@@ -1,178 +1,16 @@
 //! Clients: their credentials and what they may request (RFC 6749 section 2; RFC 7591).
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use store::StoreError;
 use subtle::ConstantTimeEq;
 
 use crate::encoding;
 use crate::lifetimes;
-use crate::model::redirect_uri::RegisteredRedirectUri;
-use crate::model::scope::Scopes;
+pub use crate::model::client_values::{
+    AssertionAudiencePolicy, AuthMethod, GrantType, ReplacedSecret, ResponseType,
+};
+pub use crate::model::members::Client;
 use crate::{SigningAlg, jose};
-
-/// Authentication methods of a client at the token endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AuthMethod {
-    /// A public client, identified by its `client_id` only.
-    None,
-    /// `Authorization: Basic`.
-    ClientSecretBasic,
-    /// `client_id` and `client_secret` in the form body.
-    ClientSecretPost,
-    /// A client assertion (RFC 7523).
-    PrivateKeyJwt,
-}
-
-/// Grant types of the token endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GrantType {
-    /// RFC 6749 section 4.1.
-    AuthorizationCode,
-    /// RFC 6749 section 6.
-    RefreshToken,
-    /// RFC 6749 section 4.4.
-    ClientCredentials,
-    /// RFC 8628.
-    #[serde(rename = "urn:ietf:params:oauth:grant-type:device_code")]
-    DeviceCode,
-}
-
-/// Response types of the authorization endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ResponseType {
-    /// An authorization code.
-    #[serde(rename = "code")]
-    Code,
-    /// An access token, and an ID token if `openid` is requested.
-    #[serde(rename = "token")]
-    Token,
-    /// An ID token.
-    #[serde(rename = "id_token")]
-    IdToken,
-    /// Both tokens, as OpenID Connect spells the combination.
-    #[serde(rename = "id_token token")]
-    IdTokenToken,
-}
-
-/// Audiences that a client assertion may have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AssertionAudiencePolicy {
-    /// The token endpoint or the issuer (SMART App Launch 2.2).
-    #[default]
-    TokenEndpointOrIssuer,
-    /// The issuer as a single string (FAPI 2.0; update of RFC 7523).
-    Issuer,
-}
-
-/// A client secret that was replaced.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReplacedSecret {
-    /// SHA-256 in base64url.
-    pub digest: String,
-    /// Time until which the secret is valid.
-    pub until: Timestamp,
-}
-
-/// A registered client.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Client {
-    /// Public identifier.
-    pub client_id: String,
-    /// Name that is displayed to users.
-    pub name: String,
-    /// URIs to which answers to authorization requests are sent.
-    #[serde(default)]
-    pub redirect_uris: Vec<RegisteredRedirectUri>,
-    /// URIs for the redirect after sign-out.
-    #[serde(default)]
-    pub post_logout_redirect_uris: Vec<RegisteredRedirectUri>,
-    /// Response types of the authorization endpoint.
-    #[serde(default)]
-    pub response_types: Vec<ResponseType>,
-    /// Grant types of the token endpoint.
-    #[serde(default)]
-    pub grant_types: Vec<GrantType>,
-    /// Methods with which the client may authenticate itself.
-    pub auth_methods: Vec<AuthMethod>,
-    /// SHA-256 of each valid secret in base64url.
-    #[serde(default)]
-    pub secret_digests: Vec<String>,
-    /// Secrets that were replaced and stay valid for some time.
-    #[serde(default)]
-    pub replaced_secrets: Vec<ReplacedSecret>,
-    /// Public keys for `private_key_jwt`, registered by value.
-    #[serde(default)]
-    pub jwks: Vec<serde_json::Value>,
-    /// URL of a JWK Set with the public keys for `private_key_jwt`.
-    #[serde(default)]
-    pub jwks_uri: Option<String>,
-    /// Algorithms accepted for client assertions. Empty means RS384 and ES384.
-    #[serde(default)]
-    pub assertion_algs: Vec<String>,
-    /// Audiences that a client assertion may have.
-    #[serde(default)]
-    pub assertion_audience: AssertionAudiencePolicy,
-    /// Algorithm of ID tokens. `None` means RS256.
-    #[serde(default)]
-    pub id_token_alg: Option<String>,
-    /// `true` if the ID token of the code flow contains all claims of the granted scopes.
-    #[serde(default)]
-    pub claims_in_id_token: bool,
-    /// Scopes that the client may request.
-    pub scopes: Scopes,
-    /// `true` if authorization requests must use PKCE.
-    pub pkce_required: bool,
-    /// `true` for a native app, whose loopback redirect URI may have any port (RFC 8252).
-    #[serde(default)]
-    pub native: bool,
-    /// `true` if refresh tokens are issued without `offline_access`.
-    #[serde(default)]
-    pub always_refresh: bool,
-    /// Seconds (0 to 60) during which a spent refresh token returns its successor again.
-    #[serde(default)]
-    pub refresh_grace_s: u32,
-    /// Lifetime of access tokens in seconds, except in the token flow. `None` for the setting of the server.
-    #[serde(default)]
-    pub access_token_lifetime_s: Option<u32>,
-    /// Lifetime of ID tokens in seconds. `None` for the setting of the server.
-    #[serde(default)]
-    pub id_token_lifetime_s: Option<u32>,
-    /// Lifetime of the refresh tokens of one family in seconds. `None` for the setting of the server.
-    #[serde(default)]
-    pub refresh_token_lifetime_s: Option<u32>,
-    /// Maximum age of a sign-in in seconds, for requests without `max_age` (OpenID Connect Registration section 2).
-    #[serde(default)]
-    pub default_max_age: Option<u32>,
-    /// `true` if authorization requests must be pushed (RFC 9126 section 6).
-    #[serde(default)]
-    pub require_par: bool,
-    /// `true` if tokens must be bound to a key (RFC 9449 section 5.2, `dpop_bound_access_tokens`).
-    #[serde(default)]
-    pub dpop_bound: bool,
-    /// `true` if the user must consent. `false` for first-party clients.
-    #[serde(default)]
-    pub consent: bool,
-    /// `true` if the client may introspect tokens of other clients.
-    #[serde(default)]
-    pub introspects: bool,
-    /// Groups that the client may export. `None` means all groups.
-    #[serde(default)]
-    pub groups: Option<Vec<String>>,
-    /// `true` if the client is part of the demo project.
-    #[serde(default)]
-    pub demo: bool,
-    /// `true` if the client is declared in `trefoil.toml`.
-    #[serde(default)]
-    pub declared: bool,
-    /// Random id of this registration, and a claim of its tokens. If the client is deleted and another is added under
-    /// the same id, the tokens of the deleted client stay invalid.
-    #[serde(default)]
-    pub generation: String,
-}
 
 /// Reasons why a registration is rejected.
 #[derive(Debug, thiserror::Error)]
@@ -234,40 +72,7 @@ impl Client {
     /// Returns a client without permissions, from which every registration starts.
     pub fn new(client_id: impl Into<String>) -> Self {
         let client_id = client_id.into();
-        Self {
-            name: client_id.clone(),
-            client_id,
-            redirect_uris: Vec::new(),
-            post_logout_redirect_uris: Vec::new(),
-            response_types: Vec::new(),
-            grant_types: Vec::new(),
-            auth_methods: Vec::new(),
-            secret_digests: Vec::new(),
-            replaced_secrets: Vec::new(),
-            jwks: Vec::new(),
-            jwks_uri: None,
-            assertion_algs: Vec::new(),
-            assertion_audience: AssertionAudiencePolicy::default(),
-            id_token_alg: None,
-            claims_in_id_token: false,
-            scopes: Scopes::default(),
-            pkce_required: true,
-            native: false,
-            always_refresh: false,
-            refresh_grace_s: 0,
-            access_token_lifetime_s: None,
-            id_token_lifetime_s: None,
-            refresh_token_lifetime_s: None,
-            default_max_age: None,
-            require_par: false,
-            dpop_bound: false,
-            consent: false,
-            introspects: false,
-            groups: None,
-            demo: false,
-            declared: false,
-            generation: String::new(),
-        }
+        Self { name: client_id.clone(), client_id, pkce_required: true, ..Self::default() }
     }
 
     /// Returns `true` for a public client, which has neither a secret nor a key.

@@ -3,73 +3,17 @@
 
 use std::fmt::Display;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::jose::SigningAlg;
 use crate::model::client::{
     AssertionAudiencePolicy, AuthMethod, Client, GrantType, RegistrationError, ResponseType,
 };
+pub use crate::model::members::ClientMetadata;
 use crate::model::redirect_uri::RegisteredRedirectUri;
 use crate::model::scope::Scopes;
-
-/// Unchecked metadata of one client. [`ClientMetadata::into_client`] checks the metadata and sets the defaults.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "most names are those of the specifications")]
-pub struct ClientMetadata {
-    /// Default: the client id.
-    pub client_name: Option<String>,
-    pub redirect_uris: Vec<String>,
-    pub post_logout_redirect_uris: Vec<String>,
-    /// Default: `code` if there is a redirect URI, and empty otherwise.
-    pub response_types: Vec<String>,
-    pub grant_types: Vec<String>,
-    #[serde(skip_serializing)]
-    pub token_endpoint_auth_method: Option<String>,
-    /// Names several methods, in place of the single `token_endpoint_auth_method`.
-    pub token_endpoint_auth_methods: Vec<String>,
-    #[serde(skip_serializing)]
-    pub token_endpoint_auth_signing_alg: Option<String>,
-    /// Names several algorithms, in place of the single one. Default: RS384 and ES384.
-    pub token_endpoint_auth_signing_algs: Vec<String>,
-    /// Audiences of client assertions: `token_endpoint_or_issuer` (default) or `issuer`.
-    pub assertion_audience: Option<String>,
-    pub jwks: Option<Value>,
-    pub jwks_uri: Option<String>,
-    /// Default: `openid`.
-    pub scope: Option<String>,
-    /// Default: RS256.
-    pub id_token_signed_response_alg: Option<String>,
-    /// `true` if ID tokens contain all claims of the granted scopes, also if the client receives an access token for
-    /// userinfo. Default: `false`.
-    pub claims_in_id_token: bool,
-    /// `web` (default) or `native`.
-    pub application_type: Option<String>,
-    pub require_pushed_authorization_requests: bool,
-    pub dpop_bound_access_tokens: bool,
-    /// Default: `true`.
-    pub pkce_required: Option<bool>,
-    /// `true` if the user does not have to consent. Default: `false`.
-    pub first_party: bool,
-    /// `true` if refresh tokens are issued without `offline_access`. Default: `false`.
-    pub always_refresh: bool,
-    /// Seconds (0 to 60) during which a spent refresh token returns its successor again. Default: 0.
-    pub refresh_grace_s: u32,
-    /// Seconds. Default: the setting of the server. Access tokens of the token flow are not affected.
-    pub access_token_lifetime_s: Option<u32>,
-    /// Seconds. Default: the setting of the server.
-    pub id_token_lifetime_s: Option<u32>,
-    /// Seconds, counted from the first refresh token. Default: the setting of the server.
-    pub refresh_token_lifetime_s: Option<u32>,
-    /// Maximum age of a sign-in in seconds, for requests without `max_age`.
-    pub default_max_age: Option<u32>,
-    /// `true` if the client may introspect tokens of other clients. Default: `false`.
-    pub introspects: bool,
-    /// Groups that the client may export. Default: all.
-    pub groups: Option<Vec<String>>,
-}
 
 /// A member of client metadata that was rejected.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +49,7 @@ impl ClientMetadata {
     /// # Errors
     /// Returns [`InvalidMetadata`] for the first member that is rejected.
     pub fn into_client(self, client_id: &str, secret: Option<&str>) -> Result<Client, InvalidMetadata> {
+        let stored = self.stored_members(client_id);
         let auth_methods: Vec<_> =
             self.token_endpoint_auth_method.into_iter().chain(self.token_endpoint_auth_methods).collect();
         let mut auth_methods: Vec<AuthMethod> =
@@ -169,7 +114,6 @@ impl ClientMetadata {
                     .cloned()
                     .ok_or_else(|| invalid("jwks", 0, "the JWK Set has no member 'keys'"))?,
             },
-            jwks_uri: self.jwks_uri,
             assertion_algs: self
                 .token_endpoint_auth_signing_alg
                 .into_iter()
@@ -184,22 +128,12 @@ impl ClientMetadata {
                 }
             },
             id_token_alg: self.id_token_signed_response_alg,
-            claims_in_id_token: self.claims_in_id_token,
             scopes: Scopes::parse(scope).map_err(|error| invalid("scope", 0, error))?,
             pkce_required,
             native,
-            always_refresh: self.always_refresh,
-            refresh_grace_s: self.refresh_grace_s,
-            access_token_lifetime_s: self.access_token_lifetime_s,
-            id_token_lifetime_s: self.id_token_lifetime_s,
-            refresh_token_lifetime_s: self.refresh_token_lifetime_s,
-            default_max_age: self.default_max_age,
-            require_par: self.require_pushed_authorization_requests,
-            dpop_bound: self.dpop_bound_access_tokens,
             consent: !self.first_party,
-            introspects: self.introspects,
             groups: self.groups.filter(|groups| !groups.is_empty()),
-            ..Client::new(client_id)
+            ..stored
         };
         client.check_registration().map_err(|error| invalid(member_of(&error), 0, error))?;
         Ok(client)
@@ -249,31 +183,18 @@ impl From<&Client> for ClientMetadata {
             post_logout_redirect_uris: uris(&client.post_logout_redirect_uris),
             response_types: names_of(&client.response_types),
             grant_types: names_of(&client.grant_types),
-            token_endpoint_auth_method: None,
             token_endpoint_auth_methods: names_of(&client.auth_methods),
-            token_endpoint_auth_signing_alg: None,
             token_endpoint_auth_signing_algs: client.assertion_algs.clone(),
             assertion_audience: names_of(&[client.assertion_audience]).pop(),
             jwks: Some(json!({ "keys": client.jwks })),
-            jwks_uri: client.jwks_uri.clone(),
             scope: Some(client.scopes.to_string()),
             id_token_signed_response_alg: Some(
                 client.id_token_alg.clone().unwrap_or_else(|| SigningAlg::default().name().to_owned()),
             ),
-            claims_in_id_token: client.claims_in_id_token,
             application_type: Some(if client.native { "native" } else { "web" }.to_owned()),
-            require_pushed_authorization_requests: client.require_par,
-            dpop_bound_access_tokens: client.dpop_bound,
             pkce_required: Some(client.pkce_required),
             first_party: !client.consent,
-            always_refresh: client.always_refresh,
-            refresh_grace_s: client.refresh_grace_s,
-            access_token_lifetime_s: client.access_token_lifetime_s,
-            id_token_lifetime_s: client.id_token_lifetime_s,
-            refresh_token_lifetime_s: client.refresh_token_lifetime_s,
-            default_max_age: client.default_max_age,
-            introspects: client.introspects,
-            groups: client.groups.clone(),
+            ..Self::of_stored_members(client)
         }
     }
 }

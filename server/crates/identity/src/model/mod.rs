@@ -2,7 +2,9 @@
 
 pub mod client;
 pub mod client_metadata;
+pub mod client_values;
 pub mod error_code;
+pub mod members;
 pub mod pkce;
 pub mod provider;
 pub mod redirect_uri;

@@ -2,29 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::model::members::StandardClaims;
 use crate::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, ScopeContext, ScopePermissions, Scopes, SmartScope};
-
-/// Standard claims of a user (OpenID Connect Core section 5.1).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are those of OpenID Connect")]
-pub struct StandardClaims {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub given_name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub family_name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preferred_username: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub email: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub email_verified: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phone_number: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phone_number_verified: Option<bool>,
-}
 
 /// A user of this server.
 #[derive(Debug, Clone, Serialize, Deserialize)]

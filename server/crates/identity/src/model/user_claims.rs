@@ -2,55 +2,30 @@
 
 use serde::Serialize;
 
+use crate::model::members::GrantedClaims;
 use crate::model::scope::Scopes;
 use crate::model::user::User;
 
 /// The claims that a list of scopes grants access to. Claims without a value for the user are omitted.
-#[derive(Debug, Default, Serialize)]
-#[expect(missing_docs, reason = "the names are those of OpenID Connect and of SMART App Launch")]
+#[derive(Debug, Serialize)]
 pub struct UserClaims<'a> {
+    /// Subject identifier.
     pub sub: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub given_name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub family_name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preferred_username: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub email: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub email_verified: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phone_number: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phone_number_verified: Option<bool>,
+    /// The claims of the scopes (see [`CLAIMS`](super::members::CLAIMS)).
+    #[serde(flatten)]
+    standard: GrantedClaims<'a>,
+    /// URL of the FHIR resource that represents the user (SMART App Launch 2.2).
     #[serde(rename = "fhirUser", skip_serializing_if = "Option::is_none")]
     pub fhir_user: Option<String>,
 }
 
-/// Returns the claims that the scopes grant access to: always `sub`, the name claims with `profile`, the e-mail and
-/// phone claims with `email` and `phone`, and the URL of the user's FHIR resource with `fhirUser`.
-pub fn claims_for_scopes<'a>(user: &'a User, scopes: &Scopes, fhir_base: &str) -> UserClaims<'a> {
-    let stored = &user.claims;
-    let mut claims = UserClaims { sub: &user.sub, ..UserClaims::default() };
-    if scopes.contains("profile") {
-        claims.name = stored.name.as_deref();
-        claims.given_name = stored.given_name.as_deref();
-        claims.family_name = stored.family_name.as_deref();
-        claims.preferred_username = stored.preferred_username.as_deref();
+/// Returns the claims that the scopes grant access to: always `sub`, the standard claims of each scope, and the URL of
+/// the user's FHIR resource with `fhirUser`.
+pub fn claims_for_scopes<'a>(user: &'a User, scopes: &'a Scopes, fhir_base: &str) -> UserClaims<'a> {
+    let fhir_user = user.fhir_user.as_deref().filter(|_| scopes.contains("fhirUser"));
+    UserClaims {
+        sub: &user.sub,
+        standard: GrantedClaims { claims: &user.claims, scopes },
+        fhir_user: fhir_user.map(|path| format!("{fhir_base}/{path}")),
     }
-    if scopes.contains("email") {
-        claims.email = stored.email.as_deref();
-        claims.email_verified = stored.email_verified;
-    }
-    if scopes.contains("phone") {
-        claims.phone_number = stored.phone_number.as_deref();
-        claims.phone_number_verified = stored.phone_number_verified;
-    }
-    if scopes.contains("fhirUser") {
-        claims.fhir_user = user.fhir_user.as_deref().map(|path| format!("{fhir_base}/{path}"));
-    }
-    claims
 }

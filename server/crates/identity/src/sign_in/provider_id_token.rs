@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::jose::{self, JwsParts};
+use crate::model::members::{CLAIMS, MemberType};
 use crate::model::provider::{ExternalSignIn, ExternalUser, IdentityProvider, ProviderFailure};
 use crate::model::user::StandardClaims;
 use crate::sign_in::provider_sign_in::ProviderSignIn;
@@ -13,8 +14,6 @@ use crate::sign_in::provider_sign_in::ProviderSignIn;
 pub const CLOCK_LEEWAY_S: i64 = 60;
 /// Maximum length of a subject identifier (OpenID Connect Core section 2).
 const MAX_SUB_BYTES: usize = 255;
-/// Claims that are booleans, which some providers send as the texts `true` and `false`.
-const BOOLEAN_CLAIMS: [&str; 2] = ["email_verified", "phone_number_verified"];
 
 /// The members of a provider's token response that this server reads.
 #[derive(Deserialize)]
@@ -67,8 +66,9 @@ impl ProviderIdToken {
     /// Reads the claims. Returns `None` if a required claim is missing or a claim has another type.
     fn read(parts: &JwsParts<'_>) -> Option<Self> {
         let mut claims: Map<String, Value> = parts.claims()?;
-        for name in BOOLEAN_CLAIMS {
-            if let Some(value) = claims.get_mut(name) {
+        // Some providers send booleans as the texts `true` and `false`.
+        for row in CLAIMS.iter().filter(|row| row.kind == MemberType::Boolean) {
+            if let Some(value) = claims.get_mut(row.name) {
                 match value.as_str() {
                     Some("true") => *value = true.into(),
                     Some("false") => *value = false.into(),

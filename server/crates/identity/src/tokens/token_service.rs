@@ -251,7 +251,7 @@ impl TokenService {
     }
 
     /// Returns the claims about a user that these scopes grant access to.
-    pub fn user_claims<'a>(&self, user: &'a User, scopes: &Scopes) -> UserClaims<'a> {
+    pub fn user_claims<'a>(&self, user: &'a User, scopes: &'a Scopes) -> UserClaims<'a> {
         user_claims::claims_for_scopes(user, scopes, &self.fhir_base)
     }
 }

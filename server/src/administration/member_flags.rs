@@ -1,0 +1,137 @@
+//! The command-line flags of the members of users and of clients, from the rows of [`identity::model::members`].
+
+use std::marker::PhantomData;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use identity::model::members::{self, MemberRow, MemberType};
+use serde_json::Value;
+
+use super::protocol::Members;
+
+/// A table of members.
+pub trait MemberTable {
+    /// Returns the rows of the table.
+    fn rows() -> impl Iterator<Item = &'static MemberRow>;
+}
+
+/// The members of a user.
+#[derive(Debug)]
+pub struct UserTable;
+
+impl MemberTable for UserTable {
+    fn rows() -> impl Iterator<Item = &'static MemberRow> {
+        members::user_members()
+    }
+}
+
+/// The members of a client.
+#[derive(Debug)]
+pub struct ClientTable;
+
+impl MemberTable for ClientTable {
+    fn rows() -> impl Iterator<Item = &'static MemberRow> {
+        members::client_members()
+    }
+}
+
+/// The members that the flags of a command set.
+#[derive(Debug)]
+pub struct MemberFlags<T> {
+    /// The members by name.
+    pub members: Members,
+    table: PhantomData<T>,
+}
+
+impl<T: MemberTable> MemberFlags<T> {
+    /// Returns the members with those of the unset flags, which are `null`.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such flag, or if the same command sets it.
+    pub fn with_unset(self, unset: Vec<String>) -> anyhow::Result<Members> {
+        let mut members = self.members;
+        for flag in unset {
+            let name = flag.trim_start_matches("--");
+            let Some(row) = T::rows().find(|row| row.flag == Some(name)) else {
+                anyhow::bail!(
+                    "--unset {flag}: there is no such flag; name one without its dashes, such as 'name'"
+                );
+            };
+            if members.insert(row.name.to_owned(), Value::Null).is_some() {
+                anyhow::bail!("--unset {flag}: the flag is set by the same command");
+            }
+        }
+        Ok(members)
+    }
+}
+
+/// Position of the flags in the help text: after those of every command.
+const MEMBER_ORDER: usize = 100;
+
+/// Returns the argument of a row, or `None` if no flag sets the member.
+fn argument(row: &'static MemberRow) -> Option<Arg> {
+    let flag = row.flag?;
+    let text = if row.help.is_empty() { row.meaning } else { row.help };
+    let mut help = text.trim().trim_end_matches('.').replace('`', "");
+    if row.kind == MemberType::List {
+        help.push_str("; can be repeated");
+    }
+    if row.help.is_empty() && !matches!(row.default, "none" | "false") {
+        help.push_str(&format!(" [default: {}]", row.default.replace('`', "")));
+    }
+    let argument = Arg::new(row.name).long(flag).help(help).display_order(MEMBER_ORDER);
+    Some(match row.kind {
+        MemberType::Boolean | MemberType::BooleanOff | MemberType::Choice(_) => {
+            argument.action(ArgAction::SetTrue)
+        }
+        MemberType::Text => argument.value_name(row.value),
+        MemberType::List => argument.value_name(row.value).action(ArgAction::Append),
+        MemberType::Number => argument.value_name(row.value).value_parser(clap::value_parser!(u32)),
+        MemberType::KeySet => argument.value_name(row.value).value_parser(read_key_set),
+    })
+}
+
+/// Reads the JWK Set in a file.
+fn read_key_set(path: &str) -> Result<Value, String> {
+    let text = std::fs::read(path).map_err(|error| format!("failed to read {path}: {error}"))?;
+    serde_json::from_slice(&text).map_err(|error| format!("the JWK Set {path} is not JSON: {error}"))
+}
+
+/// Returns the value that the flag of a row sets, or `None` if the command does not have the flag.
+fn value(row: &MemberRow, matches: &ArgMatches) -> Option<Value> {
+    let is_set = |value: Value| matches.get_flag(row.name).then_some(value);
+    match row.kind {
+        MemberType::Boolean => is_set(true.into()),
+        MemberType::BooleanOff => is_set(false.into()),
+        MemberType::Choice(choice) => is_set(choice.into()),
+        MemberType::Text => matches.get_one::<String>(row.name).map(|text| text.as_str().into()),
+        MemberType::List => {
+            let values = matches.get_many::<String>(row.name)?;
+            Some(values.map(String::as_str).collect())
+        }
+        MemberType::Number => matches.get_one::<u32>(row.name).map(|number| (*number).into()),
+        MemberType::KeySet => matches.get_one::<Value>(row.name).cloned(),
+    }
+}
+
+impl<T: MemberTable> FromArgMatches for MemberFlags<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let rows = T::rows().filter(|row| row.flag.is_some());
+        let members = rows.filter_map(|row| Some((row.name.to_owned(), value(row, matches)?))).collect();
+        Ok(Self { members, table: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.members.append(&mut Self::from_arg_matches(matches)?.members);
+        Ok(())
+    }
+}
+
+impl<T: MemberTable> Args for MemberFlags<T> {
+    fn augment_args(command: Command) -> Command {
+        command.args(T::rows().filter_map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
