@@ -15,6 +15,8 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod demo;
+#[cfg(test)]
+mod generated_docs;
 pub mod http;
 pub mod migrate;
 pub mod node;

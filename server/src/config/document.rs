@@ -1,13 +1,13 @@
 //! Generates the tables in `server/docs/configuration.md`.
 //!
-//! `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-server --lib config` writes the tables.
+//! `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-server --lib` writes the tables.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args as _;
-use identity::model::members::{MemberRow, MemberType, client_members};
+use identity::model::members::client_members;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use toml::Spanned;
 
@@ -18,6 +18,7 @@ use super::network::{PrivateHosts, ProxyHeader};
 use super::node::ClockJump;
 use super::sections::ConfigFile;
 use super::{ENVIRONMENT, ServeFlags};
+use crate::generated_docs::{check_page, member_line};
 
 /// A table of the configuration file.
 pub struct Table {
@@ -226,17 +227,7 @@ fn client() -> String {
     for (name, default, meaning) in FILE_MEMBERS {
         text.push_str(&format!("| `{name}` | text | {default} | {meaning} |\n"));
     }
-    for MemberRow { name, kind, default, meaning, .. } in client_members() {
-        let kind = match kind {
-            MemberType::Text | MemberType::Choice(_) => "text",
-            MemberType::List => "list of text",
-            MemberType::Number => "number",
-            MemberType::Boolean | MemberType::BooleanOff => "`true` or `false`",
-            MemberType::KeySet => "table",
-        };
-        let meaning = meaning.trim().trim_end_matches('.');
-        text.push_str(&format!("| `{name}` | {kind} | {default} | {meaning} |\n"));
-    }
+    client_members().for_each(|row| text.push_str(&member_line(row)));
     text
 }
 
@@ -245,30 +236,17 @@ fn environment() -> String {
     format!("| variable | meaning |\n|---|---|\n{}", rows.collect::<String>())
 }
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md");
-
-/// Replaces the text between the two marks of a section with `table`.
-fn with_section(text: &str, name: &str, table: &str) -> String {
-    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
-    let (before, rest) = text.split_once(&begin).unwrap();
-    let (_, after) = rest.split_once(&end).unwrap();
-    format!("{before}{begin}{table}{end}{after}")
-}
-
 #[test]
 fn the_page_contains_the_generated_tables() {
     let mut tables = String::new();
     write_tables("", ConfigFile::table().unwrap(), &mut tables);
-    let text = std::fs::read_to_string(PAGE).unwrap();
-    let expected = with_section(&text, "settings", &format!("{}\n", tables));
-    let expected = with_section(&expected, "flags", &flags());
-    let expected = with_section(&expected, "environment", &environment());
-    let expected = with_section(&expected, "client", &client());
-    if std::env::var_os("TREFOIL_UPDATE_DOCS").is_some() {
-        std::fs::write(PAGE, &expected).unwrap();
-    }
-    let found = std::fs::read_to_string(PAGE).unwrap();
-    assert_eq!(found, expected, "set TREFOIL_UPDATE_DOCS=1 to write the tables");
+    let sections = [
+        ("settings", format!("{tables}\n")),
+        ("flags", flags()),
+        ("environment", environment()),
+        ("client", client()),
+    ];
+    check_page("configuration.md", &sections);
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub mod cors;
 pub mod dispatch;
 pub mod extract;
 pub mod fhir;
+#[cfg(test)]
+mod interface_docs;
 pub mod listen;
 pub mod oauth;
 pub mod pages;

@@ -22,6 +22,7 @@ mod drills;
 mod driver;
 mod exports;
 mod full_disk;
+mod interface;
 mod kills;
 mod listen;
 mod node_faults;

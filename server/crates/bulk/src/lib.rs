@@ -35,9 +35,11 @@ pub use files::format::Format;
 pub use group::{CurrentMembers, GroupError};
 pub use job::{JobRequestError, JobStatus};
 pub use request::kick_off::{ExportLevel, KickOff, KickOffError, KickOffMethod, TypeAccess};
+pub use request::parameter_table::{ExportParameter, ExportParameterRow};
+pub use request::parameters::{MAX_PATIENTS, MAX_TYPE_FILTERS};
 pub use serve::address::{AddressMac, AddressSignature, AddressSigning};
 pub use serve::download::{ContentEncoding, ExportFile, FileError};
-pub use serve::service::{Bulk, BulkClock, BulkOptions, InFlight};
+pub use serve::service::{Bulk, BulkClock, BulkOptions, InFlight, MAX_CLIENT_EXPORTS, MAX_EXPORTS};
 pub use write::worker::CompletionObserver;
 
 use serde::{Deserialize, Serialize};

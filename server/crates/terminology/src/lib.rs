@@ -50,8 +50,11 @@ pub use interface::operations::{OperationMethods, OperationRow};
 pub use interface::{OperationInput, OperationLevel, TerminologyOperation, parameters};
 pub use model::budget::{Budget, BudgetCheck, BudgetExhausted, ExhaustionCause};
 pub use model::error::{FilterFault, TxError, Unprocessable};
+pub use model::language::MAX_LANGUAGES;
 pub use ops::expand::MAX_EXPANSION_CODES;
 pub use ops::service::{OperationAnswer, Terminology};
+pub use ops::validate::batch::MAX_BATCH_ITEMS;
+pub use value_set::{MAX_FILTERS, MAX_PATTERNS};
 
 /// Building blocks for importers: [`IndexBuilder`](indexing::IndexBuilder) takes the concepts of a code system and
 /// returns its index.

@@ -4,15 +4,16 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::request::kick_off::{ExportLevel, KickOff, KickOffError, KickOffMethod, in_compartments};
+use crate::request::parameter_table::ExportParameter;
 use crate::{Format, GuideVersion};
 use resources::filter::{self, TypeFilter};
 use resources::references::local;
 use resources::result::elements::check_element;
 
 /// Maximum number of Patients in the parameter `patient`.
-const PATIENTS: usize = 10_000;
+pub const MAX_PATIENTS: usize = 10_000;
 /// Maximum number of searches in `_typeFilter`.
-const FILTERS: usize = 100;
+pub const MAX_TYPE_FILTERS: usize = 100;
 
 /// The checked parameters of a kick-off.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,11 +86,8 @@ pub fn check_parameters(
         ParameterChecker { request, rules, out: ExportParameters::default(), types: None, open: Vec::new() };
     let mut seen = Vec::new();
     for (name, value) in &request.parameters {
-        let once = matches!(
-            name.as_str(),
-            "_outputFormat" | "_since" | "_until" | "organizeOutputBy" | "allowPartialManifests"
-        );
-        if once && seen.contains(&name) {
+        let repeats = ExportParameter::named(name, rules.guide).is_none_or(|known| known.row().repeats);
+        if !repeats && seen.contains(&name) {
             return Err(wrong(name, "it occurs more than once"));
         }
         seen.push(name);
@@ -114,22 +112,33 @@ struct ParameterChecker<'a> {
 
 impl<'a> ParameterChecker<'a> {
     fn parameter(&mut self, name: &'a str, value: &'a str) -> Result<(), KickOffError> {
-        match name {
-            "_outputFormat" => {
+        let Some(parameter) = ExportParameter::named(name, self.rules.guide) else {
+            if !self.request.lenient {
+                return Err(KickOffError::Unsupported { name: name.to_owned() });
+            }
+            self.out.notes.push(format!("parameter '{name}' is not supported and was left out"));
+            return Ok(());
+        };
+        match parameter {
+            ExportParameter::OutputFormat => {
                 self.out.format = Format::read(value).ok_or_else(|| {
                     wrong(name, format!("'{value}' is not supported; use application/fhir+ndjson"))
                 })?;
             }
-            "_since" => self.out.since = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?),
-            "_until" => self.out.until = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?),
+            ExportParameter::Since => {
+                self.out.since = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?)
+            }
+            ExportParameter::Until => {
+                self.out.until = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?)
+            }
             // A repeated parameter means the same as a comma-separated list of values.
-            "_type" => {
+            ExportParameter::Type => {
                 self.types.get_or_insert_default();
                 for kind in value.split(',') {
                     self.kind(name, kind.trim())?;
                 }
             }
-            "_elements" => {
+            ExportParameter::Elements => {
                 for element in value.split(',').map(str::trim) {
                     match check_element(element) {
                         Ok(()) => self.out.elements.push(element.to_owned()),
@@ -137,28 +146,24 @@ impl<'a> ParameterChecker<'a> {
                     }
                 }
             }
-            "includeAssociatedData" => {
+            ExportParameter::IncludeAssociatedData => {
                 for value in value.split(',').map(str::trim) {
                     self.associated(name, value)?;
                 }
             }
-            "_typeFilter" => {
+            ExportParameter::TypeFilter => {
                 for text in filter::list(value) {
                     self.filter(name, text.trim())?;
                 }
             }
-            "patient" => self.patient(name, value)?,
-            "organizeOutputBy" if self.rules.guide == GuideVersion::V3 => self.organize(name, value)?,
-            "allowPartialManifests" if self.rules.guide == GuideVersion::V3 => match value {
+            ExportParameter::Patient => self.patient(name, value)?,
+            ExportParameter::OrganizeOutputBy => self.organize(name, value)?,
+            ExportParameter::AllowPartialManifests => match value {
                 "true" => self.out.partial_manifests = true,
                 "false" => self.out.partial_manifests = false,
                 _ => return Err(wrong(name, "it must be true or false")),
             },
-            "_format" => {}
-            _ if self.request.lenient => {
-                self.out.notes.push(format!("parameter '{name}' is not supported and was left out"));
-            }
-            _ => return Err(KickOffError::Unsupported { name: name.to_owned() }),
+            ExportParameter::AnswerFormat => {}
         }
         Ok(())
     }
@@ -211,8 +216,8 @@ impl<'a> ParameterChecker<'a> {
         match TypeFilter::read(text, self.rules.fhir_base, self.rules.now) {
             Ok(filter) => {
                 self.allowed(filter.kind)?;
-                if self.out.filters.len() == FILTERS {
-                    return Err(wrong(name, format!("there are more than {FILTERS} filters")));
+                if self.out.filters.len() == MAX_TYPE_FILTERS {
+                    return Err(wrong(name, format!("there are more than {MAX_TYPE_FILTERS} filters")));
                 }
                 self.out.filters.push(text.to_owned());
             }
@@ -238,8 +243,8 @@ impl<'a> ParameterChecker<'a> {
                 }
             }
         }
-        if patients.len() > PATIENTS {
-            return Err(wrong(name, format!("more than {PATIENTS} Patients; export a Group of them")));
+        if patients.len() > MAX_PATIENTS {
+            return Err(wrong(name, format!("more than {MAX_PATIENTS} Patients; export a Group of them")));
         }
         Ok(())
     }
@@ -261,18 +266,19 @@ impl<'a> ParameterChecker<'a> {
     fn check_organized(&mut self) -> Result<(), KickOffError> {
         let Some(by) = self.out.organize_by.take() else { return Ok(()) };
         if self.out.types.as_ref().is_some_and(|types| !types.contains(&by)) {
-            return self.note("organizeOutputBy", format!("_type does not name {by}"));
+            return self
+                .note(ExportParameter::OrganizeOutputBy.row().name, format!("_type does not name {by}"));
         }
         let outside = |types: &Vec<String>| types.iter().find(|kind| !in_compartments(kind)).cloned();
         if by == "Patient"
             && let Some(kind) = self.out.types.as_ref().and_then(outside)
         {
             let why = format!("{kind} is not in the compartment of a Patient and would not be in any block");
-            self.note("_type", why)?;
+            self.note(ExportParameter::Type.row().name, why)?;
         }
         if self.out.supporting {
             let why = "_supporting must not be used with organizeOutputBy, because supporting resources do not belong to a block";
-            self.note("includeAssociatedData", why)?;
+            self.note(ExportParameter::IncludeAssociatedData.row().name, why)?;
             self.out.supporting = false;
         }
         self.out.organize_by = Some(by);
@@ -292,7 +298,7 @@ impl<'a> ParameterChecker<'a> {
             if self.request.level != ExportLevel::System && is_vain {
                 let why =
                     "none of these types is in the compartment of a Patient; export them from the system";
-                self.note("_type", why)?;
+                self.note(ExportParameter::Type.row().name, why)?;
             }
             self.out.types = Some(types);
         }
@@ -302,7 +308,8 @@ impl<'a> ParameterChecker<'a> {
             if let Some(text) = self.out.filters.iter().find(|text| vain(text)).cloned()
                 && !self.out.supporting
             {
-                self.note("_typeFilter", format!("'{text}' has a type that _type does not name"))?;
+                let why = format!("'{text}' has a type that _type does not name");
+                self.note(ExportParameter::TypeFilter.row().name, why)?;
             }
         }
         self.check_organized()?;
@@ -454,7 +461,7 @@ mod tests {
                 "{bad}"
             );
         }
-        let many: Vec<String> = (0..=PATIENTS).map(|n| format!("Patient/{n}")).collect();
+        let many: Vec<String> = (0..=MAX_PATIENTS).map(|n| format!("Patient/{n}")).collect();
         assert!(
             post(ExportLevel::Patient, &many.join(",")).unwrap_err().to_string().contains("export a Group")
         );

@@ -33,10 +33,10 @@ use crate::write::worker::{CompletionObserver, Worker};
 
 /// Maximum number of jobs that run concurrently. Other jobs wait.
 const AT_ONCE: usize = 2;
-/// Maximum number of unfinished jobs of one client and of all clients. Further kick-offs are rejected with a time to
-/// retry.
-const PER_CLIENT: usize = 50;
-const IN_ALL: usize = 500;
+/// Maximum number of unfinished jobs of one client. Further kick-offs are rejected with a time to retry.
+pub const MAX_CLIENT_EXPORTS: usize = 50;
+/// The same maximum for all clients together.
+pub const MAX_EXPORTS: usize = 500;
 /// Minimum time between the sweeps of nodes on one database.
 const SWEEP_INTERVAL: SignedDuration = SignedDuration::from_secs(20);
 
@@ -345,7 +345,7 @@ impl Bulk {
         let bytes = |(_, bytes): &(String, u64)| *bytes;
         let InFlight { of_client: most_of_client, of_all: most_of_all } = self.in_flight;
         let reached = |most: Option<u64>, bytes: u64| most.filter(|most| bytes >= *most);
-        let why = if of_client().count() >= PER_CLIENT || running.len() >= IN_ALL {
+        let why = if of_client().count() >= MAX_CLIENT_EXPORTS || running.len() >= MAX_EXPORTS {
             "too many exports are running".to_owned()
         } else if let Some(most) = reached(most_of_client, of_client().map(bytes).sum()) {
             format!("the running exports of this client have together reached the limit of {most} bytes")

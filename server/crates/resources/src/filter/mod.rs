@@ -66,8 +66,9 @@ pub fn list(value: &str) -> Vec<&str> {
 
 /// Maximum number of parameters in a search. Another limit applies to all their values together, because each value is
 /// compared with every resource.
-const MAX_PARAMETERS: usize = 50;
-const MAX_VALUES: usize = 1_000;
+pub const MAX_PARAMETERS: usize = 50;
+/// Maximum number of values of all parameters of a search together.
+pub const MAX_VALUES: usize = 1_000;
 
 impl TypeFilter {
     /// Parses `Type?parameter=value&…`. `at` is the time of the export.

@@ -5,7 +5,7 @@ use super::concept_text::{ConceptText, TextKind};
 use super::error::malformed;
 
 /// Maximum number of language ranges in a list.
-const RANGES: usize = 32;
+pub const MAX_LANGUAGES: usize = 32;
 
 /// The languages of the caller, best first (RFC 9110, Accept-Language).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,8 +27,9 @@ impl LanguageRanges {
     /// Returns [`TxError`] if an item is not a language range or its weight is not a number from 0 to 1.
     pub(crate) fn parse(list: &str) -> Result<Self, TxError> {
         let wrong = || TxError::DisplayLanguage(list.to_owned());
-        if list.bytes().filter(|byte| *byte == b',').count() >= RANGES {
-            let why = format!("it lists more than {RANGES} languages; list only the most important ones");
+        if list.bytes().filter(|byte| *byte == b',').count() >= MAX_LANGUAGES {
+            let why =
+                format!("it lists more than {MAX_LANGUAGES} languages; list only the most important ones");
             return Err(malformed("displayLanguage", why));
         }
         let mut weighted = Vec::new();

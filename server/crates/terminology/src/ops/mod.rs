@@ -7,6 +7,6 @@ mod lookup;
 mod messages;
 pub(crate) mod service;
 mod subsumes;
-mod validate;
+pub(crate) mod validate;
 
 use crate::interface::{OperationInput, OperationLevel};

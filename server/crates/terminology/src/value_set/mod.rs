@@ -19,9 +19,9 @@ use crate::model::resource_json::{self, ResourceHeader};
 use crate::model::{Unprocessable, canonical};
 
 /// Maximum number of filters of a value set, including those of its contained sets.
-const FILTERS: usize = 10_000;
+pub const MAX_FILTERS: usize = 10_000;
 /// Maximum number of filters with a regular expression.
-const PATTERNS: usize = 100;
+pub const MAX_PATTERNS: usize = 100;
 /// Size of a listed code in memory without its texts, in bytes.
 const LISTED_BYTES: usize = 128;
 /// A compiled value set.
@@ -111,7 +111,7 @@ impl ValueSet {
                 .flat_map(|part| &part.filters)
         };
         let patterns = filters().filter(|filter| filter.has_pattern()).count();
-        let counts = [(filters().count(), FILTERS), (patterns, PATTERNS)];
+        let counts = [(filters().count(), MAX_FILTERS), (patterns, MAX_PATTERNS)];
         if let Some((count, limit)) = counts.into_iter().find(|(count, limit)| count > limit) {
             out.compose.set_fault(Unprocessable::TooManyFilters { count, limit });
         }

@@ -11,7 +11,7 @@ use crate::model::{Budget, TxError};
 use crate::ops::{OperationInput, OperationLevel};
 
 /// Maximum number of validations in a request.
-const ITEM_LIMIT: usize = 10_000;
+pub const MAX_BATCH_ITEMS: usize = 10_000;
 
 /// The function that answers an item.
 type ValidateItem =
@@ -33,8 +33,8 @@ pub(crate) fn answer_batch(
     if items.is_empty() {
         return Err(TxError::Missing { what: "at least one parameter 'validation' is required".to_owned() });
     }
-    if items.len() > ITEM_LIMIT {
-        let why = format!("it occurs {} times; send at most {ITEM_LIMIT} in one request", items.len());
+    if items.len() > MAX_BATCH_ITEMS {
+        let why = format!("it occurs {} times; send at most {MAX_BATCH_ITEMS} in one request", items.len());
         return Err(malformed("validation", why));
     }
     let shared = input.as_batch();

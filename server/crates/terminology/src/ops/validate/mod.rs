@@ -3,7 +3,7 @@
 //!
 //! Each coding is validated separately ([`coding_validator`]), and [`ValidateAnswer`] combines the results.
 
-mod batch;
+pub(crate) mod batch;
 mod code_system;
 mod coding_validator;
 mod display_check;

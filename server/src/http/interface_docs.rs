@@ -1,0 +1,226 @@
+//! Generates the tables in `server/docs/interface`, and compares its requests with the routes.
+//!
+//! `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-server --lib` writes the tables.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use ::bulk::{ExportParameter, GuideVersion};
+use ::terminology::{OperationMethods, TerminologyOperation, parameters};
+use identity::lifetimes;
+use identity::model::members::{CLAIMS, user_members};
+use identity::params::MAX_PARAMETERS;
+use jiff::SignedDuration;
+
+use super::routes;
+use crate::config::sections::ConfigFile;
+use crate::generated_docs::{check_page, member_line, sentence};
+
+/// Returns the table of the operations.
+fn operations() -> String {
+    let mut text = "| request | OperationDefinition | effect |\n|---|---|---|\n".to_owned();
+    for operation in TerminologyOperation::ALL {
+        let row = operation.row();
+        let methods = match row.methods {
+            OperationMethods::GetAndPost => "GET, POST",
+            OperationMethods::Post => "POST",
+        };
+        let mut requests = format!("`{methods} {{fhir}}/{}/${}`", row.resource_type, row.name);
+        if row.on_instances {
+            requests.push_str(&format!(", `{methods} {{fhir}}/{}/{{id}}/${}`", row.resource_type, row.name));
+        }
+        let definition = row.definition.map_or("", |url| url.rsplit('/').next().unwrap_or(url));
+        text.push_str(&format!("| {requests} | {definition} | {} |\n", sentence(row.meaning)));
+    }
+    text
+}
+
+/// Returns the table of the parameters of an operation.
+fn operation_parameters(operation: TerminologyOperation) -> String {
+    let mut text = "| parameter | type | occurs | meaning |\n|---|---|---|---|\n".to_owned();
+    for row in parameters::of_operation(operation) {
+        let mark = if row.ecosystem { " †" } else { "" };
+        let occurs = if row.repeats { "0..*" } else { "0..1" };
+        let by_post = if row.needs_body() { " By POST only." } else { "" };
+        let meaning = format!("{}{by_post}", row.meaning);
+        text.push_str(&format!(
+            "| `{}`{mark} | {} | {occurs} | {} |\n",
+            row.name,
+            row.fhir_type,
+            sentence(&meaning)
+        ));
+    }
+    text
+}
+
+fn export_parameters() -> String {
+    let mut text = "| parameter | type | occurs | meaning |\n|---|---|---|---|\n".to_owned();
+    for parameter in ExportParameter::ALL {
+        let row = parameter.row();
+        let occurs = if row.repeats { "0..*" } else { "0..1" };
+        let guide = if row.since == GuideVersion::V3 { " With `guide = \"3.0.0\"` only." } else { "" };
+        let meaning = format!("{}{guide}", row.meaning);
+        text.push_str(&format!(
+            "| `{}` | {} | {occurs} | {} |\n",
+            row.name,
+            row.fhir_type,
+            sentence(&meaning)
+        ));
+    }
+    text
+}
+
+/// Returns the table of the claims of each scope.
+fn claims() -> String {
+    let mut text = "| `openid` | `sub` |\n".to_owned();
+    let mut scopes: Vec<&str> = CLAIMS.iter().filter_map(|row| row.scope).collect();
+    scopes.dedup();
+    for scope in scopes {
+        let names = CLAIMS.iter().filter(|row| row.scope == Some(scope)).map(|row| format!("`{}`", row.name));
+        text.push_str(&format!("| `{scope}` | {} |\n", names.collect::<Vec<_>>().join(", ")));
+    }
+    text.push_str("| `fhirUser` | `fhirUser`, the URL of the user's FHIR resource |\n");
+    text
+}
+
+fn members() -> String {
+    let mut text = "| member | type | default | meaning |\n|---|---|---|---|\n".to_owned();
+    user_members().for_each(|row| text.push_str(&member_line(row)));
+    text
+}
+
+/// Returns a number with commas between groups of three digits.
+fn grouped(number: impl TryInto<u64>) -> String {
+    let digits = number.try_into().ok().unwrap().to_string();
+    let groups: Vec<_> =
+        digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
+}
+
+fn limits() -> String {
+    let seconds = |duration: SignedDuration| format!("{} seconds", grouped(duration.as_secs()));
+    let file = ConfigFile::default();
+    let rows = [
+        ("lifetime of an authorization code, which can be used once", seconds(lifetimes::AUTHORIZATION_CODE)),
+        ("lifetime of an access token of the token flow", seconds(lifetimes::ACCESS_TOKEN)),
+        ("lifetime of other access tokens, by default", seconds(lifetimes::ACCESS_TOKEN)),
+        (
+            "lifetime of access tokens of `client_credentials`, by default",
+            seconds(lifetimes::BACKEND_ACCESS_TOKEN),
+        ),
+        ("lifetime of an ID token, by default", seconds(lifetimes::ID_TOKEN)),
+        (
+            "lifetime of refresh tokens, from the first one of a grant, by default",
+            seconds(lifetimes::REFRESH_TOKEN_FAMILY),
+        ),
+        ("lifetime of a session without requests, by default", seconds(lifetimes::IDLE_SESSION)),
+        ("lifetime of a session, by default", seconds(lifetimes::SESSION)),
+        ("lifetime of a pushed authorization request", seconds(lifetimes::PUSHED_REQUEST)),
+        ("lifetime of a device code", seconds(lifetimes::DEVICE_CODE)),
+        ("lifetime of a launch context", seconds(lifetimes::LAUNCH)),
+        ("parameters of a form or query", grouped(MAX_PARAMETERS)),
+        ("body of a FHIR request, by default", format!("{} bytes", grouped(file.limits.body_limit_bytes))),
+        ("parameters of a search", grouped(::resources::filter::MAX_PARAMETERS)),
+        ("values of all parameters of a search together", grouped(::resources::filter::MAX_VALUES)),
+        ("codes in an expansion", grouped(::terminology::MAX_EXPANSION_CODES)),
+        ("items of a batch of validations", grouped(::terminology::MAX_BATCH_ITEMS)),
+        ("languages in `displayLanguage` or `Accept-Language`", grouped(::terminology::MAX_LANGUAGES)),
+        ("filters of a value set", grouped(::terminology::MAX_FILTERS)),
+        ("regular expressions of a value set", grouped(::terminology::MAX_PATTERNS)),
+        ("searches in `_typeFilter`", grouped(::bulk::MAX_TYPE_FILTERS)),
+        ("Patients in `patient`", grouped(::bulk::MAX_PATIENTS)),
+        ("concurrent exports", grouped(::bulk::MAX_EXPORTS)),
+        ("concurrent exports of a client", grouped(::bulk::MAX_CLIENT_EXPORTS)),
+    ];
+    let rows = rows.map(|(limit, value)| format!("| {limit} | {value} |\n"));
+    format!("| limit | value |\n|---|---|\n{}", rows.concat())
+}
+
+#[test]
+fn the_pages_contain_the_generated_tables() {
+    use TerminologyOperation::{
+        BatchValidateCode, Expand, Lookup, Subsumes, ValidateCode, ValidateCodeInSystem,
+    };
+    check_page("interface.md", &[("limits", limits())]);
+    let of = operation_parameters;
+    let terminology = [
+        ("operations", operations()),
+        ("ValidateCode", of(ValidateCode)),
+        ("ValidateCodeInSystem", of(ValidateCodeInSystem)),
+        ("BatchValidateCode", of(BatchValidateCode)),
+        ("Expand", of(Expand)),
+        ("Lookup", of(Lookup)),
+        ("Subsumes", of(Subsumes)),
+    ];
+    check_page("interface/terminology.md", &terminology);
+    check_page("interface/bulk.md", &[("parameters", export_parameters())]);
+    let claims = claims();
+    // The head of the table is in the page.
+    check_page("interface/oauth.md", &[("claims", claims)]);
+    check_page("interface/admin.md", &[("members", members())]);
+}
+
+/// Returns the text of all pages of `server/docs/interface`.
+fn pages() -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/interface");
+    let pages = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
+    pages.collect()
+}
+
+#[test]
+fn the_pages_list_every_request() {
+    let text = pages();
+    let rows = text.lines().filter(|line| line.starts_with('|'));
+    let cells = rows.filter_map(|line| line.split('|').nth(1));
+    let mut documented = BTreeSet::new();
+    for span in cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+        let span = span.replace("{fhir}", "/fhir/R4");
+        let Some((methods, path)) = span.rsplit_once(' ').filter(|(_, path)| path.starts_with('/')) else {
+            continue;
+        };
+        for method in methods.split(", ") {
+            assert!(documented.insert(format!("{method} {path}")), "{span} is listed twice");
+        }
+    }
+    let served =
+        routes::all().map(|route| format!("{} /{}", route.method, route.path)).collect::<BTreeSet<_>>();
+    let missing: Vec<_> = served.difference(&documented).collect();
+    let unknown: Vec<_> = documented.difference(&served).collect();
+    assert!(
+        missing.is_empty() && unknown.is_empty(),
+        "not documented: {missing:#?}, not served: {unknown:#?}"
+    );
+}
+
+/// Files that read parameters of OAuth requests by name.
+const OAUTH_SOURCES: [&str; 8] = [
+    "src/http/oauth/device_authorization.rs",
+    "src/http/oauth/introspect.rs",
+    "src/http/oauth/revoke.rs",
+    "src/http/oauth/token.rs",
+    "src/http/pages/sign_out.rs",
+    "crates/identity/src/authorize/pushed_request.rs",
+    "crates/identity/src/authorize/request.rs",
+    "crates/identity/src/client_auth/authenticator.rs",
+];
+
+#[test]
+fn the_pages_list_every_parameter_of_oauth() {
+    let text = pages();
+    let mut count = 0;
+    for source in OAUTH_SOURCES {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+        let code = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{source}: {error}"));
+        let code = code.split("#[cfg(test)]").next().unwrap();
+        for reading in [".get(\"", "need(\""] {
+            for name in code.split(reading).skip(1).filter_map(|rest| rest.split('"').next()) {
+                let is_parameter = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+                assert!(!is_parameter || text.contains(&format!("`{name}`")), "{source} reads {name}");
+                count += usize::from(is_parameter);
+            }
+        }
+    }
+    assert!(count > 40, "the search finds only {count} parameters");
+}
