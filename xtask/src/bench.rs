@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{cargo, check};
+use crate::workspace::{cargo, check};
 
 #[derive(clap::Args)]
 pub struct BenchArgs {

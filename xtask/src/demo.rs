@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{build_with_progress, check, root, target_dir};
+use crate::workspace::{build_with_progress, check, root, target_dir};
 
 #[derive(clap::Args)]
 pub struct DemoArgs {

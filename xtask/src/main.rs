@@ -7,9 +7,10 @@
 //! | [`fhir_tables`] | tables that are generated from HL7's definitions of FHIR R4 |
 //! | [`mutants`] | the suite against servers with planted faults |
 //! | [`soak`] | the long checks: fuzz targets with millions of runs, kills, hostile traffic |
-//! | [`test`] | all checks, with the totals in the last line |
+//! | [`test`] | what every change must pass, and what the pipeline checks besides |
 //! | [`tidy`] | boundaries between the crates, prose, links, commits |
 //! | [`vocabularies`] | tables of the built-in code systems that are generated from their registries |
+//! | [`workspace`] | the folders of the workspace, and the commands that build it |
 //!
 //! xtask runs the other crates as programs and does not depend on them, so that it builds quickly.
 
@@ -22,12 +23,14 @@ mod soak;
 mod test;
 mod tidy;
 mod vocabularies;
+mod workspace;
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
+
+use workspace::{build, cargo, check, lint, target_dir};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Commands of the Trefoil project")]
@@ -40,9 +43,9 @@ struct Cli {
 enum XtaskCommand {
     /// Build and start the demo server, and open the terminal client if the output is a terminal.
     Demo(demo::DemoArgs),
-    /// Run all checks: fmt, clippy, tidy, unit tests, tables, property tests, snapshots, journeys.
+    /// Run what every change must pass: fmt, tidy, unit tests, tables, property tests, snapshots, journeys.
     Test,
-    /// Run all checks of the CI pipeline.
+    /// Run what the pipeline checks besides: clippy, planted faults, simulations, databases, several nodes.
     Ci,
     /// Run the conformance suite against a new Trefoil server, or against --target.
     Conformance {
@@ -115,7 +118,8 @@ fn main() -> ExitCode {
 fn run(task: XtaskCommand) -> Result<()> {
     match task {
         XtaskCommand::Demo(args) => demo::run(&args),
-        XtaskCommand::Test | XtaskCommand::Ci => test::run(),
+        XtaskCommand::Test => test::run(),
+        XtaskCommand::Ci => test::pipeline::run(),
         XtaskCommand::Conformance { args } => {
             check(&mut build(&["trefoil", "trefoil-conformance"]))?;
             let program = target_dir().join("debug/trefoil-conformance");
@@ -151,73 +155,6 @@ fn run(task: XtaskCommand) -> Result<()> {
         XtaskCommand::Fmt => check(cargo().args(["fmt", "--all"])),
         XtaskCommand::Lint => check(&mut lint()),
     }
-}
-
-/// Returns the clippy command for the whole workspace, with warnings as errors.
-fn lint() -> Command {
-    let mut command = cargo();
-    // No other check compiles the optional format of exports.
-    command.args(["clippy", "--workspace", "--all-targets", "--features", "trefoil-bulk/parquet", "--quiet"]);
-    command.args(["--", "--deny", "warnings"]);
-    command
-}
-
-/// Returns the command that builds programs with the features of the whole workspace, so that Cargo does not rebuild
-/// crates that another command has built.
-fn build(programs: &[&str]) -> Command {
-    let mut command = build_with_progress(programs);
-    command.arg("--quiet");
-    command
-}
-
-/// Returns the same command with the progress that Cargo shows.
-fn build_with_progress(programs: &[&str]) -> Command {
-    let mut command = cargo();
-    command.args(["build", "--workspace"]);
-    command.args(programs.iter().flat_map(|program| ["--bin", program]));
-    command
-}
-
-/// Returns a cargo command that runs in the folder of the workspace.
-fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root());
-    command
-}
-
-/// Returns the folder of the workspace.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the folder of xtask is in the workspace")
-        .to_owned()
-}
-
-/// Returns the paths of all files that git tracks or would track.
-fn tracked_files() -> Result<Vec<String>> {
-    let output = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root())
-        .output()
-        .context("failed to ask git for the files")?;
-    let text = String::from_utf8(output.stdout)?;
-    Ok(text.lines().map(str::to_owned).filter(|file| root().join(file).is_file()).collect())
-}
-
-/// Returns Cargo's target folder.
-fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
-}
-
-/// Runs a command. Returns an error with the command if it fails.
-fn check(command: &mut Command) -> Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().with_context(|| format!("failed to start {name}"))?;
-    if !status.success() {
-        let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
-        bail!("{name} {} ended with {status}", args.join(" "));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

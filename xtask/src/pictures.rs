@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 
-use crate::{build, check, root, target_dir};
+use crate::workspace::{build, check, root, target_dir};
 
 const COLUMNS: usize = 120;
 const ROWS: usize = 36;

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::bench::{bench, bench_parquet};
 use crate::mutants::{self, MutantArgs};
-use crate::{cargo, check, root, target_dir};
+use crate::workspace::{cargo, check, root, target_dir};
 
 /// Arguments that select the test programs with the fuzz targets, and the prefix of the targets in the list of tests.
 const FUZZ: [&str; 6] = ["-p", "trefoil-terminology", "-p", "trefoil-terminology-import", "--test", "it"];

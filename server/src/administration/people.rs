@@ -131,43 +131,37 @@ async fn user_named(services: &AdminServices<'_>, name: &str) -> Result<User> {
 fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
     let at = fhir::instant::format;
     let yes = |it: bool| if it { "yes" } else { "no" };
-    let mut lines = vec![
-        format!("user            {}", user.username),
-        format!("sub             {}", user.sub),
-        format!("fhir user       {}", user.fhir_user.as_deref().unwrap_or("-")),
-        format!("allowed scopes  {}", user.allowed_scopes),
-        format!("disabled        {}", yes(user.disabled)),
-        format!("administrator   {}", yes(user.administrator)),
-        format!("password        {}", yes(user.password.is_some())),
-    ];
-    for (row, value) in user.claims.values() {
+    let mut rows: Vec<(String, String)> = [
+        ("user", user.username.clone()),
+        ("sub", user.sub.clone()),
+        ("fhir user", user.fhir_user.clone().unwrap_or_else(|| "-".to_owned())),
+        ("allowed scopes", user.allowed_scopes.to_string()),
+        ("disabled", yes(user.disabled).to_owned()),
+        ("administrator", yes(user.administrator).to_owned()),
+        ("password", yes(user.password.is_some()).to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    rows.extend(user.claims.values().map(|(row, value)| {
         let value = match value {
             ClaimValue::Text(text) => text,
             ClaimValue::Boolean(value) => yes(value),
         };
-        lines.push(format!("{:<15} {value}", row.name.replace('_', " ")));
-    }
+        (row.name.replace('_', " "), value.to_owned())
+    }));
     for passkey in &methods.passkeys {
         let used =
             passkey.last_used.map_or("never used".to_owned(), |used| format!("last used {}", at(used)));
-        lines.push(format!(
-            "passkey         {}  {}  since {}, {used}",
-            passkey.id,
-            passkey.name,
-            at(passkey.since)
-        ));
+        let text = format!("{}  {}  since {}, {used}", passkey.id, passkey.name, at(passkey.since));
+        rows.push(("passkey".to_owned(), text));
     }
-    lines.push(format!("recovery codes  {}", methods.recovery_codes));
+    rows.push(("recovery codes".to_owned(), methods.recovery_codes.to_string()));
     for link in &methods.linked_accounts {
-        lines.push(format!(
-            "linked account  {}  {} at {}  since {}",
-            link.id,
-            link.label,
-            link.provider,
-            at(link.since)
-        ));
+        let text = format!("{}  {} at {}  since {}", link.id, link.label, link.provider, at(link.since));
+        rows.push(("linked account".to_owned(), text));
     }
-    lines
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    rows.into_iter().map(|(name, value)| format!("{name:width$}  {value}")).collect()
 }
 
 /// Executes `trefoil client …`.

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
-use crate::{check, target_dir};
+use crate::workspace::{check, target_dir};
 
 /// File name of the published package.
 pub const PACKAGE: &str = "hl7.fhir.r4.core-4.0.1.tgz";

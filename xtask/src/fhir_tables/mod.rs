@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 
 use self::definitions::FhirDefinitions;
-use crate::root;
+use crate::workspace::root;
 
 const ROOT_ELEMENTS: &str = "server/crates/fhir/data/root-elements.txt";
 const SEARCH_PARAMETERS: &str = "server/crates/fhir/data/search-parameters.txt";

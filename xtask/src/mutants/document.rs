@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result};
 
 use super::table::{self, Mutant};
-use crate::root;
+use crate::workspace::root;
 
 /// Path of the document.
 const FILE: &str = "conformance/docs/mutants.md";

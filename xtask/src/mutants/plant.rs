@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::table::{Mutant, RustTest, TestTarget};
-use crate::{build, cargo, root, target_dir, tracked_files};
+use crate::workspace::{build, cargo, root, target_dir, tracked_files};
 
 /// Environment variable with the name of the fault.
 pub const VARIABLE: &str = "TREFOIL_FAULT";
@@ -38,7 +38,7 @@ pub struct Programs {
 
 /// Builds the suite, and the server and these tests from a copy of the sources that contains the faults.
 pub fn build_all(mutants: &[Mutant], tests: &BTreeSet<&RustTest>) -> Result<Programs> {
-    crate::check(&mut build(&["trefoil-conformance"]))?;
+    crate::workspace::check(&mut build(&["trefoil-conformance"]))?;
     let copy = target_dir().join("mutants/source");
     write_copy(&copy, mutants)?;
     let output = target_dir().join("mutants/build");

@@ -5,7 +5,7 @@ use std::ops::Range;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
-use crate::root;
+use crate::workspace::root;
 
 /// Folder of the tables.
 pub const FOLDER: &str = "conformance/mutants";

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::plant::{Programs, with_fault};
 use super::table::{Mutant, RustTest};
-use crate::target_dir;
+use crate::workspace::target_dir;
 
 /// Maximum duration of a run, and the time between two looks at its report.
 const LIMIT: Duration = Duration::from_secs(600);

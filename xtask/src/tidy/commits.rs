@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::root;
+use crate::workspace::root;
 
 const SUBJECT_CHARACTERS: usize = 72;
 

@@ -1,11 +1,13 @@
-//! The boundaries between the crates: which libraries and which other crates of the workspace each crate may use.
+//! The boundaries between the crates (the libraries and the crates of the workspace that each crate may use), and the rules
+//! for the packages of others.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use serde::Deserialize;
 
-use crate::cargo;
+use super::licences::{DenyRules, source_fault};
+use crate::workspace::cargo;
 
 /// Libraries that only the listed packages may use directly.
 const LIBRARY_USERS: [(&str, &[&str]); 5] = [
@@ -52,9 +54,6 @@ const ALLOWED_CRATES: [(&str, &[&str]); 17] = [
     ),
 ];
 
-/// Packages that must not be part of a build for any target.
-const FORBIDDEN_PACKAGES: [&str; 4] = ["ring", "openssl", "openssl-sys", "native-tls"];
-
 #[derive(Deserialize)]
 struct CargoMetadata {
     packages: Vec<CargoPackage>,
@@ -65,6 +64,8 @@ struct CargoMetadata {
 struct CargoPackage {
     id: String,
     name: String,
+    license: Option<String>,
+    source: Option<String>,
     dependencies: Vec<CargoDependency>,
 }
 
@@ -103,8 +104,16 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
             }
         }
     }
+    let rules = DenyRules::read()?;
+    for package in &metadata.packages {
+        let reasons = rules
+            .licence_fault(package.license.as_deref())
+            .into_iter()
+            .chain(source_fault(package.source.as_deref()));
+        faults.extend(reasons.map(|why| format!("{}: {why}", package.name)));
+    }
     let built = built_packages()?;
-    for name in FORBIDDEN_PACKAGES {
+    for name in rules.banned_packages() {
         for (_, version) in built.iter().filter(|(package, _)| package == name) {
             faults.push(format!("{name} {version} must not be built"));
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::root;
+use crate::workspace::root;
 
 /// Folder of the sources that must not access files, and two spellings of the standard library's module.
 const NO_FILE_ACCESS: &str = "server/crates/terminology/src/";

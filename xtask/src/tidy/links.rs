@@ -5,7 +5,7 @@ use std::path::Path;
 
 use regex::Regex;
 
-use crate::root;
+use crate::workspace::root;
 
 /// Checks every relative link of the documents and every `house` of the rows.
 pub fn check(

@@ -3,6 +3,7 @@
 //! | module | rules |
 //! |---|---|
 //! | [`crates`] | dependencies of each crate |
+//! | [`licences`] | licences, bans and sources of all packages |
 //! | [`files`] | layout, file comments, unfinished code |
 //! | [`module_cycles`] | no cycle among the top-level modules of a crate |
 //! | [`prose`] | words and openings that comments, messages and documents must not contain |
@@ -13,6 +14,7 @@
 mod commits;
 mod crates;
 mod files;
+mod licences;
 mod links;
 mod module_cycles;
 mod prose;
@@ -22,7 +24,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{mutants, root, tracked_files};
+use crate::mutants;
+use crate::workspace::{root, tracked_files};
 
 /// Checks all rules and prints all faults.
 pub fn run() -> Result<()> {

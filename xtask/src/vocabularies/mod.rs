@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{root, target_dir};
+use crate::workspace::{root, target_dir};
 
 /// Folder of the tables.
 const DATA: &str = "server/crates/terminology/data";

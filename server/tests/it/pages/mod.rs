@@ -11,7 +11,7 @@ use crate::driver::{Driver, have_browser};
 use crate::support::Server;
 
 /// Script that returns the defects of the current page as sentences.
-const CHECKS: &str = include_str!("pages/checks.js");
+const CHECKS: &str = include_str!("checks.js");
 
 /// Script that returns the elements that the keyboard can focus, in the order of the page.
 const REACHED: &str = r#"

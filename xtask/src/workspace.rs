@@ -1,0 +1,73 @@
+//! The workspace: its folders and files, and the commands that build and check it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+/// Returns the clippy command for the whole workspace, with warnings as errors.
+pub fn lint() -> Command {
+    let mut command = cargo();
+    // No other check compiles the optional format of exports.
+    command.args(["clippy", "--workspace", "--all-targets", "--features", "trefoil-bulk/parquet", "--quiet"]);
+    command.args(["--", "--deny", "warnings"]);
+    command
+}
+
+/// Returns the command that builds programs with the features of the whole workspace, so that Cargo does not rebuild
+/// crates that another command has built.
+pub fn build(programs: &[&str]) -> Command {
+    let mut command = build_with_progress(programs);
+    command.arg("--quiet");
+    command
+}
+
+/// Returns the same command with the progress that Cargo shows.
+pub fn build_with_progress(programs: &[&str]) -> Command {
+    let mut command = cargo();
+    command.args(["build", "--workspace"]);
+    command.args(programs.iter().flat_map(|program| ["--bin", program]));
+    command
+}
+
+/// Returns a cargo command that runs in the folder of the workspace.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Returns the folder of the workspace.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the folder of xtask is in the workspace")
+        .to_owned()
+}
+
+/// Returns the paths of all files that git tracks or would track.
+pub fn tracked_files() -> Result<Vec<String>> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .context("failed to ask git for the files")?;
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text.lines().map(str::to_owned).filter(|file| root().join(file).is_file()).collect())
+}
+
+/// Returns Cargo's target folder.
+pub fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Runs a command. Returns an error with the command if it fails.
+pub fn check(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().with_context(|| format!("failed to start {name}"))?;
+    if !status.success() {
+        let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
+        bail!("{name} {} ended with {status}", args.join(" "));
+    }
+    Ok(())
+}
