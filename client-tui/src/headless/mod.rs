@@ -5,6 +5,7 @@
 mod batch;
 mod compare;
 mod export;
+mod given_options;
 mod hierarchy;
 mod identity;
 mod server;
@@ -12,7 +13,7 @@ mod terminology;
 
 pub use self::export::exports;
 pub use self::server::{completions, keys, man, setup};
-use crate::api::{Api, Bearer};
+use crate::api::Api;
 use crate::args::Command;
 use crate::failure::CommandFailure;
 
@@ -40,14 +41,4 @@ pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
         Command::Cancel(args) => export::cancel(api, &args).await,
         Command::Token(args) => identity::token(api, &args).await,
     }
-}
-
-/// Returns the token of the command line. `-` reads it from the first line of stdin.
-fn given(token: &str) -> Result<Bearer, CommandFailure> {
-    if token != "-" {
-        return Ok(Bearer::Given(token.to_owned()));
-    }
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).map_err(CommandFailure::Stdin)?;
-    Ok(Bearer::Given(line.trim().to_owned()))
 }

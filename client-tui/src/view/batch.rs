@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Gauge;
 
 use super::canvas::{Canvas, MARK};
-use super::error_line;
+use super::parts::error_line;
 use super::theme::Theme;
 use crate::batch::{BatchResult, BatchVerdict};
 use crate::model::{BatchState, BatchView, Model};

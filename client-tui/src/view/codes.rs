@@ -5,8 +5,8 @@ use ratatui::text::{Line, Span};
 
 use super::canvas::Canvas;
 use super::compared::{self, Comparison};
+use super::parts::{clock, error_line};
 use super::theme::Theme;
-use super::{clock, error_line};
 use crate::api::{
     EXPANSION_PAGE, ExpandQuery, Expansion, LookupAnswer, LookupQuery, SubsumesAnswer, SubsumesQuery,
     ValidateCode, ValidationAnswer,

@@ -6,8 +6,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Gauge, Paragraph, Sparkline};
 
 use super::canvas::{Canvas, MARK};
+use super::parts::{clock, error_line};
 use super::theme::Theme;
-use super::{clock, error_line};
 use crate::api::percent;
 use crate::export::{ExportFile, ExportPhase, FileList, FileProgress, FileStatus};
 use crate::keys::{Action, KeyTable};

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::canvas::Canvas;
-use super::push_right;
+use super::parts::push_right;
 use crate::keys::{KeyRow, When};
 use crate::model::{Model, Screen};
 

@@ -12,6 +12,7 @@ mod export;
 mod help;
 pub mod json;
 mod palette;
+mod parts;
 mod profile_menu;
 mod recall;
 mod requests;
@@ -21,6 +22,7 @@ mod token;
 mod tree;
 mod viewer;
 
+use self::parts::clock;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -172,22 +174,4 @@ fn footer_line(model: &Model, width: u16, theme: Theme) -> Line<'static> {
         line.extend([key, does]);
     }
     line
-}
-
-/// Adds a text at the right end of a line, if there is space for it.
-fn push_right<'a>(line: &mut Line<'a>, text: Span<'a>, width: u16) {
-    if let Some(space) =
-        usize::from(width).checked_sub(line.width() + text.width()).filter(|space| *space > 1)
-    {
-        line.extend([Span::raw(" ".repeat(space)), text]);
-    }
-}
-
-fn error_line<'a>(reason: &str, theme: Theme) -> Line<'a> {
-    Line::styled(format!("Error: {reason}"), theme.bad())
-}
-
-/// Formats the time of day in UTC.
-fn clock(at: jiff::Timestamp) -> String {
-    at.strftime("%H:%M:%S").to_string()
 }

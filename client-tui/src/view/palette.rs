@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::canvas::{Canvas, MARK};
-use super::push_right;
+use super::parts::push_right;
 use crate::commands;
 use crate::model::{Model, SearchList};
 

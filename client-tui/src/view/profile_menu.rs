@@ -5,7 +5,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::canvas::{Canvas, MARK};
-use super::error_line;
+use super::parts::error_line;
 use crate::model::{Answer, Model, ProfileMenu};
 
 pub(super) fn draw(model: &Model, menu: &ProfileMenu, canvas: &mut Canvas) {

@@ -6,8 +6,8 @@ use ratatui::text::{Line, Span};
 
 use super::canvas::{Canvas, MARK};
 use super::json::json_line;
+use super::parts::{clock, error_line};
 use super::theme::Theme;
-use super::{clock, error_line};
 use crate::api::RecordedExchange;
 use crate::json_path;
 use crate::model::{Model, RequestLog};

@@ -6,8 +6,9 @@ use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 use super::canvas::Canvas;
+use super::parts::{clock, error_line};
 use super::theme::Theme;
-use super::{clock, error_line, token};
+use super::token;
 use crate::api::{DevicePrompt, SignedInSession};
 use crate::keys::Action;
 use crate::model::{Answer, Model, SignInState};

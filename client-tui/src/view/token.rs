@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use serde_json::Value;
 
 use super::canvas::Canvas;
-use super::error_line;
+use super::parts::error_line;
 use super::theme::Theme;
 use crate::api::{Introspection, SignatureStatus, TokenInspection, meaning, scope_meaning};
 use crate::keys::Action;

@@ -5,8 +5,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::canvas::{Canvas, MARK};
+use super::parts::{clock, error_line};
 use super::theme::Theme;
-use super::{clock, error_line};
 use crate::api::{ConceptLabel, HierarchyConcept, HierarchyPath};
 use crate::model::{Answer, Model, Question, SentQuestion, TreeContent};
 

@@ -5,8 +5,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::canvas::{Canvas, MARK};
-use super::error_line;
 use super::json::json_line;
+use super::parts::error_line;
 use super::theme::Theme;
 use crate::model::{ClickTarget, CodeCheck, Model, ResourceDetail, Viewer};
 

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::exit::{FAILED, UNREACHABLE, broken};
 use super::run::connect;
-use super::{FAILED, UNREACHABLE, broken};
 use crate::environment::TestEnvironment;
 use crate::environment::target::TIMEOUT;
 use crate::laws;

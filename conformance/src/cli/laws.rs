@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use jiff::Timestamp;
 
+use super::exit::{UNREACHABLE, broken, usage};
 use super::run::{connect, exit_code, listeners};
-use super::{UNREACHABLE, broken, usage};
 use crate::environment::TestEnvironment;
 use crate::laws::{self, LAWS, Law};
 use crate::run::{self, RunEnd, RunEvent, RunStart};

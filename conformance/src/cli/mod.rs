@@ -3,12 +3,14 @@
 
 mod baseline;
 mod diff;
+mod exit;
 mod interrupts;
 mod laws;
 mod plan;
 mod run;
 mod tx;
 
+use self::exit::{FAILED, broken, usage};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -23,13 +25,6 @@ use diff::DiffArgs;
 use laws::LawArgs;
 use run::RunArgs;
 use tx::TxArgs;
-
-/// Exit codes: a case failed, the command is wrong, the target cannot be reached, the suite failed, Ctrl-C.
-const FAILED: u8 = 1;
-const USAGE: u8 = 2;
-const UNREACHABLE: u8 = 3;
-const BROKEN: u8 = 4;
-const INTERRUPTED: u8 = 130;
 
 /// Tests a server against the rows of its specification.
 #[derive(Debug, Parser)]
@@ -147,16 +142,6 @@ pub fn main() -> ExitCode {
         Command::Tx(args) => return tx::tx_command(*args),
     };
     done.map_or_else(|error| usage(&error), |()| ExitCode::SUCCESS)
-}
-
-fn broken(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
-    ExitCode::from(BROKEN)
-}
-
-fn usage(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
-    ExitCode::from(USAGE)
 }
 
 fn list(spec: &Specification, only: Vec<String>) -> Result<()> {

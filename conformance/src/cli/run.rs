@@ -13,9 +13,9 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::baseline::{Failures, read_baseline};
+use super::exit::{FAILED, INTERRUPTED, UNREACHABLE, broken, usage};
 use super::interrupts::{interrupt, two_interrupts};
 use super::plan::{show_additions, show_plan};
-use super::{FAILED, INTERRUPTED, UNREACHABLE, broken, usage};
 use crate::environment::server::OwnStore;
 use crate::environment::target::{TIMEOUT, TargetKind, TestTarget};
 use crate::environment::{MAX_WAIT, TestEnvironment, probe, server};

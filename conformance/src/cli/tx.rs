@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 
-use super::{FAILED, UNREACHABLE, broken, usage};
+use super::exit::{FAILED, UNREACHABLE, broken, usage};
 use crate::tx::{self, SuiteError};
 
 /// Arguments of `tx`.

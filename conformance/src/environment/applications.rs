@@ -5,11 +5,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use url::Url;
 
+use super::TestEnvironment;
 use super::browser::{self, Credentials, address, answer_param, post};
 use super::cookies::CookieJar;
+use super::error::SetupError;
 use super::pauses::Pauses;
 use super::target::TestTarget;
-use super::{SetupError, TestEnvironment};
 use crate::wire::exchange::Answer;
 use crate::wire::random::{pkce_pair, random_text};
 use crate::wire::variables::Variables;

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
 use url::Url;
 
-use super::SetupError;
 use super::applications::redirect_uris;
 use super::cookies::CookieJar;
+use super::error::SetupError;
 use super::target::TestTarget;
 use crate::spec::expectation::PageKind;
 use crate::wire::exchange::{Answer, SentRequest};

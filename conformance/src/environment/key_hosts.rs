@@ -10,8 +10,9 @@ use tokio::net::TcpListener;
 use wiremock::matchers::path;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
+use super::applications;
+use super::error::SetupError;
 use super::target::TestTarget;
-use super::{SetupError, applications};
 use crate::wire::jose;
 
 /// A delay that is longer than the server waits for a key set.

@@ -22,6 +22,7 @@ pub mod addresses;
 pub mod applications;
 pub mod browser;
 pub mod cookies;
+mod error;
 pub mod key_hosts;
 pub mod leftovers;
 mod masking;
@@ -34,35 +35,15 @@ pub mod secrets;
 pub mod server;
 pub mod target;
 
+pub use self::error::SetupError;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::wire::variables::UnknownVariable;
 use key_hosts::KeyHosts;
 use preconditions::SharedStates;
 use providers::FakeProviders;
 use server::OwnServer;
 use target::TestTarget;
-
-/// Reasons why a precondition was not set up or a request has no response.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// The target lacks something that the case needs, so the case is skipped.
-    #[error("{0}")]
-    Lacking(String),
-    /// The target did not behave as expected.
-    #[error("{0}")]
-    Failed(String),
-    /// The target did not finish within the time that the run waits.
-    #[error("{0}")]
-    TooSlow(String),
-    /// The response is missing or incomplete.
-    #[error("no answer: {0}")]
-    NoAnswer(String),
-    /// The profile lacks a member that every profile has.
-    #[error(transparent)]
-    Variable(#[from] UnknownVariable),
-}
 
 /// The environment of a run.
 pub struct TestEnvironment {

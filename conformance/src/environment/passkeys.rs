@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::SetupError;
 use super::applications::unexpected;
 use super::browser::{self, address};
 use super::cookies::CookieJar;
+use super::error::SetupError;
 use super::preconditions::CaseContext;
 use super::target::TestTarget;
 use crate::wire::authenticator::Authenticator;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::TestEnvironment;
+use super::error::SetupError;
 use super::target::TestTarget;
-use super::{SetupError, TestEnvironment};
 use crate::wire::exchange::Answer;
 
 /// Time between two requests to a Trefoil server, and the maximum time of all pauses.

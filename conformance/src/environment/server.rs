@@ -14,7 +14,7 @@ use test_database::TestDatabase;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use super::SetupError;
+use super::error::SetupError;
 use super::target::{self, TargetKind, TestTarget};
 use crate::profile::Profile;
 

@@ -8,9 +8,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::header;
 use serde_json::{Map, Value, json};
 
-use super::SetupError;
 use super::addresses::TargetAddresses;
 use super::cookies::CookieJar;
+use super::error::SetupError;
 use super::leftovers::Leftovers;
 use super::secrets::SeenSecrets;
 use crate::profile::Profile;

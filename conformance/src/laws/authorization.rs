@@ -6,7 +6,7 @@ use proptest::sample::Index;
 use serde_json::json;
 use url::Url;
 
-use super::{Broken, LawTest, failure};
+use super::law_test::{Broken, LawTest, failure};
 use crate::environment::applications::member;
 use crate::environment::cookies::CookieJar;
 use crate::wire::build::build_request;

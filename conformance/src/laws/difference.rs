@@ -4,11 +4,11 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
+use super::law_test::{Broken, Finding, LawTest, failure};
 use super::terminology::{
     Hierarchy, Question, SET, SYSTEM, accepts_resources, found, hierarchies, parameter, post,
     stored_questions,
 };
-use super::{Broken, Finding, LawTest, failure};
 use crate::environment::preconditions::CaseContext;
 use crate::wire::exchange::Answer;
 

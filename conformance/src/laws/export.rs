@@ -7,7 +7,7 @@ use proptest::prelude::{Just, any};
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
-use super::{Broken, LawTest, failure};
+use super::law_test::{Broken, LawTest, failure};
 use crate::environment::preconditions::CaseContext;
 use crate::run::verdict::{CaseFailure, ShownExchange};
 

@@ -11,24 +11,18 @@
 pub mod authorization;
 pub mod difference;
 pub mod export;
+mod law_test;
 pub mod terminology;
 
+pub use self::law_test::{Broken, Finding, LawTest, failure};
 use std::fmt::Debug;
 use std::time::Instant;
 
-use proptest::strategy::Strategy;
-use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::environment::preconditions::{self, CaseContext};
-use crate::environment::{SetupError, TestEnvironment};
-use crate::run::case_run;
-use crate::run::verdict::{CaseFailure, CaseOutcome, ShownExchange, Verdict};
-use crate::spec::request::Request;
+use crate::environment::TestEnvironment;
+use crate::run::verdict::{CaseOutcome, Verdict};
 use crate::spec::requirement::{BoundActor, Level, Requirement};
-use crate::wire::build::build_request;
-use crate::wire::exchange::{self, Answer};
 
 /// Number of random values that are tried for each law, unless `--budget` states another one.
 pub const BUDGET: u32 = 60;
@@ -103,17 +97,6 @@ pub const LAWS: [Law; 9] = [
     },
 ];
 
-/// Why a law does not hold, or could not be tested.
-#[derive(Debug)]
-pub enum Broken {
-    /// The server breaks the law.
-    Failed(CaseFailure),
-    /// The server lacks something.
-    Lacking(String),
-    /// Something that precedes the test failed.
-    Inconclusive(String),
-}
-
 impl Law {
     /// Returns the law as a requirement, for reports.
     pub fn requirement(&self) -> Requirement {
@@ -124,112 +107,6 @@ impl Law {
             standard: Some(self.standard.to_owned()),
             house: None,
             gist: self.gist.to_owned(),
-        }
-    }
-}
-
-impl From<SetupError> for Broken {
-    fn from(error: SetupError) -> Self {
-        match error {
-            SetupError::Lacking(reason) => Self::Lacking(reason),
-            SetupError::Variable(error) => Self::Lacking(format!("the profile has no '{}'", error.0)),
-            error => Self::Inconclusive(error.to_string()),
-        }
-    }
-}
-
-/// The test of a law on a server.
-pub struct LawTest<'a> {
-    /// Server, profile and preconditions.
-    pub world: &'a TestEnvironment,
-    runtime: &'a Runtime,
-    budget: u32,
-    seed: u64,
-}
-
-/// Result of a random value: the failure that shows that the law is broken, if it is.
-pub type Finding = Option<CaseFailure>;
-
-impl<'a> LawTest<'a> {
-    /// Returns the test of a law with `budget` requests and the random values of `seed`.
-    pub fn new(world: &'a TestEnvironment, runtime: &'a Runtime, budget: u32, seed: u64) -> Self {
-        Self { world, runtime, budget, seed }
-    }
-
-    /// Sets up preconditions.
-    ///
-    /// # Errors
-    /// Returns [`Broken`] if the target lacks something or does not behave as expected.
-    pub fn given(&self, names: &[&str]) -> Result<CaseContext, Broken> {
-        let mut scene = CaseContext::new(self.world);
-        for name in names {
-            self.runtime.block_on(preconditions::set_up(self.world, name, &mut scene))?;
-        }
-        Ok(scene)
-    }
-
-    /// Sends a request in the form of the tables. Returns the response, and the exchange as text.
-    ///
-    /// # Errors
-    /// Returns [`Broken`] if the target does not answer, or lacks the endpoint.
-    pub fn ask(&self, scene: &mut CaseContext, request: Value) -> Result<(Answer, ShownExchange), Broken> {
-        let request: Request =
-            serde_json::from_value(request).map_err(|error| Broken::Inconclusive(error.to_string()))?;
-        let sent =
-            build_request(&request, &scene.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
-        let (answer, _) =
-            self.runtime.block_on(case_run::exchange(self.world, scene, &sent, request.poll))?;
-        let shown = ShownExchange { request: exchange::curl(&sent), answer: exchange::shown(&answer) };
-        Ok((answer, shown))
-    }
-
-    /// Runs a future to its end.
-    pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.block_on(future)
-    }
-
-    /// Tries random values until one breaks the law or `budget` values have been tried. A value that breaks it is made
-    /// smaller as long as the smaller one breaks it too. The law describes the value in the differences of its finding.
-    ///
-    /// # Errors
-    /// Returns [`Broken`] with the finding of the smallest value that breaks the law.
-    pub fn for_all<S>(
-        &self,
-        values: &S,
-        cost: u32,
-        mut law: impl FnMut(S::Value) -> Result<Finding, Broken>,
-    ) -> Result<(), Broken>
-    where
-        S: Strategy,
-        S::Value: Debug,
-    {
-        let cases = (self.budget / cost).max(1);
-        let config =
-            Config { cases, failure_persistence: None, max_shrink_iters: 4 * cases, ..Config::default() };
-        let seed: Vec<u8> = self.seed.to_le_bytes().repeat(4);
-        let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
-        let last = std::cell::RefCell::new(None);
-        let law = std::cell::RefCell::new(&mut law);
-        let tried = runner.run(values, |value| {
-            let result = (*law.borrow_mut())(value);
-            let message = match &result {
-                Ok(None) => return Ok(()),
-                Ok(Some(failure)) => failure.differences.join("; "),
-                Err(_) => "not tested".to_owned(),
-            };
-            *last.borrow_mut() = Some(result);
-            Err(TestCaseError::fail(message))
-        });
-        match (tried, last.into_inner()) {
-            (Ok(()), _) => Ok(()),
-            (_, Some(Err(broken))) => Err(broken),
-            (Err(TestError::Fail(..)), Some(Ok(Some(mut failure)))) => {
-                failure
-                    .differences
-                    .push(format!("no smaller case was found; repeat this one with --seed {}", self.seed));
-                Err(Broken::Failed(failure))
-            }
-            (Err(error), _) => Err(Broken::Inconclusive(error.to_string())),
         }
     }
 }
@@ -269,9 +146,4 @@ pub fn test(law: &Law, world: &TestEnvironment, runtime: &Runtime, budget: u32, 
         verdict: verdict.map_texts(|text| world.target.secrets.mask(text)),
         took_ms: crate::run::milliseconds_since(started),
     }
-}
-
-/// Returns the failure that two exchanges show.
-pub fn failure(exchanges: Vec<ShownExchange>, difference: String) -> CaseFailure {
-    CaseFailure { exchanges, differences: vec![difference] }
 }

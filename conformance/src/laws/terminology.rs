@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
-use super::{Broken, Finding, LawTest, failure};
+use super::law_test::{Broken, Finding, LawTest, failure};
 use crate::environment::preconditions::CaseContext;
 use crate::run::verdict::ShownExchange;
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{OPERATIONS, TestOutcome, Verdict};
+use super::OPERATIONS;
+use super::outcome::{TestOutcome, Verdict};
 
 /// Results of a run.
 #[derive(Debug)]

@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result};
 use http::{HeaderMap, Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::{SuiteOptions, suite};
+use super::outcome::SuiteOptions;
+use super::suite;
 
 /// Maximum time until a response is complete.
 const TIMEOUT: Duration = Duration::from_secs(60);

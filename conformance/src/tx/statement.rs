@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::civil::Date;
 
-use super::Verdict;
+use super::outcome::Verdict;
 use super::report::SuiteReport;
 
 /// Returns the statement for a run on `date` against the server at `target`.

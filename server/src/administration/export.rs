@@ -5,7 +5,7 @@ use anyhow::Result;
 use bulk::serve::operator;
 
 use super::protocol::{CommandEvent, OperatorExport};
-use super::{AdminServices, EventSink};
+use super::services::{AdminServices, EventSink};
 
 /// Runs an export and reports the number of resources of each type.
 ///

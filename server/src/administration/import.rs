@@ -15,7 +15,7 @@ use terminology_import::{
 use tokio::sync::mpsc;
 
 use super::protocol::CommandEvent;
-use super::{AdminServices, EventSink};
+use super::services::{AdminServices, EventSink};
 use crate::clock::resource_id;
 use crate::node::app::App;
 use crate::node::saved_indexes::SavedIndexes;

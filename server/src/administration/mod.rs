@@ -21,15 +21,15 @@ pub mod import;
 mod member_flags;
 pub mod people;
 pub mod protocol;
+mod services;
 pub mod socket;
 pub mod user_change;
 
+pub use self::services::{AdminServices, EventSink};
 use std::io::{BufRead as _, IsTerminal as _};
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use identity::sign_in::password::PasswordPolicy;
 use identity::{Dependencies, Identity};
 use resources::Resources;
 use store::StoreError;
@@ -41,31 +41,9 @@ use self::protocol::{AdminCommand, CommandEvent};
 use crate::clock::Clock;
 use crate::config::audit::{AuditConfig, Durability};
 use crate::config::{Config, ServeFlags, exit_code, read_identity};
-use crate::node::app::App;
 use crate::node::data_folder::make_data_folder;
 use crate::node::reload::reload_config;
 use crate::records::audit::{AuditCaller, AuditLog, AuditSource};
-
-/// A function that receives the events of a command.
-pub type EventSink<'a> = &'a mut (dyn FnMut(CommandEvent) + Send);
-
-/// The services that the commands use.
-pub struct AdminServices<'a> {
-    /// Users, clients and signing keys.
-    pub identity: &'a Identity,
-    /// FHIR resources.
-    pub resources: &'a Resources,
-    /// Path of the data folder.
-    pub data: &'a Path,
-    /// Source of time and randomness.
-    pub clock: &'a Clock,
-    /// The audit log.
-    pub audit: &'a AuditLog,
-    /// Requirements for new passwords.
-    pub passwords: PasswordPolicy,
-    /// The running server; `None` if the server is stopped.
-    pub app: Option<&'a App>,
-}
 
 /// Executes a command and returns its exit code.
 ///

@@ -13,8 +13,8 @@ use identity::sign_in::sign_in_methods::{MethodsToRemove, SignInMethods};
 use jiff::SignedDuration;
 
 use super::protocol::{ClientCommand, CommandEvent, KeysCommand, RemovedMethods, UserCommand};
+use super::services::{AdminServices, EventSink};
 use super::user_change::{UserChange, new_user};
-use super::{AdminServices, EventSink};
 
 /// Executes `trefoil user …`.
 ///

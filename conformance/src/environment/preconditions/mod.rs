@@ -19,10 +19,11 @@ mod tokens;
 
 use serde_json::json;
 
+use super::TestEnvironment;
 use super::applications::{self, backend_token, member, person};
+use super::error::SetupError;
 use super::passkeys;
 use super::target::TestTarget;
-use super::{SetupError, TestEnvironment};
 use crate::spec::preconditions;
 use accounts::{basic_client, fresh_user, own_user, removed_user};
 pub use context::{CaseContext, SharedStates};

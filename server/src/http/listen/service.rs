@@ -14,8 +14,8 @@ use hyper::service::{Service, service_fn};
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::watch;
 
-use super::ServingPhase;
 use super::admission::{ConnectionState, RequestGuard};
+use super::timers::ServingPhase;
 use crate::http::dispatch::Routes;
 use crate::http::peer::PeerAddress;
 use crate::http::problem::Dialect;

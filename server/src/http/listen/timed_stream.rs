@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::ConnectionTimers;
 use super::admission::ConnectionState;
+use super::timers::ConnectionTimers;
 
 /// A stream that fails with [`io::ErrorKind::TimedOut`] after a deadline.
 pub struct TimedStream<S> {

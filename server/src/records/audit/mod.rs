@@ -12,21 +12,22 @@
 //! [`AuditLog::on_behalf`] collects the lines of a request and delays its result until they are as durable as configured. A
 //! log that cannot be written makes the server not ready.
 
+mod entry;
 mod render;
 pub mod rest;
 
+pub use self::entry::{AuditActor, AuditCaller, AuditEntry, AuditSource};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use identity::audit::{AuditEvent, AuditSink};
 use jiff::Timestamp;
 use store::StoreError;
 use store::space::{DiskSpace, WritePurpose};
 
-use self::rest::RestEvent;
 use crate::clock::{Clock, resource_id};
 use crate::config::audit::{AuditConfig, Durability, RecordedRequests};
 use crate::records::append_log::{AppendLog, LogLine};
@@ -35,48 +36,6 @@ use crate::records::retained_folder::{RetainedFolder, RetentionLimits};
 
 tokio::task_local! {
     static CALLER: Arc<AuditCaller>;
-}
-
-/// The caller of a request, and the lines of the request that are not written yet.
-#[derive(Debug, Default)]
-pub struct AuditCaller {
-    /// Address of the client.
-    pub address: Option<IpAddr>,
-    /// Id of the request.
-    pub request_id: Option<Arc<str>>,
-    actor: OnceLock<AuditActor>,
-    lines: Mutex<Vec<LogLine>>,
-    /// Lines of the request could not be written.
-    has_failed: AtomicBool,
-    /// The request has valid credentials.
-    is_authenticated: AtomicBool,
-}
-
-/// The party on whose behalf something is done, if the event itself does not contain it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AuditActor {
-    /// A person with access to the data folder, on the command line.
-    Operator,
-    /// A user, by the subject of a token.
-    User(String),
-    /// A client, by its id.
-    Client(String),
-}
-
-impl AuditCaller {
-    /// The client of a request.
-    pub fn of_request(address: Option<IpAddr>, request_id: Arc<str>) -> Self {
-        Self { address, request_id: Some(request_id), ..Self::default() }
-    }
-
-    /// The operator on the command line.
-    pub fn operator() -> Self {
-        Self { actor: AuditActor::Operator.into(), ..Self::default() }
-    }
-
-    fn take_lines(&self) -> Vec<LogLine> {
-        std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 /// Records that the current request has valid credentials.
@@ -106,75 +65,12 @@ pub fn set_actor(actor: AuditActor) {
     let _ = CALLER.try_with(|caller| caller.actor.set(actor));
 }
 
-/// An event of the server, besides those of `identity`.
-#[derive(Debug)]
-pub enum AuditEntry {
-    /// An event of `identity`.
-    Identity(AuditEvent),
-    /// Further equal events of strangers in one minute.
-    Further {
-        /// One of the events.
-        event: AuditEvent,
-        /// Number of events that have no line of their own.
-        count: u64,
-        /// Begin of the minute.
-        minute: Timestamp,
-    },
-    /// An export was accepted.
-    Export {
-        /// The client.
-        client_id: String,
-        /// The job.
-        job: String,
-        /// The kick-off URL.
-        request: String,
-    },
-    /// This server has completed an export.
-    ExportCompleted {
-        /// The client.
-        client_id: String,
-        /// The job.
-        job: String,
-        /// Number of files.
-        files: usize,
-        /// Number of lines of all files.
-        lines: u64,
-        /// Number of bytes of all files.
-        bytes: u64,
-    },
-    /// A file of an export was sent.
-    Download {
-        /// The job.
-        job: String,
-        /// The name of the file.
-        file: String,
-    },
-    /// Resources were imported by the command line.
-    Import {
-        /// Number of resources that were stored.
-        stored: u64,
-        /// The files and folders.
-        paths: Vec<String>,
-    },
-    /// A resource was read or changed.
-    Rest(RestEvent),
-}
-
 /// The lines of a request could not be written, so its result must not be sent.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the audit log cannot be written, and durability = \"synced\" requires it for every response; try again later"
 )]
 pub struct NotRecorded;
-
-/// The source of all events of a log.
-#[derive(Debug, Clone)]
-pub struct AuditSource {
-    /// Base URL of the server, which observes the events.
-    pub observer: String,
-    /// Name of the server among several ones with this base URL.
-    pub node: String,
-}
 
 /// The audit log of one server.
 pub struct AuditLog {

@@ -4,7 +4,8 @@ use identity::audit::{AuditEvent, RecordAction};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{AuditActor, AuditCaller, AuditEntry, AuditSource, rest};
+use super::entry::{AuditActor, AuditCaller, AuditEntry, AuditSource};
+use super::rest;
 
 pub(super) const DCM: &str = "http://dicom.nema.org/resources/ontology/DCM";
 pub(super) const TYPES: &str = "http://terminology.hl7.org/CodeSystem/audit-event-type";

@@ -7,7 +7,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-use super::AuditCaller;
+use super::entry::AuditCaller;
 use super::render::{DCM, TYPES, coding};
 
 const PARTICIPATION: &str = "http://terminology.hl7.org/CodeSystem/v3-ParticipationType";

@@ -12,13 +12,12 @@ use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, FilterPolicy, PartitioningPolicy, PinningPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 
+use super::failure::{ACCEPT_DAMAGE, check_format, damaged, failure, of_folder, read_failure};
 use super::journal::JournalTail;
 use super::keys::{self, StoreTable};
 use super::state::{self, StoreState, TableFiles};
 use super::view::CommittedView;
-use super::{
-    ACCEPT_DAMAGE, check_format, damaged, failure, journal, memtable_budget, of_folder, read_failure,
-};
+use super::{journal, memtable_budget};
 use crate::StoreError;
 use crate::folder::{sync_folder, sync_folders};
 use crate::space::{self, NoSpace, WritePurpose};

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{ACCEPT_DAMAGE, engine};
+use super::failure::{ACCEPT_DAMAGE, engine};
 use crate::StoreError;
 
 /// End of each batch, and content of the file that names the engine's format.

@@ -28,7 +28,7 @@ mod state;
 mod view;
 mod writer;
 
-use std::fmt;
+use self::failure::{engine, of_folder};
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -39,8 +39,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::disk::{DiskSpace, StoreTables};
-use self::keys::StoreTable;
+use self::disk::DiskSpace;
 use self::readers::ReaderThreads;
 use self::view::CommittedView;
 use self::writer::{MonotonicClock, ReplySender, WriteRequest, WriterThread};
@@ -51,11 +50,6 @@ use crate::{
 };
 use crate::{folder, page, space};
 
-/// Number of the store format that this program reads and writes.
-const FORMAT_NUMBER: &[u8] = b"3";
-/// Name of a file in the store's folder. If it exists when the store is opened, damaged writes are discarded and the
-/// remaining data are used.
-const ACCEPT_DAMAGE: &str = "accept-damage";
 /// Mode of the store's folder, if it is created here.
 const FOLDER_MODE: u32 = 0o777;
 /// Number of requests that may wait for the writer. Further callers wait until there is room.
@@ -229,63 +223,6 @@ fn lock(dir: &Path) -> Result<fs::File, StoreError> {
     Ok(file)
 }
 
-fn check_format(tables: &StoreTables) -> Result<(), StoreError> {
-    let meta = tables.of(StoreTable::Meta);
-    match meta.get(keys::FORMAT).map_err(read_failure(meta))? {
-        None => meta.insert(keys::FORMAT, FORMAT_NUMBER).map_err(engine("mark a new store")),
-        Some(found) if *found == *FORMAT_NUMBER => Ok(()),
-        Some(found) => Err(other_format("the store has", found.escape_ascii(), FORMAT_NUMBER.escape_ascii())),
-    }
-}
-
-/// Returns the error for a store of another version of the program.
-fn other_format(what_has: &str, found: impl fmt::Display, known: impl fmt::Display) -> StoreError {
-    let reason = format!(
-        "{what_has} format {found}, and this program reads format {known}; use the program that wrote it, or a new folder"
-    );
-    StoreError::Engine { action: "open the store", reason }
-}
-
-/// Converts an error of the engine or the operating system to a [`StoreError`].
-fn engine<E: fmt::Display>(action: &'static str) -> impl Fn(E) -> StoreError {
-    move |error| StoreError::Engine { action, reason: error.to_string() }
-}
-
-/// Converts an error like [`engine`], and adds the folder to the message.
-fn of_folder<E: fmt::Display>(action: &'static str, dir: &Path) -> impl Fn(E) -> StoreError {
-    move |error| engine(action)(format!("{}: {error}", dir.display()))
-}
-
-/// Converts an error of the engine. The engine verifies checksums, so damaged data are reported as corruption.
-fn failure(action: &'static str, dir: &Path) -> impl Fn(fjall::Error) -> StoreError {
-    use fjall::{Error, LsmError};
-    move |error| {
-        let is_damage = match &error {
-            Error::Storage(LsmError::Io(error)) | Error::Io(error) => {
-                matches!(error.kind(), std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::NotFound)
-            }
-            Error::Storage(_)
-            | Error::InvalidTag(_)
-            | Error::InvalidTrailer
-            | Error::InvalidVersion(_)
-            | Error::JournalRecovery(_)
-            | Error::Unrecoverable => true,
-            _ => false,
-        };
-        if is_damage { damaged(dir, &error) } else { of_folder(action, dir)(error) }
-    }
-}
-
-fn damaged(dir: &Path, why: &impl fmt::Display) -> StoreError {
-    let dir = dir.display();
-    StoreError::Corrupt { what: format!("a file in {dir} is corrupt ({why}); restore a backup") }
-}
-
-/// Converts an error that occurred while a table was read.
-fn read_failure(table: &fjall::Keyspace) -> impl Fn(fjall::Error) -> StoreError {
-    failure("read the store", table.path())
-}
-
 impl Ledger for FileEngine {
     async fn get(&self, key: &str, now: Timestamp) -> Result<Option<LedgerRecord>, StoreError> {
         self.shared.disk.with(|opened| opened.view().get(key, now))
@@ -428,5 +365,6 @@ impl Versions for FileEngine {
     }
 }
 
+mod failure;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use tokio::sync::oneshot;
 
-use super::engine;
+use super::failure::engine;
 use crate::StoreError;
 
 type ReadJob = Box<dyn FnOnce() + Send>;

@@ -23,9 +23,9 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::disk::StoreTables;
+use super::failure::{ACCEPT_DAMAGE, of_folder, other_format};
 use super::journal::JournalPosition;
 use super::keys::StoreTable;
-use super::{ACCEPT_DAMAGE, of_folder, other_format};
 use crate::StoreError;
 use crate::plan::StoreCounters;
 
@@ -68,7 +68,7 @@ impl StoreState {
     pub fn new() -> Result<Self, StoreError> {
         let mut id = [0; 16];
         rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
-            .map_err(super::engine("make the id of the store"))?;
+            .map_err(super::failure::engine("make the id of the store"))?;
         Ok(Self {
             format: FORMAT,
             id: id.iter().map(|byte| format!("{byte:02x}")).collect(),

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use std::time::Duration;
 
+use super::keys::StoreTable;
 use super::*;
 use crate::Expect;
 use crate::space::FreeSpace;

@@ -7,8 +7,8 @@ use fjall::{Database, Readable, Slice, Snapshot};
 use jiff::Timestamp;
 
 use super::disk::StoreTables;
+use super::failure::read_failure;
 use super::keys::{self, StoreTable, StoredVersion};
-use super::read_failure;
 use crate::page::{FillingLines, PageBuilder, unknown_start};
 use crate::plan::{StoreCounters, check_key, check_ledger_key};
 use crate::{

@@ -18,8 +18,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::batch::{BatchEntries, PreparedRound};
 use super::disk::{self, DiskSpace, OpenEngine, StoreTables};
+use super::failure::read_failure;
 use super::keys::{self, StoreTable};
-use super::{memtable_budget, read_failure};
+use super::memtable_budget;
 use crate::plan::{PresentState, StoreCounters, StoredRecord, VersionPut, WriteRound};
 use crate::{
     Commit, IndexEntry, IndexRange, LedgerWrite, ResourceKey, Seq, StoreError, StoreSnapshot, Version,

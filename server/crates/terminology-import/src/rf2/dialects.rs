@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{for_each_active_row, is_snapshot, parse_identifier};
+use super::rows::{for_each_active_row, is_snapshot, parse_identifier};
 use crate::error::ImportError;
 use crate::release_reader::ReleaseReader;
 

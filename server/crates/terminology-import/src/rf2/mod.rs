@@ -17,7 +17,9 @@ mod dialects;
 mod package;
 mod reference_sets;
 mod row_precedence;
+mod rows;
 
+use self::rows::{for_each_active_row, for_each_effective_row, for_each_row, is_snapshot, parse_identifier};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -29,10 +31,9 @@ use terminology::indexing::{
 
 use self::dialects::DescriptionDialects;
 pub(super) use self::package::Rf2Package;
-use self::row_precedence::RowPrecedence;
 use crate::error::ImportError;
 use crate::release_reader::{ReleaseReader, only};
-use crate::release_source::{ReleaseSource, base_name};
+use crate::release_source::ReleaseSource;
 use crate::table_reader::{DelimitedTable, FieldBuffer};
 
 /// Prefixes of the names of the input files.
@@ -63,14 +64,6 @@ pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
 /// Returns the input files. `Full`, `Delta` and stated relationships are not read.
 pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
     source.files_named(|name| READ.iter().any(|prefix| is_snapshot(name, prefix)))
-}
-
-/// Returns whether a file is a snapshot file with this prefix. In trial releases, an `x` precedes the prefix.
-fn is_snapshot(name: &str, prefix: &str) -> bool {
-    let base = base_name(name);
-    base.strip_prefix('x').unwrap_or(base).starts_with(prefix)
-        && base.contains("Snapshot")
-        && base.ends_with(".txt")
 }
 
 /// Reads the package.
@@ -133,60 +126,6 @@ fn version_date(version: &str) -> Option<String> {
     Some(format!("{}-{}-{}", digits.get(..4)?, digits.get(4..6)?, digits.get(6..)?))
 }
 
-/// Calls `row` for each active line of the snapshot files whose names pass a test.
-fn for_each_active_row(
-    reader: &mut ReleaseReader<'_, '_>,
-    test: impl Fn(&str) -> bool + Copy,
-    least: usize,
-    mut row: impl FnMut(&DelimitedTable<'_>, &FieldBuffer) -> Result<(), ImportError>,
-) -> Result<(), ImportError> {
-    for_each_effective_row(reader, test, least, |table, fields| match fields.get(2) {
-        "1" => row(table, fields),
-        _ => Ok(()),
-    })
-}
-
-fn for_each_effective_row(
-    reader: &mut ReleaseReader<'_, '_>,
-    test: impl Fn(&str) -> bool + Copy,
-    least: usize,
-    mut row: impl FnMut(&DelimitedTable<'_>, &FieldBuffer) -> Result<(), ImportError>,
-) -> Result<(), ImportError> {
-    let mut precedence = RowPrecedence::of_upper_packages(reader, test, least)?;
-    for (layer, source) in reader.sources().enumerate() {
-        for_each_row(source, test, least, |table, fields| {
-            if !matches!(fields.get(2), "0" | "1") {
-                return Err(table.line_error(format_args!("active is '{}', not 0 or 1", fields.get(2))));
-            }
-            match precedence.takes_effect(layer, table, fields)? {
-                true => row(table, fields),
-                false => Ok(()),
-            }
-        })?;
-    }
-    Ok(())
-}
-
-/// Calls `row` for each line of some files of one package, except the first line, which must name at least `least`
-/// columns.
-fn for_each_row(
-    source: &mut ReleaseSource,
-    test: impl Fn(&str) -> bool,
-    least: usize,
-    mut row: impl FnMut(&DelimitedTable<'_>, &FieldBuffer) -> Result<(), ImportError>,
-) -> Result<(), ImportError> {
-    let files: Vec<String> = source.file_names().iter().filter(|name| test(name)).cloned().collect();
-    let mut fields = FieldBuffer::default();
-    for file in files {
-        let mut table = DelimitedTable::open(source, &file, '\t')?;
-        let width = table.read_heading(&mut fields, least)?;
-        while table.next_row(&mut fields, width)?.is_some() {
-            row(&table, &fields)?;
-        }
-    }
-    Ok(())
-}
-
 fn read_concepts(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) -> Result<(), ImportError> {
     for_each_effective_row(
         reader,
@@ -226,10 +165,6 @@ fn read_concepts(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder)
         )),
         _ => Ok(()),
     }
-}
-
-fn parse_identifier(table: &DelimitedTable<'_>, text: &str) -> Result<u64, ImportError> {
-    text.parse().map_err(|_| table.line_error(format_args!("'{text}' is not a SNOMED CT identifier")))
 }
 
 fn read_descriptions(

@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{CORE_MODULE, MODEL_MODULE, URL, for_each_row, is_snapshot};
+use super::rows::{for_each_row, is_snapshot};
+use super::{CORE_MODULE, MODEL_MODULE, URL};
 use crate::error::ImportError;
 use crate::release_source::{ReleaseSource, base_name};
 use crate::stated_version::StatedVersion;

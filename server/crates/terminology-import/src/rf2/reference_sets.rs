@@ -2,7 +2,7 @@
 
 use terminology::indexing::{IndexBuilder, MemberFacts};
 
-use super::{for_each_active_row, for_each_effective_row, is_snapshot, parse_identifier};
+use super::rows::{for_each_active_row, for_each_effective_row, is_snapshot, parse_identifier};
 use crate::error::ImportError;
 use crate::release_reader::ReleaseReader;
 use crate::release_source::base_name;

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::for_each_row;
+use super::rows::for_each_row;
 use crate::error::ImportError;
 use crate::release_reader::ReleaseReader;
 use crate::table_reader::{DelimitedTable, FieldBuffer};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::{ParsedCode, table_rows};
+use super::parsed_code::{ParsedCode, table_rows};
 
 /// Properties of a language tag: one for each kind of subtag, and two for a deprecated one.
 pub(crate) const PROPERTIES: &[&str] = &[

@@ -1,6 +1,6 @@
 //! Media types (BCP 13: RFC 6838 4.2, with parameters as in RFC 2045 5.1).
 
-use super::ParsedCode;
+use super::parsed_code::ParsedCode;
 
 /// Top-level types registered with IANA.
 const TYPES: &[&str] = &[

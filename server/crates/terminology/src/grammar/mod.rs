@@ -3,21 +3,14 @@
 
 pub(crate) mod language_tags;
 mod media_types;
+mod parsed_code;
 pub(crate) mod units;
 
+pub(crate) use self::parsed_code::{ParsedCode, table_rows};
 use crate::model::known_systems::{BCP_13, BCP_47, UCUM};
 
 /// Maximum length of a code, in bytes.
 const LONGEST: usize = 512;
-
-/// A valid code of a grammar.
-#[derive(Debug, Default)]
-pub(crate) struct ParsedCode {
-    /// Code in the spelling that the standard prefers.
-    pub(crate) code: String,
-    pub(crate) display: Option<String>,
-    pub(crate) properties: Vec<(&'static str, String)>,
-}
 
 /// A code system whose codes follow a grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,9 +59,4 @@ pub(crate) fn comparison_value(url: &str, property: &str, value: &str) -> Result
         (UCUM, units::CANONICAL) => units::canonical(value).map(Some),
         _ => Ok(None),
     }
-}
-
-/// Splits the lines of a table at tabs. The first line may be a comment with the source of the table.
-pub(crate) fn table_rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
-    table.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect())
 }

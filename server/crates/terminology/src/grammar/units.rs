@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, OnceLock};
 
-use super::{ParsedCode, table_rows};
+use super::parsed_code::{ParsedCode, table_rows};
 
 /// Properties of a unit.
 pub(crate) const PROPERTIES: &[&str] = &[CANONICAL, "property"];

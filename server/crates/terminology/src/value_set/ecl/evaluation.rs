@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::{
+use super::syntax::{
     AttributeConstraint, EclError, EclExpression, EclRefinement, HierarchyOperator, ValueConstraint,
 };
 use crate::code_system::concept_set::ConceptSet;

@@ -2,7 +2,7 @@
 
 use super::evaluation::EclEvaluator;
 use super::filters::{ComponentTest, ConceptTest, DescriptionTest, EclFilter, semantic_tag};
-use super::{EclError, EclExpression, HistoryProfile};
+use super::syntax::{EclError, EclExpression, HistoryProfile};
 use crate::code_system::descriptions::ConceptDescription;
 use crate::model::known_systems::SNOMED_CT_NAME;
 use crate::model::text_folding::same_folded;

@@ -7,7 +7,7 @@ use super::filters::{
     MemberQuery, MemberTest, SearchTerm, SelectedFields,
 };
 use super::parser::{Comparison, EclParser, is_alias};
-use super::{EclError, EclExpression};
+use super::syntax::{EclError, EclExpression};
 use crate::model::known_systems::{SNOMED_CT_DEFINITION, SNOMED_CT_NAME, SNOMED_CT_SYNONYM};
 
 /// Concepts of the definition statuses.

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::EclExpression;
+use super::syntax::EclExpression;
 use crate::code_system::word_index::begins_word;
 
 /// A test of a filter, and whether it must fail.

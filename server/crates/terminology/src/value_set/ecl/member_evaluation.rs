@@ -3,7 +3,7 @@
 use super::evaluation::EclEvaluator;
 use super::filter_evaluation::{BYTES_PER_STEP, ComponentState};
 use super::filters::{ComponentTest, EclFilter, FieldTest, MemberQuery, MemberTest, SelectedFields};
-use super::{EclError, EclExpression};
+use super::syntax::{EclError, EclExpression};
 use crate::code_system::AttributeValue;
 use crate::code_system::concept_set::ConceptSet;
 use crate::code_system::member_columns::{MemberRow, MemberTable};

@@ -3,7 +3,7 @@
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
 use super::filter_parser::OperandFilters;
-use super::{
+use super::syntax::{
     AttributeConstraint, EclCardinality, EclError, EclExpression, EclRefinement, HierarchyOperator,
     HistoryProfile, ONCE, ValueConstraint,
 };

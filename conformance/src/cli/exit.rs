@@ -1,0 +1,23 @@
+//! Exit codes of the commands, and how their errors are reported.
+
+use std::process::ExitCode;
+
+pub(super) const USAGE: u8 = 2;
+pub(super) const BROKEN: u8 = 4;
+
+/// Exit codes: a case failed, the command is wrong, the target cannot be reached, the suite failed, Ctrl-C.
+pub(super) const FAILED: u8 = 1;
+
+pub(super) const UNREACHABLE: u8 = 3;
+
+pub(super) const INTERRUPTED: u8 = 130;
+
+pub(super) fn broken(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    ExitCode::from(BROKEN)
+}
+
+pub(super) fn usage(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    ExitCode::from(USAGE)
+}

@@ -1,0 +1,4 @@
+//! Reading the JSON of a resource without building a tree, and the references in it.
+
+pub mod json;
+pub mod references;

@@ -1,0 +1,166 @@
+//! Conditional create, update and delete (FHIR R4, RESTful API): the write depends on the result of a search.
+//!
+//! Two equal requests at the same time must not both create a resource, on one node or on several. Each resource that such
+//! a request creates is therefore indexed under a term for the search. The write requires that nothing was added to this
+//! term since the search, nor to the terms of an indexed parameter with few entries; if something was, the search is
+//! repeated.
+
+use jiff::Timestamp;
+use store::Versions as _;
+
+use crate::search::filter::TypeFilter;
+use crate::search::index::candidates;
+use crate::view::compartment_view::Restriction;
+use crate::write::prepare::{IdSource, prepare};
+use crate::write::search_guard::SearchGuard;
+use crate::write::service::WrittenResource;
+use crate::{
+    CompartmentView, DeleteResult, ExpectedVersion, ResourceBodyError, ResourceError, Resources,
+    StoredResource,
+};
+
+/// Maximum number of searches of a request. Each repetition means that another request has created a resource with a
+/// value of the search.
+pub(crate) const MAX_SEARCHES: usize = 16;
+
+impl CompartmentView<'_> {
+    /// Performs the search of a conditional request. Returns the only match, and the condition under which the search
+    /// still has this result.
+    pub(crate) async fn search_guarded(
+        &self,
+        filter: &TypeFilter,
+    ) -> Result<(Option<StoredResource>, SearchGuard), ResourceError> {
+        let store = self.resources().store();
+        let since = store.last_seq().await?;
+        let clauses = filter.index_clauses();
+        let clause = candidates::small_clause(store, &clauses).await?;
+        let guard = SearchGuard::new(filter, clause, since);
+        Ok((self.only(filter.kind, filter).await?, guard))
+    }
+
+    /// Returns the only resource that matches the search of a conditional request, or `None` if no resource matches.
+    ///
+    /// # Errors
+    /// Returns [`ResourceError::Several`] if several resources match.
+    pub async fn only(
+        &self,
+        kind: &'static str,
+        filter: &TypeFilter,
+    ) -> Result<Option<StoredResource>, ResourceError> {
+        let mut only = None;
+        let mut from: Option<String> = None;
+        loop {
+            let page = self.search(kind, Some(filter), from.as_deref(), 2).await?;
+            for found in page.resources {
+                if only.replace(found).is_some() {
+                    return Err(ResourceError::Several { kind: kind.to_owned() });
+                }
+            }
+            from = page.next;
+            if from.is_none() {
+                return Ok(only);
+            }
+        }
+    }
+
+    /// Updates the resource that matches a search (FHIR R4, conditional update). If none matches, creates one with the
+    /// id of the body, or else with `new_id`. `searched` is the view in which the caller may search.
+    ///
+    /// # Errors
+    /// Returns [`ResourceError::Several`] if several resources match, and the errors of [`CompartmentView::update`].
+    pub async fn update_only(
+        &self,
+        searched: &Self,
+        filter: &TypeFilter,
+        body: &[u8],
+        new_id: String,
+        now: Timestamp,
+    ) -> Result<WrittenResource, ResourceError> {
+        let kind = filter.kind;
+        let own = self.resources().own_id(body, kind)?;
+        let found = match &own {
+            // Under a restriction, the response would reveal whether a resource outside of the view has the id.
+            Some(own) if *self.restriction() != Restriction::None => {
+                let outside = || ResourceError::Outside { kind: kind.to_owned(), id: own.clone() };
+                searched.only(kind, filter).await?.ok_or_else(outside)?
+            }
+            _ => {
+                let id = own.clone().unwrap_or(new_id);
+                let done = self.create_unless(searched, filter, body, id, now).await?;
+                if done.created {
+                    return Ok(done);
+                }
+                done.stored
+            }
+        };
+        if let Some(own) = own.filter(|own| *own != found.id) {
+            return Err(ResourceBodyError::WrongId { expected: found.id, found: own }.into());
+        }
+        self.replace(kind, &found, body, now).await
+    }
+
+    /// Creates a resource, unless a resource matches a search. In that case the existing resource is returned (FHIR R4,
+    /// conditional create).
+    ///
+    /// # Errors
+    /// Returns [`ResourceError::Several`] if several resources match, and the errors of [`CompartmentView::create`].
+    pub async fn create_unless(
+        &self,
+        searched: &Self,
+        filter: &TypeFilter,
+        body: &[u8],
+        new_id: String,
+        now: Timestamp,
+    ) -> Result<WrittenResource, ResourceError> {
+        let mut searches = 0;
+        loop {
+            let (found, guard) = searched.search_guarded(filter).await?;
+            if let Some(stored) = found {
+                return Ok(WrittenResource { stored, created: false });
+            }
+            let created = self.create_if(filter.kind, new_id.clone(), body, Some(guard), now).await;
+            searches += 1;
+            if !is_overtaken(&created) || searches == MAX_SEARCHES {
+                return Ok(WrittenResource { stored: created?, created: true });
+            }
+        }
+    }
+
+    /// Deletes the resource that matches a search (FHIR R4, conditional delete).
+    ///
+    /// # Errors
+    /// Returns [`ResourceError::Several`] if several resources match, and the errors of [`CompartmentView::delete`].
+    pub async fn delete_only(
+        &self,
+        searched: &Self,
+        filter: &TypeFilter,
+        now: Timestamp,
+    ) -> Result<DeleteResult, ResourceError> {
+        match searched.only(filter.kind, filter).await? {
+            Some(found) => {
+                self.delete(filter.kind, &found.id, ExpectedVersion::Version(found.version), now).await
+            }
+            None => Ok(DeleteResult::WasAbsent),
+        }
+    }
+}
+
+/// Returns whether a create failed because another request was faster.
+pub(crate) fn is_overtaken<T>(created: &Result<T, ResourceError>) -> bool {
+    matches!(created, Err(ResourceError::SearchChanged { .. }))
+}
+
+impl Resources {
+    /// Returns the id in a body, if it has one.
+    pub(crate) fn own_id(
+        &self,
+        body: &[u8],
+        kind: &'static str,
+    ) -> Result<Option<String>, ResourceBodyError> {
+        match prepare(body, Some(kind), IdSource::Own, &self.limits(), self.fhir_base()) {
+            Ok(prepared) => Ok(Some(prepared.id)),
+            Err(ResourceBodyError::NoId) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

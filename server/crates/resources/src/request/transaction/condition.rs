@@ -1,0 +1,107 @@
+//! Conditional entries of Bundles (FHIR R4, conditional create, update and delete): the search, and the action that its
+//! result determines. The searches do not see writes of the same Bundle.
+
+use jiff::Timestamp;
+use store::ExpectVersion;
+
+use super::planned_entry::check_once;
+use super::reference::ConditionalReference;
+use crate::Restriction;
+use crate::search::filter::TypeFilter;
+use crate::write::bundle::BundleEntry;
+use crate::write::prepare::{IdSource, prepare_named};
+use crate::write::scan::RenamedReferences;
+use crate::{EntryAction, PlannedEntry, ResourceBodyError, ResourceError, Resources};
+
+/// The condition of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EntryCondition {
+    /// The entry depends on the result of a search.
+    Search {
+        /// The search as `Type?parameter=value&…`, already checked.
+        text: String,
+        /// The time that relative dates in the search refer to.
+        at: Timestamp,
+        /// The id in the resource of the entry, if any.
+        own: Option<String>,
+    },
+    /// The search found a resource, and the entry writes nothing.
+    LeftOut,
+}
+
+impl EntryCondition {
+    /// Parses the search of an entry.
+    pub fn read(
+        entry: &BundleEntry<'_>,
+        action: EntryAction,
+        kind: &'static str,
+        search: &str,
+        resources: &Resources,
+        now: Timestamp,
+    ) -> Result<Self, ResourceBodyError> {
+        // FHIR examples write the search of a POST with or without the type.
+        let search = search.strip_prefix(kind).unwrap_or(search);
+        let text = format!("{kind}?{}", search.strip_prefix('?').unwrap_or(search));
+        TypeFilter::read(&text, resources.fhir_base(), now).map_err(ResourceBodyError::Search)?;
+        let own = match (action, entry.resource) {
+            (EntryAction::Update, Some(resource)) => resources.own_id(resource.get().as_bytes(), kind)?,
+            _ => None,
+        };
+        Ok(Self::Search { text, at: now, own })
+    }
+
+    /// Returns the id in the resource of the entry, if any.
+    pub fn own_id(&self) -> Option<&str> {
+        match self {
+            Self::Search { own, .. } => own.as_deref(),
+            Self::LeftOut => None,
+        }
+    }
+}
+
+impl Resources {
+    /// Runs the searches of the entries in one commit and determines the write of each entry. If a search finds a
+    /// resource, its id replaces the planned id, also in references of other entries.
+    pub(super) async fn resolve(
+        &self,
+        entries: &mut [PlannedEntry],
+        references: &[ConditionalReference],
+    ) -> Result<(), ResourceError> {
+        let mut names = RenamedReferences::new();
+        let view = self.restricted_to(Restriction::None);
+        for entry in entries.iter_mut() {
+            let Some(EntryCondition::Search { text, at, own }) = entry.condition.take() else { continue };
+            let filter = TypeFilter::read(&text, self.fhir_base(), at).map_err(ResourceBodyError::Search)?;
+            let (found, guard) = view.search_guarded(&filter).await?;
+            entry.guard = Some(guard).filter(|_| found.is_none());
+            let is_there = found.is_some();
+            if let Some(found) = found {
+                if let Some(own) = own.filter(|own| *own != found.id) {
+                    return Err(ResourceBodyError::WrongId { expected: found.id, found: own }.into());
+                }
+                names.insert(format!("{}/{}", entry.kind, entry.id), format!("{}/{}", entry.kind, found.id));
+                (entry.id, entry.expect) = (found.id, ExpectVersion::Version(found.version));
+            } else {
+                entry.expect = ExpectVersion::Absent;
+            }
+            if is_there == (entry.action == EntryAction::Create) && entry.action != EntryAction::Update {
+                entry.condition = Some(EntryCondition::LeftOut);
+            }
+        }
+        self.resolve_references(references, entries, &mut names).await?;
+        if names.is_empty() {
+            return Ok(());
+        }
+        check_once(&*entries)?;
+        let limits = self.limits();
+        for entry in entries.iter_mut() {
+            if let Some(prepared) = &entry.prepared {
+                let (text, id) = (&prepared.draft.bytes, IdSource::Given(&entry.id));
+                let prepared =
+                    prepare_named(text, Some(entry.kind), id, &limits, self.fhir_base(), Some(&names))?;
+                entry.prepared = Some(prepared);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,344 @@
+//! Bundles of requests (FHIR R4, batch and transaction). A batch processes each entry separately. A transaction
+//! processes all entries or none, in one commit.
+//!
+//! Processing has two steps, [`Resources::plan`] and [`Resources::carry_out`], so that the caller can check access
+//! before anything is written. Entries may create (POST `Type`), update (PUT `Type/id`), delete and read (GET) by type
+//! and id. Create, update and delete may be conditional (`ifNoneExist`, `Type?search`), and in a transaction, references
+//! too. Searches are rejected. Operations in a batch are left to the caller.
+
+mod condition;
+mod operation;
+mod planned_entry;
+mod reference;
+
+pub(crate) use self::planned_entry::check_once;
+pub use self::planned_entry::{EntryAction, PlannedEntry};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use store::{ExpectVersion, ResourceKey, Seq, VersionWrite, Versions, WriteEffect};
+
+use crate::request::conditional::{MAX_SEARCHES, is_overtaken};
+use crate::write::bundle::{self, BundleEntry, EntryRequest};
+use crate::write::prepare::{IdSource, prepare_named};
+use crate::write::scan::RenamedReferences;
+use crate::write::service::stored;
+use crate::{DeleteResult, ResourceBodyError, ResourceError, Resources, StoredResource};
+use condition::EntryCondition;
+pub use operation::BundleOperation;
+use reference::ConditionalReference;
+
+/// A checked Bundle of requests.
+#[derive(Debug, Clone)]
+pub struct TransactionPlan {
+    /// `true` for a transaction: all entries are processed or none.
+    pub is_transaction: bool,
+    /// The entries that read or write a resource, in the order of the Bundle. In a transaction, none of them is an
+    /// error.
+    pub entries: Vec<Result<PlannedEntry, ResourceBodyError>>,
+    /// The entries of a batch that call an operation, in the order of the Bundle.
+    pub operations: Vec<BundleOperation>,
+    references: Vec<ConditionalReference>,
+}
+
+impl TransactionPlan {
+    /// Returns the types of the resources that conditional references search for.
+    pub fn searched_types(&self) -> impl Iterator<Item = &'static str> {
+        self.references.iter().map(ConditionalReference::kind)
+    }
+}
+
+/// A read that an entry asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryRead {
+    kind: &'static str,
+    id: String,
+    at: Seq,
+}
+
+/// Result of an entry. The resources are without their bytes, which no response needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryResult {
+    /// The entry created this resource.
+    Created(StoredResource),
+    /// The entry wrote this new version.
+    Updated(StoredResource),
+    /// A conditional create found this existing resource.
+    Found(StoredResource),
+    /// The entry reads this resource. [`Resources::read_entry`] reads it when the response needs it.
+    Read(EntryRead),
+    /// The entry deleted a resource, or the resource did not exist.
+    Deleted(DeleteResult),
+}
+
+impl Resources {
+    /// Parses a Bundle of type `batch` or `transaction` and checks its entries, without access to the store. Relative
+    /// dates in searches refer to `now`.
+    ///
+    /// # Errors
+    /// Returns the defect of the Bundle. For a transaction, also returns the first defect of an entry.
+    pub fn plan(
+        &self,
+        body: &[u8],
+        mut new_id: impl FnMut() -> String,
+        now: Timestamp,
+    ) -> Result<TransactionPlan, ResourceBodyError> {
+        let limits = self.limits();
+        if body.len() > limits.bytes {
+            return Err(ResourceBodyError::TooBig { limit: limits.bytes });
+        }
+        let head =
+            bundle::BundleHead::of(body).and_then(|head| head.kind).ok_or(ResourceBodyError::NoType)?;
+        if head != "Bundle" {
+            return Err(ResourceBodyError::WrongType {
+                expected: "Bundle".to_owned(),
+                found: head.into_owned(),
+            });
+        }
+        let bundle = bundle::parse(body)?;
+        let is_transaction = match &*bundle.kind {
+            "transaction" => true,
+            "batch" => false,
+            other => return Err(ResourceBodyError::BundleType(other.to_owned())),
+        };
+        let (mut operations, mut others) = (Vec::new(), Vec::new());
+        for (position, entry) in bundle.entry.into_iter().enumerate() {
+            match BundleOperation::of(position, &entry).filter(|_| !is_transaction) {
+                Some(operation) => operations.push(operation),
+                None => others.push((position, entry)),
+            }
+        }
+        let (positions, entries): (Vec<usize>, Vec<BundleEntry<'_>>) = others.into_iter().unzip();
+        let targets: Vec<_> = entries.iter().map(|entry| Target::of(entry, self, &mut new_id, now)).collect();
+        let names = if is_transaction { names(&entries, &targets) } else { RenamedReferences::new() };
+        let planned = targets.into_iter().zip(&entries).map(|(target, entry)| {
+            let target = target?;
+            let prepared = match target.action {
+                EntryAction::Delete | EntryAction::Read => None,
+                EntryAction::Create | EntryAction::Update => {
+                    let text = entry.resource.ok_or(ResourceBodyError::Entry("it has no resource"))?.get();
+                    let id = match target.action {
+                        EntryAction::Create => IdSource::Given(&target.id),
+                        _ if target.condition.is_some() => IdSource::Given(&target.id),
+                        _ => IdSource::Same(&target.id),
+                    };
+                    Some(prepare_named(
+                        text.as_bytes(),
+                        Some(target.kind),
+                        id,
+                        &limits,
+                        self.fhir_base(),
+                        Some(&names),
+                    )?)
+                }
+            };
+            let Target { action, kind, id, expect, condition } = target;
+            Ok(PlannedEntry { action, kind, id, expect, condition, guard: None, prepared })
+        });
+        let entries: Vec<Result<PlannedEntry, ResourceBodyError>> = positions
+            .into_iter()
+            .zip(planned)
+            .map(|(at, entry)| entry.map_err(|error: ResourceBodyError| error.in_entry(at)))
+            .collect();
+        let mut references = Vec::new();
+        if is_transaction {
+            let all: Result<Vec<_>, _> = entries.iter().map(Result::as_ref).collect();
+            let all = all.map_err(Clone::clone)?;
+            references = ConditionalReference::in_entries(&all, self.fhir_base(), now)?;
+            check_once(all)?;
+        }
+        Ok(TransactionPlan { is_transaction, entries, operations, references })
+    }
+
+    /// Performs the writes of a plan and returns one result for each entry that reads or writes a resource. The reads
+    /// are left to the caller: their results can be thousands of times larger than the Bundle.
+    ///
+    /// # Errors
+    /// Returns the error of a transaction, which has then written nothing. Errors of a batch are in the results.
+    pub async fn carry_out(
+        &self,
+        plan: TransactionPlan,
+        now: Timestamp,
+    ) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
+        if plan.is_transaction {
+            let entries: Result<Vec<PlannedEntry>, ResourceBodyError> = plan.entries.into_iter().collect();
+            return self.commit(entries?, &plan.references, now).await;
+        }
+        let has_reads = plan.entries.iter().flatten().any(|entry| entry.action == EntryAction::Read);
+        if has_reads {
+            self.store().last_seq().await?;
+        }
+        let mut answers = Vec::with_capacity(plan.entries.len());
+        for entry in plan.entries {
+            match entry {
+                // The state that the entries before it have left, and all acknowledged writes of other nodes.
+                Ok(PlannedEntry { action: EntryAction::Read, kind, id, .. }) => {
+                    let at = self.store().heard_seq();
+                    answers.push(Ok(EntryResult::Read(EntryRead { kind, id, at })));
+                }
+                Ok(entry) => match self.commit(vec![entry], &[], now).await {
+                    Ok(done) => answers.extend(done),
+                    Err(error) => answers.push(Err(error)),
+                },
+                Err(error) => answers.push(Err(error.into())),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Performs entries in one commit. If another request was faster than one that depends on a search, the searches are
+    /// repeated.
+    async fn commit(
+        &self,
+        entries: Vec<PlannedEntry>,
+        references: &[ConditionalReference],
+        now: Timestamp,
+    ) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
+        if references.is_empty() && !entries.iter().any(PlannedEntry::is_conditional) {
+            return self.commit_once(entries, now).await;
+        }
+        let mut searches = 0;
+        loop {
+            let mut resolved = entries.clone();
+            self.resolve(&mut resolved, references).await?;
+            let done = self.commit_once(resolved, now).await;
+            searches += 1;
+            if !is_overtaken(&done) || searches == MAX_SEARCHES {
+                return done;
+            }
+        }
+    }
+
+    /// Performs entries in one commit. After the commit, only reads can fail, and each failure affects only its own
+    /// entry.
+    async fn commit_once(
+        &self,
+        mut entries: Vec<PlannedEntry>,
+        now: Timestamp,
+    ) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
+        let writes: Vec<VersionWrite> = entries.iter_mut().filter_map(PlannedEntry::write).collect();
+        let commit = self.store().commit(writes, now).await?;
+        let mut written = commit.written.into_iter();
+        let mut done = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let is_left_out = entry.is_left_out();
+            let PlannedEntry { action, kind, id, .. } = entry;
+            if action == EntryAction::Read {
+                // Reads return the resources in their state after the commit.
+                done.push(Ok(EntryResult::Read(EntryRead { kind, id, at: commit.seq })));
+                continue;
+            }
+            let effect = if is_left_out { None } else { written.next() };
+            if action == EntryAction::Delete {
+                let deletion = match effect.map(|written| written.effect) {
+                    Some(WriteEffect::Deleted) => self.deletion(kind, &id, commit.seq).await,
+                    _ => Ok(DeleteResult::WasAbsent),
+                };
+                done.push(deletion.map(EntryResult::Deleted));
+                continue;
+            }
+            let version = self.store().read(&ResourceKey::new(kind, &*id), commit.seq).await;
+            let stored = version.map_err(Into::into).and_then(|version| stored(kind, &id, version));
+            let stored = stored.map(|stored| StoredResource { bytes: Bytes::new(), ..stored });
+            done.push(stored.map(|stored| match effect.map(|written| written.effect) {
+                None => EntryResult::Found(stored),
+                Some(WriteEffect::Created) => EntryResult::Created(stored),
+                Some(_) => EntryResult::Updated(stored),
+            }));
+        }
+        Ok(done)
+    }
+}
+
+impl Resources {
+    /// Reads the resource of an entry.
+    ///
+    /// # Errors
+    /// See [`Resources::read`].
+    pub async fn read_entry(&self, read: &EntryRead) -> Result<StoredResource, ResourceError> {
+        let version = self.store().read(&ResourceKey::new(read.kind, &*read.id), read.at).await?;
+        stored(read.kind, &read.id, version)
+    }
+}
+
+/// The target in the request of an entry.
+struct Target {
+    action: EntryAction,
+    kind: &'static str,
+    id: String,
+    expect: ExpectVersion,
+    condition: Option<EntryCondition>,
+}
+
+impl Target {
+    fn of(
+        entry: &BundleEntry<'_>,
+        resources: &Resources,
+        new_id: &mut impl FnMut() -> String,
+        now: Timestamp,
+    ) -> Result<Self, ResourceBodyError> {
+        let wrong = |why| Err(ResourceBodyError::Entry(why));
+        let Some(EntryRequest { method, url, if_match, if_none_match, if_none_exist }) = &entry.request
+        else {
+            return wrong("it has no request");
+        };
+        let action = match &**method {
+            "POST" => EntryAction::Create,
+            "PUT" => EntryAction::Update,
+            "DELETE" => EntryAction::Delete,
+            "GET" => EntryAction::Read,
+            _ => return wrong("its method must be DELETE, GET, POST or PUT"),
+        };
+        if operation::is_operation(url) {
+            return wrong("operations are accepted only in a batch, by GET or POST");
+        }
+        let (url, search) = match (url.split_once('?'), if_none_exist) {
+            (None, None) => (&**url, None),
+            (None, Some(search)) if action == EntryAction::Create => (&**url, Some(&**search)),
+            (Some((url, search)), None) if matches!(action, EntryAction::Update | EntryAction::Delete) => {
+                (url, Some(search))
+            }
+            (Some(_), None) => return wrong("searches are not supported"),
+            (_, Some(_)) => return wrong("ifNoneExist is accepted only with a POST to a resource type"),
+        };
+        if if_none_match.is_some() || (search.is_some() && if_match.is_some()) {
+            return wrong("ifNoneMatch is not supported, nor ifMatch beside a search");
+        }
+        let (kind, id) = match (action, search, url.split_once('/')) {
+            (EntryAction::Create, _, Some(_)) => return wrong("the url of a POST is a resource type"),
+            (EntryAction::Create, _, None) | (_, Some(_), None) => (url, None),
+            (_, None, Some((kind, id))) if fhir::is_id(id) => (kind, Some(id.to_owned())),
+            (_, Some(_), Some(_)) => return wrong("its url is a resource type and a search"),
+            _ => return wrong("the url of a DELETE, GET or PUT is a resource type and an id"),
+        };
+        let kind = fhir::resource_type(kind)
+            .ok_or(ResourceBodyError::Entry("its url does not name a resource type of FHIR R4"))?;
+        let condition =
+            search.map(|search| EntryCondition::read(entry, action, kind, search, resources, now));
+        let condition = condition.transpose()?;
+        let own = condition.as_ref().and_then(EntryCondition::own_id).map(str::to_owned);
+        let if_match =
+            if_match.as_deref().map(version_of_etag).transpose().map_err(ResourceBodyError::Entry)?;
+        let expect = match (action, if_match) {
+            (EntryAction::Create, _) => ExpectVersion::Absent,
+            (_, Some(version)) => ExpectVersion::Version(version),
+            (_, None) => ExpectVersion::Any,
+        };
+        Ok(Self { action, kind, id: id.or(own).unwrap_or_else(new_id), expect, condition })
+    }
+}
+
+/// Parses the version number in `W/"3"`, the form of entity tags in FHIR.
+fn version_of_etag(tag: &str) -> Result<u64, &'static str> {
+    let quoted = tag.strip_prefix("W/").unwrap_or(tag);
+    let number = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    number.and_then(|number| number.parse().ok()).ok_or("its ifMatch is not of the form W/\"3\"")
+}
+
+fn names(entries: &[BundleEntry<'_>], targets: &[Result<Target, ResourceBodyError>]) -> RenamedReferences {
+    let places: Vec<_> = targets
+        .iter()
+        .map(|target| Some((target.as_ref().ok()?.kind, target.as_ref().ok()?.id.clone())))
+        .collect();
+    bundle::names(entries, &places)
+}

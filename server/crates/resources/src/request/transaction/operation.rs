@@ -1,0 +1,45 @@
+//! Operations as entries of a batch (FHIR R4, `POST CodeSystem/$lookup`). This crate only separates them from the entries
+//! that read or write a resource; the caller performs them.
+
+use bytes::Bytes;
+
+use crate::write::bundle::BundleEntry;
+
+/// Returns whether the URL of an entry names an operation.
+pub(super) fn is_operation(url: &str) -> bool {
+    let path = url.split('?').next().unwrap_or_default();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.starts_with('$') || name.starts_with("%24")
+}
+
+/// An entry of a batch that calls an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleOperation {
+    /// Position of the entry in the Bundle, from 0.
+    pub position: usize,
+    /// Path without the query, as in `ValueSet/$expand`.
+    pub path: String,
+    /// Query of a GET. A POST sends its parameters in the body.
+    pub query: String,
+    /// The resource of the entry, for a POST.
+    pub body: Option<Bytes>,
+}
+
+impl BundleOperation {
+    /// Returns the operation that an entry calls; `None` if it calls none.
+    pub(crate) fn of(position: usize, entry: &BundleEntry<'_>) -> Option<Self> {
+        let request = entry.request.as_ref()?;
+        let (path, query) = request.url.split_once('?').unwrap_or((&request.url, ""));
+        let body = match &*request.method {
+            "GET" => None,
+            "POST" => Some(entry.resource.map_or_else(Bytes::new, |json| json.get().to_owned().into())),
+            _ => return None,
+        };
+        is_operation(&request.url).then(|| Self {
+            position,
+            path: path.to_owned(),
+            query: query.to_owned(),
+            body,
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! An entry of a Bundle as it is planned.
+
+use super::condition::EntryCondition;
+use crate::ResourceBodyError;
+use crate::write::prepare::PreparedResource;
+use crate::write::search_guard::SearchGuard;
+use std::collections::HashSet;
+use store::{ExpectVersion, ResourceKey, VersionWrite};
+
+/// The action of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryAction {
+    /// POST: creates a resource with a new id.
+    Create,
+    /// PUT: updates or creates a resource.
+    Update,
+    /// DELETE: deletes a resource.
+    Delete,
+    /// GET: reads a resource.
+    Read,
+}
+
+/// A checked entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedEntry {
+    /// The action to perform.
+    pub action: EntryAction,
+    /// The type of the resource.
+    pub kind: &'static str,
+    /// The id of the resource; a new id for [`EntryAction::Create`]. The search of a conditional entry can replace it.
+    pub id: String,
+    pub(crate) expect: ExpectVersion,
+    pub(crate) condition: Option<EntryCondition>,
+    pub(crate) guard: Option<SearchGuard>,
+    pub(crate) prepared: Option<PreparedResource>,
+}
+
+impl PlannedEntry {
+    /// Returns `true` if the write depends on a search.
+    pub fn is_conditional(&self) -> bool {
+        self.condition.is_some()
+    }
+
+    /// Returns `true` if the search of the entry found a resource, so that the entry writes nothing.
+    pub(super) fn is_left_out(&self) -> bool {
+        matches!(self.condition, Some(EntryCondition::LeftOut))
+    }
+}
+
+impl PlannedEntry {
+    /// Returns the write of this entry, if it writes, and removes the text from the entry.
+    pub(super) fn write(&mut self) -> Option<VersionWrite> {
+        let key = ResourceKey::new(self.kind, &*self.id);
+        if self.action == EntryAction::Read || self.is_left_out() {
+            return None;
+        }
+        let write = match self.prepared.take() {
+            Some(PreparedResource { draft, compartments, terms, .. }) => {
+                VersionWrite::put(key, draft, compartments).indexed(terms)
+            }
+            None => VersionWrite::delete(key),
+        };
+        let write = write.expecting(self.expect);
+        Some(match self.guard.take() {
+            Some(guard) => guard.apply(write),
+            None => write,
+        })
+    }
+}
+
+/// Checks that a transaction contains no resource more than once.
+pub(crate) fn check_once<'a>(
+    entries: impl IntoIterator<Item = &'a PlannedEntry>,
+) -> Result<(), ResourceBodyError> {
+    let mut seen = HashSet::new();
+    for (at, entry) in entries.into_iter().enumerate() {
+        if !seen.insert((entry.kind, &*entry.id)) {
+            return Err(ResourceBodyError::Entry("the transaction contains its resource twice").in_entry(at));
+        }
+    }
+    Ok(())
+}

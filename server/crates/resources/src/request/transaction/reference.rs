@@ -1,0 +1,131 @@
+//! Conditional references of transactions (FHIR R4, transaction): `Practitioner?identifier=…` in place of `Practitioner/id`
+//! refers to the only resource that matches the search, either stored or written by the same transaction.
+
+use std::collections::{BTreeMap, HashSet};
+
+use jiff::Timestamp;
+
+use super::planned_entry::PlannedEntry;
+use crate::body::references;
+use crate::search::filter::TypeFilter;
+use crate::write::prepare::PreparedResource;
+use crate::write::scan::RenamedReferences;
+use crate::{EntryAction, ResourceBodyError, ResourceError, Resources, Restriction};
+
+/// Maximum number of different conditional references in one transaction. Each of them is a search.
+const MAX_REFERENCES: usize = 1_000;
+/// Maximum product of the numbers of conditional references and of entries, because each reference is compared with
+/// each entry.
+const MAX_COMPARISONS: usize = 1_000_000;
+
+/// A conditional reference, with its search.
+#[derive(Debug, Clone)]
+pub(super) struct ConditionalReference {
+    text: String,
+    filter: TypeFilter,
+}
+
+impl ConditionalReference {
+    /// Returns the type of the referenced resource.
+    pub fn kind(&self) -> &'static str {
+        self.filter.kind
+    }
+
+    /// Finds the conditional references in the entries of a transaction. Relative dates in searches refer to `now`.
+    pub fn in_entries(
+        entries: &[&PlannedEntry],
+        fhir_base: &str,
+        now: Timestamp,
+    ) -> Result<Vec<Self>, ResourceBodyError> {
+        let mut found = BTreeMap::new();
+        for (at, entry) in entries.iter().enumerate() {
+            let Some(PreparedResource { draft, .. }) = &entry.prepared else { continue };
+            for text in conditional_texts(&draft.bytes) {
+                if found.contains_key(&text) {
+                    continue;
+                }
+                let filter = TypeFilter::read(&text, fhir_base, now).map_err(|why| {
+                    ResourceBodyError::Search(format!("reference '{text}': {why}")).in_entry(at)
+                })?;
+                found.insert(text, filter);
+                if found.len() > MAX_REFERENCES || found.len() * entries.len() > MAX_COMPARISONS {
+                    let why = "the transaction has too many different conditional references: at most 1,000, and at most \
+                               1,000,000 divided by the number of entries";
+                    return Err(ResourceBodyError::Entry(why).in_entry(at));
+                }
+            }
+        }
+        Ok(found.into_iter().map(|(text, filter)| Self { text, filter }).collect())
+    }
+}
+
+/// Returns the values of members `reference` that are a search.
+fn conditional_texts(text: &[u8]) -> Vec<String> {
+    let unescaped = |value: &[u8]| {
+        let mut values = serde_json::Deserializer::from_slice(value).into_iter::<String>();
+        values.next()?.ok()
+    };
+    let is_search =
+        |value: &String| value.split_once('?').is_some_and(|(kind, _)| fhir::resource_type(kind).is_some());
+    references::values(text).filter_map(unescaped).filter(is_search).collect()
+}
+
+impl Resources {
+    /// Adds the resources that conditional references refer to. `entries` are those of the transaction, after their own
+    /// conditions were resolved.
+    pub(super) async fn resolve_references(
+        &self,
+        references: &[ConditionalReference],
+        entries: &[PlannedEntry],
+        names: &mut RenamedReferences,
+    ) -> Result<(), ResourceError> {
+        let written: HashSet<(&str, &str)> = entries
+            .iter()
+            .filter(|entry| entry.action != EntryAction::Read && !entry.is_left_out())
+            .map(|entry| (entry.kind, entry.id.as_str()))
+            .collect();
+        let view = self.restricted_to(Restriction::None);
+        for ConditionalReference { text, filter } in references {
+            let kind = filter.kind;
+            let matches = |entry: &&PlannedEntry| {
+                let body = entry.prepared.as_ref().map(|prepared| &prepared.draft.bytes[..]);
+                entry.kind == kind && !entry.is_left_out() && body.is_some_and(|body| filter.is_met(body))
+            };
+            let mut found: Vec<String> =
+                entries.iter().filter(matches).map(|entry| entry.id.clone()).collect();
+            let mut from: Option<String> = None;
+            while found.len() < 2 {
+                let page = view.search(kind, Some(filter), from.as_deref(), 2).await?;
+                let stored = page.resources.into_iter().map(|stored| stored.id);
+                found.extend(stored.filter(|id| !written.contains(&(kind, id.as_str()))));
+                from = page.next;
+                if from.is_none() {
+                    break;
+                }
+            }
+            match &found[..] {
+                [only] => names.insert(text.clone(), format!("{kind}/{only}")),
+                [] => return Err(ResourceError::NoMatch { reference: text.clone() }),
+                _ => return Err(ResourceError::Several { kind: kind.to_owned() }),
+            };
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_references_that_are_searches_are_found() {
+        let text =
+            br##"{"subject":{"reference":"Patient/p"},"text":"\"reference\":\"Patient?x=1\"","performer":[
+            {"reference":"Practitioner?identifier=http://x|1"},{"reference":"Pony?x=1"},{"reference":"#a?b"},
+            {"reference":"Patient?name=\u00e9"}],"url":"Patient?y=1","reference":"Group?_id=1"}"##;
+        assert_eq!(
+            conditional_texts(text),
+            ["Practitioner?identifier=http://x|1", "Patient?name=é", "Group?_id=1"]
+        );
+    }
+}

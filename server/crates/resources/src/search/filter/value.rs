@@ -1,0 +1,550 @@
+//! Search values, and their comparison with values of a resource (FHIR R4, search, parameter types).
+
+use std::borrow::Cow;
+
+use fhir::search_parameters::{ElementPath, SearchParameter, ValueComparison};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span, Timestamp};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::is_combining_mark;
+
+use crate::body::json::{Text, text, values};
+use crate::body::references::local;
+
+/// The comparison that a prefix of an ordered value requests (`eq`, `lt`, …).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SearchPrefix {
+    Eq,
+    Ne,
+    Gt,
+    Lt,
+    Ge,
+    Le,
+    Sa,
+    Eb,
+    Ap,
+}
+
+/// A parsed search value.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum SearchValue {
+    Date(SearchPrefix, Range<Timestamp>),
+    Number(SearchPrefix, Range<f64>, f64),
+    Quantity(SearchPrefix, Range<f64>, f64, Unit),
+    Reference(Target),
+    /// The value must begin with this text. Both are compared in folded form.
+    StartsWith(String),
+    /// The value must contain this text. Both are compared in folded form.
+    Contains(String),
+    Exactly(String),
+    Token {
+        system: System,
+        code: Option<String>,
+    },
+    Uri(String),
+}
+
+/// A range that includes its first value and excludes its last.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Range<T> {
+    pub from: T,
+    pub to: T,
+}
+
+/// The unit of a quantity.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Unit {
+    pub system: Option<String>,
+    pub code: Option<String>,
+}
+
+/// The search value of a reference parameter.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Target {
+    /// A resource of this server. The type is set if the search contains it.
+    Local { kind: Option<&'static str>, id: String },
+    /// A reference with exactly this URL.
+    Address(String),
+}
+
+/// The system in the search value of a token.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum System {
+    Any,
+    None,
+    Is(String),
+}
+
+/// The context in which a search value is parsed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SearchContext<'a> {
+    pub fhir_base: &'a str,
+    /// Time of the export, which `ap` compares dates with.
+    pub at: Timestamp,
+}
+
+impl SearchValue {
+    /// Parses one value of a parameter.
+    pub fn read(
+        parameter: &SearchParameter,
+        modifier: Option<&str>,
+        value: &str,
+        context: SearchContext<'_>,
+    ) -> Result<Self, String> {
+        let plain = unescaped(value);
+        if plain.is_empty() {
+            return Err("a value is empty".to_owned());
+        }
+        match parameter.comparison {
+            ValueComparison::Date => {
+                let (prefix, rest) = prefixed(&plain);
+                let range = date(rest).ok_or_else(|| format!("'{rest}' is not a date"))?;
+                Ok(Self::Date(
+                    prefix,
+                    if prefix == SearchPrefix::Ap { around(range, context.at) } else { range },
+                ))
+            }
+            ValueComparison::Number => {
+                let (prefix, rest) = prefixed(&plain);
+                let (number, range) = number(rest, prefix)?;
+                Ok(Self::Number(prefix, range, number))
+            }
+            ValueComparison::Quantity => {
+                let mut parts = split(value, '|').map(unescaped);
+                let first = parts.next().unwrap_or_default();
+                let (prefix, rest) = prefixed(&first);
+                let (number, range) = number(rest, prefix)?;
+                let mut part = || parts.next().filter(|part| !part.is_empty());
+                let unit = Unit { system: part(), code: part() };
+                if parts.next().is_some() {
+                    return Err(format!("'{value}' is not number|system|code"));
+                }
+                Ok(Self::Quantity(prefix, range, number, unit))
+            }
+            ValueComparison::Reference => Ok(Self::Reference(target(&plain, modifier, context)?)),
+            ValueComparison::String => Ok(match modifier {
+                Some("exact") => Self::Exactly(plain),
+                Some("contains") => Self::Contains(folded(&plain)),
+                _ => Self::StartsWith(folded(&plain)),
+            }),
+            ValueComparison::Token => token(parameter, value),
+            ValueComparison::Uri => Ok(Self::Uri(plain)),
+        }
+    }
+
+    /// Returns `true` if a value of the resource matches this search value.
+    pub fn is(&self, place: &ElementPath, value: &RawValue, fhir_base: &str) -> bool {
+        match self {
+            Self::Date(prefix, wanted) => {
+                dates(place.data, value).iter().any(|found| compare_dates(*prefix, *wanted, *found))
+            }
+            Self::Number(prefix, range, number) => {
+                value.get().parse().is_ok_and(|found| compare(*prefix, *range, *number, found, found))
+            }
+            Self::Quantity(prefix, range, number, unit) => {
+                quantity(value).is_some_and(|found| found.is(*prefix, *range, *number, unit))
+            }
+            Self::Reference(target) => target.is_of(place, value, fhir_base),
+            Self::StartsWith(wanted) => {
+                texts(place.data, value).any(|text| folded(&text).starts_with(wanted))
+            }
+            Self::Contains(wanted) => texts(place.data, value).any(|text| folded(&text).contains(wanted)),
+            Self::Exactly(wanted) => texts(place.data, value).any(|text| *text == **wanted),
+            Self::Token { system, code } => {
+                // FHIR prefers too many matches to too few, so codes are compared without regard to case, but ids exactly.
+                let is_same = if place.data == "id" { str::eq } else { folded_case };
+                tokens(place, value).iter().any(|found| found.is(system, code.as_deref(), is_same))
+            }
+            Self::Uri(wanted) => text(value).is_some_and(|found| is_uri(&found, wanted)),
+        }
+    }
+}
+
+/// Splits a text at separators that are not escaped with a backslash.
+pub(crate) fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut escaped = false;
+    text.split(move |c| {
+        let splits = c == separator && !escaped;
+        escaped = c == '\\' && !escaped;
+        splits
+    })
+}
+
+/// Removes the backslashes that escape `,`, `|`, `$` and backslashes.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(c) = letters.next() {
+        match letters.peek() {
+            Some(&next) if c == '\\' && matches!(next, ',' | '|' | '$' | '\\') => {
+                out.push(next);
+                letters.next();
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+fn prefixed(text: &str) -> (SearchPrefix, &str) {
+    let prefix = match text.get(..2) {
+        Some("eq") => SearchPrefix::Eq,
+        Some("ne") => SearchPrefix::Ne,
+        Some("gt") => SearchPrefix::Gt,
+        Some("lt") => SearchPrefix::Lt,
+        Some("ge") => SearchPrefix::Ge,
+        Some("le") => SearchPrefix::Le,
+        Some("sa") => SearchPrefix::Sa,
+        Some("eb") => SearchPrefix::Eb,
+        Some("ap") => SearchPrefix::Ap,
+        _ => return (SearchPrefix::Eq, text),
+    };
+    (prefix, &text[2..])
+}
+
+/// Returns the text in folded form: lower case and without accents.
+pub(crate) fn folded(text: &str) -> String {
+    text.nfd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase).collect()
+}
+
+// Dates ---------------------------------------------------------------------------------------------------------------
+
+/// Returns the period that a date or time covers at its precision. A time without a zone is in UTC.
+fn date(text: &str) -> Option<Range<Timestamp>> {
+    let text = text.replace(' ', "+");
+    let Some((day, time)) = text.split_once('T') else {
+        let span = match text.len() {
+            4 => Span::new().years(1),
+            7 => Span::new().months(1),
+            10 => Span::new().days(1),
+            _ => return None,
+        };
+        let from = fhir::instant::parse_partial(&text).ok()?;
+        let to = from.to_zoned(TimeZone::UTC).checked_add(span).ok()?.timestamp();
+        return Some(Range { from, to });
+    };
+    let zone_at = time.find(['Z', '+', '-']).unwrap_or(time.len());
+    let (clock, zone) = time.split_at(zone_at);
+    let zone = if zone.is_empty() { "Z" } else { zone };
+    let (clock, length) = match clock.len() {
+        5 => (format!("{clock}:00"), SignedDuration::from_mins(1)),
+        8 => (clock.to_owned(), SignedDuration::from_secs(1)),
+        _ => (clock.to_owned(), SignedDuration::from_millis(1)),
+    };
+    let from = fhir::instant::parse(&format!("{day}T{clock}{zone}")).ok()?;
+    Some(Range { from, to: from.checked_add(length).ok()? })
+}
+
+/// Returns the range for the prefix `ap`: extended on both sides by a tenth of the time between the date and the
+/// export.
+fn around(range: Range<Timestamp>, at: Timestamp) -> Range<Timestamp> {
+    let tenth = at.duration_since(range.from).abs() / 10;
+    Range {
+        from: range.from.checked_sub(tenth).unwrap_or(Timestamp::MIN),
+        to: range.to.checked_add(tenth).unwrap_or(Timestamp::MAX),
+    }
+}
+
+#[derive(Deserialize)]
+struct SearchPeriod<'a> {
+    #[serde(borrow)]
+    start: Option<Text<'a>>,
+    #[serde(borrow)]
+    end: Option<Text<'a>>,
+}
+
+/// Returns the times that a value of the resource covers. A period without start or end is unbounded on that side. A
+/// period that ends before its start covers none.
+pub(crate) fn dates(data: &str, value: &RawValue) -> Vec<Range<Timestamp>> {
+    match data {
+        "Period" => {
+            let Ok(period) = serde_json::from_str::<SearchPeriod<'_>>(value.get()) else { return Vec::new() };
+            let from = period.start.as_deref().map_or(Some(Timestamp::MIN), |text| Some(date(text)?.from));
+            let to = period.end.as_deref().map_or(Some(Timestamp::MAX), |text| Some(date(text)?.to));
+            let is_empty = period.start.is_none() && period.end.is_none();
+            from.zip(to)
+                .filter(|(from, to)| !is_empty && from < to)
+                .map(|(from, to)| Range { from, to })
+                .into_iter()
+                .collect()
+        }
+        "Timing" => {
+            let mut found = Vec::new();
+            values(value, &["event"], &mut found);
+            let mut all: Vec<_> = found.iter().flat_map(|event| dates("dateTime", event)).collect();
+            found.clear();
+            values(value, &["repeat", "boundsPeriod"], &mut found);
+            all.extend(found.iter().flat_map(|bounds| dates("Period", bounds)));
+            all
+        }
+        _ => text(value).and_then(|text| date(&text)).into_iter().collect(),
+    }
+}
+
+fn compare_dates(prefix: SearchPrefix, wanted: Range<Timestamp>, found: Range<Timestamp>) -> bool {
+    let holds = wanted.from <= found.from && found.to <= wanted.to;
+    match prefix {
+        SearchPrefix::Eq => holds,
+        SearchPrefix::Ne => !holds,
+        SearchPrefix::Gt => found.to > wanted.to,
+        SearchPrefix::Lt => found.from < wanted.from,
+        SearchPrefix::Ge => holds || found.to > wanted.to,
+        SearchPrefix::Le => holds || found.from < wanted.from,
+        SearchPrefix::Sa => found.from >= wanted.to,
+        SearchPrefix::Eb => found.to <= wanted.from,
+        SearchPrefix::Ap => found.from < wanted.to && wanted.from < found.to,
+    }
+}
+
+// Numbers and quantities ----------------------------------------------------------------------------------------------
+
+/// Parses a number and returns it with the range that its digits imply: 100 means from 99.5 to less than 100.5. With
+/// the prefix `ap`, the range extends by a tenth of the number.
+fn number(text: &str, prefix: SearchPrefix) -> Result<(f64, Range<f64>), String> {
+    let wrong = || format!("'{text}' is not a number");
+    let is_written_so =
+        text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
+    let number: f64 = text.parse().ok().filter(|_| is_written_so).ok_or_else(wrong)?;
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let exponent: i32 = exponent.parse().map_err(|_| wrong())?;
+    let decimals = mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let decimals = i32::try_from(decimals).map_err(|_| wrong())?;
+    let half = match prefix {
+        SearchPrefix::Ap => number.abs() / 10.0,
+        _ => 10_f64.powi(exponent.saturating_sub(decimals)) / 2.0,
+    };
+    Ok((number, Range { from: number - half, to: number + half }))
+}
+
+/// Compares a value of the resource, which is between `low` and `high`, with the search value.
+fn compare(prefix: SearchPrefix, wanted: Range<f64>, number: f64, low: f64, high: f64) -> bool {
+    let holds = wanted.from <= low && high < wanted.to;
+    match prefix {
+        SearchPrefix::Eq => holds,
+        SearchPrefix::Ne => !holds,
+        SearchPrefix::Gt => high > number,
+        SearchPrefix::Lt => low < number,
+        SearchPrefix::Ge => high >= number,
+        SearchPrefix::Le => low <= number,
+        SearchPrefix::Sa => low > number,
+        SearchPrefix::Eb => high < number,
+        SearchPrefix::Ap => low <= wanted.to && high >= wanted.from,
+    }
+}
+
+/// The members of a Quantity or Money that are compared.
+#[derive(Deserialize)]
+struct Quantity<'a> {
+    value: Option<f64>,
+    #[serde(borrow)]
+    comparator: Option<Text<'a>>,
+    #[serde(borrow)]
+    system: Option<Text<'a>>,
+    #[serde(borrow)]
+    code: Option<Text<'a>>,
+    #[serde(borrow)]
+    unit: Option<Text<'a>>,
+    #[serde(borrow)]
+    currency: Option<Text<'a>>,
+}
+
+fn quantity(value: &RawValue) -> Option<Quantity<'_>> {
+    serde_json::from_str(value.get()).ok()
+}
+
+/// Returns the number of a Quantity or Money.
+pub(crate) fn quantity_value(value: &RawValue) -> Option<f64> {
+    quantity(value)?.value
+}
+
+impl Quantity<'_> {
+    fn is(&self, prefix: SearchPrefix, range: Range<f64>, number: f64, unit: &Unit) -> bool {
+        let Some(value) = self.value else { return false };
+        let (low, high) = match self.comparator.as_deref() {
+            None => (value, value),
+            Some("<" | "<=") => (f64::NEG_INFINITY, value),
+            Some(_) => (value, f64::INFINITY),
+        };
+        let is_unit = match (&unit.system, &unit.code) {
+            (None, None) => true,
+            (None, Some(code)) => {
+                [&self.code, &self.unit, &self.currency].into_iter().flatten().any(|found| **found == **code)
+            }
+            (Some(system), code) => {
+                let (found_system, found_code) = match &self.currency {
+                    Some(currency) => (Some("urn:iso:std:iso:4217"), Some(currency)),
+                    None => (self.system.as_deref(), self.code.as_ref()),
+                };
+                found_system == Some(system.as_str())
+                    && code.as_ref().is_none_or(|code| found_code.is_some_and(|found| **found == **code))
+            }
+        };
+        is_unit && compare(prefix, range, number, low, high)
+    }
+}
+
+// References and addresses --------------------------------------------------------------------------------------------
+
+fn target(value: &str, modifier: Option<&str>, context: SearchContext<'_>) -> Result<Target, String> {
+    let named = modifier.and_then(fhir::resource_type);
+    if value.contains(':') {
+        return Ok(match local(value, context.fhir_base) {
+            Some((kind, id)) if named.is_none_or(|named| named == kind) => {
+                Target::Local { kind: Some(kind), id: id.to_owned() }
+            }
+            _ => Target::Address(value.to_owned()),
+        });
+    }
+    let (kind, id) = match value.split_once('/') {
+        Some((kind, id)) => {
+            let known =
+                fhir::resource_type(kind).ok_or_else(|| format!("'{kind}' is not a resource type"))?;
+            (Some(known), id)
+        }
+        None => (named, value),
+    };
+    if !fhir::is_id(id) || named.zip(kind).is_some_and(|(named, kind)| named != kind) {
+        return Err(format!("'{value}' is not a reference such as Patient/123"));
+    }
+    Ok(Target::Local { kind, id: id.to_owned() })
+}
+
+#[derive(Deserialize)]
+struct Reference<'a> {
+    #[serde(borrow)]
+    reference: Option<Text<'a>>,
+    #[serde(borrow, rename = "type")]
+    kind: Option<Text<'a>>,
+}
+
+/// Returns whether a value has the system or the target type that the parameter is limited to. The type of a reference
+/// is that in its URL, or its member `type`.
+pub(crate) fn is_included(place: &ElementPath, value: &RawValue) -> bool {
+    let Some(only) = place.only else { return true };
+    if place.data != "Reference" {
+        return !tokens(place, value).is_empty();
+    }
+    let Ok(found) = serde_json::from_str::<Reference<'_>>(value.get()) else { return false };
+    let in_url = found.reference.as_deref().and_then(|url| {
+        let url = url.split("/_history/").next()?;
+        fhir::resource_type(url.rsplit('/').nth(1)?)
+    });
+    in_url.or(found.kind.as_deref().and_then(fhir::resource_type)) == Some(only)
+}
+
+/// Returns the URL in a Reference, a canonical or a URI.
+pub(crate) fn reference_text<'a>(data: &str, value: &'a RawValue) -> Option<Text<'a>> {
+    match data {
+        "Reference" => serde_json::from_str::<Reference<'_>>(value.get()).ok()?.reference,
+        _ => text(value),
+    }
+}
+
+impl Target {
+    fn is_of(&self, place: &ElementPath, value: &RawValue, fhir_base: &str) -> bool {
+        let Some(found) = reference_text(place.data, value) else { return false };
+        match self {
+            Self::Address(wanted) => is_uri(&found, wanted),
+            Self::Local { kind, id } => local(&found, fhir_base).is_some_and(|(found_kind, found_id)| {
+                found_id == id
+                    && kind.is_none_or(|kind| kind == found_kind)
+                    && place.only.is_none_or(|only| only == found_kind)
+            }),
+        }
+    }
+}
+
+/// Returns `true` if the URIs are equal. A canonical URL without a version matches all versions.
+fn is_uri(found: &str, wanted: &str) -> bool {
+    found == wanted || found.split_once('|').is_some_and(|(url, _)| url == wanted)
+}
+
+// Strings -------------------------------------------------------------------------------------------------------------
+
+/// Returns the texts of a value in which a search for a string looks.
+pub(crate) fn texts<'a>(data: &str, value: &'a RawValue) -> impl Iterator<Item = Text<'a>> + use<'a> {
+    let members: &[&str] = match data {
+        "HumanName" => &["text", "family", "given", "prefix", "suffix"],
+        "Address" => &["text", "line", "city", "district", "state", "postalCode", "country"],
+        _ => &[],
+    };
+    let mut found = Vec::new();
+    if members.is_empty() {
+        found.push(value);
+    }
+    for member in members {
+        values(value, &[member], &mut found);
+    }
+    found.into_iter().filter_map(text)
+}
+
+// Tokens --------------------------------------------------------------------------------------------------------------
+
+fn token(parameter: &SearchParameter, value: &str) -> Result<SearchValue, String> {
+    let mut parts = split(value, '|').map(unescaped);
+    let (first, second) = (parts.next().unwrap_or_default(), parts.next());
+    if parts.next().is_some() {
+        return Err(format!("'{value}' is not system|code"));
+    }
+    let (system, code) = match second {
+        None => (System::Any, first),
+        Some(code) if first.is_empty() => (System::None, code),
+        Some(code) => (System::Is(first), code),
+    };
+    let code = Some(code).filter(|code| !code.is_empty());
+    if code.is_none() && !matches!(system, System::Is(_)) {
+        return Err("a value is empty".to_owned());
+    }
+    let is_plain = |place: &ElementPath| matches!(place.data, "code" | "boolean" | "string" | "id" | "uri");
+    if matches!(system, System::Is(_)) && parameter.places.iter().all(is_plain) {
+        return Err(format!("values of '{}' have no system of their own: use the code only", parameter.code));
+    }
+    Ok(SearchValue::Token { system, code })
+}
+
+/// A code or identifier of the resource, with its system.
+#[derive(Deserialize)]
+pub(crate) struct Token<'a> {
+    #[serde(borrow)]
+    pub system: Option<Text<'a>>,
+    #[serde(borrow, alias = "value")]
+    pub code: Option<Text<'a>>,
+}
+
+impl Token<'_> {
+    /// Returns `true` if the token matches. Systems are compared exactly, codes with `is_same`.
+    fn is(&self, system: &System, code: Option<&str>, is_same: fn(&str, &str) -> bool) -> bool {
+        let is_system = match system {
+            System::Any => true,
+            System::None => self.system.is_none(),
+            System::Is(system) => self.system.as_ref().is_some_and(|found| **found == **system),
+        };
+        let same = |code: &str| self.code.as_ref().is_some_and(|found| is_same(found, code));
+        is_system && code.is_none_or(same)
+    }
+}
+
+fn folded_case(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b) || a.to_lowercase() == b.to_lowercase()
+}
+
+pub(crate) fn tokens<'a>(place: &ElementPath, value: &'a RawValue) -> Vec<Token<'a>> {
+    let plain = |code: Option<Text<'a>>| Token { system: None, code };
+    match place.data {
+        "boolean" => vec![plain(Some(Text(Cow::Borrowed(value.get()))))],
+        "CodeableConcept" => {
+            let mut codings = Vec::new();
+            values(value, &["coding"], &mut codings);
+            codings.iter().filter_map(|coding| serde_json::from_str(coding.get()).ok()).collect()
+        }
+        "Coding" | "Identifier" | "ContactPoint" => {
+            let found: Option<Token<'a>> = serde_json::from_str(value.get()).ok();
+            let counts =
+                |found: &Token<'_>| place.only.is_none_or(|only| found.system.as_deref() == Some(only));
+            found.filter(counts).into_iter().collect()
+        }
+        _ => vec![plain(text(value))],
+    }
+}

@@ -1,0 +1,4 @@
+//! Searches of one type: the parameters, and their terms in the search index.
+
+pub mod filter;
+pub(crate) mod index;

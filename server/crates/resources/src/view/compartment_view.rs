@@ -1,0 +1,440 @@
+//! A view of the resources that a caller may access: all, those in the compartments of some Patients, or those with
+//! some ids of a type.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use store::{ExpectVersion, PageLimit, ResourceKey, Seq, Version, Versions};
+
+use crate::search::filter::TypeFilter;
+use crate::write::prepare::{IdSource, PreparedResource, prepare};
+use crate::write::search_guard::SearchGuard;
+use crate::write::service::{WrittenResource, stored};
+use crate::{
+    DeleteResult, ExpectedVersion, ResourceBodyError, ResourceError, Resources, StoredResource, references,
+};
+
+/// Restriction of the resources that a caller may access.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Restriction {
+    /// All resources.
+    #[default]
+    None,
+    /// Resources in these compartments, such as `Patient/p1`, sorted.
+    Compartments(Arc<[String]>),
+    /// Resources with these ids, sorted. The caller may read but not write them.
+    ReadOnly(Arc<[String]>),
+}
+
+impl Restriction {
+    /// Returns a restriction to the compartments of the Patients with these ids.
+    pub fn patients<'a>(ids: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut compartments: Vec<_> = ids.into_iter().map(|id| format!("Patient/{id}")).collect();
+        compartments.sort_unstable();
+        compartments.dedup();
+        Self::Compartments(compartments.into())
+    }
+
+    /// Returns a restriction to reading the resources with these ids.
+    pub fn read_only(mut ids: Vec<String>) -> Self {
+        ids.sort_unstable();
+        ids.dedup();
+        Self::ReadOnly(ids.into())
+    }
+
+    /// Returns a restriction that contains all of these.
+    fn union<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        let (mut compartments, mut ids) = (Vec::new(), Vec::new());
+        for restriction in all {
+            match restriction {
+                Self::None => return Self::None,
+                Self::Compartments(own) => compartments.extend(own.iter().cloned()),
+                Self::ReadOnly(own) => ids.extend(own.iter().cloned()),
+            }
+        }
+        if !ids.is_empty() {
+            // No restriction has both ids and compartments.
+            return if compartments.is_empty() { Self::read_only(ids) } else { Self::None };
+        }
+        compartments.sort_unstable();
+        compartments.dedup();
+        Self::Compartments(compartments.into())
+    }
+
+    /// Returns `true` if a resource with this id and these compartments is under the restriction.
+    fn contains(&self, id: &str, compartments: &[String]) -> bool {
+        match self {
+            Self::None => true,
+            Self::Compartments(own) => compartments.iter().any(|c| has(own, c)),
+            Self::ReadOnly(ids) => ids.binary_search_by(|own| own.as_str().cmp(id)).is_ok(),
+        }
+    }
+}
+
+/// A part of a view: the resources under a restriction that match a search, if one is given.
+#[derive(Debug, Clone)]
+pub struct ViewPart {
+    /// The restriction of the part.
+    pub restriction: Restriction,
+    /// The search.
+    pub filter: Option<TypeFilter>,
+}
+
+impl ViewPart {
+    fn contains(&self, version: &Version) -> bool {
+        self.restriction.contains(&version.key.id, &version.compartments)
+            && self
+                .filter
+                .as_ref()
+                .is_none_or(|filter| version.body.as_deref().is_some_and(|body| filter.is_met(body)))
+    }
+}
+
+/// A view of the resources under a [`Restriction`]. A resource outside of the view is reported as missing. It can be
+/// neither read nor replaced, and no resource can be created outside of the view. A resource that is also in the
+/// compartment of another Patient can be read but not written.
+#[derive(Clone)]
+pub struct CompartmentView<'a> {
+    resources: &'a Resources,
+    restriction: Restriction,
+    /// Parts of the view, if one of them has a search. The restriction then contains all of them, and nothing can be
+    /// written.
+    parts: Option<Arc<[ViewPart]>>,
+}
+
+impl Resources {
+    /// Returns the view under a restriction.
+    pub fn restricted_to(&self, restriction: Restriction) -> CompartmentView<'_> {
+        CompartmentView { resources: self, restriction, parts: None }
+    }
+
+    /// Returns the view of the resources of one type that are in at least one of these parts. Nothing can be written through
+    /// it, unless its only part has no search.
+    pub fn restricted_to_parts(&self, parts: Vec<ViewPart>) -> CompartmentView<'_> {
+        if let [ViewPart { restriction, filter: None }] = &parts[..] {
+            return self.restricted_to(restriction.clone());
+        }
+        let restriction = Restriction::union(parts.iter().map(|part| &part.restriction));
+        CompartmentView { resources: self, restriction, parts: Some(parts.into()) }
+    }
+}
+
+/// Returns `true` if the sorted list of compartments contains `wanted`.
+fn has(compartments: &[String], wanted: &str) -> bool {
+    compartments.binary_search_by(|own| own.as_str().cmp(wanted)).is_ok()
+}
+
+impl<'a> CompartmentView<'a> {
+    pub(crate) fn resources(&self) -> &'a Resources {
+        self.resources
+    }
+
+    pub(crate) fn restriction(&self) -> &Restriction {
+        &self.restriction
+    }
+
+    fn is_unrestricted(&self) -> bool {
+        self.restriction == Restriction::None && self.parts.is_none()
+    }
+
+    /// Returns the parts of a view with searches.
+    pub(crate) fn parts(&self) -> &[ViewPart] {
+        self.parts.as_deref().unwrap_or_default()
+    }
+
+    /// Returns `true` if the view contains a version of a resource.
+    pub(crate) fn contains_version(&self, version: &Version) -> bool {
+        match &self.parts {
+            None => self.restriction.contains(&version.key.id, &version.compartments),
+            Some(parts) => parts.iter().any(|part| part.contains(version)),
+        }
+    }
+
+    /// Returns `true` if the caller may write a resource with these compartments: the resource must be in the view, and
+    /// must not be in the compartment of a Patient outside of it. Otherwise the performer of an observation could write
+    /// observations of any patient.
+    fn may_write(&self, compartments: &[String]) -> bool {
+        if self.parts.is_some() {
+            return false;
+        }
+        match &self.restriction {
+            Restriction::None => true,
+            Restriction::Compartments(own) => {
+                let mut patients = compartments.iter().filter(|c| c.starts_with("Patient/"));
+                compartments.iter().any(|c| has(own, c)) && patients.all(|c| has(own, c))
+            }
+            Restriction::ReadOnly(_) => false,
+        }
+    }
+
+    /// Prepares a resource, which must be in the view.
+    pub(crate) fn prepared(
+        &self,
+        body: &[u8],
+        kind: &'static str,
+        id: IdSource<'_>,
+    ) -> Result<PreparedResource, ResourceError> {
+        let (limits, fhir_base) = (self.resources.limits(), self.resources.fhir_base());
+        self.inside(prepare(body, Some(kind), id, &limits, fhir_base)?)
+    }
+
+    /// Checks that the targets of a Provenance are in the view. An export of a Patient contains the Provenance of each of
+    /// its resources. A Provenance about another Patient's resource would therefore become part of that Patient's data.
+    async fn check_targets(&self, prepared: &PreparedResource) -> Result<(), ResourceError> {
+        if self.is_unrestricted() || prepared.kind != "Provenance" {
+            return Ok(());
+        }
+        let outside = || ResourceError::Outside { kind: prepared.kind.to_owned(), id: prepared.id.clone() };
+        let provenance: Provenance = serde_json::from_slice(&prepared.draft.bytes).map_err(|_| outside())?;
+        for target in provenance.target {
+            let reference = target.reference.as_deref();
+            let local =
+                reference.and_then(|reference| references::local(reference, self.resources.fhir_base()));
+            let Some((kind, id)) = local else { continue };
+            // Targets that are Patients were checked with the compartments.
+            if kind == "Patient" {
+                continue;
+            }
+            let version = self.newest(kind, id).await?;
+            if !version.is_some_and(|version| !version.is_deleted() && self.contains_version(&version)) {
+                return Err(outside());
+            }
+        }
+        Ok(())
+    }
+
+    async fn newest(&self, kind: &'static str, id: &str) -> Result<Option<Version>, ResourceError> {
+        Ok(self.resources.store().read(&ResourceKey::new(kind, id), Seq::LATEST).await?)
+    }
+
+    /// Returns the newest version of a resource in the view.
+    ///
+    /// # Errors
+    /// Returns [`ResourceError::NotFound`] for missing resources and resources outside of the view, and
+    /// [`ResourceError::Gone`] for deleted ones.
+    pub async fn read(&self, kind: &'static str, id: &str) -> Result<StoredResource, ResourceError> {
+        if self.is_unrestricted() {
+            return self.resources.read(kind, id).await;
+        }
+        let version = self.newest(kind, id).await?.filter(|version| self.contains_version(version));
+        stored(kind, id, version)
+    }
+
+    /// Returns one version of a resource, if that version is in the view.
+    ///
+    /// # Errors
+    /// Returns the errors of [`CompartmentView::read`].
+    pub async fn read_version(
+        &self,
+        kind: &'static str,
+        id: &str,
+        version: u64,
+    ) -> Result<StoredResource, ResourceError> {
+        if self.is_unrestricted() {
+            return self.resources.read_version(kind, id, version).await;
+        }
+        let found = self.resources.version(kind, id, version).await?;
+        stored(kind, id, found.filter(|version| self.contains_version(version)))
+    }
+
+    /// Returns the versions of a resource that are in the view, including tombstones, newest first (see
+    /// [`Resources::history`]). The second value is the start of the next page, if there may be more versions.
+    ///
+    /// # Errors
+    /// Returns [`ResourceError::NotFound`] if the first page is empty.
+    pub async fn history(
+        &self,
+        kind: &'static str,
+        id: &str,
+        before: Seq,
+        limit: PageLimit,
+    ) -> Result<(Vec<Version>, Option<Seq>), ResourceError> {
+        let page = self.resources.history(kind, id, before, limit).await?;
+        let next = page.last().filter(|last| last.version > 1).map(|last| last.seq);
+        let seen: Vec<_> = page.into_iter().filter(|version| self.contains_version(version)).collect();
+        if seen.is_empty() && before == Seq::LATEST {
+            return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
+        }
+        // A next page must not reveal that versions outside of the view exist.
+        let next = next.filter(|_| !seen.is_empty());
+        Ok((seen, next))
+    }
+
+    /// Creates a resource in the view (see [`Resources::create`]).
+    ///
+    /// # Errors
+    /// Returns [`ResourceError::Outside`] if the resource would be outside of the view.
+    pub async fn create(
+        &self,
+        kind: &'static str,
+        id: String,
+        body: impl AsRef<[u8]>,
+        now: Timestamp,
+    ) -> Result<StoredResource, ResourceError> {
+        self.create_if(kind, id, body, None, now).await
+    }
+
+    /// Creates a resource under the condition of a search.
+    pub(crate) async fn create_if(
+        &self,
+        kind: &'static str,
+        id: String,
+        body: impl AsRef<[u8]>,
+        guard: Option<SearchGuard>,
+        now: Timestamp,
+    ) -> Result<StoredResource, ResourceError> {
+        let prepared = self.prepared(body.as_ref(), kind, IdSource::Given(&id))?;
+        drop(body);
+        self.check_targets(&prepared).await?;
+        Ok(self.resources.put_if(prepared, ExpectVersion::Absent, guard, now).await?.stored)
+    }
+
+    /// Replaces a resource in the view (see [`Resources::update`]). Under a restriction it does not create a resource,
+    /// because the response would reveal whether a resource outside of the view has the id.
+    ///
+    /// # Errors
+    /// Returns [`ResourceError::Outside`] if the new version, or the stored resource with the id, is not in the view.
+    pub async fn update(
+        &self,
+        kind: &'static str,
+        id: &str,
+        body: impl AsRef<[u8]>,
+        expected: impl Into<ExpectedVersion>,
+        now: Timestamp,
+    ) -> Result<WrittenResource, ResourceError> {
+        if self.is_unrestricted() {
+            return self.resources.update(kind, id, body, expected, now).await;
+        }
+        if !fhir::is_id(id) {
+            return Err(ResourceBodyError::BadId(id.to_owned()).into());
+        }
+        let prepared = self.prepared(body.as_ref(), kind, IdSource::Same(id))?;
+        drop(body);
+        self.check_targets(&prepared).await?;
+        let target = self.write_target(kind, id).await?;
+        let Some(expect) = target.precondition(kind, id, expected.into())? else {
+            return Err(ResourceError::Outside { kind: kind.to_owned(), id: id.to_owned() });
+        };
+        self.resources.put(prepared, expect, now).await
+    }
+
+    /// Writes a new version of an existing resource.
+    pub(crate) async fn replace(
+        &self,
+        kind: &'static str,
+        found: &StoredResource,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Result<WrittenResource, ResourceError> {
+        let prepared = self.prepared(body, kind, IdSource::Given(&found.id))?;
+        self.check_targets(&prepared).await?;
+        let outside = || ResourceError::Outside { kind: kind.to_owned(), id: found.id.clone() };
+        let expect = match self.is_unrestricted() {
+            true => ExpectVersion::Version(found.version),
+            false => {
+                let target = self.write_target(kind, &found.id).await?;
+                target
+                    .precondition(kind, &found.id, ExpectedVersion::Version(found.version))?
+                    .ok_or_else(outside)?
+            }
+        };
+        self.resources.put(prepared, expect, now).await
+    }
+
+    /// Deletes a resource in the view (see [`Resources::delete`]).
+    ///
+    /// # Errors
+    /// Returns [`ResourceError::Outside`] if the resource is outside of the view.
+    pub async fn delete(
+        &self,
+        kind: &'static str,
+        id: &str,
+        expected: impl Into<ExpectedVersion>,
+        now: Timestamp,
+    ) -> Result<DeleteResult, ResourceError> {
+        if self.is_unrestricted() {
+            return self.resources.delete(kind, id, expected, now).await;
+        }
+        match self.write_target(kind, id).await?.precondition(kind, id, expected.into())? {
+            Some(ExpectVersion::Version(found)) => {
+                self.resources.delete(kind, id, ExpectedVersion::Version(found), now).await
+            }
+            _ => Ok(DeleteResult::WasAbsent),
+        }
+    }
+
+    pub(crate) fn inside(&self, prepared: PreparedResource) -> Result<PreparedResource, ResourceError> {
+        if self.may_write(&prepared.compartments) {
+            return Ok(prepared);
+        }
+        Err(ResourceError::Outside { kind: prepared.kind.to_owned(), id: prepared.id })
+    }
+
+    /// Finds the resource that the caller would replace. An id that is used outside of the view is treated like an
+    /// unused id, so that the result does not reveal it.
+    pub(crate) async fn write_target(
+        &self,
+        kind: &'static str,
+        id: &str,
+    ) -> Result<WriteTarget, ResourceError> {
+        match self.newest(kind, id).await? {
+            Some(version) if self.may_write(&version.compartments) => Ok(match version.is_deleted() {
+                true => WriteTarget::Tombstone,
+                false => WriteTarget::Version(version.version),
+            }),
+            Some(version) if !version.is_deleted() && self.contains_version(&version) => {
+                Err(ResourceError::Outside { kind: kind.to_owned(), id: id.to_owned() })
+            }
+            _ => Ok(WriteTarget::Unseen),
+        }
+    }
+}
+
+/// Result of looking up the id that a restricted caller writes.
+pub(crate) enum WriteTarget {
+    /// The resource exists with this version and may be replaced. The write requires this version, because the resource
+    /// could leave the view in between.
+    Version(u64),
+    /// The resource is in the view and deleted.
+    Tombstone,
+    /// There is no resource with this id, or it is outside of the view.
+    Unseen,
+}
+
+impl WriteTarget {
+    /// Returns the precondition of a write to this id, or `None` if the target is unseen.
+    fn precondition(
+        &self,
+        kind: &str,
+        id: &str,
+        expected: ExpectedVersion,
+    ) -> Result<Option<ExpectVersion>, ResourceError> {
+        let conflict = || ResourceError::VersionConflict { key: format!("{kind}/{id}") };
+        Ok(Some(match (self, expected) {
+            (Self::Version(version), ExpectedVersion::Anything | ExpectedVersion::Present) => {
+                ExpectVersion::Version(*version)
+            }
+            (Self::Version(_) | Self::Tombstone, ExpectedVersion::Version(version)) => {
+                ExpectVersion::Version(version)
+            }
+            (Self::Version(_), ExpectedVersion::Absent) => return Err(conflict()),
+            (Self::Tombstone, ExpectedVersion::Anything | ExpectedVersion::Absent) => ExpectVersion::Absent,
+            (Self::Tombstone | Self::Unseen, ExpectedVersion::Present) => return Err(conflict()),
+            (Self::Unseen, ExpectedVersion::Version(_)) => return Err(conflict()),
+            (Self::Unseen, ExpectedVersion::Anything | ExpectedVersion::Absent) => return Ok(None),
+        }))
+    }
+}
+
+/// The members of a Provenance that contain its targets.
+#[derive(Deserialize)]
+struct Provenance {
+    #[serde(default)]
+    target: Vec<Reference>,
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    reference: Option<String>,
+}

@@ -1,0 +1,6 @@
+//! Resources as a caller may see them: those of Patient compartments, the pages of a search, and the form of its results.
+
+pub mod compartment_view;
+pub mod pages;
+pub mod referenced;
+pub mod result;

@@ -1,0 +1,76 @@
+//! Resources outside of all compartments that the resources of some Patients refer to, such as the Practitioner who
+//! recorded an Observation. An application of a patient may read these, but not the others of their type.
+
+use store::{PageLimit, ScanOptions, Seq, Versions as _};
+
+use crate::body::references::local_targets;
+use crate::{ResourceError, Resources};
+
+/// The types that are read through references.
+const KINDS: [&str; 5] = ["Location", "Medication", "Organization", "Practitioner", "PractitionerRole"];
+/// Maximum number of resources of the Patients that are searched for references.
+const MAX_SEARCHED: usize = 50_000;
+/// Maximum number of references that are collected.
+const MAX_REFERENCES: usize = 100_000;
+const PAGE: PageLimit = PageLimit { count: 500, bytes: 512 * 1024 };
+
+/// Returns `true` for the types that are read through references.
+pub fn is_read_by_reference(kind: &str) -> bool {
+    KINDS.contains(&kind)
+}
+
+impl Resources {
+    /// Returns the ids of a type that the resources in some compartments refer to, sorted. A reference from one of these
+    /// types to another, as from a PractitionerRole to its Organization, does not count.
+    ///
+    /// # Errors
+    /// Returns [`ResourceError::Store`] if the read fails.
+    pub async fn referenced_ids(
+        &self,
+        compartments: &[String],
+        kind: &str,
+    ) -> Result<Vec<String>, ResourceError> {
+        let at = self.store().last_seq().await?;
+        let mut found = Vec::new();
+        let mut left = MAX_SEARCHED;
+        let has_compartments =
+            |own: &String| own == "Patient" || !fhir::patient_compartment::paths(own).is_empty();
+        let kinds: Vec<String> = self.store().kinds(at).await?.into_iter().filter(has_compartments).collect();
+        for compartment in compartments {
+            for own in &kinds {
+                left = self.collect(compartment, own, kind, at, left, &mut found).await?;
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// Adds the ids of `kind` that the resources of one type in a compartment refer to. Returns how many resources may
+    /// still be searched.
+    async fn collect(
+        &self,
+        compartment: &str,
+        own: &str,
+        kind: &str,
+        at: Seq,
+        mut left: usize,
+        found: &mut Vec<String>,
+    ) -> Result<usize, ResourceError> {
+        let mut after = None;
+        while left > 0 && found.len() < MAX_REFERENCES {
+            let scan = ScanOptions::at(at).limit(PAGE).after(after.as_deref());
+            let page = self.store().scan_compartment(compartment, own, scan).await?;
+            left = left.saturating_sub(page.versions.len());
+            for body in page.versions.iter().filter_map(|version| version.body.as_deref()) {
+                let targets = local_targets(body, self.fhir_base()).filter(|(found, _)| *found == kind);
+                found.extend(targets.map(|(_, id)| id.to_owned()));
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(left)
+    }
+}

@@ -1,0 +1,117 @@
+//! `_include` (FHIR R4, search): the references of matches whose targets are added to the results.
+
+use std::collections::BTreeSet;
+
+use fhir::search_parameters::{self, SearchParameter, ValueComparison};
+use serde_json::value::RawValue;
+
+use crate::body::json::values;
+use crate::body::references::local;
+use crate::search::filter::value::reference_text;
+
+/// A value of `_include`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Include {
+    parameters: Vec<SearchParameter>,
+    /// The only type of targets, if the value has one.
+    target: Option<&'static str>,
+}
+
+impl Include {
+    /// Parses `Type:parameter` or `Type:parameter:Target` for a search of `kind`. The parameter `*` stands for all
+    /// reference parameters.
+    ///
+    /// # Errors
+    /// Returns a text that describes why the value is not accepted.
+    pub fn read(kind: &str, text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| {
+            format!("_include: '{text}' {why}; expected {kind}:PARAMETER or {kind}:PARAMETER:TARGET")
+        };
+        let mut parts = text.split(':');
+        let (source, code, target) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+        if parts.next().is_some() {
+            return Err(wrong("has more than three parts"));
+        }
+        if source != kind {
+            return Err(wrong("does not begin with the type of the search"));
+        }
+        let code = code.ok_or_else(|| wrong("names no search parameter"))?;
+        let target = match target {
+            Some(target) => {
+                Some(fhir::resource_type(target).ok_or_else(|| wrong("names an unknown target type"))?)
+            }
+            None => None,
+        };
+        let is_reference = |parameter: &SearchParameter| parameter.comparison == ValueComparison::Reference;
+        let parameters: Vec<_> = match code {
+            "*" => search_parameters::parameters(kind).filter(is_reference).collect(),
+            code => search_parameters::find(kind, code).filter(is_reference).into_iter().collect(),
+        };
+        if parameters.is_empty() {
+            return Err(wrong("does not name a reference parameter"));
+        }
+        Ok(Self { parameters, target })
+    }
+
+    /// Adds type and id of the local targets of a resource to `found`, until it contains `limit` targets.
+    pub fn targets(
+        &self,
+        resource: &[u8],
+        fhir_base: &str,
+        limit: usize,
+        found: &mut BTreeSet<(&'static str, String)>,
+    ) {
+        let Ok(resource) = serde_json::from_slice::<&RawValue>(resource) else { return };
+        for place in self.parameters.iter().flat_map(|parameter| &parameter.places) {
+            let mut references = Vec::new();
+            values(resource, &place.path, &mut references);
+            for value in references {
+                let Some(text) = reference_text(place.data, value) else { continue };
+                let Some((kind, id)) = local(&text, fhir_base) else { continue };
+                let is_wanted = |only: Option<&str>| only.is_none_or(|only| only == kind);
+                if found.len() >= limit {
+                    return;
+                }
+                if is_wanted(self.target) && is_wanted(place.only) {
+                    found.insert((kind, id.to_owned()));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_of_the_named_parameters_are_found() {
+        let observation = br#"{"subject":{"reference":"Patient/p"},"encounter":{"reference":"https://h/r4/Encounter/e"},
+            "performer":[{"reference":"Practitioner/d"},{"reference":"Patient/p"},{"reference":"https://x/Patient/q"}]}"#;
+        #[track_caller]
+        fn check(observation: &[u8], include: &str, expected: &[&str]) {
+            let mut found = BTreeSet::new();
+            let include = Include::read("Observation", include).unwrap();
+            include.targets(observation, "https://h/r4", 2, &mut found);
+            include.targets(observation, "https://h/r4", 2, &mut found);
+            let found: Vec<_> = found.iter().map(|(kind, id)| format!("{kind}/{id}")).collect();
+            assert_eq!(found, expected);
+        }
+        check(observation, "Observation:subject", &["Patient/p"]);
+        check(observation, "Observation:patient", &["Patient/p"]);
+        check(observation, "Observation:encounter", &["Encounter/e"]);
+        check(observation, "Observation:performer", &["Patient/p", "Practitioner/d"]);
+        check(observation, "Observation:performer:Practitioner", &["Practitioner/d"]);
+        check(observation, "Observation:*:Encounter", &["Encounter/e"]);
+        check(observation, "Observation:device", &[]);
+        for (bad, why) in [
+            ("Observation", "names no search parameter"),
+            ("Patient:organization", "does not begin with the type"),
+            ("Observation:code", "does not name a reference parameter"),
+            ("Observation:subject:Pony", "unknown target type"),
+            ("Observation:subject:Patient:x", "more than three parts"),
+        ] {
+            assert!(Include::read("Observation", bad).unwrap_err().contains(why), "{bad}");
+        }
+    }
+}

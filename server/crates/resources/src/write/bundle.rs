@@ -1,0 +1,114 @@
+//! Parses a Bundle (FHIR R4): its entries, their ids on this server, and the URLs by which they refer to each other.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::ResourceBodyError;
+use crate::write::scan::RenamedReferences;
+
+/// A parsed Bundle. Its resources are still JSON text.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ParsedBundle<'a> {
+    /// `Bundle.type`.
+    #[serde(borrow, rename = "type")]
+    pub kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub entry: Vec<BundleEntry<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BundleEntry<'a> {
+    #[serde(borrow)]
+    pub full_url: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub resource: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub request: Option<EntryRequest<'a>>,
+}
+
+/// `Bundle.entry.request`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EntryRequest<'a> {
+    #[serde(borrow)]
+    pub method: Cow<'a, str>,
+    #[serde(borrow)]
+    pub url: Cow<'a, str>,
+    #[serde(borrow)]
+    pub if_match: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub if_none_match: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub if_none_exist: Option<Cow<'a, str>>,
+}
+
+/// The two members that identify a Bundle and its type.
+#[derive(Deserialize)]
+pub(crate) struct BundleHead<'a> {
+    #[serde(borrow, rename = "resourceType")]
+    pub kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub id: Option<Cow<'a, str>>,
+}
+
+impl<'a> BundleHead<'a> {
+    /// Returns `None` if the text is not an object in which these members are strings.
+    pub fn of(text: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(text).ok()
+    }
+}
+
+/// Parses a text whose `resourceType` is Bundle.
+pub(crate) fn parse(text: &[u8]) -> Result<ParsedBundle<'_>, ResourceBodyError> {
+    serde_json::from_slice(text).map_err(|error| ResourceBodyError::BadBundle(error.to_string()))
+}
+
+/// Returns type and id of each entry with a resource. The id is that of the resource, else the id in `fullUrl`, else a
+/// new one. Entries without a resource have `None`.
+pub(crate) fn places(
+    entries: &[BundleEntry<'_>],
+    new_id: &mut impl FnMut() -> String,
+) -> Result<Vec<Option<(&'static str, String)>>, ResourceBodyError> {
+    entries
+        .iter()
+        .enumerate()
+        .map(|(at, entry)| place(entry, new_id).map_err(|error| error.in_entry(at)))
+        .collect()
+}
+
+fn place(
+    entry: &BundleEntry<'_>,
+    new_id: &mut impl FnMut() -> String,
+) -> Result<Option<(&'static str, String)>, ResourceBodyError> {
+    let Some(resource) = entry.resource else { return Ok(None) };
+    let head = BundleHead::of(resource.get().as_bytes()).ok_or(ResourceBodyError::NoType)?;
+    let kind = head.kind.ok_or(ResourceBodyError::NoType)?;
+    let kind = fhir::resource_type(&kind).ok_or_else(|| ResourceBodyError::UnknownType(kind.into_owned()))?;
+    let of_url = || {
+        let url = entry.full_url.as_deref().filter(|url| url.contains("://"))?;
+        crate::body::references::target(url).filter(|(named, _)| *named == kind).map(|(_, id)| id.to_owned())
+    };
+    let id = head.id.map(Cow::into_owned).or_else(of_url).unwrap_or_else(new_id);
+    Ok(Some((kind, id)))
+}
+
+/// Returns a map from the `urn:` names of entries to their ids on this server. For Patients, every `fullUrl` is such a
+/// name. For other types, a `fullUrl` may be a canonical URL, which must not be replaced.
+pub(crate) fn names(
+    entries: &[BundleEntry<'_>],
+    places: &[Option<(&'static str, String)>],
+) -> RenamedReferences {
+    let mut names = HashMap::new();
+    for (entry, place) in entries.iter().zip(places) {
+        if let (Some(url), Some((kind, id))) = (&entry.full_url, place)
+            && (url.starts_with("urn:") || *kind == "Patient")
+        {
+            names.insert(url.to_string(), format!("{kind}/{id}"));
+        }
+    }
+    names
+}

@@ -1,0 +1,53 @@
+//! The options of an import, its work, and what is reported.
+
+use crate::ResourceLimits;
+use store::VersionWrite;
+
+/// Options of an import.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// Limits for one resource. The default is 256 MiB, because terminology resources may be large.
+    pub limits: ResourceLimits,
+    /// Maximum length of a Bundle in bytes. A Bundle is held in memory; the default is 512 MiB.
+    pub bundle_bytes: usize,
+    /// Maximum length of a line of NDJSON in bytes. A line is held in memory; the default is 64 MiB.
+    pub line_bytes: usize,
+    /// Number of NDJSON lines between two progress events.
+    pub lines: u64,
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        let limits = ResourceLimits { bytes: 256 << 20, ..ResourceLimits::default() };
+        Self { limits, bundle_bytes: 512 << 20, line_bytes: 64 << 20, lines: 1_000 }
+    }
+}
+
+/// An input that could not be imported, or was skipped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportFault {
+    /// Path of the file. Within an archive, `archive:path`.
+    pub file: String,
+    /// Number of the line, counted from 1, if the file is NDJSON.
+    pub line: Option<u64>,
+    /// Reason why the input was not imported.
+    pub reason: String,
+}
+
+/// A message of the reader thread, in the order of the files.
+pub(super) enum ImportWork {
+    File(String),
+    Bytes {
+        file: String,
+        bytes: u64,
+        of: u64,
+    },
+    /// Writes for one commit.
+    Writes(Vec<VersionWrite>),
+    /// Resources of the next writes with numbers that most readers round, such as `Observation/o`.
+    Imprecise(Vec<String>),
+    Lines(String, u64),
+    ImportFault(ImportFault),
+    Skipped(ImportFault),
+    FileDone(String),
+}

@@ -1,0 +1,72 @@
+//! Errors of the file engine, and the format of its folder.
+
+use super::disk::StoreTables;
+use super::keys;
+use super::keys::StoreTable;
+use crate::StoreError;
+use std::fmt;
+use std::path::Path;
+
+/// Number of the store format that this program reads and writes.
+pub(super) const FORMAT_NUMBER: &[u8] = b"3";
+
+/// Name of a file in the store's folder. If it exists when the store is opened, damaged writes are discarded and the
+/// remaining data are used.
+pub(super) const ACCEPT_DAMAGE: &str = "accept-damage";
+
+pub(super) fn check_format(tables: &StoreTables) -> Result<(), StoreError> {
+    let meta = tables.of(StoreTable::Meta);
+    match meta.get(keys::FORMAT).map_err(read_failure(meta))? {
+        None => meta.insert(keys::FORMAT, FORMAT_NUMBER).map_err(engine("mark a new store")),
+        Some(found) if *found == *FORMAT_NUMBER => Ok(()),
+        Some(found) => Err(other_format("the store has", found.escape_ascii(), FORMAT_NUMBER.escape_ascii())),
+    }
+}
+
+/// Returns the error for a store of another version of the program.
+pub(super) fn other_format(what_has: &str, found: impl fmt::Display, known: impl fmt::Display) -> StoreError {
+    let reason = format!(
+        "{what_has} format {found}, and this program reads format {known}; use the program that wrote it, or a new folder"
+    );
+    StoreError::Engine { action: "open the store", reason }
+}
+
+/// Converts an error of the engine or the operating system to a [`StoreError`].
+pub(super) fn engine<E: fmt::Display>(action: &'static str) -> impl Fn(E) -> StoreError {
+    move |error| StoreError::Engine { action, reason: error.to_string() }
+}
+
+/// Converts an error like [`engine`], and adds the folder to the message.
+pub(super) fn of_folder<E: fmt::Display>(action: &'static str, dir: &Path) -> impl Fn(E) -> StoreError {
+    move |error| engine(action)(format!("{}: {error}", dir.display()))
+}
+
+/// Converts an error of the engine. The engine verifies checksums, so damaged data are reported as corruption.
+pub(super) fn failure(action: &'static str, dir: &Path) -> impl Fn(fjall::Error) -> StoreError {
+    use fjall::{Error, LsmError};
+    move |error| {
+        let is_damage = match &error {
+            Error::Storage(LsmError::Io(error)) | Error::Io(error) => {
+                matches!(error.kind(), std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::NotFound)
+            }
+            Error::Storage(_)
+            | Error::InvalidTag(_)
+            | Error::InvalidTrailer
+            | Error::InvalidVersion(_)
+            | Error::JournalRecovery(_)
+            | Error::Unrecoverable => true,
+            _ => false,
+        };
+        if is_damage { damaged(dir, &error) } else { of_folder(action, dir)(error) }
+    }
+}
+
+pub(super) fn damaged(dir: &Path, why: &impl fmt::Display) -> StoreError {
+    let dir = dir.display();
+    StoreError::Corrupt { what: format!("a file in {dir} is corrupt ({why}); restore a backup") }
+}
+
+/// Converts an error that occurred while a table was read.
+pub(super) fn read_failure(table: &fjall::Keyspace) -> impl Fn(fjall::Error) -> StoreError {
+    failure("read the store", table.path())
+}

@@ -1,0 +1,31 @@
+//! The services that the commands use, and the receiver of their events.
+
+use super::protocol::CommandEvent;
+use crate::clock::Clock;
+use crate::node::app::App;
+use crate::records::audit::AuditLog;
+use identity::Identity;
+use identity::sign_in::password::PasswordPolicy;
+use resources::Resources;
+use std::path::Path;
+
+/// A function that receives the events of a command.
+pub type EventSink<'a> = &'a mut (dyn FnMut(CommandEvent) + Send);
+
+/// The services that the commands use.
+pub struct AdminServices<'a> {
+    /// Users, clients and signing keys.
+    pub identity: &'a Identity,
+    /// FHIR resources.
+    pub resources: &'a Resources,
+    /// Path of the data folder.
+    pub data: &'a Path,
+    /// Source of time and randomness.
+    pub clock: &'a Clock,
+    /// The audit log.
+    pub audit: &'a AuditLog,
+    /// Requirements for new passwords.
+    pub passwords: PasswordPolicy,
+    /// The running server; `None` if the server is stopped.
+    pub app: Option<&'a App>,
+}
