@@ -6,11 +6,12 @@
 //! | [`licences`] | licences, bans and sources of all packages |
 //! | [`files`] | layout, file comments, unfinished code |
 //! | [`module_cycles`] | no cycle among the top-level modules of a crate |
-//! | [`prose`] | words and openings that comments, messages and documents must not contain |
+//! | [`prose`] | words and openings that comments, messages, documents and rows must not contain |
 //! | [`links`] | documents and rows refer to anchors that exist |
 //! | [`mutants`] | planted faults name expressions that exist; their list is current |
-//! | [`commits`] | length of commit subjects |
+//! | [`commits`], [`commit_subject`] | length and form of commit subjects |
 
+mod commit_subject;
 mod commits;
 mod crates;
 mod files;
@@ -47,7 +48,7 @@ pub fn run() -> Result<()> {
         group.insert(file, text);
     }
     module_cycles::check(&sources, &mut faults);
-    prose::check(&sources, &documents, &mut faults);
+    prose::check(&sources, &documents, &tables, &mut faults);
     links::check(&documents, &tables, &mut faults);
     mutants::table::check(&mut faults)?;
     mutants::document::check(&mut faults)?;

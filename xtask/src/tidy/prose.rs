@@ -14,7 +14,10 @@ const UNREVISED: &[&str] = &[];
 const RULES: &[(&str, &str)] = &[
     (r"^(What|Whose|Those|So many|So long)\b", "begin with the noun, or with a verb in the third person"),
     (r"^\W*[Tt]he \w+'s[.;,]?$", "name the error or the value"),
-    (r"\b([Ww]hoever|[Ww]homever|[Ss]omebody)\b", "name the actor: the caller, another worker, the client"),
+    (
+        r"\b([Ww]hoever|[Ww]homever|[Ss]omebody|[Aa]nybody)\b",
+        "name the actor: the caller, another worker, the client",
+    ),
     (
         r"\b(go(es)? on|once more|anew|taken away|all the same)\b",
         "write continues, again, rebuilt, removed or nevertheless",
@@ -22,10 +25,11 @@ const RULES: &[(&str, &str)] = &[
     (r"\b(is|are|was|were) none of\b", "write 'is not one of'"),
 ];
 
-/// Checks all comments, strings of four words or more, and sentences of documents.
+/// Checks all comments, strings of four words or more, sentences of documents, and the gists of rows.
 pub fn check(
     sources: &BTreeMap<String, String>,
     documents: &BTreeMap<String, String>,
+    tables: &BTreeMap<String, String>,
     faults: &mut Vec<String>,
 ) {
     let rules: Vec<_> = RULES
@@ -52,6 +56,13 @@ pub fn check(
                     judge(file, line, &text)
                 }
                 Piece::Literal(..) => {}
+            }
+        }
+    }
+    for (file, text) in tables {
+        for (number, line) in (1..).zip(text.lines()) {
+            if let Some(gist) = line.strip_prefix("gist = \"") {
+                judge(file, number, gist);
             }
         }
     }
