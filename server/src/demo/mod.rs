@@ -146,19 +146,22 @@ async fn seed_user(app: &App, user: &fixtures::DemoUser) -> Result<Value> {
     let secret = app.clock.random.id();
     let (plain, random) = (secret.clone(), app.clock.random.clone());
     let phc = app.hashing.run(move || password::hash_password(&plain, &*random)).await;
+    #[allow(clippy::needless_update, reason = "a new claim needs no change here")]
+    let claims = StandardClaims {
+        name: Some(user.name.clone()),
+        given_name: Some(user.given_name.clone()),
+        family_name: Some(user.family_name.clone()),
+        preferred_username: Some(user.preferred_username.clone()),
+        email: Some(user.email.clone()),
+        email_verified: Some(true),
+        phone_number: Some(user.phone_number.clone()),
+        phone_number_verified: Some(true),
+        ..StandardClaims::default()
+    };
     let record = User {
         sub: String::new(),
         username: user.username.clone(),
-        claims: StandardClaims {
-            name: Some(user.name.clone()),
-            given_name: Some(user.given_name.clone()),
-            family_name: Some(user.family_name.clone()),
-            preferred_username: Some(user.preferred_username.clone()),
-            email: Some(user.email.clone()),
-            email_verified: Some(true),
-            phone_number: Some(user.phone_number.clone()),
-            phone_number_verified: Some(true),
-        },
+        claims,
         email_verified_by: None,
         allowed_scopes: user.allowed_scopes.iter().map(String::as_str).collect(),
         fhir_user: user.fhir_user.clone(),
