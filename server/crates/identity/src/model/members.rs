@@ -165,8 +165,6 @@ claims! {
     family_name: String { flag: Some("family-name"), value: "NAME", scope: Some("profile") }
     /// Name by which the user wants to be called; the user name.
     preferred_username: String { scope: Some("profile") }
-    /// Time zone, such as Europe/Berlin.
-    zoneinfo: String { flag: Some("zoneinfo"), value: "ZONE", scope: Some("profile") }
     /// E-mail address.
     email: String { flag: Some("email"), value: "ADDRESS", scope: Some("email") }
     /// Whether the e-mail address is verified.
