@@ -68,7 +68,6 @@ pub async fn show_question(context: &RequestContext) -> Result<Response, Problem
         @if request.needs_interaction() {
             p { (t("This application runs on your own device. Allow it only if you have just opened it there.")) }
         }
-        @if let Some(policy) = &request.client.policy_uri { p.quiet { code { (policy) } } }
         p.quiet {
             (phrase("You are signed in as {}.", &[html! { strong { (name) } }])) br;
             a href=(switch_account(&continuation)) { (t("Not you? Switch account")) }

@@ -489,8 +489,6 @@ client_members! {
         }
         /// Maximum age of a sign-in in seconds, for requests without `max_age` (OpenID Connect Registration section 2).
         default_max_age: Option<u32> { kind: MemberType::Number, flag: Some("default-max-age"), value: "SECONDS" }
-        /// URL of the privacy policy, which the consent page shows.
-        policy_uri: Option<String> { flag: Some("policy-uri"), value: "URL" }
         /// Whether the client may introspect tokens of other clients.
         introspects: bool { kind: MemberType::Boolean, flag: Some("introspects"), default: "false" }
         /// Groups that the client may export, by id.
