@@ -340,13 +340,6 @@ parameters! {
         operations: &[Expand],
         in_expansion: InExpansion::Repeated("Boolean"),
     }
-    /// Whether the answer has no `total`. Default: false.
-    OMIT_TOTAL: Boolean {
-        name: "omitTotal",
-        fhir_type: "boolean",
-        operations: &[Expand],
-        in_expansion: InExpansion::Repeated("Boolean"),
-    }
     /// Properties that the codes have in `expansion.contains`.
     EXPAND_PROPERTY: Texts {
         name: "property",

@@ -21,8 +21,8 @@ use crate::catalog::Catalog;
 use crate::interface::TerminologyOperation;
 use crate::interface::parameters::{
     self, ACTIVE_ONLY, COUNT, DESIGNATION, DISPLAY_LANGUAGE, EXCLUDE_NESTED, EXCLUDE_SYSTEM, EXPAND_PROPERTY,
-    FILTER, INCLUDE_DEFINITION, INCLUDE_DESIGNATIONS, InExpansion, OFFSET, OMIT_TOTAL, TX_RESOURCE,
-    USE_SUPPLEMENT, VALUE_SET, VALUE_SET_URL, VALUE_SET_VERSION,
+    FILTER, INCLUDE_DEFINITION, INCLUDE_DESIGNATIONS, InExpansion, OFFSET, TX_RESOURCE, USE_SUPPLEMENT,
+    VALUE_SET, VALUE_SET_URL, VALUE_SET_VERSION,
 };
 use crate::membership::imports;
 use crate::membership::members::{MemberCollector, ValueSetMembers};
@@ -179,7 +179,7 @@ pub(crate) fn answer_expand(
         extension,
         identifier: expansion_identifier(set, input, &parameters),
         timestamp: now,
-        total: (!input.flag(OMIT_TOTAL)?).then_some(total),
+        total,
         offset: request.is_paged.then_some(request.offset),
         parameter: parameters,
         contains,
@@ -401,8 +401,7 @@ struct ExpansionBody<'a> {
     extension: Vec<serde_json::Value>,
     identifier: String,
     timestamp: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    total: Option<usize>,
+    total: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
