@@ -33,7 +33,10 @@ pub fn check_page(name: &str, sections: &[(&str, String)]) {
         expected = format!("{before}{begin}{text}{end}{after}");
     }
     if std::env::var_os("TREFOIL_UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &expected).unwrap();
+        // Other tests read the page at the same time.
+        let complete = format!("{path}.new");
+        std::fs::write(&complete, &expected).unwrap();
+        std::fs::rename(&complete, &path).unwrap();
         return;
     }
     assert_eq!(page, expected, "set TREFOIL_UPDATE_DOCS=1 to write {name}");
