@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::given_options::given;
+use super::given_token::given;
 use crate::api::{Api, Bearer, ExportLevel, KickOff};
 use crate::args::{CancelArgs, ExportArgs, ExportsArgs};
 use crate::export::registry::RegisteredExport;

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::given_options::given;
+use super::given_token::given;
 use crate::api::{Api, ApiError, Bearer, SignatureStatus, TokenKind, UserTokens, meaning};
 use crate::args::{AskArgs, InspectArgs, SignInArgs, SignOutArgs, TokenAction, TokenArgs};
 use crate::browser;

@@ -5,7 +5,7 @@
 mod batch;
 mod compare;
 mod export;
-mod given_options;
+mod given_token;
 mod hierarchy;
 mod identity;
 mod server;

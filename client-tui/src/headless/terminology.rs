@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::given_options::given;
+use super::given_token::given;
 use super::identity::{user_bearer, user_signs_in};
 use crate::api::{
     Api, Bearer, EXPANSION_PAGE, ExpandQuery, ExpandedCode, LookupQuery, SubsumesQuery, ValidateCode,

@@ -22,7 +22,6 @@ mod token;
 mod tree;
 mod viewer;
 
-use self::parts::clock;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -30,6 +29,7 @@ use unicode_width::UnicodeWidthStr;
 
 use self::canvas::Canvas;
 pub use self::canvas::ClickRegion;
+use self::parts::clock;
 use self::theme::{Theme, to_ascii};
 use crate::commands;
 use crate::model::{ClickTarget, Model, Screen, SignInState};

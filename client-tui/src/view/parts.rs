@@ -1,7 +1,8 @@
 //! Parts that several screens draw: error lines, times, and texts at the right edge.
 
-use super::theme::Theme;
 use ratatui::text::{Line, Span};
+
+use super::theme::Theme;
 
 /// Adds a text at the right end of a line, if there is space for it.
 pub(super) fn push_right<'a>(line: &mut Line<'a>, text: Span<'a>, width: u16) {

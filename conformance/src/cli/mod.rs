@@ -10,21 +10,21 @@ mod plan;
 mod run;
 mod tx;
 
-use self::exit::{FAILED, broken, usage};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{ColorChoice, Parser, Subcommand};
-
-use crate::run::selection::Selection;
-use crate::spec::Specification;
-use crate::tx::publish;
-use crate::{compare, explain, report};
 use diff::DiffArgs;
 use laws::LawArgs;
 use run::RunArgs;
 use tx::TxArgs;
+
+use self::exit::{FAILED, broken, usage};
+use crate::run::selection::Selection;
+use crate::spec::Specification;
+use crate::tx::publish;
+use crate::{compare, explain, report};
 
 /// Tests a server against the rows of its specification.
 #[derive(Debug, Parser)]

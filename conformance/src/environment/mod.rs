@@ -35,7 +35,6 @@ pub mod secrets;
 pub mod server;
 pub mod target;
 
-pub use self::error::SetupError;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -44,6 +43,8 @@ use preconditions::SharedStates;
 use providers::FakeProviders;
 use server::OwnServer;
 use target::TestTarget;
+
+pub use self::error::SetupError;
 
 /// The environment of a run.
 pub struct TestEnvironment {

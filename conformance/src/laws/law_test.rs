@@ -1,5 +1,12 @@
 //! A law that is tested with random requests, and what a violation looks like.
 
+use std::fmt::Debug;
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
 use crate::environment::preconditions::{self, CaseContext};
 use crate::environment::{SetupError, TestEnvironment};
 use crate::run::case_run;
@@ -7,11 +14,6 @@ use crate::run::verdict::{CaseFailure, ShownExchange};
 use crate::spec::request::Request;
 use crate::wire::build::build_request;
 use crate::wire::exchange::{self, Answer};
-use proptest::strategy::Strategy;
-use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use serde_json::Value;
-use std::fmt::Debug;
-use tokio::runtime::Runtime;
 
 /// Why a law does not hold, or could not be tested.
 #[derive(Debug)]

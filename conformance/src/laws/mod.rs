@@ -14,12 +14,12 @@ pub mod export;
 mod law_test;
 pub mod terminology;
 
-pub use self::law_test::{Broken, Finding, LawTest, failure};
 use std::fmt::Debug;
 use std::time::Instant;
 
 use tokio::runtime::Runtime;
 
+pub use self::law_test::{Broken, Finding, LawTest, failure};
 use crate::environment::TestEnvironment;
 use crate::run::verdict::{CaseOutcome, Verdict};
 use crate::spec::requirement::{BoundActor, Level, Requirement};

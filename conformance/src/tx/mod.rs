@@ -27,7 +27,6 @@ pub mod statement;
 pub mod suite;
 mod text_template;
 
-pub use self::outcome::{SuiteOptions, TestOutcome, Verdict};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -36,6 +35,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use self::matcher::AnswerMatcher;
+pub use self::outcome::{SuiteOptions, TestOutcome, Verdict};
 use self::report::SuiteReport;
 use self::server::{OPERATIONS, Server};
 use self::suite::{Externals, SuiteTest, TestFiles, TestSuite};

@@ -1,8 +1,9 @@
 //! The options of a run of HL7's suite, and the outcome of each test.
 
-use http::StatusCode;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use http::StatusCode;
 
 /// Options of a run.
 #[derive(Debug, Default)]

@@ -25,7 +25,6 @@ mod services;
 pub mod socket;
 pub mod user_change;
 
-pub use self::services::{AdminServices, EventSink};
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 
@@ -38,6 +37,7 @@ use terminology_import::StatedVersion;
 use self::arguments::{AdminSubcommand, DataArgs};
 use self::console::Console;
 use self::protocol::{AdminCommand, CommandEvent};
+pub use self::services::{AdminServices, EventSink};
 use crate::clock::Clock;
 use crate::config::audit::{AuditConfig, Durability};
 use crate::config::{Config, ServeFlags, exit_code, read_identity};

@@ -1,13 +1,15 @@
 //! The services that the commands use, and the receiver of their events.
 
+use std::path::Path;
+
+use identity::Identity;
+use identity::sign_in::password::PasswordPolicy;
+use resources::Resources;
+
 use super::protocol::CommandEvent;
 use crate::clock::Clock;
 use crate::node::app::App;
 use crate::records::audit::AuditLog;
-use identity::Identity;
-use identity::sign_in::password::PasswordPolicy;
-use resources::Resources;
-use std::path::Path;
 
 /// A function that receives the events of a command.
 pub type EventSink<'a> = &'a mut (dyn FnMut(CommandEvent) + Send);

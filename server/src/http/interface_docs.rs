@@ -35,39 +35,34 @@ fn operations() -> String {
     text
 }
 
-/// Returns the table of the parameters of an operation.
-fn operation_parameters(operation: TerminologyOperation) -> String {
-    let mut text = "| parameter | type | occurs | meaning |\n|---|---|---|---|\n".to_owned();
-    for row in parameters::of_operation(operation) {
-        let mark = if row.ecosystem { " †" } else { "" };
-        let occurs = if row.repeats { "0..*" } else { "0..1" };
-        let by_post = if row.needs_body() { " By POST only." } else { "" };
-        let meaning = format!("{}{by_post}", row.meaning);
-        text.push_str(&format!(
-            "| `{}`{mark} | {} | {occurs} | {} |\n",
-            row.name,
-            row.fhir_type,
-            sentence(&meaning)
-        ));
-    }
-    text
+const PARAMETER_HEAD: &str = "| parameter | type | occurs | meaning |\n|---|---|---|---|\n";
+
+/// Returns a row of a table of parameters.
+fn parameter_line(name: &str, fhir_type: &str, repeats: bool, meaning: &str) -> String {
+    let occurs = if repeats { "0..*" } else { "0..1" };
+    format!("| {name} | {fhir_type} | {occurs} | {} |\n", sentence(meaning))
 }
 
+/// Returns the table of the parameters of an operation.
+fn operation_parameters(operation: TerminologyOperation) -> String {
+    let lines = parameters::of_operation(operation).map(|row| {
+        let mark = if row.ecosystem { " †" } else { "" };
+        let by_post = if row.needs_body() { " By POST only." } else { "" };
+        let meaning = format!("{}{by_post}", row.meaning);
+        parameter_line(&format!("`{}`{mark}", row.name), row.fhir_type, row.repeats, &meaning)
+    });
+    std::iter::once(PARAMETER_HEAD.to_owned()).chain(lines).collect()
+}
+
+/// Returns the table of the parameters of a kick-off.
 fn export_parameters() -> String {
-    let mut text = "| parameter | type | occurs | meaning |\n|---|---|---|---|\n".to_owned();
-    for parameter in ExportParameter::ALL {
+    let lines = ExportParameter::ALL.iter().map(|parameter| {
         let row = parameter.row();
-        let occurs = if row.repeats { "0..*" } else { "0..1" };
         let guide = if row.since == GuideVersion::V3 { " With `guide = \"3.0.0\"` only." } else { "" };
         let meaning = format!("{}{guide}", row.meaning);
-        text.push_str(&format!(
-            "| `{}` | {} | {occurs} | {} |\n",
-            row.name,
-            row.fhir_type,
-            sentence(&meaning)
-        ));
-    }
-    text
+        parameter_line(&format!("`{}`", row.name), row.fhir_type, row.repeats, &meaning)
+    });
+    std::iter::once(PARAMETER_HEAD.to_owned()).chain(lines).collect()
 }
 
 /// Returns the table of the claims of each scope.
@@ -154,9 +149,8 @@ fn the_pages_contain_the_generated_tables() {
     ];
     check_page("interface/terminology.md", &terminology);
     check_page("interface/bulk.md", &[("parameters", export_parameters())]);
-    let claims = claims();
     // The head of the table is in the page.
-    check_page("interface/oauth.md", &[("claims", claims)]);
+    check_page("interface/oauth.md", &[("claims", claims())]);
     check_page("interface/admin.md", &[("members", members())]);
 }
 

@@ -15,7 +15,6 @@ mod service;
 mod timed_stream;
 mod timers;
 
-pub use self::timers::{ConnectionTimers, ServingPhase};
 use std::future::Future;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -33,6 +32,7 @@ use tokio_rustls::TlsAcceptor;
 
 use self::admission::{Admission, AdmittedConnection, ConnectionState};
 use self::timed_stream::TimedStream;
+pub use self::timers::{ConnectionTimers, ServingPhase};
 use super::dispatch::Routes;
 use crate::config::ConnectionLimits;
 use crate::node::memory_limit;

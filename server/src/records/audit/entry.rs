@@ -1,12 +1,14 @@
 //! An entry of the audit log: who did what, from where.
 
-use super::rest::RestEvent;
-use crate::records::append_log::LogLine;
-use identity::audit::AuditEvent;
-use jiff::Timestamp;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use identity::audit::AuditEvent;
+use jiff::Timestamp;
+
+use super::rest::RestEvent;
+use crate::records::append_log::LogLine;
 
 /// The caller of a request, and the lines of the request that are not written yet.
 #[derive(Debug, Default)]

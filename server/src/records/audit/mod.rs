@@ -16,7 +16,6 @@ mod entry;
 mod render;
 pub mod rest;
 
-pub use self::entry::{AuditActor, AuditCaller, AuditEntry, AuditSource};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
@@ -28,6 +27,7 @@ use jiff::Timestamp;
 use store::StoreError;
 use store::space::{DiskSpace, WritePurpose};
 
+pub use self::entry::{AuditActor, AuditCaller, AuditEntry, AuditSource};
 use crate::clock::{Clock, resource_id};
 use crate::config::audit::{AuditConfig, Durability, RecordedRequests};
 use crate::records::append_log::{AppendLog, LogLine};

@@ -1,11 +1,11 @@
 //! Errors of the file engine, and the format of its folder.
 
-use super::disk::StoreTables;
-use super::keys;
-use super::keys::StoreTable;
-use crate::StoreError;
 use std::fmt;
 use std::path::Path;
+
+use super::disk::StoreTables;
+use super::keys::{self, StoreTable};
+use crate::StoreError;
 
 /// Number of the store format that this program reads and writes.
 pub(super) const FORMAT_NUMBER: &[u8] = b"3";

@@ -28,7 +28,6 @@ mod state;
 mod view;
 mod writer;
 
-use self::failure::{engine, of_folder};
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -40,6 +39,7 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::disk::DiskSpace;
+use self::failure::{engine, of_folder};
 use self::readers::ReaderThreads;
 use self::view::CommittedView;
 use self::writer::{MonotonicClock, ReplySender, WriteRequest, WriterThread};

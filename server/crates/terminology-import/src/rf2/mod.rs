@@ -19,7 +19,6 @@ mod reference_sets;
 mod row_precedence;
 mod rows;
 
-use self::rows::{for_each_active_row, for_each_effective_row, for_each_row, is_snapshot, parse_identifier};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -31,6 +30,7 @@ use terminology::indexing::{
 
 use self::dialects::DescriptionDialects;
 pub(super) use self::package::Rf2Package;
+use self::rows::{for_each_active_row, for_each_effective_row, for_each_row, is_snapshot, parse_identifier};
 use crate::error::ImportError;
 use crate::release_reader::{ReleaseReader, only};
 use crate::release_source::ReleaseSource;

@@ -11,22 +11,21 @@ mod operation;
 mod planned_entry;
 mod reference;
 
-pub(crate) use self::planned_entry::check_once;
-pub use self::planned_entry::{EntryAction, PlannedEntry};
-
 use bytes::Bytes;
+use condition::EntryCondition;
 use jiff::Timestamp;
+pub use operation::BundleOperation;
+use reference::ConditionalReference;
 use store::{ExpectVersion, ResourceKey, Seq, VersionWrite, Versions, WriteEffect};
 
+pub(crate) use self::planned_entry::check_once;
+pub use self::planned_entry::{EntryAction, PlannedEntry};
 use crate::request::conditional::{MAX_SEARCHES, is_overtaken};
 use crate::write::bundle::{self, BundleEntry, EntryRequest};
 use crate::write::prepare::{IdSource, prepare_named};
 use crate::write::scan::RenamedReferences;
 use crate::write::service::stored;
 use crate::{DeleteResult, ResourceBodyError, ResourceError, Resources, StoredResource};
-use condition::EntryCondition;
-pub use operation::BundleOperation;
-use reference::ConditionalReference;
 
 /// A checked Bundle of requests.
 #[derive(Debug, Clone)]

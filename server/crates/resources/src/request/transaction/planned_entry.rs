@@ -1,11 +1,13 @@
 //! An entry of a Bundle as it is planned.
 
+use std::collections::HashSet;
+
+use store::{ExpectVersion, ResourceKey, VersionWrite};
+
 use super::condition::EntryCondition;
 use crate::ResourceBodyError;
 use crate::write::prepare::PreparedResource;
 use crate::write::search_guard::SearchGuard;
-use std::collections::HashSet;
-use store::{ExpectVersion, ResourceKey, VersionWrite};
 
 /// The action of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,8 +15,6 @@ mod files;
 mod options;
 mod reader;
 
-use self::options::ImportWork;
-pub use self::options::{ImportFault, ImportOptions};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -24,6 +22,8 @@ use jiff::Timestamp;
 use store::{StoreError, VersionWrite, Versions, WriteEffect};
 use tokio::sync::mpsc;
 
+use self::options::ImportWork;
+pub use self::options::{ImportFault, ImportOptions};
 use self::reader::LineReader;
 use crate::Resources;
 

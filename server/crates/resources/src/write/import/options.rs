@@ -1,7 +1,8 @@
 //! The options of an import, its work, and what is reported.
 
-use crate::ResourceLimits;
 use store::VersionWrite;
+
+use crate::ResourceLimits;
 
 /// Options of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,10 +24,9 @@ mod member_evaluation;
 mod parser;
 mod syntax;
 
+use self::evaluation::EclEvaluator;
 pub(crate) use self::syntax::EclError;
 use self::syntax::EclExpression;
-
-use self::evaluation::EclEvaluator;
 use crate::code_system::CodeSystem;
 use crate::code_system::concept_set::ConceptSet;
 use crate::model::Budget;

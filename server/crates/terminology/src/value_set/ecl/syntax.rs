@@ -1,8 +1,9 @@
 //! The syntax tree of an expression constraint.
 
+use std::fmt;
+
 use super::filters::{ConceptTest, DescriptionTest, EclFilter, MemberQuery};
 use crate::model::budget::BudgetExhausted;
-use std::fmt;
 
 /// Error of a constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]

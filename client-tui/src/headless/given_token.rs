@@ -1,4 +1,4 @@
-//! Options that are given on the command line or taken from the profile.
+//! The token of the command line.
 
 use crate::api::Bearer;
 use crate::failure::CommandFailure;
