@@ -2,9 +2,9 @@
 
 use std::io::ErrorKind;
 
+use super::profile::error::ProfileError;
 use crate::api::ApiError;
 use crate::export::{ExportError, FolderError};
-use crate::profile::ProfileError;
 use crate::settings::SettingsError;
 
 /// Errors of a subcommand.

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use memchr::memmem;
 use serde_json::Value;
 
+use super::ndjson::resource::MAX_LINE;
 use crate::api::{Api, Bearer, ValidateCode};
 use crate::json_path::{Selector, is_path};
 use crate::model::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, ViewerPage};
 use crate::msg::{Answered, FoundResource};
 use crate::ndjson::NdjsonFile;
-use crate::ndjson::file::MAX_LINE;
 use crate::ndjson::resource::{bound_codes, references, split_reference, summary};
 
 /// The file that the viewer shows. Clones share it.

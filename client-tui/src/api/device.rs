@@ -5,8 +5,7 @@ use oauth2::{
     DeviceAuthorizationUrl, EmptyExtraDeviceAuthorizationFields, Scope, StandardDeviceAuthorizationResponse,
 };
 
-use super::session::UserTokens;
-use super::sign_in::token_error;
+use super::sign_in::{UserTokens, token_error};
 use super::{Api, ApiError};
 
 /// A sign-in that waits for the user at another device.

@@ -5,14 +5,13 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::retry_after::retry_after_s;
 use super::discovery::check_safe;
 use super::terminology::path_segment;
 use super::{Answer, Api, ApiError, Bearer};
 
 /// Time between two polls if the server sends no `Retry-After`, in seconds.
 const DEFAULT_POLL_S: i64 = 2;
-/// Maximum time between two polls, in seconds, even if the server requests a longer one.
-const LONGEST_POLL_S: i64 = 3600;
 
 /// Parameters of an export. Empty values are not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -343,17 +342,6 @@ fn manifest_page(url: &str, answer: Answer) -> Result<ManifestPage, ApiError> {
     };
     let next = next.map(absolute).transpose()?;
     Ok(ManifestPage { bytes: answer.body, manifest, next })
-}
-
-/// Returns the delay in `Retry-After` in seconds, if there is one. The header contains seconds or an HTTP date (RFC 9110 10.2.3).
-pub(super) fn retry_after_s(answer: &Answer) -> Option<i64> {
-    let text = answer.header("retry-after").unwrap_or_default().trim();
-    let date = || {
-        let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-        Some(at.as_second() - answer.received_at.as_second())
-    };
-    let seconds: i64 = text.parse().ok().or_else(date)?;
-    Some(seconds.clamp(1, LONGEST_POLL_S))
 }
 
 /// Returns the percentage in the progress text of the server, if it contains one.

@@ -7,21 +7,8 @@ use oauth2::TokenResponse as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::token_kind::TokenKind;
 use super::{Api, ApiError, Introspection};
-
-/// Tokens that the user can inspect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TokenKind {
-    /// Access token of the signed-in user.
-    UserAccess,
-    /// ID token of the signed-in user.
-    Id,
-    /// Access token of the backend client.
-    BackendAccess,
-    /// A token that the user supplied.
-    Given,
-}
 
 /// A token without its signature, so that it is not a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -67,18 +54,6 @@ impl TokenInspection {
         let scope =
             [claims, members].into_iter().flatten().find_map(|members| members.get("scope")?.as_str());
         scope.unwrap_or_default()
-    }
-}
-
-impl TokenKind {
-    /// Returns the name of the token for the user.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::UserAccess => "access token of the user",
-            Self::Id => "ID token of the user",
-            Self::BackendAccess => "access token of the backend client",
-            Self::Given => "token",
-        }
     }
 }
 

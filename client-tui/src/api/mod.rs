@@ -17,6 +17,8 @@ mod session;
 mod sign_in;
 mod terminology;
 mod userinfo;
+mod retry_after;
+mod token_kind;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +31,8 @@ use reqwest::{Request, RequestBuilder};
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
+pub use self::token_kind::TokenKind;
+pub use self::sign_in::UserTokens;
 use crate::clock::ClientClock;
 use crate::profile::Profile;
 pub use backend::{BackendToken, client_assertion};
@@ -44,10 +48,10 @@ pub use export::{
 pub use hierarchy::{
     ConceptLabel, ConceptSearch, HierarchyConcept, HierarchyPath, HierarchyQuery, PathQuery,
 };
-pub use inspect::{SignatureStatus, TokenContent, TokenInspection, TokenKind, meaning, scope_meaning};
+pub use inspect::{SignatureStatus, TokenContent, TokenInspection, meaning, scope_meaning};
 pub use introspection::Introspection;
 pub use raw::{RawRequest, TOKEN_PLACEHOLDER};
-pub use session::{SignedInSession, SignedOut, UserTokens};
+pub use session::{SignedInSession, SignedOut};
 pub use sign_in::{BadRedirect, PendingSignIn, TokenAnswer};
 pub use terminology::{
     ConceptProperty, Designation, EXPANSION_PAGE, ExpandQuery, ExpandedCode, Expansion, LookupAnswer,

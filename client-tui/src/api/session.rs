@@ -11,7 +11,7 @@ use oauth2::{RefreshToken, TokenResponse as _};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::sign_in::{TokenAnswer, check_id_token, token_error};
+use super::sign_in::{TokenAnswer, UserTokens, check_id_token, token_error};
 use super::{Api, ApiError};
 use crate::private_files::{create_private_folder, private_file, replace_private_file};
 
@@ -19,15 +19,6 @@ use crate::private_files::{create_private_folder, private_file, replace_private_
 const RENEW_AHEAD: SignedDuration = SignedDuration::from_secs(20);
 /// Lifetime of an access token if the server does not state it.
 const DEFAULT_LIFE: Duration = Duration::from_secs(300);
-
-/// Tokens of a signed-in user.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct UserTokens {
-    /// Response of the token endpoint.
-    pub answer: TokenAnswer,
-    /// Description of the session, without secrets.
-    pub session: SignedInSession,
-}
 
 /// A sign-in without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]

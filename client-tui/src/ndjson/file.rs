@@ -6,12 +6,12 @@ use std::path::Path;
 
 use memchr::memmem;
 
+use super::resource::MAX_LINE;
+
 /// Number of lines between two known positions.
 const STRIDE: u64 = 64;
 /// Size of the read buffer.
 const BUFFER: usize = 256 * 1024;
-/// Maximum number of bytes of a line that are returned. A longer line is cut.
-pub const MAX_LINE: usize = 4 * 1024 * 1024;
 
 /// A file with one JSON value on each line.
 #[derive(Debug)]

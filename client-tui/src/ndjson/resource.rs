@@ -4,7 +4,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::bindings::{Binding, bindings};
-use super::file::MAX_LINE;
 use crate::json_path::Selector;
 
 /// Returns the id of a resource.
@@ -164,6 +163,9 @@ fn codes(json: &Value, kind: &str, binding: &'static Binding) -> Vec<BoundCode> 
         }
     }
 }
+
+/// Maximum number of bytes of a line that are returned. A longer line is cut.
+pub const MAX_LINE: usize = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {

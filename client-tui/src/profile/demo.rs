@@ -7,9 +7,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{
-    BackendProfile, FormDefaults, Profile, ProfileError, base_address, read_certificates, read_file,
-};
+use super::error::ProfileError;
+use super::{BackendProfile, FormDefaults, Profile, base_address, read_certificates, read_file};
 use crate::args::USER_SCOPE;
 use crate::key;
 

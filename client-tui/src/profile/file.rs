@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy as _;
 use serde::{Deserialize, Serialize};
 
-use super::ProfileError;
+use super::error::ProfileError;
 use crate::args::ProfileArgs;
 use crate::private_files::{create_private_folder, replace_private_file};
 

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use jiff::Timestamp;
 
+use crate::run;
 use super::exit::{UNREACHABLE, broken, usage};
 use super::run::{connect, exit_code, listeners};
 use crate::environment::TestEnvironment;
 use crate::laws::{self, LAWS, Law};
-use crate::run::{self, RunEnd, RunEvent, RunStart};
+use crate::run::verdict::milliseconds_since;
+use crate::run::{RunEnd, RunEvent, RunStart};
 
 /// Arguments of `laws`.
 #[derive(Debug, Args)]
@@ -96,7 +98,7 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
     if world.local.is_none() {
         end.leftovers = runtime.block_on(world.target.clean_up());
     }
-    end.took_ms = run::milliseconds_since(begin);
+    end.took_ms = milliseconds_since(begin);
     emit(&RunEvent::End(&end));
     exit_code(&end)
 }

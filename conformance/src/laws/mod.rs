@@ -144,6 +144,6 @@ pub fn test(law: &Law, world: &TestEnvironment, runtime: &Runtime, budget: u32, 
         covers: vec![law.id.to_owned()],
         level: Level::Must,
         verdict: verdict.map_texts(|text| world.target.secrets.mask(text)),
-        took_ms: crate::run::milliseconds_since(started),
+        took_ms: super::run::verdict::milliseconds_since(started),
     }
 }

@@ -38,7 +38,7 @@ pub async fn outcome(
         level: spec.level_of(case),
         // All texts are masked at the end, because a step may reveal a secret that an earlier exchange contains.
         verdict: weigh(tried, gap).map_texts(|text| world.target.secrets.mask(text)),
-        took_ms: super::milliseconds_since(started),
+        took_ms: super::verdict::milliseconds_since(started),
     }
 }
 

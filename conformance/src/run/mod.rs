@@ -23,6 +23,7 @@ use std::time::Instant;
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
 
+use self::verdict::milliseconds_since;
 use crate::environment::TestEnvironment;
 use crate::spec::Specification;
 use crate::spec::case::{self, Case};
@@ -174,11 +175,6 @@ pub async fn run(
     end.took_ms = milliseconds_since(begin);
     emit(&RunEvent::End(&end));
     end
-}
-
-/// Returns the whole milliseconds since a point in time.
-pub fn milliseconds_since(begin: Instant) -> u64 {
-    u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns the outcome of a case: that of an earlier run, a skip, or that of running it now.

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use std::time::Instant;
+use futures_util::StreamExt as _;
 use super::matcher::Difference;
 use crate::spec::requirement::Level;
 
@@ -200,6 +202,11 @@ pub fn weigh(tried: Result<(), Verdict>, gap: Option<&str>) -> Verdict {
         (Err(Verdict::Fail(_)), Some(reason)) => Verdict::Gap { reason: reason.to_owned() },
         (Err(verdict), _) => verdict,
     }
+}
+
+/// Returns the whole milliseconds since a point in time.
+pub fn milliseconds_since(begin: Instant) -> u64 {
+    u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

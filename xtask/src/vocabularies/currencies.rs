@@ -3,7 +3,8 @@
 use anyhow::{Context as _, Result};
 use quick_xml::events::Event;
 
-use super::{python_file, table};
+use super::source_packages::{python_file, table};
+
 
 /// Returns the table of currencies: code, number and name.
 pub(super) fn currencies() -> Result<String> {

@@ -3,7 +3,8 @@
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use super::{npm_file, table};
+use super::source_packages::{npm_file, table};
+
 
 /// A record of IANA's registry (RFC 5646, section 3.1).
 #[derive(Deserialize)]

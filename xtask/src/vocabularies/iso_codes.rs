@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use super::{npm_file, pypi_version, python_file, table};
+use super::source_packages::{npm_file, pypi_version, python_file, table};
+
 
 /// Countries whose name in iso-codes is not the short name of ISO 3166-1.
 const SHORT_NAMES: [(&str, &str); 3] = [

@@ -13,19 +13,17 @@ mod currencies;
 mod iana;
 mod iso_codes;
 mod ucum;
+mod source_packages;
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
+use self::source_packages::{NPM, pypi_version, python_file};
 use crate::workspace::{root, target_dir};
 
 /// Folder of the tables.
 const DATA: &str = "server/crates/terminology/data";
-/// Folder of the npm packages.
-const NPM: &str = "server/tests/it/clients/node_modules";
-/// Versions of the packages of PyPI.
-const REQUIREMENTS: &str = "server/tests/it/clients/requirements.txt";
 
 /// A table: its file, the packages that it is generated from, and the generator.
 struct VocabularyTable {
@@ -108,24 +106,3 @@ impl SourcePackage {
     }
 }
 
-/// Returns the path of a file in a package of npm.
-fn npm_file(path: &str) -> PathBuf {
-    root().join(NPM).join(path)
-}
-
-/// Returns the path of a file in a package of PyPI.
-fn python_file(path: &str) -> PathBuf {
-    target_dir().join("python").join(path)
-}
-
-/// Returns the required version of a package of PyPI.
-fn pypi_version(name: &str) -> Result<String> {
-    let requirements = std::fs::read_to_string(root().join(REQUIREMENTS))?;
-    let version = requirements.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("=="));
-    version.map(str::to_owned).with_context(|| format!("{REQUIREMENTS} has no version of {name}"))
-}
-
-/// Returns a table: a comment with the source, and the rows.
-fn table(source: &str, rows: &[String]) -> String {
-    format!("# {source}\n{}\n", rows.join("\n"))
-}

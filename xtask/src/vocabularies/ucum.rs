@@ -3,7 +3,8 @@
 use anyhow::{Context as _, Result};
 use quick_xml::events::{BytesStart, Event};
 
-use super::{python_file, table};
+use super::source_packages::{python_file, table};
+
 
 /// Returns the table of prefixes, base units with the quantity that they measure, and units with their flags (`m`
 /// metric, `s` special, `a` arbitrary) and the unit that defines them.

@@ -52,7 +52,6 @@ use directory::user_directory::UserDirectory;
 use sign_in::passkey;
 use sign_in::provider_sign_in::ProviderSignIns;
 use sign_in::session::SessionStore;
-use sign_in::sign_in_methods::SignInService;
 use sign_in::throttle::SignInThrottle;
 use storage::encryption::SecretStorageError;
 use storage::epoch_ledger::EpochLedger;
@@ -68,6 +67,8 @@ pub use jose::{SigningAlg, assertion_algorithms};
 pub use private_key::{KeyProvider, SystemKeys};
 pub use random::{Random, SystemRandom};
 
+use self::sign_in::sign_in_service::SignInService;
+
 /// Services that the caller provides. The default encrypts nothing, fetches nothing and discards audit events.
 pub struct Dependencies {
     /// Encrypts secrets at rest.
@@ -79,7 +80,7 @@ pub struct Dependencies {
     /// Receives audit events.
     pub audit: Arc<dyn audit::AuditSink>,
     /// Tests whether a query of a granular scope can be evaluated. The default supports none.
-    pub supports_query: authorize::request::SupportsQuery,
+    pub supports_query: self::authorize::authorization_service::SupportsQuery,
 }
 
 impl Default for Dependencies {

@@ -7,10 +7,10 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
 use http::StatusCode;
-use identity::authorize::interaction::{InteractionState, MAX_QUERY_BYTES, NextStep};
-use identity::authorize::request::{
-    AuthorizationAnswer, AuthorizationError, AuthorizationReply, AuthorizationRequest,
-};
+use identity::authorize::interaction::{InteractionState, NextStep};
+use identity::authorize::authorization_service::MAX_QUERY_BYTES;
+use identity::authorize::request::AuthorizationRequest;
+use identity::authorize::reply::{AuthorizationAnswer, AuthorizationError, AuthorizationReply};
 use identity::model::error_code::ErrorCode;
 use identity::model::user::User;
 use identity::sign_in::provider_sign_in::ProviderSignInStart;

@@ -3,7 +3,7 @@
 
 use http::StatusCode;
 use identity::audit::AuditEvent;
-use identity::authorize::request::AuthorizationReply;
+use identity::authorize::reply::AuthorizationReply;
 use identity::directory::user_directory::UserError;
 use identity::model::error_code::ErrorCode;
 use identity::model::provider::{ExternalSignIn, ProviderFailure};

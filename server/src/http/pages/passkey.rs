@@ -4,7 +4,8 @@
 use http::{StatusCode, header};
 use identity::audit::AuditEvent;
 use identity::model::user::User;
-use identity::sign_in::passkey::{PasskeyCeremonyStart, PasskeyError};
+use identity::sign_in::passkey::PasskeyCeremonyStart;
+use identity::sign_in::passkey_error::PasskeyError;
 use identity::sign_in::pending_quota::PendingKind;
 use maud::{Markup, html};
 

@@ -27,6 +27,7 @@ use store::folder::{make_folder, sync_folder};
 use store::space::{DiskSpace, NoSpace, WritePurpose};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
+use crate::files::write_error::WriteError;
 use crate::abort_on_drop::until_ended;
 use crate::files::file_hasher::FileHasher;
 use crate::files::file_location::{FileLocation, ObjectBucket};
@@ -101,19 +102,6 @@ impl FileStamp {
     }
 }
 
-/// Reasons why an export file cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WriteError {
-    /// The free disk space is below the reserve.
-    #[error(transparent)]
-    NoSpace(#[from] NoSpace),
-    /// The bucket did not answer or was overloaded, in spite of several attempts, or the process is ending.
-    #[error("the files of the exports are unavailable: {0}")]
-    Unavailable(object_store::Error),
-    #[error(transparent)]
-    Files(object_store::Error),
-}
-
 /// Identifies a file that one attempt at a job wrote.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AttemptFile<'a> {
@@ -165,7 +153,7 @@ impl ExportFiles {
         }
     }
 
-    fn path(&self, at: AttemptFile<'_>) -> Path {
+    pub(super) fn path(&self, at: AttemptFile<'_>) -> Path {
         match &self.place {
             Place::Folder(place) => Path::from_iter([place.folder_of(at.job), at.in_folder()]),
             Place::Bucket(place) => place.of_job(at.job).join(at.in_folder()),
@@ -227,11 +215,6 @@ impl ExportFiles {
             Place::Folder(place) => place.disk.check(bytes, WritePurpose::Export),
             Place::Bucket(_) => Ok(()),
         }
-    }
-
-    /// Returns a writer for a new file. The file is created when the first bytes are written.
-    pub fn create(&self, at: AttemptFile<'_>) -> FileWriter {
-        FileWriter::new(self.clone(), at.job, self.path(at))
     }
 
     /// Opens a complete file. Returns the file and its length, or `None` if it does not exist.

@@ -10,8 +10,9 @@ use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStoreExt as _, PutMultipartOptions, PutPayload};
 use tokio::runtime::Handle;
 
+use crate::files::write_error::WriteError;
 use crate::abort_on_drop::{AbortOnDrop, until_ended};
-use crate::files::export_files::{ExportFiles, WriteError, WriteGuard};
+use crate::files::export_files::{AttemptFile, ExportFiles, WriteGuard};
 use crate::files::file_hasher::FileHasher;
 
 /// A file that is being written.
@@ -34,11 +35,12 @@ pub(crate) struct FileWriter {
 }
 
 impl FileWriter {
-    pub(super) fn new(files: ExportFiles, job: &str, path: Path) -> Self {
+    /// A writer for a new file. The file is created when the first bytes are written.
+    pub fn new(files: &ExportFiles, file: AttemptFile<'_>) -> Self {
         Self {
-            files,
-            job: job.to_owned(),
-            path,
+            files: files.clone(),
+            job: file.job.to_owned(),
+            path: files.path(file),
             write: None,
             gathered: VecDeque::new(),
             length: 0,

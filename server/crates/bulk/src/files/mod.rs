@@ -11,3 +11,5 @@ pub mod format;
 pub(crate) mod gzip;
 #[cfg(feature = "parquet")]
 pub(crate) mod parquet_rows;
+pub(crate) mod write_error;
+pub mod output_writer;

@@ -6,16 +6,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use store::{
-    LinePage, LineScanRange, ScanOptions, ScanPosition, Seq, Store, StoreError, UpdatedRange, VersionHeader,
-    Versions as _,
-};
+use store::{LinePage, LineScanRange, PageLimit, ScanOptions, ScanPosition, Seq, Store, StoreError, UpdatedRange, VersionHeader, Versions as _};
 use tokio::sync::mpsc;
 
 use crate::abort_on_drop::AbortOnDrop;
 use crate::group::GroupMembers;
 use crate::job::cursor::ExportCursor;
-use crate::read::selection::PAGE;
 
 /// Number of pages of a span that one read returns.
 const PAGES: usize = 4;
@@ -260,6 +256,9 @@ impl LineSource<'_> {
         }
     }
 }
+
+/// Maximum size of a page.
+pub(crate) const PAGE: PageLimit = PageLimit { count: 2_000, bytes: 1 << 20 };
 
 #[cfg(test)]
 mod tests {

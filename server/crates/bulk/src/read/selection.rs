@@ -14,6 +14,8 @@ use store::{
     VersionPage, Versions as _,
 };
 
+use crate::read::read_ahead::PAGE;
+use crate::request::exported_kinds::ExportRole;
 use crate::abort_on_drop::AbortOnDrop;
 use crate::group::GroupMembers;
 use crate::job::Job;
@@ -22,11 +24,8 @@ use crate::plan::export_plan::{CollectStage, ExportPlan, PatientScope, role_in};
 use crate::plan::listed_resources::ListedResources;
 use crate::plan::supporting::TooManyReferences;
 use crate::read::read_ahead::{LineSource, ReadAhead, VersionFilter};
-use crate::request::kick_off::ExportRole;
 use crate::request::parameters::ProvenanceScope;
 
-/// Maximum size of a page.
-pub(crate) const PAGE: PageLimit = PageLimit { count: 2_000, bytes: 1 << 20 };
 /// Number of members from which a whole type is read and filtered. This costs less than opening each compartment, except
 /// in a database, which reads many compartments at once and would send the bodies of all other patients.
 const MANY: usize = 100_000;

@@ -4,6 +4,7 @@ use resources::ResourceError;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 
+use crate::request::exported_kinds::kinds;
 use super::parameters::ExportParameters;
 use crate::group::GroupError;
 
@@ -166,33 +167,6 @@ pub fn pairs(body: fhir::Parameters) -> Result<Vec<(String, String)>, KickOffErr
 #[derive(Deserialize)]
 struct Reference {
     reference: Option<String>,
-}
-
-/// Returns the stored types that the export contains (see [`ExportRole`]).
-pub fn kinds(request: &KickOff, parameters: &ExportParameters, mut stored: Vec<String>) -> Vec<String> {
-    stored.retain(|kind| request.types.has(kind) && role(&request.level, parameters, kind).is_some());
-    stored
-}
-
-/// The reason for which resources of a type are exported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExportRole {
-    /// The request selects them.
-    Main,
-    /// Other exported resources refer to them.
-    Supporting,
-}
-
-/// Returns the role of a type in an export of this level, or `None` if the type is not exported. Exports of Patients
-/// and Groups contain only types of Patient compartments. Types of `includeAssociatedData` are added to those of
-/// `_type`.
-pub fn role(level: &ExportLevel, parameters: &ExportParameters, kind: &str) -> Option<ExportRole> {
-    let is_named = parameters.types.as_ref().is_none_or(|named| named.iter().any(|named| named == kind));
-    let is_associated = kind == "Provenance" && parameters.provenance.is_some();
-    if is_associated || (is_named && (*level == ExportLevel::System || in_compartments(kind))) {
-        return Some(ExportRole::Main);
-    }
-    (parameters.supporting && SUPPORTING.contains(&kind)).then_some(ExportRole::Supporting)
 }
 
 /// Returns `true` if resources of this type can be in a Patient compartment.

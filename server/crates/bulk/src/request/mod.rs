@@ -3,3 +3,4 @@
 pub mod kick_off;
 pub mod parameter_table;
 pub mod parameters;
+pub mod exported_kinds;

@@ -11,7 +11,9 @@ use store::StoreError;
 use store::blocking::run_blocking;
 use tokio::sync::Mutex;
 
-use crate::files::export_files::{AttemptFile, ExportFiles, GZIP_SUM, WriteError};
+use crate::files::file_writer::FileWriter;
+use crate::files::write_error::WriteError;
+use crate::files::export_files::{AttemptFile, ExportFiles, GZIP_SUM};
 use crate::files::file_hasher::FileHasher;
 use crate::files::file_source::FileSource;
 use crate::files::file_stream::{DownloadPermit, FileStream};
@@ -277,7 +279,7 @@ impl ExportFile {
         let gone = |_| FileError::NotFound { file: format!("{}/{}", self.job, self.file.name) };
         let write = self.files.begin_write(&self.job).map_err(gone)?;
         let (mut file, length) = (self.open_identity().await?, self.file.bytes);
-        let mut writing = self.files.create(at).guarded_by(write.clone());
+        let mut writing = FileWriter::new(&self.files, at).guarded_by(write.clone());
         let (mut gzip, mut hasher) = (Box::new(GzipMember::new()), Box::<FileHasher>::default());
         for start in (0..length).step_by(gzip::BLOCK) {
             let (text, packed);

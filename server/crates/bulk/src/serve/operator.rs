@@ -10,6 +10,7 @@ use store::{Store, StoreError, Versions as _};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
 
+use crate::request::exported_kinds;
 use crate::group::GroupError;
 use crate::job::cursor::ExportCursor;
 use crate::job::{Job, Lease};
@@ -91,7 +92,7 @@ pub async fn export(
         return Err(OperatorError::NotEmpty(out.display().to_string()));
     }
     let snapshot = store.snapshot(now).await?;
-    let kinds = kick_off::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
+    let kinds = exported_kinds::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
     let lease = Lease { owner: String::new(), attempt: 1, attempts_without_progress: 0, until: now };
     let KickOff { level, request_url, client_id, .. } = request;
     let (seq, time) = (snapshot.seq, snapshot.time);

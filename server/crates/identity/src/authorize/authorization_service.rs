@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
 use crate::audit::AuditSink;
 use crate::authorize::consent::ConsentStore;
-use crate::authorize::request::SupportsQuery;
 use crate::directory::client_registry::ClientRegistry;
 use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
@@ -26,3 +26,10 @@ pub struct AuthorizationService {
     pub(crate) issuer: String,
     pub(crate) fhir_base: String,
 }
+
+/// Tests whether a query of a granular scope on a resource type can be evaluated.
+pub type SupportsQuery = fn(kind: &str, query: &str) -> bool;
+
+/// Maximum length of the query of an authorization request in bytes. The continuation contains the query and must fit
+/// into a URL.
+pub const MAX_QUERY_BYTES: usize = 8 * 1024;

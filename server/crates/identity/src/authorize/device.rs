@@ -11,8 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
+use crate::authorize::authorization_service::SupportsQuery;
 use crate::audit::{AuditEvent, AuditSink};
-use crate::authorize::request::{self, SupportsQuery};
+use crate::authorize::request;
 use crate::directory::client_registry::ClientRegistry;
 use crate::ledger_keys;
 use crate::lifetimes;

@@ -10,11 +10,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 
+use crate::authorize::reply::{AuthorizationAnswer, AuthorizationError};
 use crate::audit::AuditEvent;
 use crate::authorize::authorization_service::AuthorizationService;
 use crate::authorize::launch::LaunchContext;
 use crate::authorize::pushed_request::PushedRequestRef;
-use crate::authorize::request::{AuthorizationAnswer, AuthorizationError, AuthorizationRequest, IdTokenHint};
+use crate::authorize::request::{AuthorizationRequest, IdTokenHint};
 use crate::lifetimes;
 use crate::model::client::ResponseType;
 use crate::model::error_code::ErrorCode;
@@ -24,10 +25,6 @@ use crate::sign_in::provider_id_token;
 use crate::sign_in::session::Session;
 use crate::tokens::grant::Grant;
 use crate::tokens::id_token::IdTokenContext;
-
-/// Maximum length of the query of an authorization request in bytes. The continuation contains the query and must fit
-/// into a URL.
-pub const MAX_QUERY_BYTES: usize = 8 * 1024;
 
 const MAC_PURPOSE: &str = "interaction";
 

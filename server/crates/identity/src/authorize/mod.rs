@@ -7,3 +7,4 @@ pub mod interaction;
 pub mod launch;
 pub mod pushed_request;
 pub mod request;
+pub mod reply;

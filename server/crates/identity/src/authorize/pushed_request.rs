@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::{Expect, Ledger as _, LedgerWrite, StoreError};
 
+use crate::authorize::reply::{AuthorizationError, PageError};
 use crate::authorize::authorization_service::AuthorizationService;
 use crate::authorize::interaction;
-use crate::authorize::request::{AuthorizationError, PageError};
 use crate::encoding;
 use crate::ledger_keys;
 use crate::lifetimes;
@@ -126,7 +126,7 @@ impl AuthorizationService {
                 .finish();
             query = if query.is_empty() { id } else { format!("{query}&{id}") };
         }
-        if query.len() > interaction::MAX_QUERY_BYTES {
+        if query.len() > super::authorization_service::MAX_QUERY_BYTES {
             return Err(invalid("the request is longer than 8192 bytes"));
         }
         let reference = self.random.secret();

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use store::{Expect, StoreError};
 
-use crate::client_auth::authenticator::{ClientAuthError, ClientAuthenticator};
+use crate::client_auth::error::{BadAssertion, ClientAuthError};
+use crate::client_auth::authenticator::ClientAuthenticator;
 use crate::jose::{self, JwsParts};
 use crate::ledger_keys;
 use crate::model::client::{AssertionAudiencePolicy, AuthMethod, Client};
@@ -16,56 +17,6 @@ use crate::storage::records;
 const MAX_EXPIRY_S: i64 = 300;
 /// Tolerated difference between two clocks in seconds.
 const CLOCK_LEEWAY_S: i64 = 10;
-
-/// Reasons why a client assertion is rejected.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the messages say it")]
-pub enum BadAssertion {
-    #[error("the assertion is not a signed JWT")]
-    Malformed,
-    #[error("alg must be RS384, ES384, PS256, PS384, ES256, EdDSA, Ed25519 or RS256")]
-    UnknownAlgorithm,
-    #[error(
-        "'{alg}' is not an algorithm registered for this client (registered: {registered}; default: RS384, ES384)"
-    )]
-    UnregisteredAlgorithm { alg: &'static str, registered: String },
-    #[error("typ must be JWT or client-authentication+jwt")]
-    Type,
-    #[error("crit is not supported")]
-    Critical,
-    #[error("jku must be the registered jwks_uri")]
-    Jku,
-    #[error("kid is missing")]
-    NoKid,
-    #[error("kid does not match a registered key")]
-    UnknownKid,
-    #[error("the key of this kid does not support the algorithm or is not a signing key")]
-    WrongKey,
-    #[error("the signature does not match the registered key")]
-    Signature,
-    #[error("iss and sub must both be the client_id")]
-    Issuer,
-    #[error("aud must be a single value, the token endpoint or the issuer")]
-    Audience,
-    #[error(
-        "aud must be the issuer as a string, because the client is registered with assertion_audience 'issuer'"
-    )]
-    AudienceNotIssuer,
-    #[error("exp must be a number of seconds")]
-    NoExpiry,
-    #[error("the assertion has expired")]
-    Expired,
-    #[error("exp must be at most 5 minutes from now")]
-    TooLong,
-    #[error("iat or nbf is in the future")]
-    Future,
-    #[error("jti must have 1 to 256 bytes")]
-    NoJti,
-    #[error("jti was used before")]
-    Replayed,
-    #[error("iat is before a restore of the database; send a new assertion")]
-    BeforeRestore,
-}
 
 #[derive(Deserialize)]
 struct AssertionClaims {

@@ -7,8 +7,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use store::StoreError;
 
+use crate::client_auth::error::{BadAssertion, ClientAuthError};
 use crate::audit::{AuditEvent, AuditSink};
-use crate::client_auth::assertion::BadAssertion;
 use crate::client_auth::key_set_cache::{KeySetCache, KeySetUnreachable};
 use crate::directory::client_registry::ClientRegistry;
 use crate::model::client::{AuthMethod, Client};
@@ -18,29 +18,6 @@ use crate::tokens::revocation::RevocationList;
 
 /// Value of `client_assertion_type` (RFC 7523 section 2.2).
 pub const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
-
-/// Reasons why client authentication fails.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientAuthError {
-    /// The request is malformed. The text describes the defect.
-    #[error("{0}")]
-    InvalidRequest(&'static str),
-    /// The client is unknown, the secret is wrong, or the method is not registered. The text is the same for all, so
-    /// that it does not reveal which clients exist.
-    #[error(
-        "the client is unknown, its credentials are wrong, or its authentication method is not registered"
-    )]
-    InvalidClient,
-    /// The client assertion was rejected. The reason contains only values from the assertion and the registration.
-    #[error("client assertion rejected: {0}")]
-    BadAssertion(BadAssertion),
-    /// The client's key set could not be fetched.
-    #[error(transparent)]
-    KeySet(#[from] KeySetUnreachable),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
 
 /// Authenticates the clients of requests.
 pub struct ClientAuthenticator {

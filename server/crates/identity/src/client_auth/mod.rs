@@ -3,3 +3,4 @@
 pub mod assertion;
 pub mod authenticator;
 pub mod key_set_cache;
+pub mod error;

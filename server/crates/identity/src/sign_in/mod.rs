@@ -11,3 +11,5 @@ pub mod recovery_code;
 pub mod session;
 pub mod sign_in_methods;
 pub mod throttle;
+pub mod passkey_error;
+pub mod sign_in_service;

@@ -12,6 +12,7 @@ use crate::directory::user_directory::{ChangeUserError, OtherMethods, UserDirect
 use crate::random::Random;
 use crate::sign_in::linked_account::LinkedAccount;
 use crate::sign_in::passkey::PasskeyInfo;
+use crate::sign_in::sign_in_service::SignInService;
 use crate::storage::epoch_ledger::EpochLedger;
 
 /// The sign-in methods of one user, other than the password.
@@ -35,16 +36,6 @@ pub enum MethodsToRemove {
     LinkedAccount(String),
     /// All passkeys, recovery codes and linked accounts.
     All,
-}
-
-/// Manages the passkeys, recovery codes and linked accounts of all users.
-pub struct SignInService {
-    pub(crate) ledger: Arc<EpochLedger>,
-    pub(crate) random: Arc<dyn Random>,
-    pub(crate) audit: Arc<dyn AuditSink>,
-    pub(crate) users: Arc<UserDirectory>,
-    /// Relying party of passkeys. `None` if the host of the issuer is an IP address.
-    pub(crate) relying_party: Option<Webauthn>,
 }
 
 impl SignInService {
@@ -87,10 +78,5 @@ impl SignInService {
             self.users.change_user_and_methods(sub, None, others, now, |user| user.epoch += 1).await?;
         }
         Ok(removed)
-    }
-
-    /// Emits the audit event for a changed sign-in method.
-    pub(super) fn record_method(&self, action: RecordAction, sub: &str, method: SignInMethod) {
-        self.audit.record(AuditEvent::SignInMethod { action, sub: sub.to_owned(), method });
     }
 }

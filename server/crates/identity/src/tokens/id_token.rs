@@ -3,21 +3,13 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::tokens::acr::acr_of;
 use crate::jose::{self, JwsParts, SigningAlg};
 use crate::model::client::Client;
 use crate::model::user::User;
 use crate::tokens::grant::Grant;
 use crate::tokens::signing_key::KeyPurpose;
 use crate::tokens::token_service::TokenService;
-
-/// Values of `acr` in ascending order of strength.
-pub const ACR_VALUES: [&str; 2] = ["1", "2"];
-
-/// Returns the authentication context class of a sign-in (OpenID Connect Core section 2): `2` for more than one factor,
-/// and `1` otherwise. The factors of a sign-in at an external provider are unknown, so it has class `1`.
-pub(super) fn acr_of(amr: &[String]) -> &'static str {
-    ACR_VALUES[usize::from(amr.iter().any(|method| method == "mfa"))]
-}
 
 #[derive(Serialize, Deserialize)]
 struct IdToken {

@@ -8,6 +8,8 @@ pub mod id_token;
 mod introspection;
 pub(crate) mod key_ring;
 pub(crate) mod revocation;
+mod revocation_request;
 pub mod signing_key;
 pub mod signing_keys;
 pub mod token_service;
+pub mod acr;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use quick_cache::sync::Cache;
 
+use crate::tokens::acr::acr_of;
 use crate::audit::{AuditEvent, AuditSink};
 use crate::directory::client_registry::ClientRegistry;
 use crate::directory::lifetime_settings::LifetimeSettings;
@@ -20,7 +21,6 @@ use crate::tokens::access_token::{AccessToken, BadToken, KeyConfirmation, TokenA
 use crate::tokens::dpop::{DpopRequest, DpopVerifier};
 use crate::tokens::grant::{Grant, still_granted};
 use crate::tokens::grant_store::GrantStore;
-use crate::tokens::id_token::acr_of;
 use crate::tokens::key_ring::KeyRing;
 use crate::tokens::revocation::RevocationList;
 use crate::tokens::signing_key::KeyPurpose;

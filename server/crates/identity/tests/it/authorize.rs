@@ -1,6 +1,6 @@
 //! Tests that each invalid authorization request is answered with the correct error, on a page or by redirect.
 
-use trefoil_identity::authorize::request::{AuthorizationAnswer, AuthorizationError};
+use trefoil_identity::authorize::reply::{AuthorizationAnswer, AuthorizationError};
 
 use crate::support::{World, at};
 

@@ -4,7 +4,7 @@ use node_clients::authenticator::{Authenticator, PRESENT, VERIFIED};
 use node_clients::registration::base64url;
 use serde_json::json;
 use trefoil_identity::model::user::User;
-use trefoil_identity::sign_in::passkey::PasskeyError;
+use trefoil_identity::sign_in::passkey_error::PasskeyError;
 
 use crate::support::{World, at};
 

@@ -1,7 +1,8 @@
 //! The sections about passkeys and recovery codes.
 
 use http::StatusCode;
-use identity::sign_in::passkey::{MAX_NAME_LENGTH, PasskeyError};
+use identity::sign_in::passkey::MAX_NAME_LENGTH;
+use identity::sign_in::passkey_error::PasskeyError;
 use maud::{Markup, html};
 use store::StoreError;
 

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use store::{ResourceKey, ScanOptions, StoreError, Version, Versions as _};
 
+use crate::read::read_ahead::PAGE;
 use super::{BlockSource, OutputBlock};
-use crate::read::selection::{PAGE, Selection};
+use crate::read::selection::Selection;
 use crate::request::kick_off::in_compartments;
 
 /// Finds the Provenance of the resources in the compartment of a Patient, each once.

@@ -16,6 +16,7 @@ use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreErro
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
+use crate::request::exported_kinds;
 use crate::GuideVersion;
 use crate::abort_on_drop::AbortOnDrop;
 use crate::files::export_files::ExportFiles;
@@ -281,7 +282,7 @@ impl Bulk {
         self.check_limits(&request.client_id, now).await?;
         let store = &self.worker.store;
         let snapshot = store.snapshot(now).await?;
-        let kinds = kick_off::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
+        let kinds = exported_kinds::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
         let lease = Lease { owner: self.owner.clone(), attempt: 1, attempts_without_progress: 0, until: now };
         let mut job = Job::new(
             random_id(&self.clock),

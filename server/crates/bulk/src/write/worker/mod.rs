@@ -18,9 +18,11 @@ use fhir::{IssueCode, OperationOutcome};
 use jiff::{SignedDuration, Timestamp};
 use store::{Ledger as _, LedgerWrite, Store, StoreError};
 
+use crate::files::file_writer::FileWriter;
+use crate::files::output_writer::OutputWriter;
+use crate::files::write_error::WriteError;
 use crate::abort_on_drop::AbortOnDrop;
-use crate::files::export_files::{AttemptFile, ExportFiles, WriteError};
-use crate::files::format::OutputWriter;
+use crate::files::export_files::{AttemptFile, ExportFiles};
 use crate::group::GroupError;
 use crate::job::{self, Checkpoint, ExportPart, Job, JobState, ManifestSection, OutputFile, decode};
 use crate::job::{file_list, open_jobs};
@@ -487,7 +489,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             let name = format!("{name}.{:04}.{}", self.place.files + 1, format.extension());
             let at =
                 AttemptFile { job: &self.job.id, attempt: self.job.lease.attempt, name: &name, made: "" };
-            let lines = format.begin(self.worker.files.create(at));
+            let lines = OutputWriter::begin(format, FileWriter::new(&self.worker.files, at));
             let kind = kind.to_owned();
             OpenFile { section, kind, continues: false, name, count: 0, lines }
         });

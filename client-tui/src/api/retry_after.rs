@@ -1,0 +1,17 @@
+//! The pause that a server asks for.
+
+use super::Answer;
+
+/// Returns the delay in `Retry-After` in seconds, if there is one. The header contains seconds or an HTTP date (RFC 9110 10.2.3).
+pub(super) fn retry_after_s(answer: &Answer) -> Option<i64> {
+    let text = answer.header("retry-after").unwrap_or_default().trim();
+    let date = || {
+        let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+        Some(at.as_second() - answer.received_at.as_second())
+    };
+    let seconds: i64 = text.parse().ok().or_else(date)?;
+    Some(seconds.clamp(1, LONGEST_POLL_S))
+}
+
+/// Maximum time between two polls, in seconds, even if the server requests a longer one.
+pub(super) const LONGEST_POLL_S: i64 = 3600;
