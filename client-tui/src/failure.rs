@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use super::profile::error::ProfileError;
+use super::profile::ProfileError;
 use crate::api::ApiError;
 use crate::export::{ExportError, FolderError};
 use crate::settings::SettingsError;

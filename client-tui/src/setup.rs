@@ -8,15 +8,15 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
-use super::profile::error::ProfileError;
+use super::profile::ProfileError;
 use crate::api::{Api, ApiError};
 use crate::args::{SetupArgs, USER_SCOPE};
 use crate::clock::ClientClock;
 use crate::failure::CommandFailure;
 use crate::private_files::{create_private_folder, replace_private_file};
+use crate::profile::Profile;
 use crate::profile::demo::{EndpointFile, read_json};
 use crate::profile::file::{ProfileFile, ProfileSettings};
-use crate::profile::Profile;
 
 /// Scopes of the backend client that setup registers.
 const BACKEND_SCOPE: &str = "system/*.read";

@@ -127,7 +127,7 @@ async fn ids(target: &TestTarget, resource_type: &str, member: &str) -> Vec<Stri
     let Ok(url) = browser::address(&format!("{fhir_base}/{resource_type}?_count={LISTED}")) else {
         return Vec::new();
     };
-    let mut request = browser::get(url);
+    let mut request = super::environment::page_request::get(url);
     request.headers.insert(header::ACCEPT, header::HeaderValue::from_static("application/fhir+json"));
     let Ok(answer) = target.send(&request, &mut CookieJar::new()).await else { return Vec::new() };
     let bundle = answer.json().unwrap_or_default();

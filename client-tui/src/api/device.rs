@@ -5,7 +5,8 @@ use oauth2::{
     DeviceAuthorizationUrl, EmptyExtraDeviceAuthorizationFields, Scope, StandardDeviceAuthorizationResponse,
 };
 
-use super::sign_in::{UserTokens, token_error};
+use super::sign_in::token_error;
+use super::user_tokens::UserTokens;
 use super::{Api, ApiError};
 
 /// A sign-in that waits for the user at another device.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::retry_after::retry_after_s;
 use super::Answer;
+use super::retry_after::retry_after_s;
 
 /// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,8 +5,8 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::retry_after::retry_after_s;
 use super::discovery::check_safe;
+use super::retry_after::retry_after_s;
 use super::terminology::path_segment;
 use super::{Answer, Api, ApiError, Bearer};
 

@@ -13,12 +13,13 @@ mod hierarchy;
 mod inspect;
 mod introspection;
 mod raw;
+mod retry_after;
 mod session;
 mod sign_in;
 mod terminology;
-mod userinfo;
-mod retry_after;
 mod token_kind;
+mod user_tokens;
+mod userinfo;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +33,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 pub use self::token_kind::TokenKind;
-pub use self::sign_in::UserTokens;
+pub use self::user_tokens::{SignedInSession, UserTokens};
 use crate::clock::ClientClock;
 use crate::profile::Profile;
 pub use backend::{BackendToken, client_assertion};
@@ -51,7 +52,7 @@ pub use hierarchy::{
 pub use inspect::{SignatureStatus, TokenContent, TokenInspection, meaning, scope_meaning};
 pub use introspection::Introspection;
 pub use raw::{RawRequest, TOKEN_PLACEHOLDER};
-pub use session::{SignedInSession, SignedOut};
+pub use session::SignedOut;
 pub use sign_in::{BadRedirect, PendingSignIn, TokenAnswer};
 pub use terminology::{
     ConceptProperty, Designation, EXPANSION_PAGE, ExpandQuery, ExpandedCode, Expansion, LookupAnswer,

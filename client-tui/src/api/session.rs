@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use oauth2::{RefreshToken, TokenResponse as _};
-use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::sign_in::{TokenAnswer, UserTokens, check_id_token, token_error};
+use super::sign_in::{TokenAnswer, check_id_token, token_error};
+use super::user_tokens::{SignedInSession, UserTokens};
 use super::{Api, ApiError};
 use crate::private_files::{create_private_folder, private_file, replace_private_file};
 
@@ -19,21 +19,6 @@ use crate::private_files::{create_private_folder, private_file, replace_private_
 const RENEW_AHEAD: SignedDuration = SignedDuration::from_secs(20);
 /// Lifetime of an access token if the server does not state it.
 const DEFAULT_LIFE: Duration = Duration::from_secs(300);
-
-/// A sign-in without its secrets.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct SignedInSession {
-    /// `sub` of the ID token.
-    pub subject: Option<String>,
-    /// Requested scopes, separated by spaces.
-    pub requested_scope: String,
-    /// Granted scopes, separated by spaces.
-    pub scope: String,
-    /// Time at which the access token expires.
-    pub expires_at: Timestamp,
-    /// Whether the access token is renewed without the user.
-    pub renewable: bool,
-}
 
 /// Result of a sign-out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,19 +48,6 @@ impl SignedOut {
                 "Signed out here; the server offers no revocation, so the token is valid until it expires."
             }
         }
-    }
-}
-
-impl SignedInSession {
-    /// Returns the requested scopes that were not granted.
-    pub fn refused_scopes(&self) -> Vec<&str> {
-        let granted: Vec<_> = self.scope.split_whitespace().collect();
-        self.requested_scope.split_whitespace().filter(|scope| !granted.contains(scope)).collect()
-    }
-
-    /// Returns whether the session can be used at this time.
-    pub fn is_usable(&self, now: Timestamp) -> bool {
-        self.renewable || self.expires_at > now
     }
 }
 

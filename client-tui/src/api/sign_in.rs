@@ -11,12 +11,17 @@ use jiff::Timestamp;
 use oauth2::basic::{
     BasicErrorResponse, BasicRevocationErrorResponse, BasicTokenIntrospectionResponse, BasicTokenType,
 };
-use oauth2::{AuthType, AuthUrl, AuthorizationCode, Client, ClientId, ClientSecret, CsrfToken, EndpointNotSet, EndpointSet, ErrorResponseType, ExtraTokenFields, HttpRequest, HttpResponse, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope, StandardErrorResponse, StandardRevocableToken, StandardTokenResponse, TokenResponse as _, TokenUrl};
+use oauth2::{
+    AuthType, AuthUrl, AuthorizationCode, Client, ClientId, ClientSecret, CsrfToken, EndpointNotSet,
+    EndpointSet, ErrorResponseType, ExtraTokenFields, HttpRequest, HttpResponse, PkceCodeChallenge,
+    PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope, StandardErrorResponse, StandardRevocableToken,
+    StandardTokenResponse, TokenUrl,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::{Url, form_urlencoded};
 
-use super::session::SignedInSession;
+use super::user_tokens::UserTokens;
 use super::{Api, ApiError};
 use crate::profile::ClientCredential;
 
@@ -313,15 +318,6 @@ pub(super) fn check_id_token(
         return Err(format!("exp is {}", claims["exp"]));
     }
     claims["sub"].as_str().map(str::to_owned).ok_or_else(|| "sub is missing".to_owned())
-}
-
-/// Tokens of a signed-in user.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct UserTokens {
-    /// Response of the token endpoint.
-    pub answer: TokenAnswer,
-    /// Description of the session, without secrets.
-    pub session: SignedInSession,
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! The kinds of tokens of a session.
 
-use base64::Engine as _;
-use oauth2::TokenResponse as _;
 use serde::Serialize;
 
 /// Tokens that the user can inspect.

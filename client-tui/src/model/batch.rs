@@ -1,7 +1,7 @@
 //! State of the batch view of the Codes screen: a file of codes and the results so far.
 
-use super::ServerFacts;
 use super::codes::quote;
+use super::server_facts::ServerFacts;
 use crate::batch::{BatchDefaults, BatchResult, BatchSummary, BatchVerdict};
 use crate::form::{Form, FormField};
 use crate::profile::FormDefaults;

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::{Answer, ServerFacts};
+use super::answer::Answer;
+use super::server_facts::ServerFacts;
 use crate::api::{
     Bearer, ExpandQuery, Expansion, HierarchyQuery, LookupAnswer, LookupQuery, SubsumesAnswer, SubsumesQuery,
     ValidateCode, ValidationAnswer,

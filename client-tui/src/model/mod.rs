@@ -1,5 +1,6 @@
 //! State of the screens. It contains no token, so that no screen can show one.
 
+pub mod answer;
 mod batch;
 mod codes;
 mod completion;
@@ -7,6 +8,7 @@ mod export;
 mod profile_menu;
 mod recall;
 pub mod search_list;
+pub mod server_facts;
 mod tree;
 mod viewer;
 
@@ -16,6 +18,8 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use self::answer::Answer;
+use self::server_facts::ServerFacts;
 use crate::api::{
     Bearer, Claims, DevicePrompt, RecordedExchange, SignedInSession, TokenInspection, TokenKind,
 };
@@ -26,7 +30,6 @@ use crate::json_path;
 use crate::keys::KeyTable;
 use crate::profile::Profile;
 pub use crate::screen::Screen;
-use crate::sign_in_method::SignInMethod;
 pub use batch::{BatchState, BatchView};
 pub use codes::{
     CodesScreen, Operation, OperationState, OtherAnswer, Question, SentQuestion, TokenChoice, quote,
@@ -41,36 +44,6 @@ pub use viewer::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, Viewer, View
 
 /// Maximum number of recorded exchanges.
 pub const EXCHANGES_KEPT: usize = 200;
-
-/// State of a request and its answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Answer<T> {
-    /// No request was sent.
-    #[default]
-    None,
-    /// The request was sent.
-    Waiting,
-    /// The request succeeded.
-    Done(T),
-    /// The request failed; the value is the message.
-    Failed(String),
-}
-
-impl<T> Answer<T> {
-    /// Returns whether there is neither an answer nor a failure.
-    pub fn is_pending(&self) -> bool {
-        matches!(self, Self::None | Self::Waiting)
-    }
-}
-
-impl<T> From<Result<T, String>> for Answer<T> {
-    fn from(result: Result<T, String>) -> Self {
-        match result {
-            Ok(value) => Self::Done(value),
-            Err(reason) => Self::Failed(reason),
-        }
-    }
-}
 
 /// State of all screens.
 #[derive(Clone, Debug)]
@@ -131,41 +104,6 @@ pub enum Confirmation {
     Quit,
     /// Delete the export of this folder on the server.
     DeleteExport(PathBuf),
-}
-
-/// Facts about the server and the client that are known at the start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerFacts {
-    /// Name of the profile; `None` for the options of the command line.
-    pub profile: Option<String>,
-    /// Base address of the server.
-    pub base_url: String,
-    /// Base address of FHIR R4.
-    pub fhir_base: String,
-    /// File with the only certificates to trust, for curl commands.
-    pub ca: Option<PathBuf>,
-    /// client_id for signing in users.
-    pub client_id: Option<String>,
-    /// client_id of the backend client.
-    pub backend_id: Option<String>,
-    /// User who can sign in on a demo server, and the file with the password.
-    pub demo_user: Option<(String, String)>,
-    pub display: DisplayOptions,
-    /// Time zone of the user.
-    pub zone: TimeZone,
-    /// Whether actions that change something on the server are disabled.
-    pub read_only: bool,
-    /// Kind of sign-in that Enter starts.
-    pub sign_in_method: SignInMethod,
-    /// Options of the command line that select this server and these credentials: names without `--`, and values.
-    pub profile_options: Vec<(String, String)>,
-}
-
-impl ServerFacts {
-    /// Returns whether the server is used without TLS.
-    pub fn is_plain(&self) -> bool {
-        self.base_url.starts_with("http://")
-    }
 }
 
 /// Elements that a mouse click selects.

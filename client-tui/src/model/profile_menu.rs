@@ -1,6 +1,7 @@
 //! The open menu of profiles.
 
-use super::{Answer, SearchList};
+use super::SearchList;
+use super::answer::Answer;
 use crate::fuzzy;
 use crate::profile::choice::ProfileChoice;
 

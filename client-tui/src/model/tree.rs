@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 
+use super::answer::Answer;
 use super::codes::{Question, SentQuestion, TokenChoice, question};
-use super::{Answer, ServerFacts};
+use super::server_facts::ServerFacts;
 use crate::api::{ConceptLabel, HierarchyConcept, HierarchyPath, HierarchyQuery, PathQuery};
 use crate::form::{Form, FormField};
 use crate::profile::FormDefaults;

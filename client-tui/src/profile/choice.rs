@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use super::Profile;
 use super::error::ProfileError;
 use super::file::ProfileFile;
-use super::Profile;
 use crate::args::ProfileArgs;
 
 /// A profile that can be opened.

@@ -7,8 +7,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::Profile;
 use super::error::ProfileError;
-use super::{BackendProfile, FormDefaults, Profile, base_address, read_certificates, read_file};
+use super::read_file::{base_address, read_certificates, read_file};
+use super::server_profile::{BackendProfile, FormDefaults};
 use crate::args::USER_SCOPE;
 use crate::key;
 

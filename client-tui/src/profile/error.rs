@@ -1,10 +1,7 @@
 //! Why a profile cannot be used.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use etcetera::BaseStrategy as _;
-
-use super::file::ProfileFile;
 use crate::key::KeyError;
 
 /// Failure to read a profile.

@@ -5,113 +5,24 @@
 
 pub mod choice;
 pub(crate) mod demo;
+mod error;
 pub mod file;
-pub mod error;
+mod read_file;
+mod server_profile;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use etcetera::BaseStrategy as _;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use self::error::ProfileError;
+pub use self::error::ProfileError;
 use self::file::{ProfileFile, ProfileSettings};
+use self::read_file::{base_address, read_certificates, read_key, read_text};
+pub use self::server_profile::{
+    BackendProfile, ClientCredential, FormDefaults, Profile, TrustedCertificates,
+};
 use crate::args::{BACKEND_SCOPE, ProfileArgs, USER_SCOPE};
-use crate::key::{self, KeyError, SigningKey};
 use crate::sign_in_method::SignInMethod;
-
-/// A server and the credentials of the clients that are registered there.
-#[derive(Clone, Debug)]
-pub struct Profile {
-    /// Name in the profile file; `None` for the options of the command line.
-    pub name: Option<String>,
-    /// Base address without a trailing slash, which is also the issuer.
-    pub base_url: String,
-    /// Base address of FHIR R4 without a trailing slash.
-    pub fhir_base: String,
-    /// The only certificates to trust; `None` to trust those of the system.
-    pub ca: Option<TrustedCertificates>,
-    /// client_id for signing in users.
-    pub client_id: Option<String>,
-    /// Authentication of the client that signs in users; `None` for a public client.
-    pub client_credential: Option<ClientCredential>,
-    /// Scopes of a sign-in, separated by spaces.
-    pub scope: String,
-    /// Host of the redirect URI: `localhost` or `127.0.0.1`.
-    pub redirect_host: String,
-    /// File that keeps the tokens of the user; `None` to keep them in memory only.
-    pub token_file: Option<PathBuf>,
-    /// Credentials of a backend service, which signs in without a user.
-    pub backend: Option<BackendProfile>,
-    /// Scopes of tokens of the backend service, separated by spaces.
-    pub backend_scope: String,
-    /// Kind of sign-in that is used without a choice of the user.
-    pub sign_in_method: SignInMethod,
-    /// Whether actions that change something on the server are disabled.
-    pub read_only: bool,
-    /// Whether a browser may be opened; otherwise the address is only shown.
-    pub open_browser: bool,
-    /// Initial values of the forms that are valid on this server.
-    pub examples: FormDefaults,
-    /// Options of the command line that select this profile: names without `--`, and values.
-    pub options: Vec<(String, String)>,
-}
-
-/// Certificates to trust instead of those of the system.
-#[derive(Clone, Debug)]
-pub struct TrustedCertificates {
-    pub path: PathBuf,
-    /// Content of the file.
-    pub pem: Vec<u8>,
-}
-
-/// Authentication of a confidential client.
-#[derive(Clone)]
-pub enum ClientCredential {
-    /// `client_secret_basic`.
-    Secret(String),
-    /// `private_key_jwt`.
-    Key(SigningKey),
-}
-
-impl std::fmt::Debug for ClientCredential {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Secret(_) => f.write_str("Secret"),
-            Self::Key(key) => key.fmt(f),
-        }
-    }
-}
-
-/// A client of SMART Backend Services.
-#[derive(Clone, Debug)]
-pub struct BackendProfile {
-    /// client_id as registered.
-    pub client_id: String,
-    /// Key that signs the client assertions.
-    pub key: SigningKey,
-}
-
-/// Initial values of the forms.
-#[derive(Clone, Debug, Default)]
-pub struct FormDefaults {
-    /// Canonical URL of a value set that contains `code`.
-    pub value_set: String,
-    /// Code system of `code`.
-    pub system: String,
-    /// A code in the value set.
-    pub code: String,
-    /// Code system of the two codes below.
-    pub hierarchy: String,
-    /// The more general code.
-    pub code_a: String,
-    /// The more specific code.
-    pub code_b: String,
-    /// Id of a Group.
-    pub group: String,
-    pub username: String,
-    /// File with the password of the demo user. This program does not read the password.
-    pub password_file: String,
-}
 
 impl Profile {
     /// Builds the profile from the options of the command line, the profile file, and the files that they name.
@@ -255,34 +166,4 @@ impl Profile {
     pub fn is_anonymous(&self) -> bool {
         self.client_id.is_none() && self.backend.is_none()
     }
-}
-
-/// Checks a base URL and removes the trailing slash.
-fn base_address(text: &str) -> Result<String, ProfileError> {
-    let wrong = |reason: &str| ProfileError::BaseUrl { text: text.to_owned(), reason: reason.to_owned() };
-    let url = url::Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
-    if !matches!(url.scheme(), "https" | "http") {
-        return Err(wrong("it must begin with https://"));
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err(wrong("it must have neither query nor fragment"));
-    }
-    Ok(text.trim_end_matches('/').to_owned())
-}
-
-fn read_certificates(path: &Path) -> Result<TrustedCertificates, ProfileError> {
-    Ok(TrustedCertificates { path: path.to_owned(), pem: read_file(path)? })
-}
-
-fn read_text(path: &Path) -> Result<String, ProfileError> {
-    read_file(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn read_key(path: &Path, alg: Option<&str>, kid: Option<&str>) -> Result<SigningKey, ProfileError> {
-    key::read(&read_text(path)?, alg, kid)
-        .map_err(|error| ProfileError::Key { from: path.display().to_string(), error })
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, ProfileError> {
-    std::fs::read(path).map_err(|error| ProfileError::File { path: path.to_owned(), error })
 }

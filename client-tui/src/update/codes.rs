@@ -1,6 +1,7 @@
 //! Updates of the screen of terminology operations.
 
-use crate::model::{Answer, CodesScreen, Model, Operation};
+use crate::model::answer::Answer;
+use crate::model::{CodesScreen, Model, Operation};
 use crate::msg::{Answered, CodeAnswer, CodeQuestion, RuntimeEffect};
 use crate::other_server::OtherServer;
 

@@ -7,9 +7,10 @@ use crate::api::{
     Expansion, HierarchyConcept, HierarchyPath, LookupAnswer, SubsumesAnswer, ValidationAnswer,
 };
 use crate::history::{self, PastQuestion};
+use crate::model::answer::Answer;
 use crate::model::search_list::ListKey;
 use crate::model::{
-    Answer, Model, Operation, OperationState, Question, Screen, SearchList, SentQuestion, TreeContent,
+    Model, Operation, OperationState, Question, Screen, SearchList, SentQuestion, TreeContent,
     matching_questions,
 };
 use crate::msg::RuntimeEffect;

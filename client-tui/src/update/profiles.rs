@@ -2,8 +2,9 @@
 
 use ratatui::crossterm::event::KeyEvent;
 
+use crate::model::answer::Answer;
 use crate::model::search_list::ListKey;
-use crate::model::{Answer, Model, ProfileMenu};
+use crate::model::{Model, ProfileMenu};
 use crate::msg::{Answered, RuntimeEffect};
 use crate::profile::choice::ProfileChoice;
 

@@ -3,7 +3,8 @@
 use crate::api::{Bearer, SignedInSession, TokenInspection, TokenKind};
 use crate::journey::Step;
 use crate::keys::Action;
-use crate::model::{Answer, Inspector, Model, Screen, SignInState};
+use crate::model::answer::Answer;
+use crate::model::{Inspector, Model, Screen, SignInState};
 use crate::msg::{Answered, RuntimeEffect};
 use crate::sign_in_method::SignInMethod;
 

@@ -11,7 +11,8 @@ use crate::api::{
     EXPANSION_PAGE, ExpandQuery, Expansion, LookupAnswer, LookupQuery, SubsumesAnswer, SubsumesQuery,
     ValidateCode, ValidationAnswer,
 };
-use crate::model::{Answer, Model, Operation, OperationState, Question};
+use crate::model::answer::Answer;
+use crate::model::{Model, Operation, OperationState, Question};
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let [operations, _, rest] = Layout::vertical([

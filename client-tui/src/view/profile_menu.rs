@@ -6,7 +6,8 @@ use ratatui::text::{Line, Span};
 
 use super::canvas::{Canvas, MARK};
 use super::parts::error_line;
-use crate::model::{Answer, Model, ProfileMenu};
+use crate::model::answer::Answer;
+use crate::model::{Model, ProfileMenu};
 
 pub(super) fn draw(model: &Model, menu: &ProfileMenu, canvas: &mut Canvas) {
     let area = canvas.popup("Profiles", 76, 14);

@@ -11,7 +11,8 @@ use super::theme::Theme;
 use super::token;
 use crate::api::{DevicePrompt, SignedInSession};
 use crate::keys::Action;
-use crate::model::{Answer, Model, SignInState};
+use crate::model::answer::Answer;
+use crate::model::{Model, SignInState};
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     if let Some(inspector) = &model.sign_in.inspector {

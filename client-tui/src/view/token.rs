@@ -11,7 +11,8 @@ use super::parts::error_line;
 use super::theme::Theme;
 use crate::api::{Introspection, SignatureStatus, TokenInspection, meaning, scope_meaning};
 use crate::keys::Action;
-use crate::model::{Answer, Inspector, Model};
+use crate::model::answer::Answer;
+use crate::model::{Inspector, Model};
 
 pub(super) fn draw(model: &Model, inspector: &Inspector, canvas: &mut Canvas, area: Rect) {
     let area = canvas.pane("Token", true, area);

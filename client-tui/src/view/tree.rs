@@ -8,7 +8,8 @@ use super::canvas::{Canvas, MARK};
 use super::parts::{clock, error_line};
 use super::theme::Theme;
 use crate::api::{ConceptLabel, HierarchyConcept, HierarchyPath};
-use crate::model::{Answer, Model, Question, SentQuestion, TreeContent};
+use crate::model::answer::Answer;
+use crate::model::{Model, Question, SentQuestion, TreeContent};
 
 /// A row of the drawing.
 enum TreeRow<'a> {

@@ -3,7 +3,8 @@
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 use trefoil_tui::api::{Bearer, LookupAnswer};
-use trefoil_tui::model::{Answer, Model, Operation};
+use trefoil_tui::model::answer::Answer;
+use trefoil_tui::model::{Model, Operation};
 use trefoil_tui::msg::{CodeAnswer, Message, RuntimeEffect};
 use trefoil_tui::other_server::OtherServer;
 use trefoil_tui::update::update;

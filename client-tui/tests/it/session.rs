@@ -8,7 +8,8 @@ use base64::{
 };
 use serde_json::{Value, json};
 use trefoil_tui::api::{Api, ApiError, Bearer, Introspection, TokenKind, ValidateCode};
-use trefoil_tui::profile::{ClientCredential, Profile};
+use trefoil_tui::profile::ClientCredential;
+use trefoil_tui::profile::Profile;
 use wiremock::matchers::{body_string_contains, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 

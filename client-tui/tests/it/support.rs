@@ -9,7 +9,8 @@ use trefoil_tui::export::ExportJob;
 use trefoil_tui::key;
 use trefoil_tui::model::Model;
 use trefoil_tui::msg::{Message, RuntimeEffect};
-use trefoil_tui::profile::{BackendProfile, FormDefaults, Profile};
+use trefoil_tui::profile::Profile;
+use trefoil_tui::profile::{BackendProfile, FormDefaults};
 use trefoil_tui::update::update;
 use trefoil_tui::user_programs::UserPrograms;
 

@@ -6,7 +6,8 @@ use trefoil_tui::api::{
     Bearer, ConceptLabel, ConceptSearch, ExpandedCode, HierarchyConcept, HierarchyPath, HierarchyQuery,
     PathQuery,
 };
-use trefoil_tui::model::{Answer, Model, Screen, TreeContent};
+use trefoil_tui::model::answer::Answer;
+use trefoil_tui::model::{Model, Screen, TreeContent};
 use trefoil_tui::msg::{Message, RuntimeEffect, TreeAnswer, TreeQuestion};
 use trefoil_tui::update::update;
 use wiremock::matchers::{body_json, method, path, query_param};

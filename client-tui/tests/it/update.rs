@@ -10,8 +10,9 @@ use trefoil_tui::api::{
 use trefoil_tui::export::registry::RegisteredExport;
 use trefoil_tui::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use trefoil_tui::journey::Step;
+use trefoil_tui::model::answer::Answer;
 use trefoil_tui::model::{
-    Activity, Answer, ClickTarget, Model, Operation, ResourceDetail, Screen, SignInState, ViewerPage,
+    Activity, ClickTarget, Model, Operation, ResourceDetail, Screen, SignInState, ViewerPage,
 };
 use trefoil_tui::msg::{Answered, CodeAnswer, CodeQuestion, FoundResource, Message, RuntimeEffect};
 use trefoil_tui::ndjson::resource::Summary;

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use jiff::Timestamp;
 
-use crate::run;
 use super::exit::{UNREACHABLE, broken, usage};
 use super::run::{connect, exit_code, listeners};
 use crate::environment::TestEnvironment;
 use crate::laws::{self, LAWS, Law};
+use crate::run;
 use crate::run::verdict::milliseconds_since;
 use crate::run::{RunEnd, RunEvent, RunStart};
 

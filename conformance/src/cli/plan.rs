@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Write, stdout};
 
 use crate::environment::TestEnvironment;
-use crate::run::missing_members::ProfileAdditions;
+use crate::run::profile_additions::ProfileAdditions;
 use crate::run::selection::Selection;
 use crate::spec::Specification;
 

@@ -3,16 +3,16 @@
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use url::Url;
 
 use super::TestEnvironment;
 use super::browser::{self, Credentials, address, answer_param, post};
 use super::cookies::CookieJar;
 use super::error::SetupError;
 use super::pauses::Pauses;
-use super::target::TestTarget;
+use super::target::{TestTarget, claims};
+use crate::environment::page_request::get;
 use crate::wire::exchange::Answer;
-use crate::wire::random::{pkce_pair, random_text};
+use crate::wire::random::pkce_pair;
 use crate::wire::variables::Variables;
 use crate::wire::{adapt, jose};
 
@@ -34,18 +34,6 @@ pub fn member<'a>(vars: &'a Variables, path: &str) -> Result<&'a str, SetupError
 pub fn person(vars: &Variables, path: &str) -> Result<Credentials, SetupError> {
     let text = |name: &str| member(vars, &format!("{path}.{name}")).map(str::to_owned);
     Ok(Credentials { username: text("username")?, password: text("password")? })
-}
-
-/// Returns the URLs at which the client of an authorization request may receive the response: the one in the request,
-/// and those of the profile, because the request may be pushed or signed.
-pub fn redirect_uris(target: &TestTarget, request: &Url) -> Vec<String> {
-    let named =
-        |name: &str| request.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
-    let client_id = named("client_id");
-    let clients =
-        target.profile.values().filter(|client| client["client_id"].as_str() == client_id.as_deref());
-    let registered = clients.filter_map(|client| client["redirect_uris"].as_array()).flatten();
-    named("redirect_uri").into_iter().chain(registered.filter_map(Value::as_str).map(str::to_owned)).collect()
 }
 
 /// Returns the error for an unexpected response.
@@ -157,17 +145,6 @@ pub async fn tokens(
     redeem(target, "public", &code).await
 }
 
-/// Returns the claims of a valid client assertion (RFC 7523 3, SMART Backend Services).
-pub(super) fn claims(target: &TestTarget, client_id: &str) -> Value {
-    json!({
-        "iss": client_id,
-        "sub": client_id,
-        "aud": target.addresses.endpoint("token"),
-        "exp": Timestamp::now().as_second() + 300,
-        "jti": random_text(),
-    })
-}
-
 /// Returns an object with the members of `changes` added or replaced. A null removes a member.
 fn changed(mut object: Value, changes: Value) -> Value {
     if let (Some(members), Value::Object(changes)) = (object.as_object_mut(), changes) {
@@ -275,7 +252,7 @@ pub async fn export(
     request: &str,
 ) -> Result<(String, Answer), SetupError> {
     let get = async |url: &str| -> Result<Answer, SetupError> {
-        let mut sent = browser::get(address(url)?);
+        let mut sent = get(address(url)?);
         if !token.is_empty() {
             let value = format!("Bearer {token}").parse();
             sent.headers.insert(

@@ -1,13 +1,12 @@
 //! Simulated browser: from the authorization request through the sign-in page to the redirect to the client.
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
 use url::Url;
 
-use super::applications::redirect_uris;
 use super::cookies::CookieJar;
 use super::error::SetupError;
-use super::target::TestTarget;
+use super::page_request::get;
+use super::target::{TestTarget, redirect_uris};
 use crate::spec::expectation::PageKind;
 use crate::wire::exchange::{Answer, SentRequest};
 use crate::wire::html_form::{self, FormInput, HtmlForm};
@@ -24,11 +23,6 @@ pub struct Credentials {
     pub username: String,
     /// Password for the sign-in page.
     pub password: String,
-}
-
-/// Returns a GET request without headers.
-pub fn get(url: Url) -> SentRequest {
-    SentRequest { method: Method::GET, url, headers: HeaderMap::new(), body: Bytes::new() }
 }
 
 /// Returns a POST request with a form.

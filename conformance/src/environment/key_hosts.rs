@@ -10,7 +10,6 @@ use tokio::net::TcpListener;
 use wiremock::matchers::path;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::applications;
 use super::error::SetupError;
 use super::target::TestTarget;
 use crate::wire::jose;
@@ -146,7 +145,7 @@ impl KeyHosts {
             if let (Some(header), Value::Object(more)) = (header.as_object_mut(), more) {
                 header.extend(more);
             }
-            let mut claims = applications::claims(target, client_id);
+            let mut claims = super::target::claims(target, client_id);
             if let Some(audience) = audience {
                 claims["aud"] = audience;
             }

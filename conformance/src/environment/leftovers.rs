@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use http::{Method, StatusCode, header};
 use url::Url;
 
-use super::browser;
+use crate::environment::page_request::get;
 use crate::wire::exchange::{Answer, SentRequest};
 
 /// Requests that delete what the run has created.
@@ -44,7 +44,7 @@ impl Leftovers {
 
 /// Returns the request that deletes `url` with the credentials of `sent`.
 fn deletion(url: Url, sent: &SentRequest) -> SentRequest {
-    let mut request = browser::get(url);
+    let mut request = get(url);
     request.method = Method::DELETE;
     if let Some(value) = sent.headers.get(header::AUTHORIZATION) {
         request.headers.insert(header::AUTHORIZATION, value.clone());
@@ -64,7 +64,7 @@ mod tests {
         let base = "https://a.example/fhir";
         let left = Leftovers::default();
         let send = |method: Method, path: &str, status: u16, header: &'static str, value: &str| {
-            let mut sent = browser::get(Url::parse(&format!("{base}/{path}")).unwrap());
+            let mut sent = get(Url::parse(&format!("{base}/{path}")).unwrap());
             sent.method = method;
             sent.headers.insert(header::AUTHORIZATION, "Bearer t".parse().unwrap());
             let headers = HeaderMap::from_iter([(header.parse().unwrap(), value.parse().unwrap())]);

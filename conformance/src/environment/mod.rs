@@ -22,10 +22,12 @@ pub mod addresses;
 pub mod applications;
 pub mod browser;
 pub mod cookies;
+mod crypto;
 mod error;
 pub mod key_hosts;
 pub mod leftovers;
 mod masking;
+pub mod page_request;
 pub mod passkeys;
 pub mod pauses;
 pub mod preconditions;
@@ -44,6 +46,7 @@ use providers::FakeProviders;
 use server::OwnServer;
 use target::TestTarget;
 
+pub use self::crypto::install_crypto;
 pub use self::error::SetupError;
 
 /// The environment of a run.
@@ -124,10 +127,4 @@ impl TestEnvironment {
     pub fn local(&self) -> Result<&OwnServerSetup, SetupError> {
         self.local.as_ref().ok_or_else(|| SetupError::Lacking(OWN_SERVER.to_owned()))
     }
-}
-
-/// Installs the crypto library for all TLS connections of the process.
-pub fn install_crypto() {
-    // An error means that the library is already installed.
-    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
 }

@@ -8,6 +8,7 @@ use super::cookies::CookieJar;
 use super::error::SetupError;
 use super::preconditions::CaseContext;
 use super::target::TestTarget;
+use crate::environment::page_request::get;
 use crate::wire::authenticator::Authenticator;
 use crate::wire::exchange::Answer;
 use crate::wire::html_form::form_inputs;
@@ -25,7 +26,7 @@ async fn submit(
 
 /// Opens a page and returns the value of its input `csrf`.
 async fn form_token(target: &TestTarget, cookies: &mut CookieJar, path: &str) -> Result<String, SetupError> {
-    let sent = browser::get(address(&format!("{}{path}", target.addresses.base_url))?);
+    let sent = get(address(&format!("{}{path}", target.addresses.base_url))?);
     let answer = target.send(&sent, cookies).await?;
     let inputs = form_inputs(&answer.text());
     let token = inputs.into_iter().find(|input| input.name == "csrf").map(|input| input.value);

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::browser;
 use super::cookies::CookieJar;
 use super::target::TestTarget;
+use crate::environment::page_request::get;
 use crate::wire::exchange::Answer;
 
 /// Returns the members of a profile that the server itself shows, unless the profile states them.
@@ -60,7 +61,7 @@ fn question() -> Value {
 }
 
 async fn ask(target: &TestTarget, method: Method, url: &str, body: Option<Value>) -> Option<Answer> {
-    let mut sent = browser::get(browser::address(url).ok()?);
+    let mut sent = get(browser::address(url).ok()?);
     sent.method = method;
     let fhir_json = HeaderValue::from_static("application/fhir+json");
     sent.headers.insert(header::ACCEPT, fhir_json.clone());

@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::header;
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use url::Url;
 
 use super::addresses::TargetAddresses;
 use super::cookies::CookieJar;
@@ -16,6 +18,7 @@ use super::secrets::SeenSecrets;
 use crate::profile::Profile;
 use crate::wire::adapt::ADAPT;
 use crate::wire::exchange::{Answer, SentRequest};
+use crate::wire::random::random_text;
 use crate::wire::variables::Variables;
 
 /// Maximum time until a target that does not answer a request must answer another one.
@@ -65,7 +68,7 @@ impl TestTarget {
         if url::Url::parse(base_url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some()) {
             bail!("the URL of the server must not contain a user name or a password");
         }
-        super::install_crypto();
+        super::crypto::install_crypto();
         let mut builder = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .timeout(timeout)
@@ -206,4 +209,27 @@ impl TestTarget {
 /// Returns the texts of an error and of its causes. The URL is left out.
 fn causes(error: reqwest::Error) -> String {
     format!("{:#}", anyhow::Error::new(error.without_url()))
+}
+
+/// Returns the URLs at which the client of an authorization request may receive the response: the one in the request,
+/// and those of the profile, because the request may be pushed or signed.
+pub fn redirect_uris(target: &TestTarget, request: &Url) -> Vec<String> {
+    let named =
+        |name: &str| request.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    let client_id = named("client_id");
+    let clients =
+        target.profile.values().filter(|client| client["client_id"].as_str() == client_id.as_deref());
+    let registered = clients.filter_map(|client| client["redirect_uris"].as_array()).flatten();
+    named("redirect_uri").into_iter().chain(registered.filter_map(Value::as_str).map(str::to_owned)).collect()
+}
+
+/// Returns the claims of a valid client assertion (RFC 7523 3, SMART Backend Services).
+pub(super) fn claims(target: &TestTarget, client_id: &str) -> Value {
+    json!({
+        "iss": client_id,
+        "sub": client_id,
+        "aud": target.addresses.endpoint("token"),
+        "exp": Timestamp::now().as_second() + 300,
+        "jti": random_text(),
+    })
 }

@@ -181,7 +181,7 @@ async fn step_answer(
         return exchange(world, scene, sent, step.request.poll).await;
     }
     let person = applications::person(&scene.vars, "user").ok();
-    let redirect_uris = applications::redirect_uris(target, &sent.url);
+    let redirect_uris = crate::environment::target::redirect_uris(target, &sent.url);
     let is_refused =
         step.expect.location.as_ref().is_some_and(|location| location.params.contains_key("error"));
     if step.request.query.get("prompt").is_some_and(|prompt| prompt == "none") && !is_refused {
@@ -205,7 +205,7 @@ async fn check_page(
     expected: PageKind,
 ) -> Option<Difference> {
     let target = scene.own.as_ref().map_or(&world.target, |own| &own.1);
-    let redirect_uris = applications::redirect_uris(target, &sent.url);
+    let redirect_uris = crate::environment::target::redirect_uris(target, &sent.url);
     match browser::page_behind(target, &mut scene.cookies, sent, answer, &redirect_uris).await {
         Ok(found) if found == expected => None,
         Ok(PageKind::Error) if expected == PageKind::Refusal => None,

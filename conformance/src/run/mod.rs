@@ -12,6 +12,7 @@
 pub mod case_run;
 pub mod matcher;
 pub mod missing_members;
+pub mod profile_additions;
 pub mod response_check;
 pub mod selection;
 pub mod verdict;

@@ -1,11 +1,10 @@
 //! Verdicts on cases.
 
 use std::fmt;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use std::time::Instant;
-use futures_util::StreamExt as _;
 use super::matcher::Difference;
 use crate::spec::requirement::Level;
 

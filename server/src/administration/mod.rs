@@ -16,6 +16,7 @@
 pub mod arguments;
 mod console;
 mod conversions;
+mod execute;
 pub mod export;
 pub mod import;
 mod member_flags;
@@ -32,63 +33,17 @@ use anyhow::{Context as _, Result, bail};
 use identity::{Dependencies, Identity};
 use resources::Resources;
 use store::StoreError;
-use terminology_import::StatedVersion;
 
 use self::arguments::{AdminSubcommand, DataArgs};
 use self::console::Console;
+use self::execute::execute_command;
 use self::protocol::{AdminCommand, CommandEvent};
 pub use self::services::{AdminServices, EventSink};
 use crate::clock::Clock;
 use crate::config::audit::{AuditConfig, Durability};
 use crate::config::{Config, ServeFlags, exit_code, read_identity};
 use crate::node::data_folder::make_data_folder;
-use crate::node::reload::reload_config;
 use crate::records::audit::{AuditCaller, AuditLog, AuditSource};
-
-/// Executes a command and returns its exit code.
-///
-/// # Errors
-/// Returns an error that describes the failure and the remedy.
-pub async fn execute_command(
-    services: &AdminServices<'_>,
-    command: AdminCommand,
-    events: EventSink<'_>,
-) -> Result<u8> {
-    match command {
-        AdminCommand::Import { paths, edition, version } => {
-            import::run_import(services, paths, StatedVersion { edition, version }, events).await
-        }
-        AdminCommand::Export(export) => export::run_export(services, export, events).await.map(|()| 0),
-        AdminCommand::User(command) => {
-            people::execute_user_command(services, command, events).await.map(|()| 0)
-        }
-        AdminCommand::Client(command) => {
-            people::execute_client_command(services, command, events).await.map(|()| 0)
-        }
-        AdminCommand::Keys(command) => {
-            people::execute_keys_command(services, command, events).await.map(|()| 0)
-        }
-        AdminCommand::AcceptClock => {
-            let app = services
-                .app
-                .context("no server runs on this folder; the next start accepts the clock as it is")?;
-            let moved = app.clock_guard.accept();
-            tracing::warn!(moved_s = moved.as_secs(), "an operator accepted the clock");
-            events(CommandEvent::Line(format!(
-                "accepted the clock, {}; it had moved by {} s",
-                app.clock.now(),
-                moved.as_secs()
-            )));
-            Ok(0)
-        }
-        AdminCommand::Reload => {
-            let app =
-                services.app.context("no server runs on this folder; its settings are read at the start")?;
-            reload_config(app).await?.into_iter().for_each(|line| events(CommandEvent::Line(line)));
-            Ok(0)
-        }
-    }
-}
 
 /// Runs a command through the socket of a running server, or on the data folder of a stopped one.
 pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {

@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
-use super::execute_command;
+use super::execute::execute_command;
 use super::protocol::{AdminCommand, CommandEvent, decode_command, encode_command};
 use super::services::{AdminServices, EventSink};
 use crate::config::ConfigError;

@@ -32,7 +32,7 @@ macro_rules! settings_table {
         }
 
         #[cfg(test)]
-        impl $crate::config::document::SettingValue for $name {
+        impl $crate::config::setting_value::SettingValue for $name {
             fn type_name() -> String {
                 "table".to_owned()
             }
@@ -41,8 +41,8 @@ macro_rules! settings_table {
                 String::new()
             }
 
-            fn table() -> Option<$crate::config::document::Table> {
-                use $crate::config::document::{Member, Table};
+            fn table() -> Option<$crate::config::setting_value::Table> {
+                use $crate::config::setting_value::{Member, Table};
                 let default = Self::default();
                 let members = vec![$(Member::new(
                     stringify!($member),

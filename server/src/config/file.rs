@@ -1,9 +1,5 @@
 //! Reads `trefoil.toml`: its text, secrets from other files and the environment, and errors with line and key.
 
-use std::borrow::Cow;
-use std::fmt::Display;
-use std::net::IpAddr;
-use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use identity::lifetimes::{self, Lifetimes};
@@ -11,106 +7,16 @@ use identity::model::client_metadata::nearest_name;
 use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::throttle::ThrottleLimits;
 use identity::storage::encryption::{KeyEncryptionKey, SecretEncryption};
-use ipnet::IpNet;
 use jiff::SignedDuration;
+use terminology::PreferredVersions;
 use toml::Spanned;
 
 use super::sections::{ConfigFile, IdentitySection, LifetimesSection, TerminologySection, ThrottleSection};
-use terminology::PreferredVersions;
-
-/// The error for an invalid configuration. The exit code is 3.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A file could not be read.
-    #[error("failed to read {}: {error}", path.display())]
-    Read {
-        /// Path of the file.
-        path: PathBuf,
-        /// Reason of the failure.
-        error: std::io::Error,
-    },
-    /// The file is not valid TOML or has unknown members. The text contains the line.
-    #[error("{}: {text}", path.display())]
-    Syntax {
-        /// Path of the file.
-        path: PathBuf,
-        /// Line, column and description of the defect.
-        text: String,
-    },
-    /// A value is not valid.
-    #[error("{}: line {line}: {key}: {why}", path.display())]
-    Value {
-        /// Path of the file.
-        path: PathBuf,
-        /// Line of the value, counted from 1.
-        line: usize,
-        /// Key of the value.
-        key: Cow<'static, str>,
-        /// Description of the defect and the remedy.
-        why: String,
-    },
-    /// A setting from a command-line option or the environment is not valid.
-    #[error("{0}")]
-    Setting(String),
-}
-
-/// The configuration file that is being read: its path and text, for errors with a line.
-pub struct ConfigSource<'a> {
-    pub(super) path: &'a Path,
-    pub(super) text: &'a str,
-}
+use super::source::ConfigError;
+use crate::config::ConfigSource;
 
 impl ConfigSource<'_> {
-    /// Returns the line of a value, counted from 1.
-    pub(super) fn line_of(&self, span: Range<usize>) -> usize {
-        self.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
-    }
-
-    pub(super) fn value_error(
-        &self,
-        span: Range<usize>,
-        key: impl Into<Cow<'static, str>>,
-        why: impl Display,
-    ) -> ConfigError {
-        let (key, why) = (key.into(), why.to_string());
-        ConfigError::Value { path: self.path.to_owned(), line: self.line_of(span), key, why }
-    }
-
-    /// Resolves a path against the folder of the configuration file.
-    pub(super) fn resolve_path(&self, path: &Path) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new("")).join(path)
-    }
-
-    /// Reads a secret from a file or from the environment.
-    pub(super) fn read_secret(
-        &self,
-        key: &'static str,
-        file: Option<&Spanned<PathBuf>>,
-        variable: Option<&Spanned<String>>,
-    ) -> Result<Option<String>, ConfigError> {
-        let (span, read) = match (file, variable) {
-            (None, None) => return Ok(None),
-            (Some(file), None) => {
-                let path = self.resolve_path(file.as_ref());
-                let read = std::fs::read_to_string(&path);
-                (file.span(), read.map_err(|error| format!("failed to read {}: {error}", path.display())))
-            }
-            (None, Some(variable)) => {
-                let name = variable.as_ref();
-                (
-                    variable.span(),
-                    std::env::var(name).map_err(|_| format!("the environment variable {name} is not set")),
-                )
-            }
-            (Some(_), Some(variable)) => {
-                (variable.span(), Err("use the file or the environment variable, not both".to_owned()))
-            }
-        };
-        let text = read.map_err(|why| self.value_error(span, key, why))?;
-        Ok(Some(text.trim().to_owned()))
-    }
-
-    fn key_encryption_key(
+    pub(super) fn key_encryption_key(
         &self,
         key: &'static str,
         file: Option<&Spanned<PathBuf>>,
@@ -137,21 +43,6 @@ impl ConfigSource<'_> {
                 section.previous_key_encryption_key_env.as_ref(),
             )?,
         })
-    }
-
-    /// Returns a number, if it is within bounds.
-    pub(super) fn bounded_number(
-        &self,
-        key: &'static str,
-        value: &Spanned<u32>,
-        bounds: RangeInclusive<u32>,
-    ) -> Result<u32, ConfigError> {
-        let number = *value.as_ref();
-        if bounds.contains(&number) {
-            return Ok(number);
-        }
-        let why = format!("{number} is not in {} to {}", bounds.start(), bounds.end());
-        Err(self.value_error(value.span(), key, why))
     }
 
     pub(super) fn password_policy(&self, section: &IdentitySection) -> Result<PasswordPolicy, ConfigError> {
@@ -186,16 +77,6 @@ impl ConfigSource<'_> {
             refresh_token_family: lifetime("refresh_token_s", &section.refresh_token_s, refresh)?,
             idle_session: lifetime("idle_session_s", &section.idle_session_s, session)?,
             session: lifetime("session_s", &section.session_s, session)?,
-        })
-    }
-
-    /// Parses an IP network or a single IP address.
-    pub(super) fn parse_network(&self, text: &Spanned<String>) -> Result<IpNet, ConfigError> {
-        let network = text.as_ref().parse::<IpNet>().ok();
-        let network = network.or_else(|| text.as_ref().parse::<IpAddr>().ok().map(IpNet::from));
-        network.ok_or_else(|| {
-            let why = format!("'{}' is not a network such as 10.0.0.0/8", text.as_ref());
-            self.value_error(text.span(), "trusted_proxies", why)
         })
     }
 

@@ -33,7 +33,10 @@ pub mod network;
 pub mod node;
 pub mod provider;
 pub mod sections;
+#[cfg(test)]
+mod setting_value;
 pub mod settings;
+pub mod source;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -50,7 +53,6 @@ use store::{DatabaseLimits, DatabaseUrl, Store, StoreError};
 use self::audit::AuditConfig;
 use self::bulk::BulkConfig;
 use self::declared::DeclaredClient;
-pub use self::file::{ConfigError, ConfigSource};
 use self::file::{parse, read_text};
 use self::files::FilesConfig;
 pub use self::network::{ConnectionLimits, PrivateHosts, ProxyHeader, TrustedProxies};
@@ -59,6 +61,7 @@ pub use self::provider::ConfiguredProvider;
 use self::provider::check_provider;
 pub use self::sections::LogSection;
 use self::settings::Settings;
+pub use self::source::{ConfigError, ConfigSource};
 
 /// The environment variable that sets the log level.
 pub const LOG_VARIABLE: &str = "TREFOIL_LOG";

@@ -17,10 +17,12 @@ use percent_encoding::percent_decode_str;
 use warp::Filter;
 use warp::filters::BoxedFilter;
 
+use super::browser_cookies::BrowserCookies;
 use super::cors::{self, CorsPolicy};
-use super::extract::{self, PathParameters, RequestBody, RequestContext};
+use super::extract::{self, RequestBody, RequestContext};
 use super::pages;
-use super::pages::frame::PageRequest;
+use super::pages::page_request::PageRequest;
+use super::path_parameters::PathParameters;
 use super::peer::{PeerAddress, caller_address};
 use super::problem::Dialect;
 use super::reply::{self, Response};
@@ -120,6 +122,7 @@ pub fn routes(app: Arc<App>) -> Routes {
                     method,
                     path: path.as_str().to_owned(),
                     query,
+                    cookies: BrowserCookies::read(&headers, app.is_https),
                     headers,
                     client_address,
                     request_id: app.request_ids.next(),
@@ -188,7 +191,7 @@ async fn dispatch_with_language(context: RequestContext, body: RequestBody, foun
     match Dialect::of_path(&context.path) {
         Dialect::Page | Dialect::OAuth => {
             let request = PageRequest::new(&context);
-            pages::frame::with_request(request, dispatch(context, body, found)).await
+            super::pages::page_request::with_request(request, dispatch(context, body, found)).await
         }
         Dialect::Fhir | Dialect::Admin => dispatch(context, body, found).await,
     }

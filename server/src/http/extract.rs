@@ -1,4 +1,4 @@
-//! The request as handlers see it: [`RequestContext`], [`RequestBody`] and [`PathParameters`].
+//! The request as handlers see it: [`RequestContext`] and [`RequestBody`].
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fhir::IssueCode;
 use futures_util::{Stream, StreamExt as _};
 use headers::{ETag, HeaderMapExt as _, IfNoneMatch};
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, Method, header};
 use identity::model::client::Client;
 use identity::params::Params;
 use identity::sign_in::pending_quota::{PendingKind, TooManyPending};
@@ -18,7 +17,7 @@ use identity::tokens::dpop::BadProof;
 use jiff::Timestamp;
 use memchr::memmem;
 
-use super::problem::{self, Problem};
+use crate::http::browser_cookies::BrowserCookies;
 use crate::node::app::{App, BATCH_ENTRY_COST, BODY_COST, TRANSACTION_ENTRY_COST};
 use crate::node::byte_budget::{BudgetExhausted, ByteReservation, UNRESERVED_BYTES};
 use crate::records::audit;
@@ -169,6 +168,8 @@ pub struct RequestContext {
     pub query: String,
     /// Headers.
     pub headers: HeaderMap,
+    /// Cookies of this server, read once from the headers.
+    pub cookies: BrowserCookies,
     /// Address of the client: the other end of the connection, or the address that a trusted proxy names.
     pub client_address: Option<IpAddr>,
     /// Id of the request, in the response and in the log.
@@ -226,8 +227,12 @@ impl RequestContext {
     /// # Errors
     /// Returns [`TooManyPending`] if too many are pending.
     pub fn add_pending(&self, kind: PendingKind, client: Option<&Client>) -> Result<(), TooManyPending> {
-        let address = self.client_address.map(|ip| ip.to_string()).unwrap_or_default();
-        self.app.pending.add_request(kind, &address, client, self.now)
+        self.app.pending.add_request(kind, &self.address_text(), client, self.now)
+    }
+
+    /// The address of the client, or an empty text.
+    pub fn address_text(&self) -> String {
+        self.client_address.map(|ip| ip.to_string()).unwrap_or_default()
     }
 
     /// Parses the query.
@@ -284,66 +289,6 @@ impl RequestContext {
     /// Returns whether `If-None-Match` contains this ETag or `*`, by weak comparison (RFC 9110 section 13.1.2).
     pub fn has_version(&self, etag: &str) -> bool {
         if_none_match_contains(&self.headers, etag)
-    }
-
-    /// Returns the value of a cookie.
-    pub fn cookie(&self, name: &str) -> Option<&str> {
-        let cookies = self.headers.get_all(header::COOKIE).iter();
-        cookies
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(';'))
-            .filter_map(|pair| pair.trim().split_once('='))
-            .find_map(|(key, value)| (key == name).then_some(value))
-    }
-}
-
-/// The decoded segments of a path at the placeholders of its route, by name.
-pub struct PathParameters(pub Vec<(&'static str, String)>);
-
-impl PathParameters {
-    /// Returns the value of a placeholder and removes it.
-    fn take(&mut self, name: &str) -> Option<String> {
-        let at = self.0.iter().position(|(known, _)| *known == name)?;
-        Some(self.0.swap_remove(at).1)
-    }
-}
-
-/// A type that a handler can have as the parameter for a placeholder.
-pub trait FromPath: Sized {
-    /// Takes the value of a placeholder.
-    ///
-    /// # Errors
-    /// Returns [`Problem`] if the value is not one of this type.
-    fn from_path(path: &mut PathParameters, name: &str) -> Result<Self, Problem>;
-}
-
-/// The value of a placeholder that other routes of the same handler do not have.
-impl FromPath for Option<String> {
-    fn from_path(path: &mut PathParameters, name: &str) -> Result<Self, Problem> {
-        Ok(path.take(name))
-    }
-}
-
-/// # Panics
-/// Panics if the route has no such placeholder, which a test of the routes excludes.
-impl FromPath for String {
-    fn from_path(path: &mut PathParameters, name: &str) -> Result<Self, Problem> {
-        Ok(path.take(name).expect("the route has this placeholder"))
-    }
-}
-
-/// A resource type of FHIR R4.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ResourceType(pub &'static str);
-
-impl FromPath for ResourceType {
-    fn from_path(path: &mut PathParameters, name: &str) -> Result<Self, Problem> {
-        let named = String::from_path(path, name)?;
-        fhir::resource_type(&named).map(Self).ok_or_else(|| {
-            let named: String = named.chars().filter(|c| !c.is_control()).take(100).collect();
-            let text = format!("'{named}' is not a resource type of FHIR R4");
-            problem::fhir_error(StatusCode::NOT_FOUND, IssueCode::NotSupported, text).into()
-        })
     }
 }
 

@@ -14,6 +14,7 @@
 
 pub mod admin;
 pub mod answer_memory;
+pub mod browser_cookies;
 pub mod cors;
 pub mod dispatch;
 pub mod extract;
@@ -23,6 +24,7 @@ mod interface_docs;
 pub mod listen;
 pub mod oauth;
 pub mod pages;
+pub mod path_parameters;
 pub mod peer;
 pub mod problem;
 pub mod reply;

@@ -11,7 +11,8 @@ use std::sync::LazyLock;
 use ::terminology::{OperationMethods, TerminologyOperation};
 use http::Method;
 
-use super::extract::{FromPath, PathParameters, RequestBody, RequestContext};
+use super::extract::{RequestBody, RequestContext};
+use super::path_parameters::{FromPath, PathParameters};
 use super::problem::Problem;
 use super::reply::Response;
 use super::{admin, fhir, oauth, pages};
@@ -169,8 +170,8 @@ static ADMIN: &[Route] = routes! {
 
 static PAGES: &[Route] = routes! {
     GET    "" => pages::home::show_home();
-    GET    "sign-in" => pages::sign_in::show_form();
-    POST   "sign-in" => pages::sign_in::submit_form(body);
+    GET    "sign-in" => pages::sign_in::form::show_form();
+    POST   "sign-in" => pages::sign_in::form::submit_form(body);
     GET    "sign-in/with/{provider}" => oauth::federation::start_sign_in(provider);
     GET    "consent" => pages::consent::show_question();
     POST   "consent" => pages::consent::submit_answer(body);

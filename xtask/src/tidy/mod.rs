@@ -6,6 +6,7 @@
 //! | [`licences`] | licences, bans and sources of all packages |
 //! | [`files`] | layout, file comments, unfinished code |
 //! | [`module_cycles`] | no cycle among the top-level modules of a crate |
+//! | [`file_circles`] | few and small circles of files that import each other |
 //! | [`prose`] | words and openings that comments, messages, documents and rows must not contain |
 //! | [`links`] | documents and rows refer to anchors that exist |
 //! | [`mutants`] | planted faults name expressions that exist; their list is current |
@@ -14,6 +15,7 @@
 mod commit_subject;
 mod commits;
 mod crates;
+mod file_circles;
 mod files;
 mod licences;
 mod links;
@@ -48,6 +50,7 @@ pub fn run() -> Result<()> {
         group.insert(file, text);
     }
     module_cycles::check(&sources, &mut faults);
+    file_circles::check(&sources, &mut faults);
     prose::check(&sources, &documents, &tables, &mut faults);
     links::check(&documents, &tables, &mut faults);
     mutants::table::check(&mut faults)?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regex::Regex;
 
-type ModuleArrows = BTreeMap<String, BTreeSet<String>>;
+pub(super) type ModuleArrows = BTreeMap<String, BTreeSet<String>>;
 
 /// Checks the `use` declarations and paths of every crate.
 pub fn check(sources: &BTreeMap<String, String>, faults: &mut Vec<String>) {
@@ -75,7 +75,7 @@ fn first_names(group: &str) -> impl Iterator<Item = String> {
 }
 
 /// Returns the groups of modules that depend on each other.
-fn cycles(arrows: &ModuleArrows) -> Vec<Vec<String>> {
+pub(super) fn cycles(arrows: &ModuleArrows) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =
         arrows.keys().map(|module| (module, reachable(arrows, module))).collect();
     let mut groups = BTreeSet::new();

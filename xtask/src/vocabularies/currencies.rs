@@ -5,7 +5,6 @@ use quick_xml::events::Event;
 
 use super::source_packages::{python_file, table};
 
-
 /// Returns the table of currencies: code, number and name.
 pub(super) fn currencies() -> Result<String> {
     let text = std::fs::read_to_string(python_file("iso4217/table.xml"))?;

@@ -5,7 +5,6 @@ use serde::Deserialize;
 
 use super::source_packages::{npm_file, table};
 
-
 /// A record of IANA's registry (RFC 5646, section 3.1).
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]

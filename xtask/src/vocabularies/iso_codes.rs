@@ -8,7 +8,6 @@ use serde::Deserialize;
 
 use super::source_packages::{npm_file, pypi_version, python_file, table};
 
-
 /// Countries whose name in iso-codes is not the short name of ISO 3166-1.
 const SHORT_NAMES: [(&str, &str); 3] = [
     ("GB", "United Kingdom of Great Britain and Northern Ireland"),

@@ -12,15 +12,13 @@
 mod currencies;
 mod iana;
 mod iso_codes;
-mod ucum;
 mod source_packages;
-
-use std::path::PathBuf;
+mod ucum;
 
 use anyhow::{Context as _, Result, bail};
 
 use self::source_packages::{NPM, pypi_version, python_file};
-use crate::workspace::{root, target_dir};
+use crate::workspace::root;
 
 /// Folder of the tables.
 const DATA: &str = "server/crates/terminology/data";
@@ -105,4 +103,3 @@ impl SourcePackage {
         }
     }
 }
-

@@ -14,26 +14,28 @@ mod accounts;
 mod context;
 mod exports;
 mod servers;
+mod shared_states;
 mod sign_in;
 mod tokens;
 
-use accounts::{basic_client, fresh_user, own_user, removed_user};
-pub use context::{CaseContext, SharedStates};
-use exports::{export, failed_export, minute_old_export};
 use serde_json::json;
-use servers::{aged, ask_of, branded_pages, configured, earlier_sign_in, releases, turned_keys};
-use sign_in::{
-    administrator, at_sign_in, code, confidential_code, declared_codes, first_session, lone_user,
-    refreshable_code, session,
-};
-use tokens::{created_client_token, device_code, dpop_key, dpop_token, implicit, system_token, tokens};
 
+pub use self::shared_states::SharedStates;
 use super::TestEnvironment;
 use super::applications::{self, backend_token, member, person};
 use super::error::SetupError;
 use super::passkeys;
 use super::target::TestTarget;
 use crate::spec::preconditions;
+use accounts::{basic_client, fresh_user, own_user, removed_user};
+pub use context::CaseContext;
+use exports::{export, failed_export, minute_old_export};
+use servers::{aged, ask_of, branded_pages, configured, earlier_sign_in, releases, turned_keys};
+use sign_in::{
+    administrator, at_sign_in, code, confidential_code, declared_codes, first_session, lone_user,
+    refreshable_code, session,
+};
+use tokens::{created_client_token, device_code, dpop_key, dpop_token, implicit, system_token, tokens};
 
 /// Sets up a state: variables and cookies of the case.
 ///

@@ -4,7 +4,7 @@ use serde_json::{Map, json};
 
 use super::context::CaseContext;
 use crate::environment::applications::{self, IssuedCode, member, person, unexpected};
-use crate::environment::browser::{self, address};
+use crate::environment::browser::address;
 use crate::environment::cookies::CookieJar;
 use crate::environment::target::TestTarget;
 use crate::environment::{SetupError, TestEnvironment};
@@ -41,10 +41,13 @@ pub(super) async fn at_sign_in(target: &TestTarget, scene: &mut CaseContext) -> 
         ("code_challenge_method", "S256"),
     ];
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
-    let sent = browser::get(address(&format!("{}?{query}", target.endpoint("authorize")?))?);
+    let sent = crate::environment::page_request::get(address(&format!(
+        "{}?{query}",
+        target.endpoint("authorize")?
+    ))?);
     let answer = target.send(&sent, &mut scene.cookies).await?;
     let to = answer.location().ok_or_else(|| unexpected("the authorize endpoint", &answer))?;
-    let answer = target.send(&browser::get(to), &mut scene.cookies).await?;
+    let answer = target.send(&crate::environment::page_request::get(to), &mut scene.cookies).await?;
     for input in html_form::form_inputs(&answer.text()) {
         scene.vars.set(input.name, input.value);
     }

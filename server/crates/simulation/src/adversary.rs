@@ -1,5 +1,6 @@
 //! The faults of a run: when they begin and end, and what they do. All of them follow from the seed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -8,8 +9,7 @@ use node_clients::{NODES, World};
 use turmoil::Sim;
 
 use crate::simulated_nodes::{SimulatedNodes, host_of};
-use crate::store_link::LinkState;
-use crate::{CLIENTS, NodeLinks};
+use crate::store_link::{LinkState, NodeLink};
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,4 +155,13 @@ fn end(planned: &PlannedFault, sim: &mut Sim<'_>, links: &NodeLinks) {
         }
         Fault::ProviderDown => sim.bounce("provider"),
     }
+}
+
+/// Names of the hosts of the clients.
+pub(super) const CLIENTS: [&str; 2] = ["people", "programs"];
+
+/// The links of a node.
+pub(super) struct NodeLinks {
+    pub(super) store: Arc<NodeLink>,
+    pub(super) bucket: Arc<NodeLink>,
 }

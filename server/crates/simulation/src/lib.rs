@@ -44,17 +44,15 @@ use node_clients::registration::ClientKey;
 use node_clients::{NODES, Pace, World, aftermath, credentials, families, passkeys, resources, terminology};
 use rand::SeedableRng as _;
 use store::shared_memory::SharedMemory;
-use store::{Seq, Versions as _, blocking};
+use store::{Seq, Store, Versions as _, blocking};
 
-use crate::adversary::Adversary;
+use crate::adversary::{Adversary, CLIENTS, NodeLinks};
 use crate::followers::SeenChanges;
 use crate::node::NodeParts;
 use crate::provider::Provider;
 use crate::simulated_nodes::{BASE, SimulatedNodes, USER, host_of};
 use crate::store_link::NodeLink;
 
-/// Names of the hosts of the clients.
-const CLIENTS: [&str; 2] = ["people", "programs"];
 /// Types that are exported.
 const EXPORTED: [&str; 2] = ["CodeSystem", "Group"];
 /// Clients rest, so that a run has few requests and many faults.
@@ -66,12 +64,6 @@ const FAULT_TIME: Range<u64> = 3_000..15_000;
 const CALM: Duration = Duration::from_secs(12);
 /// Time that the clients have to end their work.
 const END: Duration = Duration::from_secs(110);
-
-/// The links of a node.
-struct NodeLinks {
-    store: Arc<NodeLink>,
-    bucket: Arc<NodeLink>,
-}
 
 /// The result of a run.
 #[derive(Debug, Clone, Default)]
@@ -193,9 +185,10 @@ fn simulate(seed: u64, folder: &Path) -> Result<RunReport> {
     // Each follower has the faults of a node.
     let followed = [0, 1].map(|node| Arc::clone(&links[node].store));
     sim.client(CLIENTS[1], async move {
-        let mut handle = || shared.node(NodeLink::new(draws.fork(), Duration::from_millis(30)));
+        let mut handle =
+            || Store::shared_memory(&shared, NodeLink::new(draws.fork(), Duration::from_millis(30)));
         let (store, exports) = (handle(), Exports::new(handle(), &EXPORTED));
-        let handles = followed.map(|link| shared.node(link));
+        let handles = followed.map(|link| Store::shared_memory(&shared, link));
         let work: [LocalBoxFuture<'_, ()>; 10] = [
             resources::write_resource(&programs, "own-0").boxed_local(),
             resources::write_resource(&programs, "own-1").boxed_local(),

@@ -13,6 +13,7 @@ use identity::sign_in::password;
 use jiff::SignedDuration;
 use node_clients::{Nodes as _, registration};
 use object_store::memory::InMemory;
+use store::Store;
 use store::shared_memory::SharedMemory;
 use tokio::sync::watch;
 use trefoil_server::clock::Clock;
@@ -132,7 +133,7 @@ async fn open_node(parts: &NodeParts, random: &mut Rng) -> Result<Arc<App>> {
         http: Some(Arc::new(SimulatedCaller)),
     };
     let link = Arc::clone(&parts.store_link);
-    let store = parts.shared.node(link);
+    let store = Store::shared_memory(&parts.shared, link);
     let app = serve::open_node(config, &flags, BASE.to_owned(), store, outside).await?;
     add_user(&app).await.context("failed to add the user")?;
     Ok(app)

@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, Notify};
 use crate::memory::MemoryEngine;
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, StoreSnapshot, UpdatedRange,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, UpdatedRange,
     Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
@@ -119,7 +119,7 @@ pub struct SharedMemory {
 impl SharedMemory {
     /// Returns the handle of a node. Like a node on PostgreSQL, it looks at the sequence number four times a second, until its
     /// last clone is dropped. Must be called on the runtime of the node.
-    pub fn node(&self, link: Arc<dyn StoreLink>) -> Store {
+    pub(crate) fn node(&self, link: Arc<dyn StoreLink>) -> SharedMemoryNode {
         let node = SharedMemoryNode { shared: self.clone(), link, heard: Arc::default() };
         let heard = Arc::downgrade(&node.heard);
         let follower = SharedMemoryNode { heard: Arc::default(), ..node.clone() };
@@ -132,7 +132,7 @@ impl SharedMemory {
                 heard.fetch_max(seq.0, Ordering::AcqRel);
             }
         });
-        Store::shared_memory(node)
+        node
     }
 }
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::file::{FileEngine, FileOptions};
 use crate::memory::MemoryEngine;
 use crate::postgres::{Announcement, DatabaseLimits, DatabaseUrl, PostgresEngine};
-use crate::shared_memory::SharedMemoryNode;
+use crate::shared_memory::{SharedMemory, SharedMemoryNode, StoreLink};
 use crate::{
     ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
     LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, UpdatedRange,
@@ -89,8 +89,9 @@ impl Store {
         PostgresEngine::open(url, limits).await.map(|engine| Self::over(StoreEngine::Postgres(engine)))
     }
 
-    pub(crate) fn shared_memory(node: SharedMemoryNode) -> Self {
-        Self::over(StoreEngine::SharedMemory(node))
+    /// The store of one node of a memory that several nodes share. Must be called on the runtime of the node.
+    pub fn shared_memory(shared: &SharedMemory, link: Arc<dyn StoreLink>) -> Self {
+        Self::over(StoreEngine::SharedMemory(shared.node(link)))
     }
 
     /// Sets a function that is called before each write of this store and its clones, and can reject the write. Only

@@ -44,12 +44,13 @@ mod model;
 mod ops;
 mod value_set;
 
+pub use self::model::filter_fault::FilterFault;
 pub use catalog::{PreferredVersions, ResourceProblem, TerminologyChange};
 pub use code_system::{CodeSystemIndex, Subsumption};
 pub use interface::operations::{OperationMethods, OperationRow};
 pub use interface::{OperationInput, OperationLevel, TerminologyOperation, parameters};
 pub use model::budget::{Budget, BudgetCheck, BudgetExhausted, ExhaustionCause};
-pub use model::error::{FilterFault, TxError, Unprocessable};
+pub use model::error::{TxError, Unprocessable};
 pub use model::language::MAX_LANGUAGES;
 pub use ops::expand::MAX_EXPANSION_CODES;
 pub use ops::service::{OperationAnswer, Terminology};
@@ -59,8 +60,9 @@ pub use value_set::{MAX_FILTERS, MAX_PATTERNS};
 /// Building blocks for importers: [`IndexBuilder`](indexing::IndexBuilder) takes the concepts of a code system and
 /// returns its index.
 pub mod indexing {
-    pub use crate::code_system::descriptions::DescriptionFacts;
-    pub use crate::code_system::index_builder::{ConceptDesignation, ConceptNumber, IndexBuilder};
+    pub use super::code_system::concept_designation::ConceptDesignation;
+    pub use super::code_system::description_facts::DescriptionFacts;
+    pub use crate::code_system::index_builder::{ConceptNumber, IndexBuilder};
     pub use crate::code_system::member_columns::MemberFacts;
     pub use crate::model::canonical::compare as compare_versions;
     pub use crate::model::known_systems::{

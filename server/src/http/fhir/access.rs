@@ -10,6 +10,7 @@ use resources::filter::TypeFilter;
 use resources::referenced::is_read_by_reference;
 use resources::{CompartmentView, Restriction, ViewPart};
 
+use super::check_accept;
 use super::missing_scope::{NeededAccess, missing_scope};
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
@@ -203,4 +204,21 @@ pub async fn check_all(
         ResourceAccess::All => Ok(()),
         _ => Err(missing_scope(context, access, kind, permissions, NeededAccess::All).await),
     }
+}
+
+/// Checks that the token grants `permissions` on some resources of the type, and that the id is one. Returns the
+/// access.
+pub(super) async fn check_addressed(
+    context: &RequestContext,
+    kind: &str,
+    id: &str,
+    permissions: ScopePermissions,
+) -> Result<Arc<TokenAccess>, Problem> {
+    let access = require_some(context, kind, permissions).await?;
+    check_accept(context, &[])?;
+    if fhir::is_id(id) {
+        return Ok(access);
+    }
+    let text = "an id has 1 to 64 letters, digits, '-' and '.'";
+    Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text))
 }

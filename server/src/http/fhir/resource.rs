@@ -9,32 +9,16 @@ use identity::tokens::access_token::TokenAccess;
 use resources::filter::TypeFilter;
 use resources::{CompartmentView, DeleteResult, ExpectedVersion, StoredResource, WrittenResource};
 
-use super::access::permitted_view;
+use super::access::{check_addressed, permitted_view};
 use super::search_result::SearchResultOptions;
 use super::{access, check_accept, json_body, recording, search};
 use crate::clock::resource_id;
 use crate::http::answer_memory::AnswerMemory;
-use crate::http::extract::{RequestBody, RequestContext, ResourceType, etag_version};
+use crate::http::extract::{RequestBody, RequestContext, etag_version};
+use crate::http::path_parameters::ResourceType;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::records::audit::rest::RestInteraction;
-
-/// Checks that the token grants `permissions` on some resources of the type, and that the id is one. Returns the
-/// access.
-pub(super) async fn check_addressed(
-    context: &RequestContext,
-    kind: &str,
-    id: &str,
-    permissions: ScopePermissions,
-) -> Result<Arc<TokenAccess>, Problem> {
-    let access = access::require_some(context, kind, permissions).await?;
-    check_accept(context, &[])?;
-    if fhir::is_id(id) {
-        return Ok(access);
-    }
-    let text = "an id has 1 to 64 letters, digits, '-' and '.'";
-    Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text))
-}
 
 /// Returns the view of the search of a conditional request. Granular scopes do not extend it.
 async fn searched_view<'a>(

@@ -11,13 +11,13 @@ use resources::{CompartmentView, FoundResource, ResourceError, SearchLimit, Stor
 use serde_json::json;
 use store::{PageLimit, Seq, Version};
 
-use super::access::permitted_view;
+use super::access::{check_addressed, permitted_view};
 use super::missing_scope::{NeededAccess, missing_scope};
-use super::resource::check_addressed;
-use super::search_result::{SearchResultOptions, is_result_parameter};
+use super::search_result::{SearchResultOptions, bad_parameter, is_result_parameter};
 use super::{access, check_accept, recording};
 use crate::http::answer_memory::AnswerMemory;
-use crate::http::extract::{RequestBody, RequestContext, ResourceType};
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::path_parameters::ResourceType;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
@@ -64,10 +64,6 @@ impl SearchPage {
         }
         format!("{at}?{}", query.finish())
     }
-}
-
-pub(super) fn bad_parameter(parameter: &str, why: &str) -> Problem {
-    Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, format!("parameter '{parameter}': {why}"))
 }
 
 /// Parses the search parameters of a type.

@@ -14,7 +14,6 @@ use resources::{CompartmentView, ResourceError, StoredResource};
 
 use super::access;
 use super::access::permitted_view;
-use super::search::bad_parameter;
 use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
@@ -159,4 +158,8 @@ impl SearchResultOptions {
         }
         Ok(included)
     }
+}
+
+pub(super) fn bad_parameter(parameter: &str, why: &str) -> Problem {
+    Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, format!("parameter '{parameter}': {why}"))
 }

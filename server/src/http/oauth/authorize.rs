@@ -7,22 +7,22 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
 use http::StatusCode;
-use identity::authorize::interaction::{InteractionState, NextStep};
 use identity::authorize::authorization_service::MAX_QUERY_BYTES;
+use identity::authorize::interaction::{InteractionState, NextStep};
 use identity::authorize::request::AuthorizationRequest;
-use identity::authorize::reply::{AuthorizationAnswer, AuthorizationError, AuthorizationReply};
 use identity::model::error_code::ErrorCode;
-use identity::model::user::User;
 use identity::sign_in::provider_sign_in::ProviderSignInStart;
-use identity::sign_in::session::Session;
 use store::StoreError;
 
+use super::authorization_answer::{answer_response, redirect_error, redirect_found};
+use super::continuation::{open_continuation, request_problem};
 use super::federation::{self, RedirectError};
 use crate::http::extract::RequestContext;
-use crate::http::pages::{self, cookie};
-use crate::http::problem::{Problem, log_store_error};
-use crate::http::reply::{self, Response};
-use crate::records::audit;
+use crate::http::pages::browser_session::signed_in;
+use crate::http::pages::cookie;
+use crate::http::problem::Problem;
+use crate::http::problem::log_store_error;
+use crate::http::reply::Response;
 
 /// Answers an authorization request.
 pub async fn authorize(context: &RequestContext) -> Result<Response, Problem> {
@@ -44,72 +44,10 @@ pub async fn resume_request(context: &RequestContext) -> Result<Response, Proble
     Ok(continue_request(context, request, interaction).await)
 }
 
-/// Verifies a continuation and checks its authorization request again.
-///
-/// # Errors
-/// Returns an error page, or the redirect to the client with the error.
-pub async fn open_continuation(
-    context: &RequestContext,
-    continuation: &str,
-) -> Result<(AuthorizationRequest, InteractionState), Problem> {
-    let browser = cookie::known_browser(context).unwrap_or_default();
-    let Some(interaction) =
-        context.app.identity.authorization.verify_continuation(continuation, browser, context.now)
-    else {
-        return Err(Problem::page(
-            StatusCode::BAD_REQUEST,
-            "This sign-in was not started in this browser, or has expired. Return to the application and start again.",
-        ));
-    };
-    let checked = context.app.identity.authorization.check_interaction(&interaction, context.now).await;
-    Ok((checked.map_err(request_problem)?, interaction))
-}
-
 /// Returns the URL of a page with a continuation.
 fn page_address(context: &RequestContext, page: &str, continuation: &str) -> String {
     // The alphabet of a continuation needs no percent-encoding.
     format!("{}/{page}?continue={continuation}", context.app.base_url)
-}
-
-/// Returns the session and the user of this browser.
-///
-/// # Errors
-/// Returns [`StoreError`] if the session cannot be read.
-pub async fn signed_in(context: &RequestContext) -> Result<Option<(Session, User)>, StoreError> {
-    match cookie::session(context) {
-        Some(value) => {
-            let session = context.app.identity.sessions.active_session(value, context.now).await?;
-            if session.is_some() {
-                audit::mark_authenticated();
-            }
-            Ok(session)
-        }
-        None => Ok(None),
-    }
-}
-
-/// Sends an error to the client, through the browser.
-pub fn redirect_error(to: &AuthorizationReply, error: ErrorCode, description: Option<&str>) -> Response {
-    answer_response(to.error_answer(error, description))
-}
-
-/// Returns the response that makes the browser deliver an answer to the client.
-fn answer_response(answer: AuthorizationAnswer) -> Response {
-    match answer {
-        AuthorizationAnswer::Redirect(to) => redirect_found(&to),
-        AuthorizationAnswer::Form { to, fields } => pages::form_post::show_form(&to, &fields),
-    }
-}
-
-fn request_problem(refusal: AuthorizationError) -> Problem {
-    match refusal {
-        AuthorizationError::Show(error) => error.into(),
-        AuthorizationError::Redirect { reply, error } => redirect_error(&reply, error, None).into(),
-    }
-}
-
-fn redirect_found(to: &str) -> Response {
-    reply::no_store(reply::redirect(StatusCode::FOUND, to))
 }
 
 async fn continue_request(

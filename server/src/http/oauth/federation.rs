@@ -14,12 +14,15 @@ use identity::sign_in::provider_sign_in::{ProviderSignIn, ProviderSignInStart, R
 use identity::sign_in::session::SignInProof;
 use store::StoreError;
 
-use super::authorize::{self, redirect_error};
+use super::authorization_answer::redirect_error;
 use crate::config::ConfiguredProvider;
 use crate::http::extract::RequestContext;
-use crate::http::pages::sign_in::SignInDestination;
+use crate::http::pages::browser_session::signed_in;
+use crate::http::pages::sign_in::completion::complete_sign_in;
+use crate::http::pages::sign_in::destination::SignInDestination;
 use crate::http::pages::{self, cookie};
-use crate::http::problem::{Problem, log_store_error};
+use crate::http::problem::Problem;
+use crate::http::problem::log_store_error;
 use crate::http::reply::{self, Response};
 
 const PROVIDER_FAILED: &str = "The provider did not respond correctly. Please try again later.";
@@ -69,7 +72,7 @@ pub async fn start_sign_in(context: &RequestContext, provider: String) -> Result
     let back = pages::resume::read_destination(&context.params());
     let (browser, set_cookie) = cookie::browser(context);
     let waiting = match pages::resume::is_request(&back) {
-        true => authorize::open_continuation(context, &back).await.ok().map(|(request, _)| request),
+        true => super::continuation::open_continuation(context, &back).await.ok().map(|(request, _)| request),
         false => None,
     };
     let freshness = waiting.as_ref().map_or_else(RequiredFreshness::default, |it| it.required_freshness());
@@ -94,7 +97,7 @@ pub async fn provider_callback(context: &RequestContext, provider: String) -> Re
             "This sign-in was not started in this browser, or has expired. Return to the application and start again.",
         )
     };
-    let (Some(state), Some(browser)) = (params.get("state"), cookie::known_browser(context)) else {
+    let (Some(state), Some(browser)) = (params.get("state"), context.cookies.browser.as_deref()) else {
         return Err(lost());
     };
     let taken = context.app.identity.provider_sign_ins.take_provider_sign_in(state, browser, context.now);
@@ -108,7 +111,7 @@ pub async fn provider_callback(context: &RequestContext, provider: String) -> Re
     }
     // If an application is waiting, errors are sent to it.
     let waiting = match pages::resume::is_request(&flow.back) {
-        true => Some(authorize::open_continuation(context, &flow.back).await?.0.reply),
+        true => Some(super::continuation::open_continuation(context, &flow.back).await?.0.reply),
         false => None,
     };
     let settings = context.app.settings();
@@ -212,7 +215,7 @@ async fn sign_in_external(
     match identity.sign_in.admit_external_user(rules, &external, context.now).await? {
         LinkedUser::Active(user) => {
             let proof = SignInProof::provider(&rules.name, auth_time);
-            return Ok(Some(pages::sign_in::complete_sign_in(context, &user, &proof, &onward).await?));
+            return Ok(Some(complete_sign_in(context, &user, &proof, &onward).await?));
         }
         LinkedUser::Inactive => return Ok(None),
         LinkedUser::None => {}
@@ -230,7 +233,7 @@ async fn link_account(
     flow: &ProviderSignIn,
 ) -> Result<Response, Problem> {
     let identity = &context.app.identity;
-    let signed_in = authorize::signed_in(context).await?;
+    let signed_in = signed_in(context).await?;
     let Some((_, user)) = signed_in.filter(|(session, _)| flow.link_to.as_ref() == Some(&session.sid)) else {
         let text = "You have signed out since you started to link this account. Sign in and start again.";
         return Err(Problem::page(StatusCode::FORBIDDEN, text));

@@ -1,6 +1,8 @@
 //! `/oauth2/*` and discovery: the handlers of the authorization server.
 
+pub mod authorization_answer;
 pub mod authorize;
+pub mod continuation;
 pub mod device_authorization;
 pub mod discovery;
 pub mod federation;

@@ -7,10 +7,12 @@ use identity::model::scope::Scopes;
 use identity::model::user::User;
 use maud::html;
 
+use super::frame::page;
 use super::texts::{fill, phrase, t};
-use super::{cookie, csrf, page, resume, scopes as words};
+use super::{cookie, csrf, resume, scopes as words};
 use crate::http::extract::{RequestBody, RequestContext};
-use crate::http::oauth::authorize;
+use crate::http::oauth::continuation::open_continuation;
+use crate::http::pages::browser_session::signed_in;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
@@ -25,8 +27,8 @@ struct ConsentQuestion {
 
 /// Returns the question that this request leads to now. Any other step is left to the authorization endpoint.
 async fn read_question(context: &RequestContext, continuation: &str) -> Result<ConsentQuestion, Problem> {
-    let (request, interaction) = authorize::open_continuation(context, continuation).await?;
-    let signed_in = authorize::signed_in(context).await?;
+    let (request, interaction) = open_continuation(context, continuation).await?;
+    let signed_in = signed_in(context).await?;
     let step =
         context.app.identity.authorization.next_step(&request, &interaction, signed_in, context.now).await?;
     match step {
@@ -46,7 +48,8 @@ fn resume_request(context: &RequestContext, continuation: &str) -> Response {
 
 /// Returns the path of the sign-in page for another user, from which the browser returns to this request.
 fn switch_account(continuation: &str) -> String {
-    super::sign_in::SignInDestination { back: continuation.to_owned(), link: None }.at("/sign-in")
+    super::sign_in::destination::SignInDestination { back: continuation.to_owned(), link: None }
+        .at("/sign-in")
 }
 
 /// Shows the question.
@@ -106,7 +109,7 @@ pub async fn submit_answer(context: &RequestContext, body: &mut RequestBody) -> 
         // The scopes changed since they were shown: the page is shown again.
         _ => return Ok(resume_request(context, continuation)),
     };
-    let browser = cookie::known_browser(context).unwrap_or_default();
+    let browser = context.cookies.browser.as_deref().unwrap_or_default();
     let continuation = identity.authorization.sign_continuation(&answered, browser);
     Ok(resume_request(context, &continuation))
 }

@@ -7,7 +7,6 @@ use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{FORM_LIMIT, cookie};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
 
@@ -34,7 +33,7 @@ pub async fn read_form(context: &RequestContext, body: &mut RequestBody) -> Resu
     }
     let body = body.bytes(FORM_LIMIT).await?;
     let form = Params::parse(&body);
-    let browser = cookie::known_browser(context).unwrap_or_default();
+    let browser = context.cookies.browser.as_deref().unwrap_or_default();
     let sent = form.get("csrf").unwrap_or_default();
     let known = bool::from(sent.as_bytes().ct_eq(form_token(browser).as_bytes())) && !browser.is_empty();
     let same_site =
@@ -47,3 +46,6 @@ pub async fn read_form(context: &RequestContext, body: &mut RequestBody) -> Resu
         Err(Problem::page(StatusCode::FORBIDDEN, text))
     }
 }
+
+/// Maximum size of a form, in bytes.
+pub(super) const FORM_LIMIT: usize = 64 * 1024;

@@ -10,10 +10,12 @@ use identity::sign_in::session::Session;
 use identity::sign_in::throttle::AttemptResult;
 use maud::html;
 
-use super::sign_in::{self, SignInDestination};
+use super::frame::page;
+use super::sign_in::destination::SignInDestination;
 use super::texts::{phrase, t};
-use super::{cookie, csrf, page, resume, scopes};
+use super::{cookie, csrf, resume, scopes};
 use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::pages::browser_session::signed_in;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
@@ -23,7 +25,7 @@ const UNKNOWN: &str = "This code is unknown, has expired or was already used. Ch
 pub async fn show_form(context: &RequestContext) -> Result<Response, Problem> {
     let params = context.params();
     let code = params.get("user_code").unwrap_or_default();
-    let Some((_, user)) = super::signed_in(context).await? else { return Ok(to_sign_in(context, code)) };
+    let Some((_, user)) = signed_in(context).await? else { return Ok(to_sign_in(context, code)) };
     if code.is_empty() {
         return Ok(code_form(context, StatusCode::OK, "", None));
     }
@@ -42,7 +44,7 @@ fn to_sign_in(context: &RequestContext, code: &str) -> Response {
 pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
     let sent = csrf::read_form(context, body).await?;
     let code = sent.get("user_code").unwrap_or_default();
-    let Some((session, user)) = super::signed_in(context).await? else {
+    let Some((session, user)) = signed_in(context).await? else {
         return Ok(to_sign_in(context, code));
     };
     let question = find_question(context, code, &user).await?;
@@ -62,11 +64,11 @@ pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Re
 /// Returns a page that says that the code is unknown or that the user must wait.
 async fn find_question(context: &RequestContext, code: &str, user: &User) -> Result<DeviceQuestion, Problem> {
     let identity = &context.app.identity;
-    let address = super::address(context);
+    let address = context.address_text();
     let attempt = match identity.throttle.begin_guess("user-code", &user.sub, &address, context.now).await? {
         Ok(attempt) => attempt,
         Err(wait) => {
-            let (text, with_header) = sign_in::lockout_response(wait);
+            let (text, with_header) = super::sign_in::attempt::lockout_response(wait);
             let form = code_form(context, StatusCode::TOO_MANY_REQUESTS, code, Some(&text));
             return Err(with_header(form).into());
         }

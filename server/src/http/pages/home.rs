@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::page;
+use super::frame::page;
 use super::texts::{phrase, t};
 use crate::demo::guide::GUIDE_FILE;
 use crate::http::extract::RequestContext;
+use crate::http::pages::browser_session::signed_in;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::trust::shell_word;
@@ -16,7 +17,7 @@ use crate::trust::shell_word;
 /// Shows the page.
 pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
     let fhir = &context.app.fhir_base;
-    let signed_in = super::signed_in(context).await?;
+    let signed_in = signed_in(context).await?;
     let links = [
         (t("Your account"), "/account", t("your sign-in methods, sessions and applications")),
         (t("Device"), "/device", t("connect a device that shows a code")),

@@ -9,10 +9,12 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use store::{PageLimit, ScanOptions, StoreError, Versions as _};
 
+use super::frame::page;
 use super::texts::{fill, phrase, t};
-use super::{cookie, csrf, page, resume};
+use super::{cookie, csrf, resume};
 use crate::http::extract::{RequestBody, RequestContext};
-use crate::http::oauth::authorize;
+use crate::http::oauth::continuation::open_continuation;
+use crate::http::pages::browser_session::signed_in;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
@@ -91,8 +93,8 @@ async fn choosing_user(
     context: &RequestContext,
     continuation: &str,
 ) -> Result<(AuthorizationRequest, InteractionState, User), Problem> {
-    let (request, interaction) = authorize::open_continuation(context, continuation).await?;
-    let signed_in = authorize::signed_in(context).await?;
+    let (request, interaction) = open_continuation(context, continuation).await?;
+    let signed_in = signed_in(context).await?;
     let step =
         context.app.identity.authorization.next_step(&request, &interaction, signed_in, context.now).await?;
     match step {
@@ -167,7 +169,7 @@ pub async fn submit_choice(context: &RequestContext, body: &mut RequestBody) -> 
     let continuation = sent.get("continue").unwrap_or_default();
     let (_, interaction, user) = choosing_user(context, continuation).await?;
     let identity = &context.app.identity;
-    let browser = cookie::known_browser(context).unwrap_or_default();
+    let browser = context.cookies.browser.as_deref().unwrap_or_default();
     if sent.get("answer") == Some("deny") {
         let continuation = identity.authorization.sign_continuation(&interaction.denied(), browser);
         return Ok(resume_request(context, &continuation));

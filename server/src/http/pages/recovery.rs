@@ -6,9 +6,10 @@ use identity::sign_in::session::SignInProof;
 use identity::sign_in::throttle::AttemptResult;
 use maud::{Markup, html};
 
-use super::sign_in::{self, SignInDestination};
+use super::frame::page;
+use super::sign_in::destination::SignInDestination;
 use super::texts::t;
-use super::{cookie, csrf, page};
+use super::{cookie, csrf};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
@@ -54,15 +55,15 @@ pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Re
     let username = sent.get("username").unwrap_or_default();
     let code = sent.get("code").unwrap_or_default();
     let onward = SignInDestination::read(&sent);
-    let browser = cookie::known_browser(context).unwrap_or_default();
+    let browser = context.cookies.browser.as_deref().unwrap_or_default();
     let again = |status: StatusCode, notice: &str| {
         reply::no_store(reply::html(status, render_form(browser, &onward, username, Some(notice))))
     };
-    let (user, counted) = sign_in::begin_attempt(context, username).await?;
+    let (user, counted) = super::sign_in::attempt::begin_attempt(context, username).await?;
     let attempt = match counted {
         Ok(attempt) => attempt,
         Err(wait) => {
-            let (text, with_header) = sign_in::lockout_response(wait);
+            let (text, with_header) = super::sign_in::attempt::lockout_response(wait);
             return Ok(with_header(again(StatusCode::TOO_MANY_REQUESTS, &text)));
         }
     };
@@ -76,5 +77,11 @@ pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Re
         return Ok(again(StatusCode::UNAUTHORIZED, WRONG));
     };
     // A code that works once is a one-time password (RFC 8176 section 2).
-    Ok(sign_in::complete_sign_in(context, &user, &SignInProof::from_methods(&["otp"]), &onward).await?)
+    Ok(super::sign_in::completion::complete_sign_in(
+        context,
+        &user,
+        &SignInProof::from_methods(&["otp"]),
+        &onward,
+    )
+    .await?)
 }

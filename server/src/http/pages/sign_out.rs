@@ -10,8 +10,9 @@ use identity::sign_in::pending_quota::PendingKind;
 use maud::html;
 use store::StoreError;
 
+use super::frame::page;
 use super::texts::t;
-use super::{cookie, csrf, page};
+use super::{cookie, csrf};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
@@ -34,7 +35,7 @@ async fn process_request(context: &RequestContext, params: &Params) -> Result<Re
         .get("id_token_hint")
         .and_then(|hint| context.app.identity.tokens.verify_id_token_hint(hint, context.now))
         .filter(|_| params.defect().is_none());
-    let (presented, active) = match cookie::session(context) {
+    let (presented, active) = match context.cookies.session.as_deref() {
         Some(value) => (
             sessions.session_identity(value, context.now).await?,
             sessions.active_session(value, context.now).await?,
@@ -84,7 +85,7 @@ async fn back_address(
 }
 
 async fn end(context: &RequestContext, back: Option<&str>) -> Result<Response, StoreError> {
-    if let Some(value) = cookie::session(context) {
+    if let Some(value) = context.cookies.session.as_deref() {
         context.app.identity.sessions.end_session(value, context.now).await?;
     }
     let response = match back {
@@ -101,7 +102,7 @@ async fn end(context: &RequestContext, back: Option<&str>) -> Result<Response, S
 pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
     if context.path == "/logout" {
         let body = body.bytes(STORED_REQUEST_LIMIT).await?;
-        if cookie::session(context).is_some() {
+        if context.cookies.session.as_deref().is_some() {
             return Ok(process_request(context, &Params::parse(&body)).await?);
         }
         return continue_by_get(context, &body).await;

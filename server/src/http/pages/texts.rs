@@ -5,53 +5,11 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::frame;
-
-/// A language of the pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Language {
-    /// English.
-    #[default]
-    English,
-    /// German.
-    German,
-}
-
-impl Language {
-    /// Returns the language that `Accept-Language` prefers (RFC 9110 section 12.5.4), or English.
-    pub fn negotiate(accepted: &str) -> Self {
-        let mut best = (Self::English, 0.0);
-        for range in accepted.split(',').take(20) {
-            let (tag, rest) = range.split_once(';').unwrap_or((range, ""));
-            let weight = match rest.trim().strip_prefix("q=") {
-                Some(weight) => weight.trim().parse().unwrap_or(0.0),
-                None => 1.0,
-            };
-            let primary = tag.trim().split('-').next().unwrap_or_default();
-            let language = match primary.to_ascii_lowercase().as_str() {
-                "en" => Self::English,
-                "de" => Self::German,
-                _ => continue,
-            };
-            if weight > best.1 {
-                best = (language, weight);
-            }
-        }
-        best.0
-    }
-
-    /// Returns the tag for `lang`.
-    pub fn tag(self) -> &'static str {
-        match self {
-            Self::English => "en",
-            Self::German => "de",
-        }
-    }
-}
+use super::language::Language;
 
 /// Returns a text in the language of the current page.
 pub fn t(english: &str) -> &str {
-    match frame::language() {
+    match super::page_request::language() {
         Language::English => english,
         Language::German => {
             let found = TEXTS.iter().find(|(key, _)| *key == english);
@@ -463,6 +421,13 @@ const TEXTS: &[(&str, &str)] = &[
         "Dieses Konto wurde anderswo geändert. Bitte versuchen Sie es noch einmal.",
     ),
 ];
+
+/// Returns the text of an error as a sentence.
+pub fn as_sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
 
 #[cfg(test)]
 mod tests {

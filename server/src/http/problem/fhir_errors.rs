@@ -6,9 +6,8 @@ use http::{StatusCode, header};
 use resources::{ResourceBodyError, ResourceError};
 use terminology::{ExhaustionCause, TxError};
 
-use super::{
-    Dialect, fhir_error, insufficient_scope, log_store_error, outcome_response, store_error, store_status,
-};
+use super::dialect::{Dialect, fhir_error, insufficient_scope, outcome_response};
+use super::store_errors::{log_store_error, store_error, store_status};
 use crate::http::reply::{self, Response};
 use crate::node::question_pool::QuestionRejected;
 

@@ -15,8 +15,10 @@ use identity::tokens::access_token::BadToken;
 use identity::tokens::dpop::ProofError;
 use identity::tokens::grant::GrantError;
 
-use super::{Dialect, admin_error, bearer_challenge, fhir_error, no_such, oauth_error, store_error};
-use crate::http::pages;
+use super::dialect::{Dialect, admin_error, bearer_challenge, fhir_error, no_such, oauth_error};
+use super::store_errors::store_error;
+use crate::http::pages::error_page;
+use crate::http::pages::texts::as_sentence;
 use crate::http::reply::{self, Response};
 
 /// Returns the response to a failed client authentication.
@@ -69,7 +71,7 @@ pub(super) fn passkey_error(error: &PasskeyError) -> Response {
         PasskeyError::CeremonyExpired | PasskeyError::Rejected(_) => StatusCode::BAD_REQUEST,
         PasskeyError::TooMany | PasskeyError::OnlyWay | PasskeyError::NoPasskey => StatusCode::CONFLICT,
     };
-    pages::error(status, &pages::passkey::as_sentence(&error.to_string()))
+    error_page::error(status, &as_sentence(&error.to_string()))
 }
 
 /// Returns the response for a user that could not be read or created.
@@ -83,7 +85,7 @@ pub(super) fn user_error(dialect: Dialect, error: &UserError) -> Response {
         }
     };
     match (dialect, error) {
-        (Dialect::Page, _) => pages::error(status, page_text),
+        (Dialect::Page, _) => error_page::error(status, page_text),
         (_, UserError::Unknown(_)) => no_such("user"),
         _ => admin_error(status, code, &error.to_string()),
     }
@@ -95,7 +97,7 @@ pub(super) fn change_user_error(dialect: Dialect, error: &ChangeUserError) -> Re
         (ChangeUserError::Store(error), _) => store_error(dialect, error),
         (ChangeUserError::User(error), _) => user_error(dialect, error),
         (ChangeUserError::Unknown | ChangeUserError::Stale, Dialect::Page) => {
-            pages::error(StatusCode::CONFLICT, "This account was changed elsewhere. Please try again.")
+            error_page::error(StatusCode::CONFLICT, "This account was changed elsewhere. Please try again.")
         }
         (ChangeUserError::Unknown, _) => no_such("user"),
         (ChangeUserError::Stale, _) => {
@@ -132,7 +134,7 @@ pub(super) fn link_error(error: &LinkError) -> Response {
     match error {
         LinkError::Store(error) => store_error(Dialect::Page, error),
         LinkError::Taken | LinkError::OnlyWay => {
-            pages::error(StatusCode::CONFLICT, &pages::passkey::as_sentence(&error.to_string()))
+            error_page::error(StatusCode::CONFLICT, &as_sentence(&error.to_string()))
         }
     }
 }
@@ -236,11 +238,11 @@ pub(super) fn page_error(error: &PageError) -> Response {
     tracing::info!(
         client_id = value("Client"),
         redirect_uri = value("Rejected address"),
-        request_id = pages::frame::request_id(),
+        request_id = super::super::pages::page_request::request_id(),
         "authorization request rejected: {error}"
     );
     let details: Vec<_> = details.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    pages::detailed_error(StatusCode::BAD_REQUEST, &error.to_string(), &details)
+    error_page::detailed_error(StatusCode::BAD_REQUEST, &error.to_string(), &details)
 }
 
 /// Shortens a value of the request, and removes control characters.

@@ -9,11 +9,13 @@
 //! | `identity_errors` | errors of identity, in the dialects of OAuth, administration and pages |
 //! | `fhir_errors` | errors of the FHIR endpoints: resources, terminology, exports |
 
+mod dialect;
 mod fhir_errors;
 mod identity_errors;
+mod store_errors;
 
 use bulk::{FileError, GroupError, JobRequestError, KickOffError};
-use fhir::{IssueCode, OperationOutcome};
+use fhir::IssueCode;
 use http::{StatusCode, header};
 use identity::authorize::device::DeviceError;
 use identity::authorize::pushed_request::PushRequestError;
@@ -32,13 +34,18 @@ use resources::{ResourceBodyError, ResourceError};
 use store::StoreError;
 use terminology::TxError;
 
+use self::dialect::{admin_error, insufficient_scope, no_such};
+use self::store_errors::store_error;
 use super::extract::ReadBodyError;
-use super::pages;
 use super::reply::{self, Response};
+use crate::http::pages::error_page;
+use crate::http::pages::texts::as_sentence;
 use crate::node::byte_budget::BudgetExhausted;
 use crate::node::question_pool::QuestionRejected;
 
+pub use self::dialect::{Dialect, bearer_challenge, fhir_error, oauth_error, outcome_response};
 pub use self::fhir_errors::{resource_status, terminology_status};
+pub(crate) use self::store_errors::log_store_error;
 
 /// Why a handler does not answer as requested. `?` converts the errors of the domains.
 pub enum Problem {
@@ -168,7 +175,7 @@ impl Problem {
 
     /// Returns an error of a page.
     pub fn page(status: StatusCode, text: &str) -> Self {
-        pages::error(status, text).into()
+        error_page::error(status, text).into()
     }
 
     /// Returns the error of the administration API for a record that does not exist.
@@ -214,176 +221,6 @@ impl Problem {
     }
 }
 
-/// The format of the errors of a group of endpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
-    /// JSON with `error` and `error_description` (RFC 6749 section 5.2).
-    OAuth,
-    /// The same JSON, with error codes of the administration API.
-    Admin,
-    /// OperationOutcome.
-    Fhir,
-    /// An HTML page.
-    Page,
-}
-
-impl Dialect {
-    /// Returns the dialect of problems at a path, by its first segment.
-    pub fn of_path(path: &str) -> Self {
-        match path.strip_prefix('/').and_then(|path| path.split('/').next()) {
-            Some("oauth2" | ".well-known") => Self::OAuth,
-            Some("fhir") => Self::Fhir,
-            Some("admin") => Self::Admin,
-            _ => Self::Page,
-        }
-    }
-
-    /// Returns the response to an error that does not come from a domain, such as an unknown path, a wrong method or
-    /// a large body.
-    pub fn plain_error(self, status: StatusCode, text: &str) -> Response {
-        match self {
-            Self::OAuth | Self::Admin => {
-                let error = if status.is_server_error() { "server_error" } else { "invalid_request" };
-                oauth_error(status, error, Some(text))
-            }
-            Self::Fhir => fhir_error(status, issue_code(status), text),
-            Self::Page => pages::error(status, text),
-        }
-    }
-}
-
-/// Returns the issue code of a status for errors that do not come from a domain.
-fn issue_code(status: StatusCode) -> IssueCode {
-    match status {
-        StatusCode::NOT_FOUND => IssueCode::NotFound,
-        StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_ACCEPTABLE | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-            IssueCode::NotSupported
-        }
-        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::URI_TOO_LONG => IssueCode::TooLong,
-        StatusCode::REQUEST_TIMEOUT => IssueCode::Timeout,
-        status if status.is_server_error() => IssueCode::Exception,
-        _ => IssueCode::Invalid,
-    }
-}
-
-/// Returns an error response of an OAuth endpoint.
-pub fn oauth_error(status: StatusCode, error: &str, description: Option<&str>) -> Response {
-    let mut body = serde_json::json!({ "error": error });
-    if let Some(description) = description {
-        // RFC 6749 section 5.2 does not allow `"` and `\` in descriptions.
-        body["error_description"] = description.replace(['"', '\\'], "'").into();
-    }
-    let response = reply::no_store(reply::json(status, &body));
-    if status == StatusCode::UNAUTHORIZED {
-        return reply::with(response, header::WWW_AUTHENTICATE, "Basic realm=\"trefoil\"");
-    }
-    response
-}
-
-/// Returns an error response of a FHIR endpoint.
-pub fn fhir_error(status: StatusCode, code: IssueCode, text: impl Into<String>) -> Response {
-    outcome_response(status, &OperationOutcome::error(code, text))
-}
-
-/// Returns an OperationOutcome.
-pub fn outcome_response(status: StatusCode, outcome: &OperationOutcome) -> Response {
-    let response = reply::no_store(reply::fhir_json(status, outcome));
-    if status == StatusCode::UNAUTHORIZED {
-        return reply::with(response, header::WWW_AUTHENTICATE, "Bearer realm=\"trefoil\"");
-    }
-    response
-}
-
-/// Returns an error response of the administration API.
-fn admin_error(status: StatusCode, error: &str, text: &str) -> Response {
-    let response = oauth_error(status, error, Some(text));
-    let challenge = match status {
-        StatusCode::UNAUTHORIZED if error == "invalid_request" => "Bearer realm=\"trefoil\"".to_owned(),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => bearer_challenge(error, text),
-        _ => return response,
-    };
-    let mut response = response;
-    response.headers_mut().remove(header::WWW_AUTHENTICATE);
-    reply::with(response, header::WWW_AUTHENTICATE, &challenge)
-}
-
-/// Returns the response of the administration API to a record that does not exist.
-fn no_such(record: &str) -> Response {
-    admin_error(StatusCode::NOT_FOUND, "not_found", &format!("there is no such {record}"))
-}
-
-/// Returns the response of a FHIR endpoint to a token without the necessary scope.
-fn insufficient_scope(text: &str, scope: Option<&str>) -> Response {
-    let response = fhir_error(StatusCode::FORBIDDEN, IssueCode::Forbidden, text);
-    let mut challenge = bearer_challenge("insufficient_scope", text);
-    if let Some(scope) = scope {
-        // A scope contains neither `"` nor `\`.
-        challenge.push_str(&format!(", scope=\"{scope}\""));
-    }
-    reply::with(response, header::WWW_AUTHENTICATE, &challenge)
-}
-
-fn store_status(error: &StoreError) -> (StatusCode, IssueCode, &'static str) {
-    match error {
-        StoreError::Conflict { .. } | StoreError::IndexChanged { .. } => (
-            StatusCode::CONFLICT,
-            IssueCode::Conflict,
-            "the record was changed by another request at the same time; try again",
-        ),
-        StoreError::ReadOnly { .. } => (
-            StatusCode::INSUFFICIENT_STORAGE,
-            IssueCode::NoStore,
-            "the server cannot store data at the moment; try again later",
-        ),
-        StoreError::Unavailable { .. } => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            IssueCode::Transient,
-            "the database of the server is unavailable at the moment; try again later",
-        ),
-        StoreError::Clock { .. } => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            IssueCode::Transient,
-            "the clock of the server has jumped; it stores nothing until an operator corrects or accepts the clock",
-        ),
-        StoreError::Key { .. } => {
-            (StatusCode::BAD_REQUEST, IssueCode::Value, "the request contains an id that cannot be stored")
-        }
-        StoreError::Corrupt { .. } => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            IssueCode::Exception,
-            "the stored data is corrupt; the server's log has the details",
-        ),
-        StoreError::Locked { .. } | StoreError::Draft { .. } | StoreError::Engine { .. } => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            IssueCode::Exception,
-            "internal error; the server's log has the details",
-        ),
-    }
-}
-
-/// Returns the response to an error of the store, and logs the error.
-fn store_error(dialect: Dialect, error: &StoreError) -> Response {
-    let (status, code, text) = store_status(error);
-    log_store_error(error, "store");
-    let response = match dialect {
-        Dialect::Fhir => fhir_error(status, code, text),
-        _ => dialect.plain_error(status, text),
-    };
-    match error {
-        StoreError::Unavailable { .. } => reply::with_static(response, header::RETRY_AFTER, "5"),
-        _ => response,
-    }
-}
-
-/// Logs a store error of a request; `at` names its step. The start of an outage is logged once as an error elsewhere, so
-/// the requests that fail during it are warnings.
-pub(crate) fn log_store_error(error: &StoreError, at: &str) {
-    match error {
-        StoreError::Unavailable { .. } => tracing::warn!(%error, "{at}"),
-        _ => tracing::error!(%error, "{at}"),
-    }
-}
-
 /// Returns the response to a body that could not be read.
 fn body_error(dialect: Dialect, error: &ReadBodyError) -> Response {
     let status = match error {
@@ -414,13 +251,7 @@ fn pending_error(dialect: Dialect, error: TooManyPending) -> Response {
         Dialect::OAuth => {
             oauth_error(StatusCode::TOO_MANY_REQUESTS, "temporarily_unavailable", Some(&error.to_string()))
         }
-        _ => dialect
-            .plain_error(StatusCode::TOO_MANY_REQUESTS, &pages::passkey::as_sentence(&error.to_string())),
+        _ => dialect.plain_error(StatusCode::TOO_MANY_REQUESTS, &as_sentence(&error.to_string())),
     };
     reply::with(response, header::RETRY_AFTER, &error.retry_after_s.to_string())
-}
-
-/// Returns `WWW-Authenticate` of RFC 6750 section 3.
-pub fn bearer_challenge(error: &str, description: &str) -> String {
-    format!("Bearer error=\"{error}\", error_description=\"{}\"", description.replace(['"', '\\'], "'"))
 }

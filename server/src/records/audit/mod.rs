@@ -12,6 +12,8 @@
 //! [`AuditLog::on_behalf`] collects the lines of a request and delays its result until they are as durable as configured. A
 //! log that cannot be written makes the server not ready.
 
+mod caller;
+mod coding;
 mod entry;
 mod render;
 pub mod rest;
@@ -27,7 +29,8 @@ use jiff::Timestamp;
 use store::StoreError;
 use store::space::{DiskSpace, WritePurpose};
 
-pub use self::entry::{AuditActor, AuditCaller, AuditEntry, AuditSource};
+pub use self::caller::{AuditActor, AuditCaller};
+pub use self::entry::{AuditEntry, AuditSource};
 use crate::clock::{Clock, resource_id};
 use crate::config::audit::{AuditConfig, Durability, RecordedRequests};
 use crate::records::append_log::{AppendLog, LogLine};

@@ -4,11 +4,11 @@ use identity::audit::{AuditEvent, RecordAction};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::entry::{AuditActor, AuditCaller, AuditEntry, AuditSource};
+use super::caller::{AuditActor, AuditCaller};
+use super::coding::{DCM, TYPES, coding};
+use super::entry::{AuditEntry, AuditSource};
 use super::rest;
 
-pub(super) const DCM: &str = "http://dicom.nema.org/resources/ontology/DCM";
-pub(super) const TYPES: &str = "http://terminology.hl7.org/CodeSystem/audit-event-type";
 /// System of the codes for events that no standard has a code for.
 const OURS: &str = "https://trefoil.example/fhir/CodeSystem/audit-event";
 
@@ -182,10 +182,6 @@ fn describe(event: &AuditEvent) -> RenderedEvent {
             format!("{other:?}").split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default(),
         ),
     }
-}
-
-pub(super) fn coding([system, code, display]: [&str; 3]) -> Value {
-    json!({ "system": system, "code": code, "display": display })
 }
 
 /// Renders an entry as a FHIR R4 AuditEvent. Without a caller, the server itself is the agent.

@@ -7,8 +7,8 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-use super::entry::AuditCaller;
-use super::render::{DCM, TYPES, coding};
+use super::caller::AuditCaller;
+use super::coding::{DCM, TYPES, coding};
 
 const PARTICIPATION: &str = "http://terminology.hl7.org/CodeSystem/v3-ParticipationType";
 const ENTITY_TYPE: &str = "http://terminology.hl7.org/CodeSystem/audit-entity-type";

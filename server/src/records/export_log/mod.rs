@@ -347,7 +347,7 @@ mod tests {
         let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
         // They are on one machine and have its name.
         let serve = |at: usize| {
-            let store = shared.node(Arc::<StoppingLink>::default());
+            let store = Store::shared_memory(&shared, Arc::<StoppingLink>::default());
             open(folders[at].path().to_owned(), "n", day, &store)
         };
         let servers = [serve(0), serve(1), serve(2)];

@@ -27,15 +27,14 @@ use store::folder::{make_folder, sync_folder};
 use store::space::{DiskSpace, NoSpace, WritePurpose};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
-use crate::files::write_error::WriteError;
 use crate::abort_on_drop::until_ended;
 use crate::files::file_hasher::FileHasher;
 use crate::files::file_location::{FileLocation, ObjectBucket};
 use crate::files::file_source::FileSource;
 use crate::files::file_stream::{DownloadLimits, DownloadPermit, PIECE};
-use crate::files::file_writer::FileWriter;
 use crate::files::format::Format;
 use crate::files::gzip;
+use crate::files::write_error::WriteError;
 
 /// Number of bytes that are collected before they are written to a folder. With smaller chunks, the transfer between
 /// threads would cost more.

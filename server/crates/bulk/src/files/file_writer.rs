@@ -10,10 +10,10 @@ use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStoreExt as _, PutMultipartOptions, PutPayload};
 use tokio::runtime::Handle;
 
-use crate::files::write_error::WriteError;
 use crate::abort_on_drop::{AbortOnDrop, until_ended};
 use crate::files::export_files::{AttemptFile, ExportFiles, WriteGuard};
 use crate::files::file_hasher::FileHasher;
+use crate::files::write_error::WriteError;
 
 /// A file that is being written.
 pub(crate) struct FileWriter {

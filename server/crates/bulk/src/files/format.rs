@@ -3,15 +3,7 @@
 //! In every format, files are split by the length of their lines as NDJSON, so that a file contains the same resources
 //! in each format.
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-
-use crate::files::output_writer::OutputWriter;
-use crate::files::write_error::WriteError;
-use crate::abort_on_drop::AbortOnDrop;
-use crate::files::file_writer::FileWriter;
-#[cfg(feature = "parquet")]
-use crate::files::parquet_rows::ParquetRows;
 
 /// Format of output files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -67,4 +59,3 @@ impl Format {
         [Self::Ndjson, Self::Parquet].into_iter().find(|format| format.extension() == extension)
     }
 }
-

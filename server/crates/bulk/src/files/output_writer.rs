@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-use crate::files::write_error::WriteError;
 use crate::abort_on_drop::AbortOnDrop;
 use crate::files::file_writer::FileWriter;
 use crate::files::format::Format;
 #[cfg(feature = "parquet")]
 use crate::files::parquet_rows::ParquetRows;
+use crate::files::write_error::WriteError;
 
 /// A file of resources that is being written.
 pub(crate) struct OutputWriter {

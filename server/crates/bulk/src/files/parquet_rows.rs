@@ -26,8 +26,8 @@ use resources::json::Text;
 use serde::Deserialize;
 use store::blocking::run_blocking;
 
-use crate::files::write_error::WriteError;
 use crate::abort_on_drop::until_ended;
+use crate::files::write_error::WriteError;
 
 const SCHEMA: &str = "message resource {
     required binary resourceType (STRING);

@@ -1,9 +1,5 @@
 //! Why a file of an export is not written.
 
-use std::io::{Read as _, Seek as _};
-
-use futures_util::{StreamExt as _, TryStreamExt as _};
-use object_store::ObjectStoreExt as _;
 use store::space::NoSpace;
 
 /// Reasons why an export file cannot be read or written.

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use resources::filter::TypeFilter;
+use resources::result::elements::ElementProjection;
 use store::{PageLimit, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Mutex;
 
-use crate::request::exported_kinds::{ExportRole, role};
 use crate::group::{CurrentMembers, GroupError, GroupMembers, MemberCollector};
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
 use crate::plan::listed_resources::ListedResources;
 use crate::plan::member_provenance::provenance_of_members;
 use crate::plan::supporting::ReferenceSet;
+use crate::request::exported_kinds::{ExportRole, role};
 use crate::request::kick_off::ExportLevel;
 use crate::request::parameters::ExportParameters;
-use resources::filter::TypeFilter;
-use resources::result::elements::ElementProjection;
 
 /// Reads Groups with the settings of the server.
 #[derive(Debug, Clone)]

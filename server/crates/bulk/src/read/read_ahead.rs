@@ -6,7 +6,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use store::{LinePage, LineScanRange, PageLimit, ScanOptions, ScanPosition, Seq, Store, StoreError, UpdatedRange, VersionHeader, Versions as _};
+use store::{
+    LinePage, LineScanRange, PageLimit, ScanOptions, ScanPosition, Seq, Store, StoreError, UpdatedRange,
+    VersionHeader, Versions as _,
+};
 use tokio::sync::mpsc;
 
 use crate::abort_on_drop::AbortOnDrop;

@@ -10,12 +10,10 @@ use bytes::Bytes;
 use resources::result::elements::ElementProjection;
 use serde::Deserialize;
 use store::{
-    LinePage, PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, UpdatedRange, Version,
-    VersionPage, Versions as _,
+    LinePage, ResourceKey, ScanOptions, Seq, Store, StoreError, UpdatedRange, Version, VersionPage,
+    Versions as _,
 };
 
-use crate::read::read_ahead::PAGE;
-use crate::request::exported_kinds::ExportRole;
 use crate::abort_on_drop::AbortOnDrop;
 use crate::group::GroupMembers;
 use crate::job::Job;
@@ -23,7 +21,9 @@ use crate::job::cursor::ExportCursor;
 use crate::plan::export_plan::{CollectStage, ExportPlan, PatientScope, role_in};
 use crate::plan::listed_resources::ListedResources;
 use crate::plan::supporting::TooManyReferences;
+use crate::read::read_ahead::PAGE;
 use crate::read::read_ahead::{LineSource, ReadAhead, VersionFilter};
+use crate::request::exported_kinds::ExportRole;
 use crate::request::parameters::ProvenanceScope;
 
 /// Number of members from which a whole type is read and filtered. This costs less than opening each compartment, except

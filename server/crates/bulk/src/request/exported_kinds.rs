@@ -1,7 +1,7 @@
 //! Which resource types an export has, and why.
 
-use crate::request::parameters::ExportParameters;
 use crate::request::kick_off::{ExportLevel, KickOff, SUPPORTING, in_compartments};
+use crate::request::parameters::ExportParameters;
 
 /// Returns the stored types that the export contains (see [`ExportRole`]).
 pub fn kinds(request: &KickOff, parameters: &ExportParameters, mut stored: Vec<String>) -> Vec<String> {

@@ -4,8 +4,6 @@ use resources::ResourceError;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 
-use crate::request::exported_kinds::kinds;
-use super::parameters::ExportParameters;
 use crate::group::GroupError;
 
 /// Resource types that `_supporting` exports.

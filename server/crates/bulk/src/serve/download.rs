@@ -11,14 +11,14 @@ use store::StoreError;
 use store::blocking::run_blocking;
 use tokio::sync::Mutex;
 
-use crate::files::file_writer::FileWriter;
-use crate::files::write_error::WriteError;
 use crate::files::export_files::{AttemptFile, ExportFiles, GZIP_SUM};
 use crate::files::file_hasher::FileHasher;
 use crate::files::file_source::FileSource;
 use crate::files::file_stream::{DownloadPermit, FileStream};
+use crate::files::file_writer::FileWriter;
 use crate::files::format::Format;
 use crate::files::gzip::{self, GzipMember};
+use crate::files::write_error::WriteError;
 use crate::job::{Job, JobRequestError, ManifestSection, OutputFile};
 
 /// Content coding of a file (RFC 9110 section 8.4.1).

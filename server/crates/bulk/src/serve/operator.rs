@@ -10,13 +10,13 @@ use store::{Store, StoreError, Versions as _};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::request::exported_kinds;
 use crate::group::GroupError;
 use crate::job::cursor::ExportCursor;
 use crate::job::{Job, Lease};
 use crate::plan::export_plan::{ExportPlan, GroupReader};
 use crate::read::delete_bundle;
 use crate::read::selection::{Selection, SelectionError};
+use crate::request::exported_kinds;
 use crate::request::kick_off::{self, KickOff, KickOffError};
 use crate::request::parameters::{ParameterRules, check_parameters};
 use crate::{ExportLevel, GuideVersion};

@@ -30,7 +30,7 @@ async fn filled() -> World {
 /// Returns a node on a shared store, and its link, which can stop it.
 fn node(shared: &SharedMemory) -> (World, Arc<StoppingLink>) {
     let link = Arc::<StoppingLink>::default();
-    (World::on(shared.node(Arc::<StoppingLink>::clone(&link)), |_| {}), link)
+    (World::on(Store::shared_memory(shared, Arc::<StoppingLink>::clone(&link)), |_| {}), link)
 }
 
 /// Runs work until its node is stopped.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
 use crate::audit::AuditSink;
 use crate::authorize::consent::ConsentStore;
 use crate::directory::client_registry::ClientRegistry;

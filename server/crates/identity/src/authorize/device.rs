@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
-use crate::authorize::authorization_service::SupportsQuery;
 use crate::audit::{AuditEvent, AuditSink};
+use crate::authorize::authorization_service::SupportsQuery;
 use crate::authorize::request;
 use crate::directory::client_registry::ClientRegistry;
 use crate::ledger_keys;

@@ -10,11 +10,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 
-use crate::authorize::reply::{AuthorizationAnswer, AuthorizationError};
 use crate::audit::AuditEvent;
 use crate::authorize::authorization_service::AuthorizationService;
 use crate::authorize::launch::LaunchContext;
 use crate::authorize::pushed_request::PushedRequestRef;
+use crate::authorize::reply::{AuthorizationAnswer, AuthorizationError};
 use crate::authorize::request::{AuthorizationRequest, IdTokenHint};
 use crate::lifetimes;
 use crate::model::client::ResponseType;

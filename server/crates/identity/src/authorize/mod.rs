@@ -6,5 +6,5 @@ pub mod device;
 pub mod interaction;
 pub mod launch;
 pub mod pushed_request;
-pub mod request;
 pub mod reply;
+pub mod request;

@@ -6,9 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::{Expect, Ledger as _, LedgerWrite, StoreError};
 
-use crate::authorize::reply::{AuthorizationError, PageError};
 use crate::authorize::authorization_service::AuthorizationService;
-use crate::authorize::interaction;
+use crate::authorize::reply::{AuthorizationError, PageError};
 use crate::encoding;
 use crate::ledger_keys;
 use crate::lifetimes;

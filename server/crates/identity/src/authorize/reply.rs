@@ -2,10 +2,8 @@
 
 use store::StoreError;
 
-use crate::authorize::pushed_request;
-use crate::model::client::Client;
 use crate::model::error_code::ErrorCode;
-use crate::model::redirect_uri::{RegisteredRedirectUri, self};
+use crate::model::redirect_uri::RegisteredRedirectUri;
 
 /// Target and encoding of the answer to the client.
 #[derive(Debug, Clone)]

@@ -5,13 +5,12 @@
 //! requires a [`RegisteredRedirectUri`], which exists only after the client and its redirect URI were checked.
 
 use jiff::Timestamp;
-use store::StoreError;
 
-use crate::authorize::reply::{AuthorizationError, AuthorizationReply, PageError};
-use crate::authorize::authorization_service::SupportsQuery;
 use crate::authorize::authorization_service::AuthorizationService;
+use crate::authorize::authorization_service::SupportsQuery;
 use crate::authorize::launch::LaunchContext;
 use crate::authorize::pushed_request::{self, PushedRequestRef};
+use crate::authorize::reply::{AuthorizationError, AuthorizationReply, PageError};
 use crate::model::client::{Client, ResponseType};
 use crate::model::error_code::ErrorCode;
 use crate::model::pkce::CodeChallenge;

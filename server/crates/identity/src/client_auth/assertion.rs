@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use store::{Expect, StoreError};
 
-use crate::client_auth::error::{BadAssertion, ClientAuthError};
 use crate::client_auth::authenticator::ClientAuthenticator;
+use crate::client_auth::error::{BadAssertion, ClientAuthError};
 use crate::jose::{self, JwsParts};
 use crate::ledger_keys;
 use crate::model::client::{AssertionAudiencePolicy, AuthMethod, Client};

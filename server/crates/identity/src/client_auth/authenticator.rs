@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use store::StoreError;
 
-use crate::client_auth::error::{BadAssertion, ClientAuthError};
 use crate::audit::{AuditEvent, AuditSink};
-use crate::client_auth::key_set_cache::{KeySetCache, KeySetUnreachable};
+use crate::client_auth::error::ClientAuthError;
+use crate::client_auth::key_set_cache::KeySetCache;
 use crate::directory::client_registry::ClientRegistry;
 use crate::model::client::{AuthMethod, Client};
 use crate::params::Params;

@@ -1,11 +1,8 @@
 //! Why a client is not authenticated.
 
-use base64::Engine as _;
-
 use store::StoreError;
 
 use crate::client_auth::key_set_cache::KeySetUnreachable;
-
 
 /// Reasons why a client assertion is rejected.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -2,5 +2,5 @@
 
 pub mod assertion;
 pub mod authenticator;
-pub mod key_set_cache;
 pub mod error;
+pub mod key_set_cache;

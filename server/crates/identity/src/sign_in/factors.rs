@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 use webauthn_rs::prelude::Passkey;
 
-use crate::sign_in::sign_in_service::SignInService;
-use crate::sign_in::passkey_error::PasskeyError;
 use crate::ledger_keys;
+use crate::sign_in::passkey_error::PasskeyError;
+use crate::sign_in::sign_in_service::SignInService;
 use crate::storage::records;
 
 /// A passkey of a user.

@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
-use crate::sign_in::sign_in_service::SignInService;
 use crate::audit::{RecordAction, SignInMethod};
 use crate::directory::user_directory::UserError;
 use crate::encoding;
@@ -21,6 +20,7 @@ use crate::model::provider::{ExternalUser, IdentityProvider};
 use crate::model::user::User;
 use crate::model::user_name;
 use crate::sign_in::provider_sign_in::is_same_browser;
+use crate::sign_in::sign_in_service::SignInService;
 use crate::storage::records;
 
 #[derive(Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 mod factors;
 pub mod linked_account;
 pub mod passkey;
+pub mod passkey_error;
 pub mod password;
 pub mod pending_quota;
 pub mod provider_id_token;
@@ -10,6 +11,5 @@ pub mod provider_sign_in;
 pub mod recovery_code;
 pub mod session;
 pub mod sign_in_methods;
-pub mod throttle;
-pub mod passkey_error;
 pub mod sign_in_service;
+pub mod throttle;

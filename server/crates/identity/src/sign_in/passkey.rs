@@ -16,19 +16,17 @@ use webauthn_rs::prelude::{
     RegisterPublicKeyCredential, Url, Uuid, Webauthn, WebauthnBuilder,
 };
 
-use crate::sign_in::sign_in_service::SignInService;
-use crate::sign_in::passkey_error::PasskeyError;
 use crate::audit::{RecordAction, SignInMethod};
 use crate::encoding;
 use crate::ledger_keys;
 use crate::lifetimes;
 use crate::model::user::User;
 use crate::sign_in::factors::{StoredPasskey, only_store_error};
+use crate::sign_in::passkey_error::{MAX_PASSKEYS, PasskeyError};
 use crate::sign_in::session::SignInProof;
+use crate::sign_in::sign_in_service::SignInService;
 use crate::storage::records;
 
-/// Maximum number of passkeys of one user.
-pub const MAX_PASSKEYS: usize = 20;
 /// Maximum length of the name of a passkey in characters.
 pub const MAX_NAME_LENGTH: usize = 60;
 

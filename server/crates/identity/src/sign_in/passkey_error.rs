@@ -2,8 +2,6 @@
 
 use store::StoreError;
 
-use crate::sign_in::passkey::MAX_PASSKEYS;
-
 /// Reasons why a passkey is rejected or cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum PasskeyError {
@@ -29,3 +27,6 @@ pub enum PasskeyError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+/// Maximum number of passkeys of one user.
+pub const MAX_PASSKEYS: usize = 20;

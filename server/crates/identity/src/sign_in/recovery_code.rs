@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use store::StoreError;
 use subtle::ConstantTimeEq;
 
-use crate::sign_in::sign_in_service::SignInService;
-use crate::sign_in::passkey_error::PasskeyError;
 use crate::audit::{RecordAction, SignInMethod};
 use crate::encoding;
 use crate::ledger_keys;
 use crate::model::user::User;
 use crate::sign_in::factors::only_store_error;
+use crate::sign_in::passkey_error::PasskeyError;
+use crate::sign_in::sign_in_service::SignInService;
 use crate::storage::records;
 
 /// Number of recovery codes in one set.

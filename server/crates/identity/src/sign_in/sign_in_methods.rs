@@ -1,19 +1,13 @@
 //! The sign-in methods other than the password: passkeys, recovery codes and linked accounts. Administrators list and
 //! remove them. A password reset removes them, because an attacker who took over the account may have added one.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use store::StoreError;
-use webauthn_rs::Webauthn;
 
-use crate::audit::{AuditEvent, AuditSink, RecordAction, SignInMethod};
-use crate::directory::user_directory::{ChangeUserError, OtherMethods, UserDirectory};
-use crate::random::Random;
+use crate::directory::user_directory::{ChangeUserError, OtherMethods};
 use crate::sign_in::linked_account::LinkedAccount;
 use crate::sign_in::passkey::PasskeyInfo;
 use crate::sign_in::sign_in_service::SignInService;
-use crate::storage::epoch_ledger::EpochLedger;
 
 /// The sign-in methods of one user, other than the password.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

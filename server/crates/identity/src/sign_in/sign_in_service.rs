@@ -1,17 +1,13 @@
-//! What the sign-in methods beside the password share.
+//! The records that the sign-in methods beside the password share.
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use store::StoreError;
 use webauthn_rs::Webauthn;
 
 use crate::audit::{AuditEvent, AuditSink, RecordAction, SignInMethod};
-use crate::directory::user_directory::{ChangeUserError, OtherMethods, UserDirectory};
+use crate::directory::user_directory::UserDirectory;
 use crate::random::Random;
-use crate::sign_in::linked_account::LinkedAccount;
 use crate::storage::epoch_ledger::EpochLedger;
-use crate::sign_in::sign_in_methods::{MethodsToRemove, SignInMethods};
 
 /// Manages the passkeys, recovery codes and linked accounts of all users.
 pub struct SignInService {

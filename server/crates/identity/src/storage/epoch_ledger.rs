@@ -221,7 +221,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_that_has_not_heard_of_the_others_for_a_second_uses_no_cache() {
-        let ledger = EpochLedger::new(SharedMemory::default().node(Arc::<StoppingLink>::default()));
+        let ledger =
+            EpochLedger::new(Store::shared_memory(&SharedMemory::default(), Arc::<StoppingLink>::default()));
         assert_eq!(ledger.cache_epoch(), Some(0));
         ledger.others.as_ref().unwrap().lock().unwrap().heard = Instant::now() - MAX_SILENCE;
         assert_eq!(ledger.cache_epoch(), None);
@@ -234,7 +235,10 @@ mod tests {
     #[tokio::test]
     async fn a_write_increments_the_epoch_although_its_caller_has_left() {
         let link = Arc::<StoppingLink>::default();
-        let ledger = EpochLedger::new(SharedMemory::default().node(Arc::<StoppingLink>::clone(&link)));
+        let ledger = EpochLedger::new(Store::shared_memory(
+            &SharedMemory::default(),
+            Arc::<StoppingLink>::clone(&link),
+        ));
         let stop = link.stop_at(StoreStep::Answer, 0);
         let key = format!("{}jti", ledger_keys::REVOCATIONS);
         tokio::select! {

@@ -1,6 +1,5 @@
 //! Authentication context classes (OpenID Connect Core 1.0, 2).
 
-
 /// Values of `acr` in ascending order of strength.
 pub const ACR_VALUES: [&str; 2] = ["1", "2"];
 

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::tokens::acr::acr_of;
 use crate::jose::{self, JwsParts, SigningAlg};
 use crate::model::client::Client;
 use crate::model::user::User;
+use crate::tokens::acr::acr_of;
 use crate::tokens::grant::Grant;
 use crate::tokens::signing_key::KeyPurpose;
 use crate::tokens::token_service::TokenService;

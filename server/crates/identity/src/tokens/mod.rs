@@ -1,6 +1,7 @@
 //! Grants, and the tokens issued from them: minting, verification, introspection and revocation.
 
 pub mod access_token;
+pub mod acr;
 pub mod dpop;
 pub mod grant;
 pub mod grant_store;
@@ -12,4 +13,3 @@ mod revocation_request;
 pub mod signing_key;
 pub mod signing_keys;
 pub mod token_service;
-pub mod acr;

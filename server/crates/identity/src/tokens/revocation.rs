@@ -5,13 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use store::{Expect, Ledger as _, StoreError};
 
-use crate::audit::AuditEvent;
 use crate::ledger_keys;
-use crate::model::client::Client;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
-use crate::tokens::access_token::BadToken;
-use crate::tokens::token_service::TokenService;
 
 /// The records of revocations in the ledger.
 #[derive(Clone)]

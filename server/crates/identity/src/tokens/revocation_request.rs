@@ -1,13 +1,10 @@
 //! Token revocation by clients (RFC 7009).
 
-use std::sync::{Arc, Mutex, PoisonError};
-use jiff::{SignedDuration, Timestamp};
-use store::{Expect, Ledger as _, StoreError};
+use jiff::Timestamp;
+use store::StoreError;
+
 use crate::audit::AuditEvent;
-use crate::ledger_keys;
 use crate::model::client::Client;
-use crate::storage::epoch_ledger::EpochLedger;
-use crate::storage::records;
 use crate::tokens::access_token::BadToken;
 use crate::tokens::token_service::TokenService;
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use quick_cache::sync::Cache;
 
-use crate::tokens::acr::acr_of;
 use crate::audit::{AuditEvent, AuditSink};
 use crate::directory::client_registry::ClientRegistry;
 use crate::directory::lifetime_settings::LifetimeSettings;
@@ -18,6 +17,7 @@ use crate::model::user_claims::{self, UserClaims};
 use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::tokens::access_token::{AccessToken, BadToken, KeyConfirmation, TokenAccess, TokenCredentials};
+use crate::tokens::acr::acr_of;
 use crate::tokens::dpop::{DpopRequest, DpopVerifier};
 use crate::tokens::grant::{Grant, still_granted};
 use crate::tokens::grant_store::GrantStore;

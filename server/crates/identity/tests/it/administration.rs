@@ -61,7 +61,7 @@ async fn an_older_edition_does_not_replace_a_newer_one() {
     let shared = SharedMemory::default();
     let link = Arc::<StoppingLink>::default();
     let open = async |link: Arc<StoppingLink>| {
-        let store = shared.node(link);
+        let store = Store::shared_memory(&shared, link);
         Identity::open(store, Arc::new(SystemRandom), "https://as.example", false, at(0)).await.unwrap()
     };
     let (older, newer) = (open(Arc::clone(&link)).await, open(Arc::default()).await);
@@ -84,7 +84,7 @@ async fn a_delayed_read_of_keys_does_not_replace_later_ones() {
     for stops in 0.. {
         let (shared, link) = (SharedMemory::default(), Arc::<StoppingLink>::default());
         let open = async |link: Arc<StoppingLink>| {
-            let store = shared.node(link);
+            let store = Store::shared_memory(&shared, link);
             Identity::open(store, Arc::new(SystemRandom), "https://as.example", false, at(0)).await.unwrap()
         };
         let rotate = async |identity: &Identity, time| {

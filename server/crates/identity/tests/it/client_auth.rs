@@ -12,8 +12,8 @@ use aws_lc_rs::signature::{
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use store::Store;
-use trefoil_identity::client_auth::error::BadAssertion;
 use trefoil_identity::client_auth::authenticator::JWT_BEARER;
+use trefoil_identity::client_auth::error::BadAssertion;
 use trefoil_identity::client_auth::error::ClientAuthError;
 use trefoil_identity::client_auth::key_set_cache::{
     FetchKeySet, FetchedKeySet, KeySetFuture, KeySetUnreachable,

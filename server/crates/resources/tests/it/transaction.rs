@@ -376,8 +376,8 @@ async fn a_node_that_is_paused_during_a_conditional_create_creates_no_duplicate(
         let mut stops = 0;
         loop {
             let (shared, link) = (SharedMemory::default(), Arc::<StoppingLink>::default());
-            let slow = shared.node(Arc::<StoppingLink>::clone(&link));
-            let fast = shared.node(Arc::<StoppingLink>::default());
+            let slow = Store::shared_memory(&shared, Arc::<StoppingLink>::clone(&link));
+            let fast = Store::shared_memory(&shared, Arc::<StoppingLink>::default());
             let stop = link.stop_at(StoreStep::Request, stops);
             let mut late = pin!(create(&slow));
             tokio::select! {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use fjall::{OwnedWriteBatch, PersistMode, Slice};
 
-use super::disk::OpenEngine;
+use super::engine::OpenEngine;
 use super::keys::StoreTable;
 use crate::plan::StoreCounters;
 

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::path::Path;
 
-use super::disk::StoreTables;
-use super::keys::{self, StoreTable};
 use crate::StoreError;
 
 /// Number of the store format that this program reads and writes.
@@ -13,15 +11,6 @@ pub(super) const FORMAT_NUMBER: &[u8] = b"3";
 /// Name of a file in the store's folder. If it exists when the store is opened, damaged writes are discarded and the
 /// remaining data are used.
 pub(super) const ACCEPT_DAMAGE: &str = "accept-damage";
-
-pub(super) fn check_format(tables: &StoreTables) -> Result<(), StoreError> {
-    let meta = tables.of(StoreTable::Meta);
-    match meta.get(keys::FORMAT).map_err(read_failure(meta))? {
-        None => meta.insert(keys::FORMAT, FORMAT_NUMBER).map_err(engine("mark a new store")),
-        Some(found) if *found == *FORMAT_NUMBER => Ok(()),
-        Some(found) => Err(other_format("the store has", found.escape_ascii(), FORMAT_NUMBER.escape_ascii())),
-    }
-}
 
 /// Returns the error for a store of another version of the program.
 pub(super) fn other_format(what_has: &str, found: impl fmt::Display, known: impl fmt::Display) -> StoreError {

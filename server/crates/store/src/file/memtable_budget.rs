@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fjall::{AbstractTree as _, PersistMode};
 
-use super::disk::OpenEngine;
+use super::engine::OpenEngine;
 use super::keys::StoreTable;
 
 /// Maximum size of a memtable in bytes. Most written bytes belong to the table of resources.

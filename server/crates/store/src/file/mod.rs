@@ -134,7 +134,7 @@ impl FileEngine {
         folder::make_folder(dir, FOLDER_MODE).map_err(of_folder("make the folder of the store", dir))?;
         let lock = lock(dir)?;
         let disk = Arc::new(DiskSpace::open(dir, space)?);
-        let (counters, kinds) = disk::counters(&disk)?;
+        let (counters, kinds) = self::disk::counters(&disk)?;
         let (last, watched) = watch::channel(Seq(counters.seq));
         let writer = WriterThread::new(Arc::clone(&disk), elapsed, idle_after, counters, kinds, last);
         let (queue, requests) = mpsc::channel(QUEUE);
@@ -163,7 +163,7 @@ impl FileEngine {
     /// # Errors
     /// Returns [`StoreError::Corrupt`] if the time cannot be read.
     pub fn last_time(&self) -> Result<Option<Timestamp>, StoreError> {
-        let (counters, _) = disk::counters(&self.shared.disk)?;
+        let (counters, _) = self::disk::counters(&self.shared.disk)?;
         let time = Timestamp::from_millisecond(counters.floor_ms).ok();
         Ok(time.filter(|_| counters.floor_ms != 0))
     }
@@ -365,6 +365,8 @@ impl Versions for FileEngine {
     }
 }
 
+mod engine;
 mod failure;
+mod tables;
 #[cfg(test)]
 mod tests;

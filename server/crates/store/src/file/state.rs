@@ -22,10 +22,10 @@ use fjall::AbstractTree as _;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use super::disk::StoreTables;
 use super::failure::{ACCEPT_DAMAGE, of_folder, other_format};
 use super::journal::JournalPosition;
 use super::keys::StoreTable;
+use super::tables::StoreTables;
 use crate::StoreError;
 use crate::plan::StoreCounters;
 

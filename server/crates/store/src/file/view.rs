@@ -6,9 +6,9 @@ use std::ops::Bound;
 use fjall::{Database, Readable, Slice, Snapshot};
 use jiff::Timestamp;
 
-use super::disk::StoreTables;
 use super::failure::read_failure;
 use super::keys::{self, StoreTable, StoredVersion};
+use super::tables::StoreTables;
 use crate::page::{FillingLines, PageBuilder, unknown_start};
 use crate::plan::{StoreCounters, check_key, check_ledger_key};
 use crate::{

@@ -17,10 +17,13 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::batch::{BatchEntries, PreparedRound};
-use super::disk::{self, DiskSpace, OpenEngine, StoreTables};
+use super::disk;
+use super::disk::DiskSpace;
+use super::engine::OpenEngine;
 use super::failure::read_failure;
 use super::keys::{self, StoreTable};
 use super::memtable_budget;
+use super::tables::StoreTables;
 use crate::plan::{PresentState, StoreCounters, StoredRecord, VersionPut, WriteRound};
 use crate::{
     Commit, IndexEntry, IndexRange, LedgerWrite, ResourceKey, Seq, StoreError, StoreSnapshot, Version,
@@ -240,7 +243,7 @@ impl WriterThread {
 
     /// Reopens the engine and returns its counters and types.
     fn reopen(&mut self) -> Result<(StoreCounters, Vec<String>), StoreError> {
-        let opened = self.disk.reopen().and_then(|()| disk::counters(&self.disk));
+        let opened = self.disk.reopen().and_then(|()| super::disk::counters(&self.disk));
         let found = opened.map_err(|error| self.fail(error.to_string()))?;
         tracing::info!("the store was reopened after a failed write");
         self.failed = None;

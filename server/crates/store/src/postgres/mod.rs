@@ -16,6 +16,7 @@
 
 mod commits;
 mod connect;
+mod failure;
 mod prefetched;
 mod presence;
 mod read;
@@ -34,8 +35,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::Type;
 
 use self::commits::{CommitRequest, CommitRounds};
-use self::connect::{Database, Parameter, unavailable};
+use self::connect::{Database, Parameter};
 pub use self::connect::{DatabaseLimits, DatabaseUrl};
+use self::failure::unavailable;
 use self::prefetched::{number, text};
 pub use self::presence::Announcement;
 use self::read::{KindSpan, RowVersion, Walk};

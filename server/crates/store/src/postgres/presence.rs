@@ -20,7 +20,8 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::connect::{Database, Parameter, failure, too_late, unavailable};
+use super::connect::{Database, Parameter};
+use super::failure::{failure, too_late, unavailable};
 use crate::StoreError;
 
 /// Interval of the increments.

@@ -14,7 +14,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::commits::split_compartments;
-use super::connect::{Database, Parameter, REPEATED_READS, failure, is_ended, too_late};
+use super::connect::{Database, Parameter, REPEATED_READS, is_ended};
+use super::failure::{failure, too_late};
 use super::prefetched::{number, text, time, utf8};
 use crate::page::{PageBuilder, unknown_start};
 use crate::{

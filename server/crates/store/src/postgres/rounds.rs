@@ -15,7 +15,8 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::connect::{Database, DatabaseLimits, failure, is_passing, too_late, unavailable};
+use super::connect::{Database, DatabaseLimits};
+use super::failure::{failure, is_passing, too_late, unavailable};
 use crate::StoreError;
 
 /// Size in bytes at which a round takes no further requests.

@@ -4,7 +4,8 @@ use deadpool_postgres::Object;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::connect::{Database, failure};
+use super::connect::Database;
+use super::failure::failure;
 use crate::StoreError;
 
 /// The migrations in order. A migration that was released never changes.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 
-use super::connect::{Database, failure, too_late};
+use super::connect::Database;
+use super::failure::{failure, too_late};
 use crate::StoreError;
 
 /// Time between two probes.

@@ -67,7 +67,7 @@ impl StoreEngine {
     /// Returns the engine of simulations.
     fn shared_memory() -> Self {
         let shared = SharedMemory::default();
-        let store = shared.node(Arc::new(YieldingLink));
+        let store = Store::shared_memory(&shared, Arc::new(YieldingLink));
         Self { name: "shared memory", store, shared: Some(shared), ..Self::memory() }
     }
 

@@ -30,7 +30,7 @@ async fn nodes(engine: &StoreEngine) -> Vec<Store> {
         nodes.push(match &engine.url {
             Some(url) => Store::postgres(url, DatabaseLimits::default()).await.unwrap(),
             None => match &engine.shared {
-                Some(shared) => shared.node(Arc::new(YieldingLink)),
+                Some(shared) => Store::shared_memory(shared, Arc::new(YieldingLink)),
                 None => engine.store.clone(),
             },
         });

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::rows::{for_each_active_row, is_snapshot, parse_identifier};
+use super::rows::{is_snapshot, parse_identifier};
 use crate::error::ImportError;
 use crate::release_reader::ReleaseReader;
+use crate::rf2::row_precedence::for_each_active_row;
 
 const PREFERRED: &str = "900000000000548007";
 const US_ENGLISH: &str = "900000000000509007";

@@ -30,10 +30,11 @@ use terminology::indexing::{
 
 use self::dialects::DescriptionDialects;
 pub(super) use self::package::Rf2Package;
-use self::rows::{for_each_active_row, for_each_effective_row, for_each_row, is_snapshot, parse_identifier};
+use self::rows::{for_each_row, is_snapshot, parse_identifier};
 use crate::error::ImportError;
 use crate::release_reader::{ReleaseReader, only};
 use crate::release_source::ReleaseSource;
+use crate::rf2::row_precedence::{for_each_active_row, for_each_effective_row};
 use crate::table_reader::{DelimitedTable, FieldBuffer};
 
 /// Prefixes of the names of the input files.
@@ -50,8 +51,6 @@ const READ: [&str; 7] = [
 const IDENTIFIER_FILE: &str = "sct2_Identifier_";
 /// Name of the format.
 pub(super) const NAME: &str = "SNOMED CT RF2";
-const CORE_MODULE: &str = "900000000000207008";
-const MODEL_MODULE: &str = "900000000000012004";
 const IS_A: &str = "116680003";
 const INFERRED: &str = "900000000000011006";
 const FULLY_DEFINED: &str = "900000000000073002";

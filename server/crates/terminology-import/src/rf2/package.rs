@@ -7,8 +7,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use terminology::indexing::SNOMED_CT;
+
 use super::rows::{for_each_row, is_snapshot};
-use super::{CORE_MODULE, MODEL_MODULE, URL};
 use crate::error::ImportError;
 use crate::release_source::{ReleaseSource, base_name};
 use crate::stated_version::StatedVersion;
@@ -74,7 +75,7 @@ impl Rf2Package {
                  state the date with --version",
             ));
         }
-        let space = if name.is_trial { "http://snomed.info/xsct" } else { URL };
+        let space = if name.is_trial { "http://snomed.info/xsct" } else { SNOMED_CT };
         Ok(Self { version: format!("{space}/{module}/version/{date}"), holds, needs })
     }
 }
@@ -115,3 +116,7 @@ impl<'a> FileNameParts<'a> {
         Self { owner, date, is_trial: name.starts_with('x') }
     }
 }
+
+pub(super) const CORE_MODULE: &str = "900000000000207008";
+
+pub(super) const MODEL_MODULE: &str = "900000000000012004";

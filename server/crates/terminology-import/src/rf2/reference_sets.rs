@@ -2,10 +2,11 @@
 
 use terminology::indexing::{IndexBuilder, MemberFacts};
 
-use super::rows::{for_each_active_row, for_each_effective_row, is_snapshot, parse_identifier};
+use super::rows::{is_snapshot, parse_identifier};
 use crate::error::ImportError;
 use crate::release_reader::ReleaseReader;
 use crate::release_source::base_name;
+use crate::rf2::row_precedence::{for_each_active_row, for_each_effective_row};
 
 /// Number of columns that all reference sets have.
 const COMMON_COLUMNS: usize = 6;

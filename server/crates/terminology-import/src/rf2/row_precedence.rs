@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 
-use super::rows::for_each_row;
 use crate::error::ImportError;
 use crate::release_reader::ReleaseReader;
+use crate::rf2::rows::for_each_row;
 use crate::table_reader::{DelimitedTable, FieldBuffer};
 
 /// For each component in a package above the base: the time from which its state is in effect, and the number of the
@@ -80,4 +80,38 @@ fn row_state(table: &DelimitedTable<'_>, fields: &FieldBuffer) -> Result<(u128, 
     let date =
         since.parse().map_err(|_| table.line_error(format_args!("effectiveTime '{since}' is not a date")))?;
     Ok((number, date))
+}
+
+pub(super) fn for_each_effective_row(
+    reader: &mut ReleaseReader<'_, '_>,
+    test: impl Fn(&str) -> bool + Copy,
+    least: usize,
+    mut row: impl FnMut(&DelimitedTable<'_>, &FieldBuffer) -> Result<(), ImportError>,
+) -> Result<(), ImportError> {
+    let mut precedence = RowPrecedence::of_upper_packages(reader, test, least)?;
+    for (layer, source) in reader.sources().enumerate() {
+        for_each_row(source, test, least, |table, fields| {
+            if !matches!(fields.get(2), "0" | "1") {
+                return Err(table.line_error(format_args!("active is '{}', not 0 or 1", fields.get(2))));
+            }
+            match precedence.takes_effect(layer, table, fields)? {
+                true => row(table, fields),
+                false => Ok(()),
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Calls `row` for each active line of the snapshot files whose names pass a test.
+pub(super) fn for_each_active_row(
+    reader: &mut ReleaseReader<'_, '_>,
+    test: impl Fn(&str) -> bool + Copy,
+    least: usize,
+    mut row: impl FnMut(&DelimitedTable<'_>, &FieldBuffer) -> Result<(), ImportError>,
+) -> Result<(), ImportError> {
+    for_each_effective_row(reader, test, least, |table, fields| match fields.get(2) {
+        "1" => row(table, fields),
+        _ => Ok(()),
+    })
 }

@@ -1,8 +1,6 @@
 //! The rows of the files of a release.
 
-use super::row_precedence::RowPrecedence;
 use crate::error::ImportError;
-use crate::release_reader::ReleaseReader;
 use crate::release_source::{ReleaseSource, base_name};
 use crate::table_reader::{DelimitedTable, FieldBuffer};
 
@@ -12,40 +10,6 @@ pub(super) fn is_snapshot(name: &str, prefix: &str) -> bool {
     base.strip_prefix('x').unwrap_or(base).starts_with(prefix)
         && base.contains("Snapshot")
         && base.ends_with(".txt")
-}
-
-/// Calls `row` for each active line of the snapshot files whose names pass a test.
-pub(super) fn for_each_active_row(
-    reader: &mut ReleaseReader<'_, '_>,
-    test: impl Fn(&str) -> bool + Copy,
-    least: usize,
-    mut row: impl FnMut(&DelimitedTable<'_>, &FieldBuffer) -> Result<(), ImportError>,
-) -> Result<(), ImportError> {
-    for_each_effective_row(reader, test, least, |table, fields| match fields.get(2) {
-        "1" => row(table, fields),
-        _ => Ok(()),
-    })
-}
-
-pub(super) fn for_each_effective_row(
-    reader: &mut ReleaseReader<'_, '_>,
-    test: impl Fn(&str) -> bool + Copy,
-    least: usize,
-    mut row: impl FnMut(&DelimitedTable<'_>, &FieldBuffer) -> Result<(), ImportError>,
-) -> Result<(), ImportError> {
-    let mut precedence = RowPrecedence::of_upper_packages(reader, test, least)?;
-    for (layer, source) in reader.sources().enumerate() {
-        for_each_row(source, test, least, |table, fields| {
-            if !matches!(fields.get(2), "0" | "1") {
-                return Err(table.line_error(format_args!("active is '{}', not 0 or 1", fields.get(2))));
-            }
-            match precedence.takes_effect(layer, table, fields)? {
-                true => row(table, fields),
-                false => Ok(()),
-            }
-        })?;
-    }
-    Ok(())
 }
 
 /// Calls `row` for each line of some files of one package, except the first line, which must name at least `least`

@@ -5,6 +5,7 @@
 mod append_cache;
 pub(crate) mod built_in;
 mod change;
+mod compiled_resource;
 mod element_bindings;
 mod lru_cache;
 pub(crate) mod overlay;
@@ -17,10 +18,11 @@ use std::sync::Arc;
 
 use self::append_cache::AppendCache;
 pub use self::change::{ResourceProblem, TerminologyChange};
+pub(crate) use self::compiled_resource::CompiledResource;
 use self::element_bindings::ElementBindings;
 pub use self::preferred_versions::PreferredVersions;
 use self::resources_by_url::{ResourcesByUrl, existed_on, is_supplement, preferred, reason};
-pub(crate) use self::stored_resource::{BYTES_PER_STEP, CompiledResource, StoredResource, TxResource};
+pub(crate) use self::stored_resource::{BYTES_PER_STEP, StoredResource, TxResource};
 use crate::code_system::{CodeSystem, CodeSystemIndex};
 use crate::grammar::CodeGrammar;
 use crate::model::error::malformed;

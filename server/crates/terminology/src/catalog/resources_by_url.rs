@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use hashbrown::DefaultHashBuilder;
 
-use super::stored_resource::{CompiledResource, StoredResource};
+use super::compiled_resource::CompiledResource;
+use super::stored_resource::StoredResource;
 use crate::model::canonical;
 use crate::model::resource_json::{ContentMode, ResourceHeader};
 use crate::model::version_choice::{self, DatedVersion, VersionReason};

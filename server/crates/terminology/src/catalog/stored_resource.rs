@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bytes::Bytes;
 
 use super::change::ResourceProblem;
+use super::compiled_resource::CompiledResource;
 use super::element_bindings::ElementBindings;
 use crate::code_system::CodeSystem;
 use crate::model::resource_json::ResourceHeader;
@@ -13,18 +14,6 @@ use crate::value_set::ValueSet;
 
 /// Number of bytes of JSON whose compilation counts as one step.
 pub(crate) const BYTES_PER_STEP: usize = 16;
-
-/// The compiled form of a resource.
-pub(crate) trait CompiledResource: Sized {
-    /// Resource type.
-    const KIND: &'static str;
-
-    /// Compiles a resource; the error is a message of one line.
-    fn compile(header: &ResourceHeader, bytes: &[u8]) -> Result<Self, String>;
-
-    /// Returns the approximate size in memory, in bytes.
-    fn memory_bytes(&self) -> usize;
-}
 
 impl CompiledResource for CodeSystem {
     const KIND: &'static str = "CodeSystem";

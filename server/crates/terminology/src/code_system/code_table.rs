@@ -10,7 +10,8 @@ use std::io::{self, Read, Write};
 use hashbrown::DefaultHashBuilder;
 
 use super::ancestor_filter::AncestorFilter;
-use super::columns::{IndexColumn, IndexReader, IndexWriter, TextColumn, columns};
+use super::columns::{IndexColumn, IndexReader, IndexWriter, columns};
+use super::row_column::TextColumn;
 use crate::model::text_folding::same_folded;
 
 /// The codes of one code system and their ordinals.

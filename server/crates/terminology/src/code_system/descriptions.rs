@@ -1,24 +1,8 @@
 //! Descriptions of SNOMED CT: the texts of a concept with the data by which constraints select them.
 
+use super::description_facts::DescriptionFacts;
 use super::{CodeSystem, ConceptDesignation};
 use crate::model::known_systems::{SNOMED_CT, SNOMED_CT_SYNONYM};
-
-/// Separator of the parts of an interned text.
-pub(super) const SEPARATOR: char = '\u{1f}';
-
-/// Data of a description, as a release of SNOMED CT states it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DescriptionFacts<'a> {
-    /// Id of the description.
-    pub id: u64,
-    /// Module of the description.
-    pub module: &'a str,
-    /// Date of its current state, as `YYYYMMDD`.
-    pub effective_time: &'a str,
-    /// Language reference sets that contain it, separated by spaces: `ID+` if it is preferred there, `ID-` if it is
-    /// acceptable.
-    pub dialects: &'a str,
-}
 
 /// A text of a concept.
 #[derive(Debug, Clone, Copy)]

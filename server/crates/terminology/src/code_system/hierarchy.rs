@@ -13,9 +13,10 @@ use bytemuck::{Pod, Zeroable};
 
 use super::ancestor_filter::AncestorFilter;
 use super::code_table::{AncestorColumns, LocatedConcept};
-use super::columns::{RowColumn, columns};
+use super::columns::columns;
 use super::elias_fano::EliasFanoRows;
 use super::link_graph::{LinkGraph, number_in_preorder};
+use super::row_column::RowColumn;
 
 /// Maximum average size of the rows per concept, in bytes. SNOMED CT needs about 35.
 const MAX_BYTES_PER_CONCEPT: usize = 256;

@@ -4,15 +4,14 @@
 //! the ordinals, and each column is sorted by them.
 
 use super::code_table::CodeTable;
-use super::columns::{RowColumn, TextColumn, group};
-use super::descriptions::{DescriptionFacts, SEPARATOR};
+use super::concept_attribute::{ABSTRACT, DEPRECATED, INACTIVE, LITERAL, NONE};
+use super::concept_designation::ConceptDesignation;
+use super::description_facts::SEPARATOR;
 use super::hierarchy::ConceptHierarchy;
 use super::member_columns::{MemberBuilder, MemberFacts};
+use super::row_column::{RowColumn, TextColumn, group};
 use super::word_index::WordIndex;
-use super::{
-    ABSTRACT, CodeSystem, CodeSystemIndex, DEPRECATED, DesignationColumns, INACTIVE, LITERAL, NONE,
-    PropertyRole,
-};
+use super::{CodeSystem, CodeSystemIndex, DesignationColumns, PropertyRole};
 use crate::model::resource_json::ResourceHeader;
 
 /// Maximum number of codes that differ by case only, if case is ignored. A lookup compares all of them.
@@ -54,23 +53,6 @@ pub struct IndexBuilder {
     joined: String,
     /// Role of each property, by its number among the names.
     roles: Vec<Option<PropertyRole>>,
-}
-
-/// A designation of a concept.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ConceptDesignation<'a> {
-    /// Language tag (BCP 47).
-    pub language: Option<&'a str>,
-    /// System, code and display of its `use`.
-    pub usage: Option<[&'a str; 3]>,
-    /// Text of the designation.
-    pub value: &'a str,
-    /// Standards status, if it is `deprecated` or `withdrawn`.
-    pub status: Option<&'a str>,
-    /// Id of the description of SNOMED CT, if the resource states it.
-    pub description_id: Option<&'a str>,
-    /// Data of the description in a release of SNOMED CT.
-    pub description: Option<DescriptionFacts<'a>>,
 }
 
 /// Joins the parts of an interned text in a buffer.

@@ -1,6 +1,6 @@
 //! The graph of the links between concepts: topological order, cycles, and the spanning tree.
 
-use super::columns::RowColumn;
+use super::row_column::RowColumn;
 
 /// Links between concepts, by the numbers under which the concepts were added.
 pub(super) struct LinkGraph {

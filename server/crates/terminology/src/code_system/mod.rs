@@ -5,7 +5,10 @@
 mod ancestor_filter;
 pub(crate) mod code_table;
 mod columns;
+pub(crate) mod concept_attribute;
+pub(crate) mod concept_designation;
 pub(crate) mod concept_set;
+pub(crate) mod description_facts;
 pub(crate) mod descriptions;
 mod elias_fano;
 pub(crate) mod hierarchy;
@@ -14,8 +17,10 @@ pub(crate) mod index;
 pub(crate) mod index_builder;
 mod link_graph;
 pub(crate) mod member_columns;
+pub(crate) mod member_table;
 mod property_role;
 mod resource_reader;
+mod row_column;
 mod row_offsets;
 mod subsumption;
 pub(crate) mod word_index;
@@ -26,14 +31,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) use self::ancestor_filter::AncestorFilter;
 use self::code_table::CodeTable;
 pub(crate) use self::code_table::LocatedConcept;
-use self::columns::{IndexColumn, IndexReader, IndexWriter, RowColumn, TextColumn, columns};
-use self::descriptions::{DescriptionFacts, SEPARATOR};
+use self::columns::{IndexColumn, IndexReader, IndexWriter, columns};
+use self::concept_attribute::{
+    ABSTRACT, AttributeValue, ConceptAttribute, DEPRECATED, INACTIVE, LITERAL, NONE,
+};
+pub(crate) use self::concept_designation::ConceptDesignation;
+use self::description_facts::{DescriptionFacts, SEPARATOR};
 use self::hierarchy::ConceptHierarchy;
 pub(crate) use self::identifier_columns::IdentifierColumns;
 pub use self::index::CodeSystemIndex;
-pub(crate) use self::index_builder::ConceptDesignation;
 use self::member_columns::MemberColumns;
 use self::property_role::PropertyRole;
+use self::row_column::{RowColumn, TextColumn};
 use self::row_offsets::RowOffsets;
 pub use self::subsumption::Subsumption;
 use self::word_index::WordIndex;
@@ -52,36 +61,6 @@ impl<'a> From<ConceptDesignation<'a>> for ConceptText<'a> {
             .map_or(TextKind::Display, |[system, code, _]| TextKind::from_use(Some(system), Some(code)));
         Self { text: designation.value, language: designation.language, retired: designation.status, kind }
     }
-}
-
-/// Number that means "none".
-const NONE: u32 = u32::MAX;
-
-/// Bit that distinguishes the number of a text from that of a concept.
-const LITERAL: u32 = 1 << 31;
-
-/// Flag of an inactive concept.
-pub(crate) const INACTIVE: u8 = 1;
-/// Flag of an abstract concept, which groups other concepts and must not be used itself.
-pub(crate) const ABSTRACT: u8 = 2;
-/// Flag of a deprecated concept that is still active.
-pub(crate) const DEPRECATED: u8 = 4;
-
-/// A defining relationship of a concept.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ConceptAttribute<'a> {
-    /// Relationships with the same group number belong together; in group 0 each one is independent.
-    pub(crate) group: u32,
-    pub(crate) kind: u32,
-    pub(crate) value: AttributeValue<'a>,
-}
-
-/// Value of a defining relationship.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AttributeValue<'a> {
-    Concept(u32),
-    /// As published: `#5`, `"text"`.
-    Literal(&'a str),
 }
 
 /// The index of one code system.
@@ -159,14 +138,6 @@ columns!(CodeSystem: codes, displays, designations, properties, flags, statuses,
     subset_names, subsets, members, identifiers, words);
 
 impl CodeSystem {
-    /// Compiles a CodeSystem resource.
-    ///
-    /// # Errors
-    /// Returns a message of one line if the resource is invalid.
-    pub(crate) fn compile(header: &ResourceHeader, bytes: &[u8]) -> Result<Self, String> {
-        resource_reader::compile(header, bytes)
-    }
-
     /// Returns a code system without concepts.
     fn from_header(header: &ResourceHeader) -> Self {
         let url = header.url.clone().unwrap_or_default();

@@ -5,23 +5,27 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::index_builder::{ConceptDesignation, ConceptNumber, IndexBuilder};
-use super::{CodeSystem, DEPRECATED, INACTIVE};
+use super::CodeSystem;
+use super::concept_attribute::{DEPRECATED, INACTIVE};
+use super::concept_designation::ConceptDesignation;
+use super::index_builder::{ConceptNumber, IndexBuilder};
 use crate::model::concept_extensions::stored_with_concept;
 use crate::model::resource_json::{self, NamedValue, ResourceHeader, Text};
 
-/// Compiles a resource whose header is already read.
-///
-/// # Errors
-/// Returns a message of one line if the resource is invalid.
-pub(super) fn compile(header: &ResourceHeader, bytes: &[u8]) -> Result<CodeSystem, String> {
-    let mut builder = IndexBuilder::new(header)?;
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    ResourceVisitor(&mut builder)
-        .deserialize(&mut json)
-        .and_then(|()| json.end())
-        .map_err(|e| e.to_string())?;
-    builder.build()
+impl CodeSystem {
+    /// Compiles a CodeSystem resource whose header is already read.
+    ///
+    /// # Errors
+    /// Returns a message of one line if the resource is invalid.
+    pub(crate) fn compile(header: &ResourceHeader, bytes: &[u8]) -> Result<Self, String> {
+        let mut builder = IndexBuilder::new(header)?;
+        let mut json = serde_json::Deserializer::from_slice(bytes);
+        ResourceVisitor(&mut builder)
+            .deserialize(&mut json)
+            .and_then(|()| json.end())
+            .map_err(|e| e.to_string())?;
+        builder.build()
+    }
 }
 
 /// Visitor of the resource, which reads only the concepts.

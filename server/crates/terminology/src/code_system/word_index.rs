@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::CodeSystem;
-use super::columns::{TextColumn, columns};
+use super::columns::columns;
 use super::concept_set::ConceptSet;
+use super::row_column::TextColumn;
 use super::row_offsets::RowOffsets;
 use crate::model::Budget;
 use crate::model::budget::BudgetExhausted;

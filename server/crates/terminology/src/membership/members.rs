@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::imports::{ValueSetScope, resolve_import, version_day};
+use super::member_part::{MemberCode, MemberPart};
 use super::part_union::PartUnions;
 use super::version_pins::{VersionPins, pinned};
 use crate::catalog::{Catalog, built_in};
@@ -18,86 +19,6 @@ use crate::value_set::{CodeList, IncludeRule, ListedCode, ValueSet, include_cach
 
 /// Memory counted for a code of a grammar, in 64-bit words. Each such code is a code system of its own.
 pub(crate) const GRAMMAR_CODE_WORDS: usize = 256;
-
-/// The codes that one include selects from one version of a code system.
-#[derive(Debug, Clone)]
-pub(crate) struct MemberPart<'a> {
-    /// Canonical URL of the code system.
-    pub(crate) url: &'a str,
-    /// The code system; `None` if it is not stored and the value set lists the codes.
-    pub(crate) system: Option<&'a CodeSystem>,
-    /// The value set of the include: the requested one or one of its imports.
-    pub(crate) set: &'a ValueSet,
-    /// The listed codes that are members, in the order of the list, if the include lists codes.
-    pub(crate) listed: Option<Vec<MemberCode<'a>>>,
-    /// Ordinals of the members.
-    pub(crate) bits: ConceptSet,
-    /// Listed codes that are members and have no ordinal.
-    pub(super) unknown_codes: HashSet<&'a str>,
-    /// Whether every unknown code is a member, because the part contains all codes of a fragment.
-    pub(super) open: bool,
-    /// Whether the part is from an imported value set.
-    pub(crate) is_imported: bool,
-}
-
-/// A code of a part.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MemberCode<'a> {
-    pub(crate) code: &'a str,
-    /// The concept; `None` if the code system is not stored or is a fragment without the code.
-    pub(crate) concept: Option<u32>,
-    /// The entry in the list of the value set, if there is one.
-    pub(crate) listed: Option<&'a ListedCode>,
-}
-
-impl<'a> MemberPart<'a> {
-    /// Returns the number of codes.
-    pub(crate) fn len(&self) -> usize {
-        self.bits.count() + self.unknown_codes.len()
-    }
-
-    /// Returns whether the code system of the part is a fragment.
-    pub(crate) fn is_of_fragment(&self) -> bool {
-        self.system.is_some_and(|system| system.content == ContentMode::Fragment)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.unknown_codes.is_empty() && self.bits.is_empty()
-    }
-
-    /// Keeps the codes that pass a test, which receives the concept, if there is one, and the code.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Option<u32>, &str) -> bool) {
-        if let Some(system) = self.system {
-            self.bits.retain(|at| keep(Some(at), system.code(at)));
-        }
-        self.unknown_codes.retain(|code| keep(None, code));
-    }
-
-    /// Returns the codes in order, without the first `skip`.
-    pub(crate) fn iter_after(&self, skip: usize) -> Box<dyn Iterator<Item = MemberCode<'a>> + '_> {
-        if let Some(items) = &self.listed {
-            let is_in = |item: &&MemberCode<'a>| match item.concept {
-                Some(at) => self.bits.has(at),
-                None => self.unknown_codes.contains(item.code),
-            };
-            return Box::new(items.iter().filter(is_in).skip(skip).copied());
-        }
-        let Some(system) = self.system else { return Box::new(std::iter::empty()) };
-        let item = |at| MemberCode { code: system.code(at), concept: Some(at), listed: None };
-        Box::new(self.bits.iter_after(skip).map(item))
-    }
-
-    /// Removes inactive concepts.
-    ///
-    /// # Errors
-    /// Returns [`TxError`] if the budget is spent.
-    pub(crate) fn drop_inactive(&mut self, budget: &Budget<'_>) -> Result<(), TxError> {
-        let Some(system) = self.system.filter(|system| system.has_inactive()) else { return Ok(()) };
-        budget.spend(self.bits.count() / 8)?;
-        self.bits.retain(|at| !system.is_inactive(at));
-        Ok(())
-    }
-}
 
 /// The codes of a value set.
 #[derive(Debug, Clone, Default)]

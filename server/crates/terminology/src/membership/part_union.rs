@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::members::MemberPart;
+use super::member_part::MemberPart;
 use crate::code_system::CodeSystem;
 use crate::code_system::concept_set::ConceptSet;
 use crate::model::{Budget, TxError};

@@ -5,6 +5,7 @@ use fhir::{Issue, IssueCode, OperationOutcome};
 
 use super::budget::{BudgetExhausted, ExhaustionCause};
 use super::error_text;
+use super::filter_fault::FilterFault;
 
 /// Error of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -205,24 +206,6 @@ pub enum Unprocessable {
         /// Value of `content` in the code system.
         content: &'static str,
     },
-}
-
-/// A filter of a value set that cannot be evaluated.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", error_text::filter_fault(self))]
-pub struct FilterFault {
-    /// Canonical URL of the filtered code system.
-    pub system: String,
-    /// Property of the filter.
-    pub property: String,
-    /// Operator of the filter.
-    pub op: String,
-    /// Value of the filter; empty if the fault is that it has none.
-    pub value: String,
-    /// Path of the filter, such as `ValueSet.compose.include[0].filter[0]`.
-    pub at: String,
-    /// Reason why the filter is invalid.
-    pub why: String,
 }
 
 impl From<BudgetExhausted> for TxError {

@@ -3,8 +3,6 @@
 //! HL7's terminology ecosystem compares texts literally, so the wording is that of its reference server. The comments
 //! state the ids of the texts in the message table of that server.
 
-use super::error::FilterFault;
-
 /// Text for a request without a code in any form. The text of the reference server lacks the closing bracket too.
 pub(crate) const NOTHING_TO_VALIDATE: &str = "Unable to find code to validate (looked for coding | codeableConcept | code+system | code+inferSystem in parameters";
 
@@ -57,15 +55,5 @@ pub(crate) fn unknown_code(code: &str, system: &str, version: Option<&str>) -> S
     match version {
         Some(version) => format!("Unknown code '{code}' in the CodeSystem '{system}' version '{version}'"),
         None => format!("Unknown code '{code}' in the CodeSystem '{system}'"),
-    }
-}
-
-/// Returns the text with the id `UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE`, or our own text for other invalid
-/// filters.
-pub(crate) fn filter_fault(fault: &FilterFault) -> String {
-    let FilterFault { system, property, op, value, why, .. } = fault;
-    match value.as_str() {
-        "" => format!("The system {system} filter with property = {property}, op = {op} has no value"),
-        _ => format!("The filter {property} {op} '{value}' on the system {system} cannot be used: {why}"),
     }
 }

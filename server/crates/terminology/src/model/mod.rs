@@ -7,6 +7,7 @@ pub(crate) mod concept_extensions;
 pub(crate) mod concept_text;
 pub(crate) mod error;
 pub(crate) mod error_text;
+pub(crate) mod filter_fault;
 pub(crate) mod known_systems;
 pub(crate) mod language;
 pub(crate) mod resource_json;

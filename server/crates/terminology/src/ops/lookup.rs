@@ -8,7 +8,8 @@ use super::OperationInput;
 use super::concept_texts::{self, additions_to_concept};
 use super::validate::request;
 use crate::catalog::Catalog;
-use crate::code_system::{AttributeValue, CodeSystem, DEFINITION};
+use crate::code_system::concept_attribute::AttributeValue;
+use crate::code_system::{CodeSystem, DEFINITION};
 use crate::interface::parameters::{
     CODE, CODING, DISPLAY_LANGUAGE, LOOKUP_PROPERTY, LOOKUP_SYSTEM, USE_SUPPLEMENT, VERSION,
 };

@@ -12,7 +12,7 @@ use crate::code_system::concept_set::ConceptSet;
 use crate::code_system::hierarchy::ConceptHierarchy;
 use crate::code_system::{CodeSystem, LocatedConcept};
 use crate::grammar;
-use crate::model::error::FilterFault;
+use crate::model::filter_fault::FilterFault;
 use crate::model::known_systems::{LOINC, SNOMED_CT};
 use crate::model::resource_json::{self, ContentMode};
 use crate::model::{Budget, Unprocessable};

@@ -3,53 +3,15 @@
 use http::StatusCode;
 use identity::sign_in::linked_account::LinkError;
 use identity::sign_in::provider_sign_in::ProviderSignInStart;
-use maud::{Markup, html};
-use store::StoreError;
 
-use super::{AccountVisit, date_time, read_fresh_form, redirect_done, show_error};
+use super::page::show_error;
+use super::visit::{read_fresh_form, redirect_done};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::oauth::federation::{self, RedirectError};
-use crate::http::pages::passkey;
-use crate::http::pages::texts::{fill, phrase, t};
+use crate::http::pages::texts::as_sentence;
+use crate::http::pages::texts::t;
 use crate::http::problem::Problem;
 use crate::http::reply::Response;
-
-/// Returns the section, which is empty without a provider and a link.
-pub(super) async fn section(
-    context: &RequestContext,
-    visit: &AccountVisit,
-) -> Result<Option<Markup>, StoreError> {
-    let links = context.app.identity.sign_in.linked_accounts(&visit.user.sub, context.now).await?;
-    let settings = context.app.settings();
-    let providers = &settings.providers;
-    if providers.is_empty() && links.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(html! {
-        h2 { (t("Linked accounts")) }
-        p.quiet { (t("You can sign in here with an account at another provider.")) }
-        @if !links.is_empty() {
-            ul.rows {
-                @for link in &links {
-                    li {
-                        div {
-                            strong { (link.provider) } " " (link.label)
-                            div.quiet { (phrase("linked {}", &[date_time(link.since)])) }
-                        }
-                        (visit.button("/account/links/remove", &[("id", &link.id)], t("Unlink"),
-                            Some(&fill("Unlink {} {}", &[&link.provider, &link.label]))))
-                    }
-                }
-            }
-        }
-        div.choice {
-            @for provider in providers {
-                @let name = &provider.provider.name;
-                (visit.button("/account/links", &[("provider", name)], &fill("Link {}", &[name]), None))
-            }
-        }
-    }))
-}
 
 /// POST {base}/account/links: redirects to the provider to link an account.
 pub async fn begin_link(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
@@ -86,7 +48,7 @@ pub async fn remove_link(context: &RequestContext, body: &mut RequestBody) -> Re
         }
         Err(LinkError::Store(error)) => Err(error.into()),
         Err(error @ (LinkError::OnlyWay | LinkError::Taken)) => {
-            show_error(context, &visit, StatusCode::CONFLICT, &passkey::as_sentence(&error.to_string())).await
+            show_error(context, &visit, StatusCode::CONFLICT, &as_sentence(&error.to_string())).await
         }
     }
 }

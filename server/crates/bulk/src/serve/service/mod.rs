@@ -16,7 +16,6 @@ use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreErro
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::request::exported_kinds;
 use crate::GuideVersion;
 use crate::abort_on_drop::AbortOnDrop;
 use crate::files::export_files::ExportFiles;
@@ -25,7 +24,8 @@ use crate::files::file_stream::DownloadLimits;
 use crate::group::{CurrentMembers, GroupError};
 use crate::job::{self, Job, JobRequestError, JobState, Lease, decode, open_jobs};
 use crate::plan::export_plan::{ExportPlan, GroupReader};
-use crate::request::kick_off::{self, ExportLevel, KickOff, KickOffError};
+use crate::request::exported_kinds;
+use crate::request::kick_off::{ExportLevel, KickOff, KickOffError};
 use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
 use crate::serve::address::{AddressSigning, FileAddresses};
 use crate::serve::download::GzipLocks;

@@ -6,7 +6,7 @@ use super::{JobError, JobRun};
 use crate::job::cursor::ExportCursor;
 use crate::job::{Checkpoint, Job, ManifestSection};
 use crate::plan::export_plan::ExportPlan;
-use crate::read::organized_output::{BlockRound, BlockSource, OutputBlock, heads_of};
+use crate::read::organized_output::{BlockSource, HeadBatch, OutputBlock, heads_of_page};
 
 /// Maximum length in bytes of a block that is held in memory until its length is known.
 const HELD: u64 = 1 << 20;
@@ -18,36 +18,36 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
     pub(super) async fn write_organized(
         &mut self,
         job: &Job,
-        criteria: &ExportPlan,
-        by: &str,
+        plan: &ExportPlan,
+        head_type: &str,
     ) -> Result<(), JobError> {
-        let source = BlockSource { store: &self.worker.store, job, criteria, by };
+        let source = BlockSource { store: &self.worker.store, job, plan, head_type };
         let part = self.place.part;
-        let mut walk = source.heads(self.place.page.clone());
+        let mut remaining = source.heads(self.place.page.clone());
         let (mut skip, mut line) = (self.place.skip, self.place.line);
         let mut heads = Vec::new();
         loop {
-            let page = walk.cursor();
-            let found = walk.next().await?;
-            let is_end = found.is_none();
-            heads.extend(heads_of(page, found.unwrap_or_default(), std::mem::take(&mut skip)));
+            let page = remaining.cursor();
+            let versions = remaining.next().await?;
+            let is_end = versions.is_none();
+            heads.extend(heads_of_page(page, versions.unwrap_or_default(), std::mem::take(&mut skip)));
             self.record_if_due(job).await?;
-            if !is_end && heads.len() < source.together() {
+            if !is_end && heads.len() < source.batch_heads() {
                 continue;
             }
             while !heads.is_empty() {
-                let mut round = BlockRound::of(source, std::mem::take(&mut heads));
-                while !round.step().await? {
+                let mut batch = HeadBatch::of(source, std::mem::take(&mut heads));
+                while !batch.collect_page().await? {
                     self.record_if_due(job).await?;
                 }
-                for (at, head) in round.heads().iter().enumerate() {
+                for (index, head) in batch.heads().iter().enumerate() {
                     let (page, files) = (ExportCursor::clone(&head.page), self.place.files + 1);
                     let place =
-                        Checkpoint { part, page, skip: head.at, line: std::mem::take(&mut line), files };
-                    self.write_block(job, &round.block(at), place).await?;
+                        Checkpoint { part, page, skip: head.index, line: std::mem::take(&mut line), files };
+                    self.write_block(job, &batch.block(index), place).await?;
                     self.record_if_due(job).await?;
                 }
-                heads = round.into_put_off();
+                heads = batch.into_postponed();
             }
             if is_end {
                 break;
@@ -65,7 +65,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         block: &OutputBlock<'_>,
         place: Checkpoint,
     ) -> Result<(), JobError> {
-        let (by, header, file_size) = (block.kind(), block.header(), self.worker.file_size);
+        let (head_type, header, file_size) = (block.head_type(), block.header(), self.worker.file_size);
         // For a long block, this pass only determines the length; its resources are read again to write them.
         let (mut held, mut is_whole) = (Vec::new(), true);
         let (mut count, mut bytes) = (0_u64, header.len() as u64 + 1);
@@ -87,7 +87,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         if skip == 0 && self.file.as_ref().is_some_and(|file| file.lines.bytes + bytes > file_size) {
             self.close(place.clone()).await?;
         }
-        self.line(ManifestSection::Output, by, BLOCKS, &header);
+        self.line(ManifestSection::Output, head_type, BLOCKS, &header);
         let mut lines = block.lines();
         let (mut number, mut in_file) = (0, 0_u64);
         loop {
@@ -110,10 +110,10 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                     }
                     let files = self.place.files + 1;
                     self.close(Checkpoint { line: number - 1, files, ..place.clone() }).await?;
-                    self.line(ManifestSection::Output, by, BLOCKS, &header);
+                    self.line(ManifestSection::Output, head_type, BLOCKS, &header);
                     in_file = 0;
                 }
-                self.line(ManifestSection::Output, by, BLOCKS, body);
+                self.line(ManifestSection::Output, head_type, BLOCKS, body);
                 in_file += 1;
                 self.written += 1;
             }

@@ -18,11 +18,11 @@ use fhir::{IssueCode, OperationOutcome};
 use jiff::{SignedDuration, Timestamp};
 use store::{Ledger as _, LedgerWrite, Store, StoreError};
 
+use crate::abort_on_drop::AbortOnDrop;
+use crate::files::export_files::{AttemptFile, ExportFiles};
 use crate::files::file_writer::FileWriter;
 use crate::files::output_writer::OutputWriter;
 use crate::files::write_error::WriteError;
-use crate::abort_on_drop::AbortOnDrop;
-use crate::files::export_files::{AttemptFile, ExportFiles};
 use crate::group::GroupError;
 use crate::job::{self, Checkpoint, ExportPart, Job, JobState, ManifestSection, OutputFile, decode};
 use crate::job::{file_list, open_jobs};

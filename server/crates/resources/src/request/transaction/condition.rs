@@ -1,63 +1,16 @@
 //! Conditional entries of Bundles (FHIR R4, conditional create, update and delete): the search, and the action that its
 //! result determines. The searches do not see writes of the same Bundle.
 
-use jiff::Timestamp;
 use store::ExpectVersion;
 
+use super::entry_condition::EntryCondition;
 use super::planned_entry::check_once;
 use super::reference::ConditionalReference;
 use crate::Restriction;
 use crate::search::filter::TypeFilter;
-use crate::write::bundle::BundleEntry;
 use crate::write::prepare::{IdSource, prepare_named};
 use crate::write::scan::RenamedReferences;
 use crate::{EntryAction, PlannedEntry, ResourceBodyError, ResourceError, Resources};
-
-/// The condition of an entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum EntryCondition {
-    /// The entry depends on the result of a search.
-    Search {
-        /// The search as `Type?parameter=value&…`, already checked.
-        text: String,
-        /// The time that relative dates in the search refer to.
-        at: Timestamp,
-        /// The id in the resource of the entry, if any.
-        own: Option<String>,
-    },
-    /// The search found a resource, and the entry writes nothing.
-    LeftOut,
-}
-
-impl EntryCondition {
-    /// Parses the search of an entry.
-    pub fn read(
-        entry: &BundleEntry<'_>,
-        action: EntryAction,
-        kind: &'static str,
-        search: &str,
-        resources: &Resources,
-        now: Timestamp,
-    ) -> Result<Self, ResourceBodyError> {
-        // FHIR examples write the search of a POST with or without the type.
-        let search = search.strip_prefix(kind).unwrap_or(search);
-        let text = format!("{kind}?{}", search.strip_prefix('?').unwrap_or(search));
-        TypeFilter::read(&text, resources.fhir_base(), now).map_err(ResourceBodyError::Search)?;
-        let own = match (action, entry.resource) {
-            (EntryAction::Update, Some(resource)) => resources.own_id(resource.get().as_bytes(), kind)?,
-            _ => None,
-        };
-        Ok(Self::Search { text, at: now, own })
-    }
-
-    /// Returns the id in the resource of the entry, if any.
-    pub fn own_id(&self) -> Option<&str> {
-        match self {
-            Self::Search { own, .. } => own.as_deref(),
-            Self::LeftOut => None,
-        }
-    }
-}
 
 impl Resources {
     /// Runs the searches of the entries in one commit and determines the write of each entry. If a search finds a

@@ -7,25 +7,28 @@
 //! too. Searches are rejected. Operations in a batch are left to the caller.
 
 mod condition;
+mod entry_action;
+mod entry_condition;
 mod operation;
 mod planned_entry;
 mod reference;
 
 use bytes::Bytes;
-use condition::EntryCondition;
 use jiff::Timestamp;
-pub use operation::BundleOperation;
-use reference::ConditionalReference;
 use store::{ExpectVersion, ResourceKey, Seq, VersionWrite, Versions, WriteEffect};
 
+pub use self::entry_action::EntryAction;
+use self::entry_condition::EntryCondition;
+pub use self::planned_entry::PlannedEntry;
 pub(crate) use self::planned_entry::check_once;
-pub use self::planned_entry::{EntryAction, PlannedEntry};
 use crate::request::conditional::{MAX_SEARCHES, is_overtaken};
 use crate::write::bundle::{self, BundleEntry, EntryRequest};
 use crate::write::prepare::{IdSource, prepare_named};
 use crate::write::scan::RenamedReferences;
 use crate::write::service::stored;
 use crate::{DeleteResult, ResourceBodyError, ResourceError, Resources, StoredResource};
+pub use operation::BundleOperation;
+use reference::ConditionalReference;
 
 /// A checked Bundle of requests.
 #[derive(Debug, Clone)]

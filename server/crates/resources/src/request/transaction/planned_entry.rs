@@ -4,23 +4,11 @@ use std::collections::HashSet;
 
 use store::{ExpectVersion, ResourceKey, VersionWrite};
 
-use super::condition::EntryCondition;
+use super::entry_action::EntryAction;
+use super::entry_condition::EntryCondition;
 use crate::ResourceBodyError;
 use crate::write::prepare::PreparedResource;
 use crate::write::search_guard::SearchGuard;
-
-/// The action of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EntryAction {
-    /// POST: creates a resource with a new id.
-    Create,
-    /// PUT: updates or creates a resource.
-    Update,
-    /// DELETE: deletes a resource.
-    Delete,
-    /// GET: reads a resource.
-    Read,
-}
 
 /// A checked entry.
 #[derive(Debug, Clone, PartialEq, Eq)]

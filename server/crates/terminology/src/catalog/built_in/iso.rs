@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{ISO_3166, ISO_3166_2, ISO_4217, resource};
+use super::resource::resource;
+use super::{ISO_3166, ISO_3166_2, ISO_4217};
 use crate::catalog::StoredResource;
 use crate::code_system::CodeSystem;
 use crate::grammar::table_rows;

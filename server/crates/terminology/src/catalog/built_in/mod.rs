@@ -22,11 +22,13 @@
 
 mod fhir;
 mod iso;
+mod resource;
 
 use std::sync::OnceLock;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use self::resource::resource;
 use super::StoredResource;
 use super::append_cache::AppendCache;
 use crate::code_system::CodeSystem;
@@ -77,28 +79,6 @@ fn of_grammar(grammar: CodeGrammar, word: Option<ParsedCode>) -> StoredResource<
         concept
     });
     resource(url, name, exact, properties, concept.into_iter().collect())
-}
-
-fn resource(
-    url: &str,
-    name: &str,
-    exact: bool,
-    properties: &[&str],
-    concepts: Vec<Value>,
-) -> StoredResource<CodeSystem> {
-    let property = |code: &&str| json!({ "code": code, "type": "string" });
-    let json = json!({
-        "resourceType": "CodeSystem",
-        "url": url,
-        "name": name,
-        "status": "active",
-        "content": "complete",
-        "caseSensitive": exact,
-        "language": "en",
-        "property": properties.iter().map(property).collect::<Vec<_>>(),
-        "concept": concepts,
-    });
-    StoredResource::new(format!("built-in {url}"), json.to_string().into_bytes().into())
 }
 
 /// A cache of valid codes of grammars, each stored as a code system of one concept. Invalid codes are not cached.

@@ -7,10 +7,11 @@ use fhir::{Parameter, Value};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::json;
 
+use super::expand_request::{DesignationToken, ExpandRequest};
 use super::text_filter::TextFilter;
-use super::{DesignationToken, ExpandRequest};
 use crate::code_system::CodeSystem;
-use crate::membership::members::{MemberCode, MemberPart, ValueSetMembers};
+use crate::membership::member_part::{MemberCode, MemberPart};
+use crate::membership::members::ValueSetMembers;
 use crate::model::concept_extensions::{REPEATED, RepeatedAs, RepeatedExtension};
 use crate::model::language::LanguageRanges;
 use crate::model::resource_json::designation_extensions;

@@ -2,6 +2,7 @@
 //!
 //! The members are sets of ordinals. Only the codes on the page are looked up.
 
+mod expand_request;
 mod expansion_view;
 mod text_filter;
 
@@ -14,21 +15,19 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
+use self::expand_request::ExpandRequest;
 use self::expansion_view::{ContainsRow, ExpansionView};
-use super::validate::{self, ResourceState, request};
+use super::validate::{self, ResourceState};
 use super::{OperationInput, OperationLevel, concept_texts};
 use crate::catalog::Catalog;
 use crate::interface::TerminologyOperation;
 use crate::interface::parameters::{
-    self, ACTIVE_ONLY, COUNT, DESIGNATION, DISPLAY_LANGUAGE, EXCLUDE_NESTED, EXCLUDE_SYSTEM, EXPAND_PROPERTY,
-    FILTER, INCLUDE_DEFINITION, INCLUDE_DESIGNATIONS, InExpansion, OFFSET, TX_RESOURCE, USE_SUPPLEMENT,
-    VALUE_SET, VALUE_SET_URL, VALUE_SET_VERSION,
+    self, DISPLAY_LANGUAGE, InExpansion, TX_RESOURCE, VALUE_SET, VALUE_SET_URL, VALUE_SET_VERSION,
 };
 use crate::membership::imports;
 use crate::membership::members::{MemberCollector, ValueSetMembers};
-use crate::membership::version_pins::{VersionPins, pinned};
+use crate::membership::version_pins::pinned;
 use crate::model::concept_extensions::standard_property_uri;
-use crate::model::known_systems::BCP_47;
 use crate::model::language::LanguageRanges;
 use crate::model::resource_json::ContentMode;
 use crate::model::{Budget, TxError, Unprocessable, canonical};
@@ -43,84 +42,6 @@ const PROPERTY: &str = "http://hl7.org/fhir/5.0/StructureDefinition/extension-Va
 const UNCLOSED: &str = "http://hl7.org/fhir/StructureDefinition/valueset-unclosed";
 /// Extension for the reason why an expansion may lack codes.
 const UNCLOSED_REASON: &str = "http://hl7.org/fhir/StructureDefinition/valueset-unclosed-reason";
-
-/// The validated parameters of `$expand`.
-struct ExpandRequest<'a> {
-    /// Words in lower case. Each must start a word of the code, display or designations.
-    filter: Vec<String>,
-    offset: usize,
-    count: Option<usize>,
-    is_paged: bool,
-    active_only: bool,
-    exclude_nested: bool,
-    with_designations: bool,
-    with_definition: bool,
-    designations: Vec<DesignationToken<'a>>,
-    properties: Vec<&'a str>,
-    exclude_systems: Vec<&'a str>,
-    supplements: Vec<&'a str>,
-    pins: VersionPins,
-    ecosystem: bool,
-}
-
-/// `designation`: a range of languages (`de`), a language (`urn:ietf:bcp:47|de`) or a use (`system|code`).
-struct DesignationToken<'a> {
-    system: &'a str,
-    code: &'a str,
-    languages: Option<LanguageRanges>,
-}
-
-impl<'a> DesignationToken<'a> {
-    fn new(token: &'a str) -> Self {
-        let (system, code) = token.rsplit_once('|').unwrap_or(("", token));
-        let languages = system.is_empty().then(|| LanguageRanges::parse(code).ok()).flatten();
-        Self { system, code, languages }
-    }
-
-    /// Returns whether the token requests a language.
-    fn has_language(&self, language: Option<&str>) -> bool {
-        match (&self.languages, language) {
-            (Some(ranges), language) => ranges.covers(language),
-            (None, Some(language)) => self.system == BCP_47 && self.code.eq_ignore_ascii_case(language),
-            (None, None) => false,
-        }
-    }
-}
-
-impl<'a> ExpandRequest<'a> {
-    fn read(input: OperationInput<'a>, budget: &Budget<'_>) -> Result<Self, TxError> {
-        let words = |text: &str| text.split_whitespace().map(str::to_lowercase).collect();
-        let is_empty = |p: &Parameter| matches!(&p.value, Some(Value::Text(_, text)) if text.is_empty());
-        let empty_filter = input.all_parameters().iter().any(|p| p.name == FILTER.row().name && is_empty(p));
-        let (offset, count) = (input.number(OFFSET)?, input.number(COUNT)?);
-        let designations: Vec<_> = input.texts(DESIGNATION)?.into_iter().map(DesignationToken::new).collect();
-        budget.spend(designations.len())?;
-        for parameter in parameters::WITHOUT_EFFECT {
-            input.flag(parameter)?;
-        }
-        Ok(Self {
-            // An empty filter selects all codes.
-            filter: if empty_filter {
-                Vec::new()
-            } else {
-                input.text(FILTER)?.map(words).unwrap_or_default()
-            },
-            offset: offset.unwrap_or(0),
-            count,
-            is_paged: offset.is_some() || count.is_some(),
-            active_only: input.flag(ACTIVE_ONLY)?,
-            exclude_nested: input.flag(EXCLUDE_NESTED)?,
-            with_designations: input.flag(INCLUDE_DESIGNATIONS)? || !designations.is_empty(),
-            with_definition: input.flag(INCLUDE_DEFINITION)?,
-            designations,
-            properties: input.texts(EXPAND_PROPERTY)?,
-            exclude_systems: input.texts(EXCLUDE_SYSTEM)?,
-            supplements: input.texts(USE_SUPPLEMENT)?,
-            pins: request::read_pins(input, budget)?,
-            ecosystem: input.is_of_ecosystem(),
-        })
-    }
-}
 
 /// Answers `$expand` with a ValueSet. `now` is the time of the expansion.
 pub(crate) fn answer_expand(

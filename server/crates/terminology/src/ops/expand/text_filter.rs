@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use crate::code_system::CodeSystem;
 use crate::code_system::concept_set::ConceptSet;
 use crate::code_system::word_index::begins_word;
-use crate::membership::members::{MemberCode, MemberPart};
+use crate::membership::member_part::{MemberCode, MemberPart};
 use crate::model::{Budget, TxError};
 use crate::ops::concept_texts::{LoadedSupplement, supplements_of};
 

@@ -8,8 +8,9 @@ use std::rc::Rc;
 use super::syntax::{
     AttributeConstraint, EclError, EclExpression, EclRefinement, HierarchyOperator, ValueConstraint,
 };
+use crate::code_system::CodeSystem;
+use crate::code_system::concept_attribute::AttributeValue;
 use crate::code_system::concept_set::ConceptSet;
-use crate::code_system::{AttributeValue, CodeSystem};
 use crate::model::Budget;
 use crate::model::text_folding::same_folded;
 

@@ -4,9 +4,9 @@ use super::evaluation::EclEvaluator;
 use super::filter_evaluation::{BYTES_PER_STEP, ComponentState};
 use super::filters::{ComponentTest, EclFilter, FieldTest, MemberQuery, MemberTest, SelectedFields};
 use super::syntax::{EclError, EclExpression};
-use crate::code_system::AttributeValue;
+use crate::code_system::concept_attribute::AttributeValue;
 use crate::code_system::concept_set::ConceptSet;
-use crate::code_system::member_columns::{MemberRow, MemberTable};
+use crate::code_system::member_table::{MemberRow, MemberTable};
 
 /// Columns of each row that are not among the fields of the reference set.
 const MEMBER: &str = "referencedComponentId";

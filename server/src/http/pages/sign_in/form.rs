@@ -7,61 +7,26 @@
 use http::{StatusCode, header};
 use identity::audit::AuditEvent;
 use identity::model::user::User;
-use identity::params::Params;
-use identity::sign_in::linked_account::LinkError;
 use identity::sign_in::password;
-use identity::sign_in::session::{SessionOrigin, SignInProof};
-use identity::sign_in::throttle::{AttemptResult, SignInAttempt};
-use jiff::{SignedDuration, Timestamp};
+use identity::sign_in::session::SignInProof;
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use store::StoreError;
 
-use super::texts::{fill, phrase, t};
-use super::{cookie, csrf, page_with_script, passkey, resume};
+use super::attempt::{PasswordResult, check_password, lockout_response};
+use super::completion::complete_sign_in;
+use super::destination::SignInDestination;
 use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::pages::frame::page_with_script;
+use crate::http::pages::texts::{fill, phrase, t};
+use crate::http::pages::{cookie, csrf};
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
-use crate::node::app::App;
 use crate::node::hashing::HashRequester;
 
 /// The error that is shown after a failed attempt.
 const WRONG: &str = "The user name or the password is wrong.";
 /// Seconds after which the browser may retry if too many hashes are waiting.
 const RETRY_AFTER_S: u64 = 5;
-
-/// The values that the forms of a sign-in pass on.
-pub struct SignInDestination {
-    /// The destination of the browser, see [`resume`].
-    pub back: String,
-    /// The external account that is linked after the sign-in.
-    pub link: Option<String>,
-}
-
-impl SignInDestination {
-    /// Reads the values from a query or form.
-    pub fn read(sent: &Params) -> Self {
-        Self { back: resume::read_destination(sent), link: sent.get("link").map(str::to_owned) }
-    }
-
-    /// Returns the hidden fields.
-    pub fn fields(&self) -> Markup {
-        html! {
-            input type="hidden" name="continue" value=(self.back);
-            @if let Some(link) = &self.link { input type="hidden" name="link" value=(link); }
-        }
-    }
-
-    /// Returns the path of a page with these values in its query.
-    pub fn at(&self, path: &str) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("continue", &self.back);
-        if let Some(link) = &self.link {
-            query.append_pair("link", link);
-        }
-        format!("{path}?{}", query.finish())
-    }
-}
 
 async fn render_form(
     context: &RequestContext,
@@ -115,7 +80,7 @@ async fn render_form(
                 }
                 button type="submit" { (t("Sign in")) }
             }
-            @if app.identity.sign_in.supports_passkeys() { (passkey::sign_in_form(browser, onward)) }
+            @if app.identity.sign_in.supports_passkeys() { (super::passkey_form::sign_in_form(browser, onward)) }
             details {
                 summary { (t("No password at hand?")) }
                 p { (t("If you have a passkey, choose it instead of the password. Otherwise the administrator of this server can set a new password for you.")) }
@@ -151,95 +116,6 @@ pub async fn show_error(
     let (browser, set_cookie) = cookie::browser(context);
     let response = reply::html(status, render_form(context, &browser, onward, username, Some(notice)).await);
     reply::no_store(cookie::set(response, set_cookie))
-}
-
-/// Counts an attempt for this user name from this browser. Returns the user and the attempt, or the time to wait.
-///
-/// # Errors
-/// Returns [`StoreError`] if the attempt cannot be counted.
-pub async fn begin_attempt(
-    context: &RequestContext,
-    username: &str,
-) -> Result<(Option<User>, Result<SignInAttempt, SignedDuration>), StoreError> {
-    let (address, device) = (super::address(context), cookie::device(context));
-    count_attempt(&context.app, username, &address, device, context.now).await
-}
-
-async fn count_attempt(
-    app: &App,
-    username: &str,
-    address: &str,
-    device: Option<&str>,
-    now: Timestamp,
-) -> Result<(Option<User>, Result<SignInAttempt, SignedDuration>), StoreError> {
-    let user = app.identity.users.active_user_by_name(username, now).await?;
-    let limits = app.settings().throttle;
-    let counted = app
-        .identity
-        .throttle
-        .begin_sign_in_attempt(username, user.as_ref(), address, device, &limits, now)
-        .await?;
-    Ok((user, counted))
-}
-
-/// The result of checking a password.
-pub enum PasswordResult {
-    /// The password is correct.
-    Right,
-    /// The password is wrong, or the user is unknown.
-    Wrong,
-    /// Not checked, because there were too many attempts.
-    Locked(SignedDuration),
-    /// Not checked, because too many requests are waiting.
-    Busy,
-}
-
-/// Counts an attempt and checks the password of a user. Returns the user, too.
-///
-/// The attempt is settled even if the client disconnects; otherwise it would stay open until it expires.
-///
-/// # Errors
-/// Returns [`StoreError`] if the user cannot be read or the attempt not counted.
-pub async fn check_password(
-    context: &RequestContext,
-    username: &str,
-    typed: &str,
-) -> Result<(Option<User>, PasswordResult), StoreError> {
-    let (app, now) = (context.app.clone(), context.now);
-    let (username, typed, address) = (username.to_owned(), typed.to_owned(), super::address(context));
-    let device = cookie::device(context).map(str::to_owned);
-    let task = async move {
-        let (user, counted) = count_attempt(&app, &username, &address, device.as_deref(), now).await?;
-        let attempt = match counted {
-            Ok(attempt) => attempt,
-            Err(wait) => return Ok((user, PasswordResult::Locked(wait))),
-        };
-        let requester =
-            if attempt.is_from_known_device() { HashRequester::Known } else { HashRequester::Stranger };
-        let phc = user.as_ref().and_then(|user| user.password.clone());
-        let right = app
-            .hashing
-            .run_in_turn(requester, move || password::verify_password(&typed, phc.as_deref()))
-            .await;
-        let (outcome, result) = match right {
-            Some(true) => (AttemptResult::Success, PasswordResult::Right),
-            Some(false) => (AttemptResult::Failure, PasswordResult::Wrong),
-            None => (AttemptResult::NotEvaluated, PasswordResult::Busy),
-        };
-        app.identity.throttle.settle_attempt(attempt, outcome, app.clock.now()).await?;
-        Ok((user, result))
-    };
-    tokio::spawn(task).await.expect("checking a password does not panic")
-}
-
-/// Returns the text for a user with too many attempts, and a function that adds `Retry-After`.
-pub fn lockout_response(wait: SignedDuration) -> (String, impl FnOnce(Response) -> Response) {
-    let seconds = wait.as_secs() + 1;
-    let text = match seconds {
-        ..60 => fill("Too many attempts. Try again in {} s.", &[&seconds]),
-        _ => fill("Too many attempts. Try again in {} min.", &[&((seconds + 59) / 60)]),
-    };
-    (text, move |response| reply::with(response, header::RETRY_AFTER, &seconds.to_string()))
 }
 
 /// Processes the form.
@@ -278,7 +154,7 @@ pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Re
     };
     let user = renew_hash(context, user, typed).await;
     if app.identity.sign_in.requires_passkey(&user.sub, now).await? {
-        return Ok(passkey::ask_after_password(context, &user, &onward).await?);
+        return Ok(super::passkey_form::ask_after_password(context, &user, &onward).await?);
     }
     Ok(complete_sign_in(context, &user, &SignInProof::password(), &onward).await?)
 }
@@ -301,34 +177,4 @@ async fn renew_hash(context: &RequestContext, user: User, password: String) -> U
         }
     };
     app.identity.users.change_user(&user.username, context.now, change).await.unwrap_or(user)
-}
-
-/// Completes a sign-in: creates the session, links a pending external account, sets the cookies and redirects.
-///
-/// # Errors
-/// Returns [`StoreError`] if the session or the link cannot be stored.
-pub async fn complete_sign_in(
-    context: &RequestContext,
-    user: &User,
-    proof: &SignInProof,
-    onward: &SignInDestination,
-) -> Result<Response, StoreError> {
-    let (app, identity) = (&context.app, &context.app.identity);
-    // The request time may be old, because the hash may have waited for its turn.
-    let now = app.clock.now();
-    let agent = context.header(header::USER_AGENT).unwrap_or_default().to_owned();
-    let place = SessionOrigin { address: super::address(context), agent };
-    let value = identity.sessions.begin_session(user, proof, place, cookie::session(context), now).await?;
-    if let (Some(link), Some(browser)) = (&onward.link, cookie::known_browser(context)) {
-        match identity.sign_in.link_pending_account(link, browser, user, now).await {
-            Ok(()) => {}
-            Err(LinkError::Store(error)) => return Err(error),
-            Err(error) => tracing::warn!(%error, "an external account was not linked"),
-        }
-    }
-    let status = if context.method == http::Method::GET { StatusCode::FOUND } else { StatusCode::SEE_OTHER };
-    let response = reply::no_store(reply::redirect(status, &resume::destination_url(app, &onward.back)));
-    let response = cookie::set(response, Some(cookie::set_session(app, &value)));
-    let device = identity.throttle.device_cookie(user, cookie::device(context));
-    Ok(cookie::set(response, Some(cookie::set_device(app, &device))))
 }

@@ -1,0 +1,43 @@
+//! The tokens of a signed-in user, and the session that they are of.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::sign_in::TokenAnswer;
+
+/// A sign-in without its secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct SignedInSession {
+    /// `sub` of the ID token.
+    pub subject: Option<String>,
+    /// Requested scopes, separated by spaces.
+    pub requested_scope: String,
+    /// Granted scopes, separated by spaces.
+    pub scope: String,
+    /// Time at which the access token expires.
+    pub expires_at: Timestamp,
+    /// Whether the access token is renewed without the user.
+    pub renewable: bool,
+}
+
+impl SignedInSession {
+    /// Returns the requested scopes that were not granted.
+    pub fn refused_scopes(&self) -> Vec<&str> {
+        let granted: Vec<_> = self.scope.split_whitespace().collect();
+        self.requested_scope.split_whitespace().filter(|scope| !granted.contains(scope)).collect()
+    }
+
+    /// Returns whether the session can be used at this time.
+    pub fn is_usable(&self, now: Timestamp) -> bool {
+        self.renewable || self.expires_at > now
+    }
+}
+
+/// Tokens of a signed-in user.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct UserTokens {
+    /// Response of the token endpoint.
+    pub answer: TokenAnswer,
+    /// Description of the session, without secrets.
+    pub session: SignedInSession,
+}

@@ -1,0 +1,31 @@
+//! The answer to a question, as long as it is awaited and after it.
+
+/// State of a request and its answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Answer<T> {
+    /// No request was sent.
+    #[default]
+    None,
+    /// The request was sent.
+    Waiting,
+    /// The request succeeded.
+    Done(T),
+    /// The request failed; the value is the message.
+    Failed(String),
+}
+
+impl<T> Answer<T> {
+    /// Returns whether there is neither an answer nor a failure.
+    pub fn is_pending(&self) -> bool {
+        matches!(self, Self::None | Self::Waiting)
+    }
+}
+
+impl<T> From<Result<T, String>> for Answer<T> {
+    fn from(result: Result<T, String>) -> Self {
+        match result {
+            Ok(value) => Self::Done(value),
+            Err(reason) => Self::Failed(reason),
+        }
+    }
+}

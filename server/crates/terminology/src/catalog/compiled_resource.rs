@@ -1,0 +1,15 @@
+//! Compilation of the resources of the catalog.
+
+use crate::model::resource_json::ResourceHeader;
+
+/// The compiled form of a resource.
+pub(crate) trait CompiledResource: Sized {
+    /// Resource type.
+    const KIND: &'static str;
+
+    /// Compiles a resource; the error is a message of one line.
+    fn compile(header: &ResourceHeader, bytes: &[u8]) -> Result<Self, String>;
+
+    /// Returns the approximate size in memory, in bytes.
+    fn memory_bytes(&self) -> usize;
+}

@@ -1,0 +1,54 @@
+//! Runs one command of an administrator.
+
+use anyhow::{Context as _, Result};
+use terminology_import::StatedVersion;
+
+use super::protocol::{AdminCommand, CommandEvent};
+use super::services::{AdminServices, EventSink};
+use super::{export, import, people};
+use crate::node::reload::reload_config;
+
+/// Executes a command and returns its exit code.
+///
+/// # Errors
+/// Returns an error that describes the failure and the remedy.
+pub async fn execute_command(
+    services: &AdminServices<'_>,
+    command: AdminCommand,
+    events: EventSink<'_>,
+) -> Result<u8> {
+    match command {
+        AdminCommand::Import { paths, edition, version } => {
+            import::run_import(services, paths, StatedVersion { edition, version }, events).await
+        }
+        AdminCommand::Export(export) => export::run_export(services, export, events).await.map(|()| 0),
+        AdminCommand::User(command) => {
+            people::execute_user_command(services, command, events).await.map(|()| 0)
+        }
+        AdminCommand::Client(command) => {
+            people::execute_client_command(services, command, events).await.map(|()| 0)
+        }
+        AdminCommand::Keys(command) => {
+            people::execute_keys_command(services, command, events).await.map(|()| 0)
+        }
+        AdminCommand::AcceptClock => {
+            let app = services
+                .app
+                .context("no server runs on this folder; the next start accepts the clock as it is")?;
+            let moved = app.clock_guard.accept();
+            tracing::warn!(moved_s = moved.as_secs(), "an operator accepted the clock");
+            events(CommandEvent::Line(format!(
+                "accepted the clock, {}; it had moved by {} s",
+                app.clock.now(),
+                moved.as_secs()
+            )));
+            Ok(0)
+        }
+        AdminCommand::Reload => {
+            let app =
+                services.app.context("no server runs on this folder; its settings are read at the start")?;
+            reload_config(app).await?.into_iter().for_each(|line| events(CommandEvent::Line(line)));
+            Ok(0)
+        }
+    }
+}

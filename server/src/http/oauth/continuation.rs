@@ -1,0 +1,38 @@
+//! Continues an authorization request after a page.
+
+use http::StatusCode;
+use identity::authorize::interaction::InteractionState;
+use identity::authorize::reply::AuthorizationError;
+use identity::authorize::request::AuthorizationRequest;
+
+use super::authorization_answer::redirect_error;
+use crate::http::extract::RequestContext;
+use crate::http::problem::Problem;
+
+/// Verifies a continuation and checks its authorization request again.
+///
+/// # Errors
+/// Returns an error page, or the redirect to the client with the error.
+pub async fn open_continuation(
+    context: &RequestContext,
+    continuation: &str,
+) -> Result<(AuthorizationRequest, InteractionState), Problem> {
+    let browser = context.cookies.browser.as_deref().unwrap_or_default();
+    let Some(interaction) =
+        context.app.identity.authorization.verify_continuation(continuation, browser, context.now)
+    else {
+        return Err(Problem::page(
+            StatusCode::BAD_REQUEST,
+            "This sign-in was not started in this browser, or has expired. Return to the application and start again.",
+        ));
+    };
+    let checked = context.app.identity.authorization.check_interaction(&interaction, context.now).await;
+    Ok((checked.map_err(request_problem)?, interaction))
+}
+
+pub(super) fn request_problem(refusal: AuthorizationError) -> Problem {
+    match refusal {
+        AuthorizationError::Show(error) => error.into(),
+        AuthorizationError::Redirect { reply, error } => redirect_error(&reply, error, None).into(),
+    }
+}

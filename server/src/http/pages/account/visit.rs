@@ -1,0 +1,101 @@
+//! The signed-in user who visits the page, and the forms that they send.
+
+use http::StatusCode;
+use identity::model::user::User;
+use identity::params::Params;
+use identity::sign_in::session::Session;
+use jiff::{SignedDuration, Timestamp};
+use maud::{Markup, html};
+
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::pages::browser_session::signed_in;
+use crate::http::pages::csrf;
+use crate::http::pages::frame::page;
+use crate::http::pages::texts::t;
+use crate::http::problem::Problem;
+use crate::http::reply;
+use crate::http::reply::Response;
+
+/// Maximum age of a sign-in for a change that adds a sign-in method.
+pub(super) const MAX_SIGN_IN_AGE: SignedDuration = SignedDuration::from_mins(15);
+
+/// The signed-in user, the session and the browser.
+pub(super) struct AccountVisit {
+    pub(super) session: Session,
+    pub(super) user: User,
+    pub(super) browser: String,
+}
+
+impl AccountVisit {
+    /// Returns a form of this page: a button and its fields.
+    pub(super) fn button(
+        &self,
+        action: &str,
+        fields: &[(&str, &str)],
+        label: &str,
+        described: Option<&str>,
+    ) -> Markup {
+        html! {
+            form method="post" action=(action) {
+                (csrf::hidden_field(&self.browser))
+                @for (name, value) in fields { input type="hidden" name=(name) value=(value); }
+                button.second type="submit" aria-label=[described] { (label) }
+            }
+        }
+    }
+}
+
+/// Returns a day and a time.
+pub(super) fn date_time(at: Timestamp) -> Markup {
+    html! { time datetime=(at) { (at.strftime("%-d %b %Y, %H:%M UTC")) } }
+}
+
+pub(super) fn to_sign_in(context: &RequestContext) -> Response {
+    reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &format!("{}/sign-in", context.app.base_url)))
+}
+
+/// Reads a form of this page from a signed-in user.
+pub(super) async fn read_form(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<(AccountVisit, Params), Problem> {
+    let sent = csrf::read_form(context, body).await?;
+    let browser = context.cookies.browser.as_deref().unwrap_or_default().to_owned();
+    match signed_in(context).await? {
+        Some((session, user)) => Ok((AccountVisit { session, user, browser }, sent)),
+        None => Err(to_sign_in(context).into()),
+    }
+}
+
+/// Reads a form of this page from a user who signed in recently.
+pub(super) async fn read_fresh_form(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<(AccountVisit, Params), Problem> {
+    let (visit, sent) = read_form(context, body).await?;
+    check_fresh(context, &visit)?;
+    Ok((visit, sent))
+}
+
+/// Checks that the sign-in is recent enough for a change that adds a sign-in method.
+pub(super) fn check_fresh(context: &RequestContext, visit: &AccountVisit) -> Result<(), Problem> {
+    if context.now <= visit.session.started + MAX_SIGN_IN_AGE {
+        return Ok(());
+    }
+    let hint = form_urlencoded::Serializer::new(String::new())
+        .append_pair("login_hint", &visit.user.username)
+        .finish();
+    let content = html! {
+        p { (t("Sign in again for this change: it adds a way to sign in to your account, and your sign-in is more than 15 minutes old.")) }
+        p { a.button href=(format!("/sign-in?{hint}")) { (t("Sign in again")) } }
+        p { a href="/account" { (t("Back to your account")) } }
+    };
+    let page = page(t("Sign in again"), &content);
+    Err(reply::no_store(reply::html(StatusCode::FORBIDDEN, page)).into())
+}
+
+/// Redirects to the page with a confirmation.
+pub(super) fn redirect_done(context: &RequestContext, notice: &str) -> Response {
+    let to = format!("{}/account?notice={notice}", context.app.base_url);
+    reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to))
+}

@@ -1,0 +1,40 @@
+//! The page of an error.
+
+use http::StatusCode;
+use maud::html;
+
+use super::frame::page;
+use super::page_request::request_id;
+use super::texts::t;
+use crate::http::reply::{self, Response};
+
+/// Returns an error page.
+pub fn error(status: StatusCode, text: &str) -> Response {
+    detailed_error(status, text, &[])
+}
+
+/// Returns an error page with details for the developers of the application.
+pub fn detailed_error(status: StatusCode, text: &str, details: &[(&str, &str)]) -> Response {
+    let title = match status.as_u16() {
+        404 => t("Not found"),
+        405 => t("Not supported"),
+        500.. => t("Something went wrong"),
+        _ => t("This request cannot be answered"),
+    };
+    let mut letters = t(text).chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    let content = html! {
+        p.error role="alert" { (first) (letters.as_str()) }
+        details {
+            summary { (t("Details for developers")) }
+            dl {
+                dt { (t("Status")) } dd { (status.as_u16()) }
+                @for (name, value) in details {
+                    dt { (t(name)) } dd { @if value.is_empty() { (t("not sent")) } @else { code { (value) } } }
+                }
+                dt { (t("Request")) } dd { code { (request_id()) } }
+            }
+        }
+    };
+    reply::no_store(reply::html(status, page(title, &content)))
+}

@@ -1,0 +1,49 @@
+//! The request in which a page is rendered. It is task-local, so that each error page has its language and brand, too.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use http::header;
+
+use super::language::Language;
+use crate::config::settings::Settings;
+use crate::http::extract::RequestContext;
+
+/// The request in which a page is rendered.
+#[derive(Clone)]
+pub struct PageRequest {
+    pub(super) language: Language,
+    pub(super) request_id: Arc<str>,
+    pub(super) settings: Arc<Settings>,
+}
+
+impl PageRequest {
+    /// Returns what a page needs of a request.
+    pub fn new(context: &RequestContext) -> Self {
+        let accepted = context.header(header::ACCEPT_LANGUAGE).unwrap_or_default();
+        Self {
+            language: Language::negotiate(accepted),
+            request_id: context.request_id.clone(),
+            settings: context.app.settings(),
+        }
+    }
+}
+
+tokio::task_local! {
+    pub(super) static REQUEST: PageRequest;
+}
+
+/// Runs a handler whose answer can be a page.
+pub async fn with_request<F: Future>(request: PageRequest, handler: F) -> F::Output {
+    REQUEST.scope(request, handler).await
+}
+
+/// Returns the language of the page.
+pub fn language() -> Language {
+    REQUEST.try_with(|request| request.language).unwrap_or_default()
+}
+
+/// Returns the id of the request, or an empty text outside of a request.
+pub fn request_id() -> String {
+    REQUEST.try_with(|request| request.request_id.to_string()).unwrap_or_default()
+}
