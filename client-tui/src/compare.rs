@@ -80,13 +80,13 @@ fn pairs<'a>(here: &'a [Value], other: &'a [Value]) -> Vec<(Option<&'a Value>, O
     let mut take = |matches: &dyn Fn(&Value) -> bool| {
         left.iter_mut().find(|element| element.is_some_and(matches)).and_then(Option::take)
     };
-    let mut found: Vec<_> = here.iter().map(|element| take(&|other| other == element)).collect();
-    for (element, counterpart) in here.iter().zip(&mut found) {
+    let mut paired: Vec<_> = here.iter().map(|element| take(&|other| other == element)).collect();
+    for (element, counterpart) in here.iter().zip(&mut paired) {
         if counterpart.is_none() && key(element).is_some() {
             *counterpart = take(&|other| key(other) == key(element));
         }
     }
-    let both = here.iter().zip(found).map(|(element, counterpart)| (Some(element), counterpart));
+    let both = here.iter().zip(paired).map(|(element, counterpart)| (Some(element), counterpart));
     both.chain(left.into_iter().flatten().map(|element| (None, Some(element)))).collect()
 }
 

@@ -200,16 +200,16 @@ fn operations(answer: &Result<Answer, ApiError>) -> Finding {
     };
     let text = json["rest"].to_string();
     let known = ["validate-code", "subsumes", "lookup", "expand", "export"];
-    let (found, missing): (Vec<_>, Vec<_>) =
+    let (offered, missing): (Vec<_>, Vec<_>) =
         known.iter().partition(|name| text.contains(&format!("\"{name}\"")));
     let join = |names: &[&&str]| names.iter().map(|name| format!("${name}")).collect::<Vec<_>>().join(", ");
-    match (found.is_empty(), missing.is_empty()) {
-        (_, true) => finding(SUBJECT, FindingStatus::Ok, join(&found)),
+    match (offered.is_empty(), missing.is_empty()) {
+        (_, true) => finding(SUBJECT, FindingStatus::Ok, join(&offered)),
         (true, _) => finding(SUBJECT, FindingStatus::Warning, "none of those that this client sends"),
         _ => finding(
             SUBJECT,
             FindingStatus::Warning,
-            format!("{}; not listed: {}", join(&found), join(&missing)),
+            format!("{}; not listed: {}", join(&offered), join(&missing)),
         ),
     }
 }

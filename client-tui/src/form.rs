@@ -38,8 +38,8 @@ impl FormField {
     /// Inserts a text at the cursor. Control characters, such as the line ends of pasted text, are omitted.
     pub fn insert(&mut self, text: &str) {
         for c in text.chars().filter(|c| !c.is_control()) {
-            let at = self.byte_at(self.cursor);
-            self.text.insert(at, c);
+            let offset = self.byte_at(self.cursor);
+            self.text.insert(offset, c);
             self.cursor += 1;
         }
     }
@@ -48,8 +48,8 @@ impl FormField {
     pub fn backspace(&mut self) {
         if self.cursor > 0 {
             self.cursor -= 1;
-            let at = self.byte_at(self.cursor);
-            self.text.remove(at);
+            let offset = self.byte_at(self.cursor);
+            self.text.remove(offset);
         }
     }
 
@@ -70,7 +70,7 @@ impl FormField {
     }
 
     fn byte_at(&self, chars: usize) -> usize {
-        self.text.char_indices().nth(chars).map_or(self.text.len(), |(at, _)| at)
+        self.text.char_indices().nth(chars).map_or(self.text.len(), |(offset, _)| offset)
     }
 }
 

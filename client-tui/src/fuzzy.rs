@@ -7,18 +7,18 @@ use nucleo_matcher::{Config, Matcher, Utf32Str};
 
 /// Returns the items whose text matches, the best matches first. Each word of `wanted` must match. Without words, all
 /// items are returned in their order.
-pub fn matching<T>(wanted: &str, items: impl IntoIterator<Item = T>, text: impl Fn(&T) -> String) -> Vec<T> {
+pub fn matching<T>(typed: &str, items: impl IntoIterator<Item = T>, text: impl Fn(&T) -> String) -> Vec<T> {
     let mut matcher = Matcher::new(Config::DEFAULT);
-    let pattern = Pattern::new(wanted, CaseMatching::Ignore, Normalization::Smart, AtomKind::Fuzzy);
+    let pattern = Pattern::new(typed, CaseMatching::Ignore, Normalization::Smart, AtomKind::Fuzzy);
     let mut characters = Vec::new();
     let scored = items.into_iter().filter_map(|item| {
         let score = pattern.score(Utf32Str::new(&text(&item), &mut characters), &mut matcher)?;
         Some((Reverse(score), item))
     });
-    let mut found: Vec<_> = scored.collect();
+    let mut matches: Vec<_> = scored.collect();
     // Items with the same score keep their order.
-    found.sort_by_key(|(score, _)| *score);
-    found.into_iter().map(|(_, item)| item).collect()
+    matches.sort_by_key(|(score, _)| *score);
+    matches.into_iter().map(|(_, item)| item).collect()
 }
 
 #[cfg(test)]
@@ -26,9 +26,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(wanted: &str, expected: &[&str]) {
+    fn check(typed: &str, expected: &[&str]) {
         let items = ["http://loinc.org", "http://snomed.info/sct", "urn:iso:std:iso:3166"];
-        assert_eq!(matching(wanted, items, |item| (*item).to_owned()), expected);
+        assert_eq!(matching(typed, items, |item| (*item).to_owned()), expected);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::api::RecordedExchange;
 /// Returns the archive, with the oldest exchange first. Exchanges without a response are left out.
 pub fn archive<'a>(exchanges: impl Iterator<Item = &'a RecordedExchange>) -> Value {
     let mut entries: Vec<_> = exchanges.filter_map(entry).collect();
-    entries.sort_by_key(|(at, _)| *at);
+    entries.sort_by_key(|(started, _)| *started);
     let entries: Vec<_> = entries.into_iter().map(|(_, entry)| entry).collect();
     json!({ "log": {
         "version": "1.2",
@@ -23,8 +23,8 @@ fn entry(exchange: &RecordedExchange) -> Option<(Timestamp, Value)> {
         .map(|url| url.query_pairs().map(|(name, value)| json!({ "name": name, "value": value })).collect())
         .unwrap_or_default();
     let mime = |headers: &[(String, String)]| {
-        let found = headers.iter().find(|(name, _)| name == "content-type");
-        found.map(|(_, value)| value.clone()).unwrap_or_default()
+        let content_type = headers.iter().find(|(name, _)| name == "content-type");
+        content_type.map(|(_, value)| value.clone()).unwrap_or_default()
     };
     let mut request = json!({
         "method": exchange.method,

@@ -76,7 +76,7 @@ pub fn last_segment(url: &str) -> &str {
 
 /// Adds a question at the beginning. It replaces an earlier one that is the same.
 pub fn add(history: &mut Vec<PastQuestion>, question: PastQuestion) {
-    history.retain(|known| !known.is_same_question(&question));
+    history.retain(|candidate| !candidate.is_same_question(&question));
     history.insert(0, question);
     history.truncate(QUESTIONS_KEPT);
 }
@@ -154,7 +154,7 @@ mod tests {
         add(&mut history, question("a", "1"));
         add(&mut history, question("b", "2"));
         add(&mut history, question("a", "3"));
-        let answers: Vec<_> = history.iter().map(|known| known.answer.as_str()).collect();
+        let answers: Vec<_> = history.iter().map(|candidate| candidate.answer.as_str()).collect();
         assert_eq!(answers, ["3", "2"]);
         assert_eq!(history[0].summary(), "code=a system=aids");
         for number in 0..2 * QUESTIONS_KEPT {

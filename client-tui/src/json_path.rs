@@ -26,8 +26,8 @@ impl Selector {
 
     /// Returns the selected values as formatted JSON, each beginning on a line of its own.
     pub fn text(&self, json: &Value) -> Option<String> {
-        let found: Vec<_> = self.0.query(json).all().into_iter().map(|value| format!("{value:#}")).collect();
-        (!found.is_empty()).then(|| found.join("\n"))
+        let texts: Vec<_> = self.0.query(json).all().into_iter().map(|value| format!("{value:#}")).collect();
+        (!texts.is_empty()).then(|| texts.join("\n"))
     }
 
     /// Returns the selected values on one line, which may be cut.

@@ -69,36 +69,36 @@ pub fn read_keys(path: &Path) -> Result<KeyTable, SettingsError> {
     };
     let file: SettingsFile = toml::from_str(&text)
         .map_err(|error| SettingsError::Syntax { path: path.to_owned(), reason: error.to_string() })?;
-    let wrong = |at: usize, reason: String| {
-        let line = text[..at].matches('\n').count() + 1;
+    let wrong = |index: usize, reason: String| {
+        let line = text[..index].matches('\n').count() + 1;
         SettingsError::Setting { path: path.to_owned(), line, reason }
     };
     let mut table = KeyTable::standard().clone();
     let mut lines = BTreeMap::new();
     for (name, names) in &file.keys {
-        let at = name.span().start;
+        let index = name.span().start;
         let action = Action::named(name.get_ref()).ok_or_else(|| {
             let name = name.get_ref();
-            wrong(at, format!("'{name}' is not an action; 'trefoil-tui keys' lists the actions"))
+            wrong(index, format!("'{name}' is not an action; 'trefoil-tui keys' lists the actions"))
         })?;
         let names = match names {
             KeyNames::One(name) => std::slice::from_ref(name),
             KeyNames::Several(names) => names,
         };
         let keys: Result<Vec<Key>, _> = names.iter().map(|name| name.parse()).collect();
-        let keys = keys.map_err(|error| wrong(at, format!("{error}")))?;
-        table.set(action, &keys).map_err(|error| wrong(at, error.to_string()))?;
-        lines.insert(action, at);
+        let keys = keys.map_err(|error| wrong(index, format!("{error}")))?;
+        table.set(action, &keys).map_err(|error| wrong(index, error.to_string()))?;
+        lines.insert(action, index);
     }
     match table.conflict() {
         None => Ok(table),
         Some(KeyConflict { key, screen, actions: [one, other] }) => {
             // At least one of the actions is in the file, because the standard keys have no conflict.
             let (set, taken) = if lines.contains_key(&other) { (other, one) } else { (one, other) };
-            let at = lines.get(&set).copied().unwrap_or_default();
+            let index = lines.get(&set).copied().unwrap_or_default();
             let (set, taken, screen) = (set.name(), taken.name(), screen.title());
             Err(wrong(
-                at,
+                index,
                 format!(
                     "'{key}' has two actions on the screen {screen}: '{set}' and '{taken}'; choose another key for one of them"
                 ),

@@ -121,9 +121,9 @@ impl OpenFile {
     }
 
     /// Returns the resource at a position of the list.
-    pub fn resource(&self, path: &Path, filter: &str, at: u64) -> Answered<ResourceDetail> {
+    pub fn resource(&self, path: &Path, filter: &str, index: u64) -> Answered<ResourceDetail> {
         let (lines, selector) =
-            self.with(path, filter, |file| Ok((file.read(at, 1)?, file.selector().cloned())))?;
+            self.with(path, filter, |file| Ok((file.read(index, 1)?, file.selector().cloned())))?;
         let line = lines.first().ok_or_else(|| "the file does not have this line".to_owned())?;
         if line.len() >= MAX_LINE {
             return Err(format!("the line is longer than {} MiB and is not shown", MAX_LINE >> 20));
@@ -155,11 +155,11 @@ impl OpenFile {
 pub fn find(files: &[ViewedFile], reference: &str) -> Answered<FoundResource> {
     let (kind, id) = split_reference(reference)
         .ok_or_else(|| format!("'{reference}' is not a reference to a resource"))?;
-    for (at, file) in files.iter().enumerate().filter(|(_, file)| file.kind == kind) {
+    for (index, file) in files.iter().enumerate().filter(|(_, file)| file.kind == kind) {
         let failed = |error: std::io::Error| format!("failed to read {}: {error}", file.path.display());
         let mut lines = NdjsonFile::open(&file.path).map_err(failed)?;
         if let Some(line) = lines.find_id(id).map_err(failed)? {
-            return Ok(FoundResource { file: at, line });
+            return Ok(FoundResource { file: index, line });
         }
     }
     Err(format!("the export contains no {reference}"))
@@ -184,7 +184,7 @@ pub async fn check_codes(api: &Api, resource: &str, bearer: &Bearer) -> Answered
             path: code.path,
             code: code.code,
             value_set: code.value_set,
-            result: result.map(|found| found.result).map_err(|error| error.to_string()),
+            result: result.map(|answer| answer.result).map_err(|error| error.to_string()),
         });
     }
     Ok(checks)
@@ -205,16 +205,16 @@ mod tests {
         ];
         std::fs::write(&path, lines.join("\n")).unwrap();
         let file = OpenFile::default();
-        let found = |filter: &str| {
+        let page_of = |filter: &str| {
             let (lines, page) = file.page(&path, filter, 0).unwrap();
             let rows: Vec<_> = page.rows.into_iter().map(|row| (row.id, row.text)).collect();
             assert_eq!(lines, rows.len() as u64);
             rows
         };
-        let ids = |filter: &str| found(filter).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        let ids = |filter: &str| page_of(filter).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
         assert_eq!(ids("final"), ["a", "b", ""]);
         assert_eq!(ids("$[?$.status == 'final']"), ["a"]);
-        let rows = found("$.code.text");
+        let rows = page_of("$.code.text");
         assert_eq!(rows, [("a".to_owned(), "\"one\"".to_owned()), ("b".to_owned(), "\"final\"".to_owned())]);
         let resource = file.resource(&path, "$.code", 1).unwrap();
         assert_eq!(resource.selection.as_deref(), Some("{\n  \"text\": \"final\"\n}"));

@@ -23,20 +23,20 @@ pub fn compare(first: &[CaseOutcome], second: &[CaseOutcome]) -> Comparison {
     };
     let is_bad = |verdict: &str| matches!(verdict, "fail" | "inconclusive");
     let (first, second) = (by_id(first), by_id(second));
-    let mut found = Comparison::default();
+    let mut comparison = Comparison::default();
     let ids: std::collections::BTreeSet<_> = first.keys().chain(second.keys()).collect();
     for id in ids {
         let before = first.get(id).copied().unwrap_or("absent");
         let after = second.get(id).copied().unwrap_or("absent");
         let list = match (before, after) {
             (before, after) if before == after => continue,
-            (_, after) if is_bad(after) => &mut found.worse,
-            (_, "pass") => &mut found.better,
-            _ => &mut found.other,
+            (_, after) if is_bad(after) => &mut comparison.worse,
+            (_, "pass") => &mut comparison.better,
+            _ => &mut comparison.other,
         };
         list.push((id.clone(), before, after));
     }
-    found
+    comparison
 }
 
 impl fmt::Display for Comparison {

@@ -132,9 +132,9 @@ async fn ids(target: &TestTarget, resource_type: &str, member: &str) -> Vec<Stri
     let Ok(answer) = target.send(&request, &mut CookieJar::new()).await else { return Vec::new() };
     let bundle = answer.json().unwrap_or_default();
     let entries = bundle["entry"].as_array().into_iter().flatten();
-    let found: BTreeSet<_> =
+    let unique: BTreeSet<_> =
         entries.filter_map(|entry| entry["resource"][member].as_str().map(str::to_owned)).collect();
-    found.into_iter().take(LISTED).collect()
+    unique.into_iter().take(LISTED).collect()
 }
 
 #[cfg(test)]

@@ -219,16 +219,16 @@ fn development_ca_files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> 
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.with_context(|| format!("failed to read {}", folder.display()))?,
     };
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for entry in entries {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with(FILE_PREFIX) && name.ends_with(extension) {
-            found.push(path);
+            files.push(path);
         }
     }
-    found.sort();
-    Ok(found)
+    files.sort();
+    Ok(files)
 }
 
 fn plan_debian(host: &TrustHost, ca: Option<&DevelopmentCa>, plan: &mut TrustPlan) -> Result<()> {

@@ -157,8 +157,8 @@ fn picture(folder: &Path, name: &str, screen: &str) -> Result<()> {
 fn html(screen: &str) -> String {
     let mut body = String::new();
     let mut style = CharacterStyle::default();
-    for (at, part) in screen.split("\x1b[").enumerate() {
-        let text = match (at, part.split_once('m')) {
+    for (index, part) in screen.split("\x1b[").enumerate() {
+        let text = match (index, part.split_once('m')) {
             (0, _) | (_, None) => part,
             (_, Some((codes, text))) => {
                 style.apply(codes);

@@ -82,9 +82,9 @@ pub struct SoakArgs {
 
 /// Runs all checks one after another. A failure does not stop the following checks.
 pub fn run(args: &SoakArgs) -> Result<()> {
-    let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
-    let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
-    names.extend(covered()?.into_iter().filter(|name| wanted(name)));
+    let is_chosen = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
+    let mut names: Vec<String> = targets()?.into_iter().filter(|name| is_chosen(name)).collect();
+    names.extend(covered()?.into_iter().filter(|name| is_chosen(name)));
     names.extend(
         [
             BENCHMARK,
@@ -101,7 +101,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             HELIOS,
         ]
         .into_iter()
-        .filter(|name| wanted(name))
+        .filter(|name| is_chosen(name))
         .map(str::to_owned),
     );
     if names.is_empty() {

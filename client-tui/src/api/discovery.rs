@@ -45,15 +45,19 @@ impl Api {
         let ask = || async {
             let base_url = &self.profile().base_url;
             let url = format!("{base_url}/.well-known/openid-configuration");
-            let found: OpenIdConfiguration = self.call(self.http().get(&url)).await?.json(&url)?;
-            if found.issuer.trim_end_matches('/') != base_url {
-                let reason = format!("the issuer is '{}' and not {base_url}", found.issuer);
+            let configuration: OpenIdConfiguration = self.call(self.http().get(&url)).await?.json(&url)?;
+            if configuration.issuer.trim_end_matches('/') != base_url {
+                let reason = format!("the issuer is '{}' and not {base_url}", configuration.issuer);
                 return Err(ApiError::Unexpected { url, reason });
             }
-            for endpoint in [&found.authorization_endpoint, &found.token_endpoint, &found.userinfo_endpoint] {
+            for endpoint in [
+                &configuration.authorization_endpoint,
+                &configuration.token_endpoint,
+                &configuration.userinfo_endpoint,
+            ] {
                 check_safe(endpoint)?;
             }
-            Ok(found)
+            Ok(configuration)
         };
         self.0.openid.get_or_try_init(ask).await
     }
@@ -65,9 +69,9 @@ impl Api {
     pub async fn smart(&self) -> Result<&SmartConfiguration, ApiError> {
         let ask = || async {
             let url = format!("{}/.well-known/smart-configuration", self.profile().fhir_base);
-            let found: SmartConfiguration = self.call(self.http().get(&url)).await?.json(&url)?;
-            check_safe(&found.token_endpoint)?;
-            Ok(found)
+            let configuration: SmartConfiguration = self.call(self.http().get(&url)).await?.json(&url)?;
+            check_safe(&configuration.token_endpoint)?;
+            Ok(configuration)
         };
         self.0.smart.get_or_try_init(ask).await
     }

@@ -74,13 +74,13 @@ pub struct RecordedResponse {
 
 impl RecordedExchange {
     /// Starts the record of a request.
-    pub(super) fn of(request: &Request, id: u64, at: Timestamp) -> Self {
+    pub(super) fn of(request: &Request, id: u64, time: Timestamp) -> Self {
         let form = is_form(request.headers());
         let sent = request.body().and_then(|body| body.as_bytes()).unwrap_or_default();
         let body = Some(show_request_body(sent, form));
         Self {
             id,
-            at,
+            at: time,
             method: request.method().to_string(),
             url: mask_url(request.url()),
             request_headers: show_headers(request.headers()),
@@ -156,7 +156,9 @@ fn show_headers(headers: &HeaderMap) -> Vec<(String, String)> {
 
 fn is_secret(name: &str) -> bool {
     let signed = ["x-amz-signature", "x-goog-signature"];
-    SECRET.contains(&name) || signed.iter().any(|known| name.eq_ignore_ascii_case(known)) || name == "sig"
+    SECRET.contains(&name)
+        || signed.iter().any(|candidate| name.eq_ignore_ascii_case(candidate))
+        || name == "sig"
 }
 
 /// Returns whether a parameter of a query is secret. The `code` of a FHIR operation is not an authorization code.

@@ -252,12 +252,12 @@ impl Api {
             url: url.clone(),
             reason: "Content-Location, the address of the status, is missing in the 202 response".to_owned(),
         };
-        let at = answer.header("content-location").ok_or_else(missing)?;
-        let at = url::Url::parse(&url).and_then(|base| base.join(at)).map_err(|_| missing())?;
+        let location = answer.header("content-location").ok_or_else(missing)?;
+        let location = url::Url::parse(&url).and_then(|base| base.join(location)).map_err(|_| missing())?;
         if *bearer != Bearer::Anonymous {
-            check_safe(at.as_str())?;
+            check_safe(location.as_str())?;
         }
-        Ok(at.into())
+        Ok(location.into())
     }
 
     /// Polls the status of an export.
@@ -347,7 +347,7 @@ fn manifest_page(url: &str, answer: Answer) -> Result<ManifestPage, ApiError> {
 /// Returns the percentage in the progress text of the server, if it contains one.
 pub fn percent(progress: &str) -> Option<u16> {
     let before = progress.split_once('%')?.0.trim_end();
-    let start = before.rfind(|c: char| !c.is_ascii_digit() && c != '.').map_or(0, |at| at + 1);
+    let start = before.rfind(|c: char| !c.is_ascii_digit() && c != '.').map_or(0, |index| index + 1);
     let number: f64 = before[start..].parse().ok()?;
     Some(number.clamp(0.0, 100.0) as u16)
 }

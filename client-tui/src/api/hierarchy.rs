@@ -117,9 +117,9 @@ impl Api {
     ) -> Result<HierarchyConcept, ApiError> {
         let HierarchyQuery { system, version, code } = query.clone();
         let properties = vec!["parent".to_owned(), "child".to_owned()];
-        let found = self.lookup(&LookupQuery { system, version, code, properties }, bearer).await?;
+        let answer = self.lookup(&LookupQuery { system, version, code, properties }, bearer).await?;
         let (mut parents, mut children) = (Vec::new(), Vec::new());
-        for property in found.properties {
+        for property in answer.properties {
             let neighbours = match property.code.as_str() {
                 "parent" => &mut parents,
                 "child" => &mut children,
@@ -129,10 +129,10 @@ impl Api {
         }
         Ok(HierarchyConcept {
             code: query.code.clone(),
-            display: found.display,
-            name: found.name,
-            version: found.version,
-            definition: found.definition,
+            display: answer.display,
+            name: answer.name,
+            version: answer.version,
+            definition: answer.definition,
             parents,
             children,
         })
@@ -325,7 +325,7 @@ mod tests {
     fn the_limits_are_reported() {
         let (chain, ascent) = ascend("0", "x", |code| vec![(code.parse::<u64>().unwrap() + 1).to_string()]);
         assert_eq!((chain.len(), ascent.depth, ascent.limit_reached), (0, PATH_MAX_DEPTH, true));
-        let wide = |code: &str| (0..30).map(|at| format!("{code}.{at}")).collect();
+        let wide = |code: &str| (0..30).map(|index| format!("{code}.{index}")).collect();
         let (_, ascent) = ascend("0", "x", wide);
         assert_eq!((ascent.lookups, ascent.limit_reached), (PATH_MAX_LOOKUPS, true));
     }

@@ -6,8 +6,8 @@ use super::Answer;
 pub(super) fn retry_after_s(answer: &Answer) -> Option<i64> {
     let text = answer.header("retry-after").unwrap_or_default().trim();
     let date = || {
-        let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-        Some(at.as_second() - answer.received_at.as_second())
+        let retry_time = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+        Some(retry_time.as_second() - answer.received_at.as_second())
     };
     let seconds: i64 = text.parse().ok().or_else(date)?;
     Some(seconds.clamp(1, LONGEST_POLL_S))

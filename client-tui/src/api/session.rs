@@ -74,7 +74,7 @@ fn describe(
 /// Locks the token file against other processes until the returned file is dropped.
 async fn lock_tokens(path: &Path) -> Result<File, ApiError> {
     let path = path.with_extension("lock");
-    let at = path.clone();
+    let lock_path = path.clone();
     let lock = move || {
         if let Some(folder) = path.parent() {
             create_private_folder(folder)?;
@@ -85,7 +85,7 @@ async fn lock_tokens(path: &Path) -> Result<File, ApiError> {
     };
     // Waiting for the lock blocks.
     let locked = tokio::task::spawn_blocking(lock).await.map_err(std::io::Error::other);
-    locked.and_then(|locked| locked).map_err(|error| file_error(&at, &error))
+    locked.and_then(|locked| locked).map_err(|error| file_error(&lock_path, &error))
 }
 
 /// Reads the tokens of an earlier run of the program, if the file contains valid ones.

@@ -118,8 +118,8 @@ impl PendingSignIn {
         }
         let iss = find("iss");
         if iss.as_ref().map_or(self.iss_expected, |iss| *iss != self.issuer) {
-            let found = iss.unwrap_or(Cow::Borrowed("")).into_owned();
-            return Err(BadRedirect::Issuer { found, expected: self.issuer.clone() });
+            let actual = iss.unwrap_or(Cow::Borrowed("")).into_owned();
+            return Err(BadRedirect::Issuer { found: actual, expected: self.issuer.clone() });
         }
         if let Some(error) = find("error") {
             let description = find("error_description").map(|text| format!(" ({text})")).unwrap_or_default();
@@ -381,8 +381,8 @@ mod tests {
     fn check_claims(claims: Value, expected: Result<&str, &str>) {
         let token = format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims.to_string()));
         let now = Timestamp::from_second(1_000).unwrap();
-        let found = check_id_token(&token, "https://as.example", "app", Some("n"), now);
-        assert_eq!(found.as_deref().map_err(String::as_str), expected);
+        let subject = check_id_token(&token, "https://as.example", "app", Some("n"), now);
+        assert_eq!(subject.as_deref().map_err(String::as_str), expected);
     }
 
     #[test]

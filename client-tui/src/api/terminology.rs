@@ -69,13 +69,13 @@ impl ValidationIssue {
 
     /// Returns severity, elements and text as one sentence.
     pub fn sentence(&self) -> String {
-        let at = if self.expression.is_empty() {
+        let location = if self.expression.is_empty() {
             String::new()
         } else {
             format!(" at {}", self.expression.join(", "))
         };
         let detail = self.detail.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
-        format!("{}{at}: {}{detail}", self.severity, self.text)
+        format!("{}{location}: {}{detail}", self.severity, self.text)
     }
 }
 

@@ -170,7 +170,7 @@ async fn validate(api: &Api, question: &ValidateCode, bearer: &Bearer) -> Result
     let mut attempts = 1;
     loop {
         let error = match api.validate_code(question, bearer).await {
-            Ok(found) => return Ok(found),
+            Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
         // If the server cannot be reached, each row would wait.

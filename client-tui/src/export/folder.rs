@@ -76,9 +76,9 @@ impl ExportFolder {
     }
 
     fn lock(path: &Path) -> Result<Self, FolderError> {
-        let at = path.join(LOCK);
-        let failed = |error| FolderError::Write { path: at.clone(), error };
-        let lock = private_file(&at, false).map_err(failed)?;
+        let lock_path = path.join(LOCK);
+        let failed = |error| FolderError::Write { path: lock_path.clone(), error };
+        let lock = private_file(&lock_path, false).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
             Err(fs::TryLockError::WouldBlock) => Err(FolderError::Locked(path.to_owned())),

@@ -269,7 +269,7 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
             fresh.add_page(&page.manifest);
             let Some(next) = page.next.filter(|_| fresh.files.len() < self.job.files.len()) else { break };
             match self.api.manifest_page(&next, &self.bearer).await {
-                Ok(found) => page = found,
+                Ok(refreshed) => page = refreshed,
                 Err(_) => return,
             }
         }

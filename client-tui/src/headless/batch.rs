@@ -35,13 +35,13 @@ pub(super) async fn validate_batch(api: &Api, args: ValidateBatchArgs) -> Result
     }
     let mut summary = BatchSummary::default();
     let mut results = pin!(batch::run(api, rows, &bearer, args.parallel));
-    while let Some(found) = results.next().await {
-        summary.add(found.verdict());
-        output.result(&found, || match args.csv {
-            true => csv_line(&found.columns()),
+    while let Some(item) = results.next().await {
+        summary.add(item.verdict());
+        output.result(&item, || match args.csv {
+            true => csv_line(&item.columns()),
             false => {
-                let (verdict, code) = (found.verdict().word(), &found.code);
-                format!("{:>6}  {verdict:<7}  {code:<width$}  {}", found.row, found.explanation())
+                let (verdict, code) = (item.verdict().word(), &item.code);
+                format!("{:>6}  {verdict:<7}  {code:<width$}  {}", item.row, item.explanation())
             }
         })?;
     }

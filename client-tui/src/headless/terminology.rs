@@ -66,46 +66,48 @@ pub(super) fn expand_query(args: &ExpandArgs) -> ExpandQuery {
 pub(super) async fn validate_code(api: &Api, args: ValidateCodeArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
     let query = validate_code_query(&args);
-    let found = api.validate_code(&query, &bearer).await?;
-    Output { json: args.ask.ask.sign_in.json }.result(&found, || {
-        let mut text = found.result.to_string();
-        for more in [&found.display, &found.message].into_iter().flatten() {
+    let answer = api.validate_code(&query, &bearer).await?;
+    Output { json: args.ask.ask.sign_in.json }.result(&answer, || {
+        let mut text = answer.result.to_string();
+        for more in [&answer.display, &answer.message].into_iter().flatten() {
             text.push_str(&format!("\n{more}"));
         }
-        for issue in &found.issues {
+        for issue in &answer.issues {
             text.push_str(&format!("\n{}", issue.sentence()));
         }
         text
     })?;
-    args.ask.verdict(found.result)
+    args.ask.verdict(answer.result)
 }
 
 pub(super) async fn subsumes(api: &Api, args: SubsumesArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
     let query = subsumes_query(&args);
-    let found = api.subsumes(&query, &bearer).await?;
-    Output { json: args.ask.ask.sign_in.json }
-        .result(&found, || format!("{}\n{}", found.outcome, found.sentence(&query.code_a, &query.code_b)))?;
-    args.ask.verdict(matches!(found.outcome.as_str(), "subsumes" | "equivalent"))
+    let answer = api.subsumes(&query, &bearer).await?;
+    Output { json: args.ask.ask.sign_in.json }.result(&answer, || {
+        format!("{}\n{}", answer.outcome, answer.sentence(&query.code_a, &query.code_b))
+    })?;
+    args.ask.verdict(matches!(answer.outcome.as_str(), "subsumes" | "equivalent"))
 }
 
 pub(super) async fn lookup(api: &Api, args: LookupArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
     let query = lookup_query(&args);
-    let found = api.lookup(&query, &bearer).await?;
-    Output { json: args.ask.ask.sign_in.json }.result(&found, || {
-        let mut text = found.display.clone().unwrap_or_default();
-        let facts = [("system", &found.name), ("version", &found.version), ("definition", &found.definition)];
+    let answer = api.lookup(&query, &bearer).await?;
+    Output { json: args.ask.ask.sign_in.json }.result(&answer, || {
+        let mut text = answer.display.clone().unwrap_or_default();
+        let facts =
+            [("system", &answer.name), ("version", &answer.version), ("definition", &answer.definition)];
         for (name, value) in facts {
             if let Some(value) = value {
                 text.push_str(&format!("\n{name}  {value}"));
             }
         }
-        for designation in &found.designations {
+        for designation in &answer.designations {
             let language = designation.language.as_deref().unwrap_or("-");
             text.push_str(&format!("\ndesignation  {language}  {}", designation.value));
         }
-        for property in &found.properties {
+        for property in &answer.properties {
             let description = property.description.as_deref().unwrap_or_default();
             text.push_str(&format!("\n{}  {}  {description}", property.code, property.value));
         }
@@ -116,20 +118,20 @@ pub(super) async fn lookup(api: &Api, args: LookupArgs) -> Result<(), CommandFai
 pub(super) async fn expand(api: &Api, args: ExpandArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
     let query = expand_query(&args);
-    let found = api.expand(&query, &bearer).await?;
+    let expansion = api.expand(&query, &bearer).await?;
     let output = Output { json: args.ask.ask.sign_in.json };
-    let shown = args.offset.unwrap_or(0) + found.codes.len() as u64;
-    if found.total.is_some_and(|total| total > shown) || found.codes.len() as u64 >= EXPANSION_PAGE {
-        output.progress("more", json!({ "offset": shown, "total": found.total }), || {
+    let shown = args.offset.unwrap_or(0) + expansion.codes.len() as u64;
+    if expansion.total.is_some_and(|total| total > shown) || expansion.codes.len() as u64 >= EXPANSION_PAGE {
+        output.progress("more", json!({ "offset": shown, "total": expansion.total }), || {
             format!("there are more codes; --offset {shown} prints the next page")
         });
     }
-    output.result(&found, || {
+    output.result(&expansion, || {
         let line = |code: &ExpandedCode| {
             let system = code.system.as_deref().unwrap_or_default();
             format!("{}\t{}\t{system}", code.code, code.display.as_deref().unwrap_or_default())
         };
-        found.codes.iter().map(line).collect::<Vec<_>>().join("\n")
+        expansion.codes.iter().map(line).collect::<Vec<_>>().join("\n")
     })
 }
 

@@ -68,7 +68,7 @@ impl FromStr for Key {
                 (modifiers, name) = (modifiers | modifier, rest);
             }
         }
-        let named = NAMES.iter().find(|(known, _)| *known == name).map(|(_, code)| *code);
+        let named = NAMES.iter().find(|(key, _)| *key == name).map(|(_, code)| *code);
         let function = name.strip_prefix('F').and_then(|number| number.parse().ok());
         let mut characters = name.chars();
         let code = match (named, function, characters.next(), characters.next()) {

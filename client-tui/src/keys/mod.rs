@@ -396,8 +396,10 @@ impl KeyTable {
 
     /// Returns the first row of each action that the settings can change.
     pub fn rows_by_action(&self) -> impl Iterator<Item = &KeyRow> {
-        let is_first = |at: usize| self.rows[..at].iter().all(|row| row.action != self.rows[at].action);
-        let rows = self.rows.iter().enumerate().filter(move |(at, _)| is_first(*at)).map(|(_, row)| row);
+        let is_first =
+            |index: usize| self.rows[..index].iter().all(|row| row.action != self.rows[index].action);
+        let rows =
+            self.rows.iter().enumerate().filter(move |(index, _)| is_first(*index)).map(|(_, row)| row);
         rows.filter(|row| !row.action.is_fixed())
     }
 }

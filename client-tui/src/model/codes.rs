@@ -194,14 +194,14 @@ impl<Q: Question, A> OperationState<Q, A> {
         self.other =
             (!other.is_empty()).then(|| OtherAnswer { server: other.to_owned(), answer: Answer::Waiting });
         let question = Q::from_form(&self.form);
-        let sent = SentQuestion {
+        let asked = SentQuestion {
             id: self.count,
             question: question.clone(),
             token,
             sent_at: now,
             answer: Answer::Waiting,
         };
-        self.sent = Some(sent);
+        self.sent = Some(asked);
         (self.count, question)
     }
 

@@ -39,6 +39,6 @@ impl Completion {
 
     /// Returns the selected value.
     pub fn chosen(&self) -> Option<&str> {
-        self.selected.and_then(|at| self.items.get(at)).map(|item| item.value.as_str())
+        self.selected.and_then(|index| self.items.get(index)).map(|item| item.value.as_str())
     }
 }

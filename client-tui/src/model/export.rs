@@ -111,11 +111,11 @@ impl ExportScreen {
     /// Returns the files of the selected export that are downloaded.
     pub fn downloaded_files(&self) -> Vec<ViewedFile> {
         let Some(row) = self.selected() else { return Vec::new() };
-        let is_done = |at: usize| {
-            let status = row.files.get(at).map(|file| &file.status);
+        let is_done = |index: usize| {
+            let status = row.files.get(index).map(|file| &file.status);
             row.job.phase == ExportPhase::Complete || status == Some(&FileStatus::Done)
         };
-        let files = row.job.files.iter().enumerate().filter(|(at, _)| is_done(*at));
+        let files = row.job.files.iter().enumerate().filter(|(index, _)| is_done(*index));
         files
             .map(|(_, file)| ViewedFile {
                 path: row.folder.join(&file.name),

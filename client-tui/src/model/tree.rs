@@ -103,9 +103,9 @@ impl TreeScreen {
     pub fn send_path(&mut self, token: TokenChoice, now: Timestamp) -> (u64, PathQuery) {
         let question = PathQuery::from_form(&self.form);
         let id = self.next_id();
-        let sent =
+        let asked =
             SentQuestion { id, question: question.clone(), token, sent_at: now, answer: Answer::Waiting };
-        self.shown = TreeContent::Path(sent);
+        self.shown = TreeContent::Path(asked);
         self.selected = 0;
         (id, question)
     }

@@ -75,14 +75,14 @@ impl NdjsonFile {
     /// # Errors
     /// Returns the error of the operating system.
     pub fn search(&mut self, matches: impl Fn(&[u8]) -> bool) -> io::Result<Vec<u64>> {
-        let mut found = Vec::new();
+        let mut numbers = Vec::new();
         self.each_line(|number, line| {
             if matches(line) {
-                found.push(number);
+                numbers.push(number);
             }
             true
         })?;
-        Ok(found)
+        Ok(numbers)
     }
 
     /// Returns the number of the line with the resource of this id.
@@ -91,15 +91,15 @@ impl NdjsonFile {
     /// Returns the error of the operating system.
     pub fn find_id(&mut self, id: &str) -> io::Result<Option<u64>> {
         let finder = memmem::Finder::new(id.as_bytes());
-        let mut found = None;
+        let mut number_of_id = None;
         self.each_line(|number, line| {
             // The id may also occur in a reference, so that the line is parsed.
             if finder.find(line).is_some() && super::resource::id(line).as_deref() == Some(id) {
-                found = Some(number);
+                number_of_id = Some(number);
             }
-            found.is_none()
+            number_of_id.is_none()
         })?;
-        Ok(found)
+        Ok(number_of_id)
     }
 
     /// Calls a function with each line until it returns false.
@@ -157,9 +157,9 @@ mod tests {
             let (_folder, mut file) = file(&format!("{}{end}", content.join("\n")));
             assert_eq!(file.lines(), 1000);
             for first in [0, 1, 63, 64, 65, 500, 998, 999] {
-                let found = texts(file.read(first, 3).unwrap());
+                let page = texts(file.read(first, 3).unwrap());
                 let expected = &content[first as usize..(first as usize + 3).min(1000)];
-                assert_eq!(found, expected, "{first}");
+                assert_eq!(page, expected, "{first}");
             }
             assert!(file.read(5000, 3).unwrap().is_empty());
         }

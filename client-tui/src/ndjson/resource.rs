@@ -57,11 +57,11 @@ fn date(json: &Value) -> Option<String> {
         "created",
         "recorded",
     ];
-    let found = names.iter().find_map(|name| json[*name].as_str());
-    let found = found
+    let text = names.iter().find_map(|name| json[*name].as_str());
+    let text = text
         .or_else(|| json["period"]["start"].as_str())
         .or_else(|| json["performedPeriod"]["start"].as_str());
-    found.map(|date| date.chars().take(10).collect())
+    text.map(|date| date.chars().take(10).collect())
 }
 
 /// Returns a text about the subject of a resource: a code, or a name.
@@ -102,8 +102,8 @@ pub fn references(json: &Value) -> Vec<String> {
                 for (name, value) in members {
                     match value {
                         Value::String(text) if name == "reference" => {
-                            let known = found.iter().any(|known| known == text);
-                            if !known && split_reference(text).is_some() {
+                            let is_listed = found.iter().any(|is_listed| is_listed == text);
+                            if !is_listed && split_reference(text).is_some() {
                                 found.push(text.clone());
                             }
                         }
@@ -206,14 +206,14 @@ mod tests {
         let json = json!({ "resourceType": "Condition", "clinicalStatus": { "coding": [
             { "system": "http://terminology.hl7.org/CodeSystem/condition-clinical", "code": "active" },
         ]}});
-        let found = bound_codes(&json);
+        let codes = bound_codes(&json);
         assert_eq!(
-            (found.len(), found[0].path.as_str(), found[0].code.as_str()),
+            (codes.len(), codes[0].path.as_str(), codes[0].code.as_str()),
             (1, "Condition.clinicalStatus", "active")
         );
-        let found = bound_codes(&json!({ "resourceType": "Patient", "gender": "femal" }));
+        let codes = bound_codes(&json!({ "resourceType": "Patient", "gender": "femal" }));
         assert_eq!(
-            (found[0].system.as_str(), found[0].code.as_str()),
+            (codes[0].system.as_str(), codes[0].code.as_str()),
             ("http://hl7.org/fhir/administrative-gender", "femal")
         );
     }

@@ -75,7 +75,7 @@ pub(super) fn read(dir: &Path, backend: Option<&str>) -> Result<Profile, Profile
     let path = dir.join("demo.json");
     let demo: DemoFile = read_json(&path)?;
     let client = match backend {
-        Some(wanted) => demo.backend.iter().find(|client| client.client_id == wanted),
+        Some(name) => demo.backend.iter().find(|client| client.client_id == name),
         None => demo.backend.first(),
     };
     let client = client.ok_or_else(|| ProfileError::UnknownBackend {

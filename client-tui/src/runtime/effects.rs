@@ -169,8 +169,8 @@ impl ProfileEffects {
                 let (api, sender) = (self.api.clone(), self.sender.clone());
                 self.search = Some(tokio::spawn(async move {
                     api.wait(SEARCH_DELAY).await;
-                    let found = in_words(api.search_concepts(&search, &bearer).await);
-                    let _ = sender.send(Message::Tree(id, TreeAnswer::Search(found)));
+                    let concepts = in_words(api.search_concepts(&search, &bearer).await);
+                    let _ = sender.send(Message::Tree(id, TreeAnswer::Search(concepts)));
                 }));
             }
             RuntimeEffect::CancelSearch => self.stop_search(),

@@ -73,8 +73,8 @@ pub(super) fn on_other_answer(
 }
 
 pub(super) fn step_operation(model: &mut Model, by: usize) {
-    let at = Operation::ALL.iter().position(|operation| *operation == model.codes.operation).unwrap_or(0);
-    model.codes.operation = Operation::ALL[(at + by) % Operation::ALL.len()];
+    let index = Operation::ALL.iter().position(|operation| *operation == model.codes.operation).unwrap_or(0);
+    model.codes.operation = Operation::ALL[(index + by) % Operation::ALL.len()];
     model.codes.scroll = 0;
 }
 

@@ -55,7 +55,7 @@ fn known_values(model: &mut Model) -> Option<(String, Vec<CompletionItem>)> {
     let (name, text) = (form.focused().name, form.focused().text().trim().to_owned());
     let mut items: Vec<CompletionItem> = Vec::new();
     let mut add = |value: &str, note: &str| {
-        if !value.is_empty() && !items.iter().any(|known| known.value == value) {
+        if !value.is_empty() && !items.iter().any(|candidate| candidate.value == value) {
             items.push(CompletionItem { value: value.to_owned(), note: note.to_owned() });
         }
     };

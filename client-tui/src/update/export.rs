@@ -103,17 +103,17 @@ pub(super) fn close_form(model: &mut Model) {
 
 pub(super) fn resume(model: &mut Model) -> Vec<RuntimeEffect> {
     let bearer = model.export_bearer();
-    let at = model.export.selected;
+    let index = model.export.selected;
     let Some(row) = model.export.selected() else { return Vec::new() };
     let folder = row.folder.clone();
-    model.export.rows[at].activity = Activity::Active(None);
+    model.export.rows[index].activity = Activity::Active(None);
     vec![RuntimeEffect::ResumeExport { folder, bearer }]
 }
 
 /// Cancels the selected export, or deletes it on the server, if the key is pressed twice.
 pub(super) fn delete(model: &mut Model, confirmed: Option<Confirmation>) -> Vec<RuntimeEffect> {
     let bearer = model.export_bearer();
-    let at = model.export.selected;
+    let index = model.export.selected;
     let Some(row) = model.export.selected() else { return Vec::new() };
     let folder = row.folder.clone();
     let confirmation = Confirmation::DeleteExport(folder.clone());
@@ -125,7 +125,7 @@ pub(super) fn delete(model: &mut Model, confirmed: Option<Confirmation>) -> Vec<
         return Vec::new();
     }
     if row.is_active() {
-        model.export.rows[at].activity = Activity::Stopped("cancelled".to_owned());
+        model.export.rows[index].activity = Activity::Stopped("cancelled".to_owned());
     }
     vec![RuntimeEffect::DeleteExport { folder, bearer }]
 }

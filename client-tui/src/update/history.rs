@@ -87,14 +87,14 @@ pub(super) fn add_tree(model: &mut Model, id: u64) -> Vec<RuntimeEffect> {
     add(model, question)
 }
 
-fn past<Q: Question, A: ShortAnswer>(sent: &SentQuestion<Q, A>) -> Option<PastQuestion> {
-    let answer = match &sent.answer {
+fn past<Q: Question, A: ShortAnswer>(asked: &SentQuestion<Q, A>) -> Option<PastQuestion> {
+    let answer = match &asked.answer {
         Answer::Done(found) => found.in_short(),
         Answer::Failed(reason) => format!("Error: {reason}"),
         Answer::Waiting | Answer::None => return None,
     };
-    let options = sent.question.options();
-    Some(PastQuestion::new(sent.sent_at, &sent.token.server, Q::COMMAND, &options, &answer))
+    let options = asked.question.options();
+    Some(PastQuestion::new(asked.sent_at, &asked.token.server, Q::COMMAND, &options, &answer))
 }
 
 fn add(model: &mut Model, question: Option<PastQuestion>) -> Vec<RuntimeEffect> {
@@ -106,14 +106,14 @@ fn add(model: &mut Model, question: Option<PastQuestion>) -> Vec<RuntimeEffect> 
 /// Processes a key of the open list.
 pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     let Some(recall) = &model.recall else { return Vec::new() };
-    let found: Vec<_> = matching_questions(model, recall.field.text()).into_iter().cloned().collect();
+    let questions: Vec<_> = matching_questions(model, recall.field.text()).into_iter().cloned().collect();
     let Some(recall) = &mut model.recall else { return Vec::new() };
-    let pressed = recall.on_key(key, found.len());
+    let pressed = recall.on_key(key, questions.len());
     if pressed != ListKey::Handled {
         model.recall = None;
     }
     if let ListKey::Chosen(at) = pressed {
-        restore(model, &found[at]);
+        restore(model, &questions[at]);
     }
     Vec::new()
 }

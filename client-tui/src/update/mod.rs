@@ -273,8 +273,8 @@ fn open(model: &mut Model, screen: Screen) {
 }
 
 fn step_screen(model: &mut Model, by: usize) {
-    let at = Screen::ALL.iter().position(|screen| *screen == model.screen).unwrap_or(0);
-    open(model, Screen::ALL[(at + by) % Screen::ALL.len()]);
+    let index = Screen::ALL.iter().position(|screen| *screen == model.screen).unwrap_or(0);
+    open(model, Screen::ALL[(index + by) % Screen::ALL.len()]);
 }
 
 /// Gives the focus to the field that had it last, or moves it to the next field.
@@ -318,7 +318,8 @@ fn leave(model: &mut Model) -> Vec<RuntimeEffect> {
 }
 
 fn scroll(model: &mut Model, down: bool, by: usize) -> Vec<RuntimeEffect> {
-    let step = |at: usize, last: usize| if down { (at + by).min(last) } else { at.saturating_sub(by) };
+    let step =
+        |index: usize, last: usize| if down { (index + by).min(last) } else { index.saturating_sub(by) };
     match model.screen {
         Screen::Requests if model.requests.detail => {
             model.requests.scroll = step(model.requests.scroll.into(), usize::from(u16::MAX)) as u16;

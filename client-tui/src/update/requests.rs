@@ -8,8 +8,8 @@ use crate::msg::{Answered, RuntimeEffect};
 /// Adds an exchange, or completes the one with the same id.
 pub(super) fn on_exchange(model: &mut Model, exchange: RecordedExchange) {
     let requests = &mut model.requests;
-    if let Some(known) = requests.exchanges.iter_mut().find(|known| known.id == exchange.id) {
-        *known = exchange;
+    if let Some(candidate) = requests.exchanges.iter_mut().find(|candidate| candidate.id == exchange.id) {
+        *candidate = exchange;
         return;
     }
     // The selected exchange remains selected when a newer one is inserted before it.

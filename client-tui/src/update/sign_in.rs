@@ -88,8 +88,8 @@ pub(super) fn on_session(model: &mut Model, session: Option<SignedInSession>) {
 pub(super) fn inspect(model: &mut Model) -> Vec<RuntimeEffect> {
     let kinds = model.inspectable_tokens();
     let shown = model.sign_in.inspector.as_ref().map(|inspector| inspector.kind);
-    let at = shown.and_then(|shown| kinds.iter().position(|kind| *kind == shown));
-    let kind = kinds[at.map_or(0, |at| (at + 1) % kinds.len())];
+    let index = shown.and_then(|shown| kinds.iter().position(|kind| *kind == shown));
+    let kind = kinds[index.map_or(0, |index| (index + 1) % kinds.len())];
     model.sign_in.inspector = Some(Inspector { kind, answer: Answer::Waiting, scroll: 0 });
     vec![RuntimeEffect::Inspect(kind)]
 }

@@ -87,11 +87,11 @@ pub(super) fn on_answer(model: &mut Model, id: u64, result: TreeAnswer) {
 }
 
 /// Shows the concepts that a search found, if their text is still being typed.
-fn on_found(model: &mut Model, id: u64, found: Answered<Vec<ExpandedCode>>) {
+fn on_found(model: &mut Model, id: u64, concepts: Answered<Vec<ExpandedCode>>) {
     if !is_code_focused(model) || !model.tree.is_last(id) {
         return;
     }
-    match found {
+    match concepts {
         Ok(codes) => {
             let item = |code: ExpandedCode| CompletionItem {
                 value: code.code,

@@ -165,8 +165,8 @@ pub(super) fn follow_reference(model: &mut Model) -> Vec<RuntimeEffect> {
 
 pub(super) fn on_found(model: &mut Model, result: Answered<FoundResource>) -> Vec<RuntimeEffect> {
     match (result, &mut model.export.viewer) {
-        (Ok(found), Some(viewer)) => {
-            show_file(viewer, found.file, found.line);
+        (Ok(target), Some(viewer)) => {
+            show_file(viewer, target.file, target.line);
             let read = read_selected(viewer);
             let mut effects = load(model);
             effects.extend(read);

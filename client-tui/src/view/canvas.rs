@@ -128,15 +128,15 @@ impl<'a, 'f> Canvas<'a, 'f> {
     ) {
         let height = usize::from(area.height).max(1);
         let first = (selected + 1).saturating_sub(height);
-        for (at, place) in (first..count).zip(area.rows()) {
-            self.draw(row(at), place);
-            self.clickable_row(place, at);
+        for (index, line_area) in (first..count).zip(area.rows()) {
+            self.draw(row(index), line_area);
+            self.clickable_row(line_area, index);
         }
     }
 
     /// Registers a row of a list for clicks.
-    pub fn clickable_row(&mut self, place: Rect, at: usize) {
-        self.regions.push((place, ClickTarget::Row(at)));
+    pub fn clickable_row(&mut self, row: Rect, index: usize) {
+        self.regions.push((row, ClickTarget::Row(index)));
     }
 
     /// Returns the area of the text of the focused field.
@@ -201,12 +201,12 @@ fn visible_text(field: &FormField, columns: u16) -> (&str, u16) {
     let (before, _) = field.split_at_cursor();
     let mut start = 0;
     let mut width = before.width();
-    for (at, c) in before.char_indices() {
+    for (offset, c) in before.char_indices() {
         if width < usize::from(columns) {
             break;
         }
         width -= c.width().unwrap_or(0);
-        start = at + c.len_utf8();
+        start = offset + c.len_utf8();
     }
     (&field.text()[start..], width as u16)
 }

@@ -131,7 +131,7 @@ trait ShownQuestion<A>: Question {
     fn describe(&self) -> String;
 
     /// Returns the answer as lines.
-    fn answer<'a>(&self, found: &'a A, theme: Theme) -> Vec<Line<'a>>;
+    fn answer<'a>(&self, answer_given: &'a A, theme: Theme) -> Vec<Line<'a>>;
 }
 
 impl ShownQuestion<ValidationAnswer> for ValidateCode {

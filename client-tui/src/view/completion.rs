@@ -18,10 +18,10 @@ pub(super) fn draw(completion: &Completion, canvas: &mut Canvas) {
     let Some(field) = canvas.focused_text() else { return };
     let all = canvas.area();
     let (below, above) = (all.height.saturating_sub(field.y + 1), field.y);
-    let wanted = (completion.items.len() as u16).min(ROWS);
-    let (height, y) = match below >= wanted || below >= above {
-        true => (wanted.min(below), field.y + 1),
-        false => (wanted.min(above), field.y - wanted.min(above)),
+    let wished_rows = (completion.items.len() as u16).min(ROWS);
+    let (height, y) = match below >= wished_rows || below >= above {
+        true => (wished_rows.min(below), field.y + 1),
+        false => (wished_rows.min(above), field.y - wished_rows.min(above)),
     };
     let x = field.x.saturating_sub(MARK.width() as u16);
     let width = completion.items.iter().map(|item| item.value.width()).max().unwrap_or(0).min(VALUE_WIDTH);
@@ -31,9 +31,9 @@ pub(super) fn draw(completion: &Completion, canvas: &mut Canvas) {
     let area = Rect { x, y, width: needed.min(all.width.saturating_sub(x)), height };
     let theme = canvas.theme;
     canvas.clear(area);
-    canvas.list(completion.items.len(), completion.selected.unwrap_or(0), area, |at| {
-        let item = &completion.items[at];
-        let selected = completion.selected == Some(at);
+    canvas.list(completion.items.len(), completion.selected.unwrap_or(0), area, |index| {
+        let item = &completion.items[index];
+        let selected = completion.selected == Some(index);
         Line::from(vec![
             Span::styled(if selected { MARK } else { "  " }, theme.accent()),
             Span::styled(

@@ -27,9 +27,9 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let table = canvas.pane("Exports", true, table);
     let theme = canvas.theme;
     let state_width = if table.width < 60 { 0 } else { 26 };
-    canvas.list(model.export.rows.len(), model.export.selected, table, |at| {
-        let row = &model.export.rows[at];
-        table_row(row, state(row, model.keys, theme), at == model.export.selected, state_width, theme)
+    canvas.list(model.export.rows.len(), model.export.selected, table, |index| {
+        let row = &model.export.rows[index];
+        table_row(row, state(row, model.keys, theme), index == model.export.selected, state_width, theme)
     });
     let detail = canvas.pane("Files", false, detail);
     if let Some(row) = model.export.selected() {

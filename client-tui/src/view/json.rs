@@ -36,11 +36,11 @@ fn next_token(text: &str) -> (&str, &str) {
 /// Returns the position after the closing quote, or the end of the text if there is none.
 fn string_end(bytes: &[u8]) -> usize {
     let mut escaped = false;
-    for (at, byte) in bytes.iter().enumerate().skip(1) {
+    for (index, byte) in bytes.iter().enumerate().skip(1) {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
-            b'"' => return at + 1,
+            b'"' => return index + 1,
             _ => {}
         }
     }
@@ -59,8 +59,8 @@ mod tests {
     #[track_caller]
     fn check(line: &str, expected: &[&str]) {
         let spans = json_line(line, Theme::new(ColourScheme::None)).spans;
-        let found: Vec<_> = spans.iter().map(|span| span.content.as_ref()).collect();
-        assert_eq!(found, expected);
+        let parts: Vec<_> = spans.iter().map(|span| span.content.as_ref()).collect();
+        assert_eq!(parts, expected);
     }
 
     #[test]

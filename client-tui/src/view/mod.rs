@@ -108,12 +108,12 @@ fn notice_height(model: &Model, width: u16) -> u16 {
 fn draw_tabs(model: &Model, canvas: &mut Canvas, area: Rect) {
     // The files belong to the export.
     let open = if model.screen == Screen::Files { Screen::Export } else { model.screen };
-    let title = |at: usize, screen: Screen| {
+    let title = |index: usize, screen: Screen| {
         let mark = if screen == open { "›" } else { " " };
-        format!("{mark}{} {} ", at + 1, screen.title())
+        format!("{mark}{} {} ", index + 1, screen.title())
     };
     let tabs: Vec<_> =
-        Screen::ALL.into_iter().enumerate().map(|(at, screen)| (screen, title(at, screen))).collect();
+        Screen::ALL.into_iter().enumerate().map(|(index, screen)| (screen, title(index, screen))).collect();
     let all: usize = tabs.iter().map(|(_, title)| title.width()).sum();
     let fits = all <= usize::from(area.width);
     let mut x = area.x;
@@ -122,11 +122,11 @@ fn draw_tabs(model: &Model, canvas: &mut Canvas, area: Rect) {
         if !is_open && !fits {
             continue;
         }
-        let place = Rect { x, width: title.width() as u16, ..area };
-        x += place.width;
+        let row = Rect { x, width: title.width() as u16, ..area };
+        x += row.width;
         let style = if is_open { canvas.theme.tab() } else { Default::default() };
-        canvas.draw(Span::styled(title, style), place);
-        canvas.regions.push((place, ClickTarget::Tab(screen)));
+        canvas.draw(Span::styled(title, style), row);
+        canvas.regions.push((row, ClickTarget::Tab(screen)));
     }
     if !fits {
         let hint = format!("  of {}; Left and Right change", Screen::ALL.len());

@@ -21,9 +21,9 @@ pub(super) fn draw(model: &Model, palette: &SearchList, canvas: &mut Canvas) {
         return;
     }
     let theme = canvas.theme;
-    canvas.list(rows.len(), palette.selected, list, |at| {
-        let row = rows[at];
-        let selected = at == palette.selected;
+    canvas.list(rows.len(), palette.selected, list, |index| {
+        let row = rows[index];
+        let selected = index == palette.selected;
         let reason = commands::unavailable(model, row.action);
         let style = match (&reason, selected) {
             (Some(_), _) => theme.quiet(),

@@ -20,19 +20,19 @@ pub(super) fn draw(model: &Model, menu: &ProfileMenu, canvas: &mut Canvas) {
     .areas(area);
     canvas.field(&menu.list.field, true, field);
     let theme = canvas.theme;
-    let found = menu.matching();
+    let profiles = menu.matching();
     match &menu.choices {
         Answer::None | Answer::Waiting => canvas.draw(Line::raw("reading …"), list),
         Answer::Failed(reason) => canvas.text(vec![error_line(reason, theme)], list),
         Answer::Done(all) if all.is_empty() => {
             canvas.text(vec![Line::raw("No profile is stored; 'trefoil-tui setup URL' stores one.")], list);
         }
-        Answer::Done(_) if found.is_empty() => {
+        Answer::Done(_) if profiles.is_empty() => {
             canvas.text(vec![Line::raw("No profile matches this text.")], list);
         }
-        Answer::Done(_) => canvas.list(found.len(), menu.list.selected, list, |at| {
-            let choice = found[at];
-            let selected = at == menu.list.selected;
+        Answer::Done(_) => canvas.list(profiles.len(), menu.list.selected, list, |index| {
+            let choice = profiles[index];
+            let selected = index == menu.list.selected;
             let style = if selected { theme.accent() } else { Style::new() };
             let name = choice.name.as_deref().unwrap_or("(command line)");
             let open = if choice.name == model.about.profile { "  (open)" } else { "" };

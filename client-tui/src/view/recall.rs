@@ -17,15 +17,15 @@ pub(super) fn draw(model: &Model, recall: &SearchList, canvas: &mut Canvas) {
     ])
     .areas(area);
     canvas.field(&recall.field, true, field);
-    let found = matching_questions(model, recall.field.text());
-    let Some(selected) = found.get(recall.selected) else {
+    let questions = matching_questions(model, recall.field.text());
+    let Some(selected) = questions.get(recall.selected) else {
         canvas.text(vec![Line::raw("No question matches this text.")], list);
         return;
     };
     let theme = canvas.theme;
-    canvas.list(found.len(), recall.selected, list, |at| {
-        let question = found[at];
-        let is_selected = at == recall.selected;
+    canvas.list(questions.len(), recall.selected, list, |index| {
+        let question = questions[index];
+        let is_selected = index == recall.selected;
         let style = if question.answer.starts_with("Error") { theme.bad() } else { theme.quiet() };
         Line::from(vec![
             Span::styled(if is_selected { MARK } else { "  " }, theme.accent()),

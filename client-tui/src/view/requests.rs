@@ -36,8 +36,8 @@ fn draw_list(requests: &RequestLog, canvas: &mut Canvas, area: Rect) {
     let [head, list] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     let theme = canvas.theme;
     canvas.draw(Line::styled("  time      took     status  request", theme.quiet()), head);
-    canvas.list(requests.exchanges.len(), requests.selected, list, |at| {
-        row(&requests.exchanges[at], at == requests.selected, theme)
+    canvas.list(requests.exchanges.len(), requests.selected, list, |index| {
+        row(&requests.exchanges[index], index == requests.selected, theme)
     });
 }
 

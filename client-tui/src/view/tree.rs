@@ -67,9 +67,9 @@ fn draw_rows(rows: &[TreeRow<'_>], selected: usize, canvas: &mut Canvas, area: R
             TreeRow::Text(_) => (None, row),
         })
         .collect();
-    let at = numbered.iter().position(|(number, _)| *number == Some(selected)).unwrap_or(0);
+    let index = numbered.iter().position(|(number, _)| *number == Some(selected)).unwrap_or(0);
     let height = usize::from(area.height);
-    let first = (at + 2).min(rows.len()).saturating_sub(height);
+    let first = (index + 2).min(rows.len()).saturating_sub(height);
     for ((number, row), place) in numbered.into_iter().skip(first).zip(area.rows()) {
         match row {
             TreeRow::Text(line) => canvas.draw(line, place),
@@ -93,11 +93,11 @@ fn concept_line<'a>(branch: &'a str, concept: &'a ConceptLabel, selected: bool, 
 }
 
 fn answer_rows<'a, Q, A>(
-    sent: &'a SentQuestion<Q, A>,
+    asked: &'a SentQuestion<Q, A>,
     theme: Theme,
     rows: impl FnOnce(&'a A, Theme) -> Vec<TreeRow<'a>>,
 ) -> Vec<TreeRow<'a>> {
-    match &sent.answer {
+    match &asked.answer {
         Answer::Done(found) => rows(found, theme),
         Answer::Failed(reason) => vec![TreeRow::Text(error_line(reason, theme))],
         Answer::Waiting | Answer::None => vec![TreeRow::Text(Line::raw("Waiting for the response …"))],
@@ -116,8 +116,8 @@ fn concept_rows(found: &HierarchyConcept, theme: Theme) -> Vec<TreeRow<'_>> {
         Span::styled(format!("  {}", found.display.as_deref().unwrap_or_default()), theme.good()),
     ])));
     let last = found.children.len().saturating_sub(1);
-    rows.extend(found.children.iter().enumerate().map(|(at, concept)| {
-        let branch = if at == last { "   └─ " } else { "   ├─ " };
+    rows.extend(found.children.iter().enumerate().map(|(index, concept)| {
+        let branch = if index == last { "   └─ " } else { "   ├─ " };
         TreeRow::Concept { branch: branch.to_owned(), concept }
     }));
     if found.children.is_empty() {
@@ -130,10 +130,10 @@ fn concept_rows(found: &HierarchyConcept, theme: Theme) -> Vec<TreeRow<'_>> {
     rows
 }
 
-fn path_rows(found: &HierarchyPath, theme: Theme) -> Vec<TreeRow<'_>> {
-    let style = if found.chain.is_empty() { theme.warning() } else { theme.good() };
-    let mut rows = vec![TreeRow::Text(Line::styled(found.sentence(), style))];
-    rows.extend(found.chain.iter().enumerate().map(|(depth, concept)| {
+fn path_rows(path: &HierarchyPath, theme: Theme) -> Vec<TreeRow<'_>> {
+    let style = if path.chain.is_empty() { theme.warning() } else { theme.good() };
+    let mut rows = vec![TreeRow::Text(Line::styled(path.sentence(), style))];
+    rows.extend(path.chain.iter().enumerate().map(|(depth, concept)| {
         let branch = match depth {
             0 => String::new(),
             _ => format!("{}└─ ", "   ".repeat(depth - 1)),
@@ -144,10 +144,10 @@ fn path_rows(found: &HierarchyPath, theme: Theme) -> Vec<TreeRow<'_>> {
 }
 
 /// Returns the question, its token and server, and the command that does the same.
-fn question<Q: Question, A>(model: &Model, sent: &SentQuestion<Q, A>, theme: Theme) -> Vec<Line<'static>> {
-    let command = model.about.command(Q::COMMAND, &sent.question.options());
+fn question<Q: Question, A>(model: &Model, asked: &SentQuestion<Q, A>, theme: Theme) -> Vec<Line<'static>> {
+    let command = model.about.command(Q::COMMAND, &asked.question.options());
     [
-        format!("{} UTC  asked {} as {}", clock(sent.sent_at), sent.token.server, sent.token.name),
+        format!("{} UTC  asked {} as {}", clock(asked.sent_at), asked.token.server, asked.token.name),
         format!("$ {command}"),
     ]
     .map(|text| Line::styled(text, theme.quiet()))

@@ -54,10 +54,10 @@ fn draw_list(viewer: &Viewer, canvas: &mut Canvas, area: Rect) {
     let last_top = viewer.lines.unwrap_or(0).saturating_sub(u64::from(area.height));
     let top = viewer.selected.saturating_sub(half).min(last_top);
     let id_width = viewer.page.rows.iter().map(|row| row.id.chars().count()).max().unwrap_or(0).min(36);
-    for (at, place) in (top..).zip(area.rows()) {
-        let Some(index) = at.checked_sub(viewer.page.first) else { continue };
+    for (position, line_area) in (top..).zip(area.rows()) {
+        let Some(index) = position.checked_sub(viewer.page.first) else { continue };
         let Some(row) = viewer.page.rows.get(index as usize) else { break };
-        let selected = at == viewer.selected;
+        let selected = position == viewer.selected;
         let style = if selected { theme.accent() } else { Style::new() };
         canvas.draw(
             Line::from(vec![
@@ -65,9 +65,9 @@ fn draw_list(viewer: &Viewer, canvas: &mut Canvas, area: Rect) {
                 Span::styled(format!("{:<id_width$.36}  ", row.id), style),
                 Span::raw(row.text.as_str()),
             ]),
-            place,
+            line_area,
         );
-        canvas.regions.push((place, ClickTarget::Row(index as usize)));
+        canvas.regions.push((line_area, ClickTarget::Row(index as usize)));
     }
 }
 

@@ -150,8 +150,8 @@ pub async fn connect(url: &str, profile: Option<&str>, house: bool, timeout: Dur
     let kind = if house { TargetKind::Trefoil } else { TargetKind::Other };
     let mut target = TestTarget::connect(url, profile, kind, timeout).await?;
     if kind == TargetKind::Other {
-        let found = probe::probe(&target).await;
-        target.profile.extend(found);
+        let members = probe::probe(&target).await;
+        target.profile.extend(members);
     }
     Ok(target)
 }
@@ -176,8 +176,8 @@ pub fn init_command(spec: &Specification, url: &str, ca: Option<&Path>) -> ExitC
                 return ExitCode::from(UNREACHABLE);
             }
         };
-        let found = probe::probe(&target).await;
-        target.profile.extend(found);
+        let members = probe::probe(&target).await;
+        target.profile.extend(members);
         if let Some(path) = ca {
             target.profile.insert("ca".to_owned(), path.display().to_string().into());
         }

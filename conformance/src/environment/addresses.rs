@@ -83,52 +83,52 @@ impl TargetAddresses {
     pub async fn discover(client: &reqwest::Client, url: &str, profile: &Profile) -> Result<Self> {
         let url = url.trim_end_matches('/');
         let base_url = profile.text("base_url").unwrap_or(url).trim_end_matches('/');
-        let mut found = Self { base_url: base_url.to_owned(), ..Self::default() };
+        let mut addresses = Self { base_url: base_url.to_owned(), ..Self::default() };
         let discovery_url = format!("{base_url}/.well-known/openid-configuration");
-        found.metadata =
-            document(client, &discovery_url, &mut found.asked).await?.map(|(metadata, _)| metadata);
+        addresses.metadata =
+            document(client, &discovery_url, &mut addresses.asked).await?.map(|(metadata, _)| metadata);
         let oauth_metadata =
-            document(client, oauth_metadata_url(base_url)?.as_str(), &mut found.asked).await?;
-        found.has_oauth_metadata = oauth_metadata.is_some();
-        found.metadata = found.metadata.or(oauth_metadata.map(|(metadata, _)| metadata));
+            document(client, oauth_metadata_url(base_url)?.as_str(), &mut addresses.asked).await?;
+        addresses.has_oauth_metadata = oauth_metadata.is_some();
+        addresses.metadata = addresses.metadata.or(oauth_metadata.map(|(metadata, _)| metadata));
         match profile.text("fhir_base") {
-            Some(fhir_base) => found.read_fhir(client, fhir_base.trim_end_matches('/')).await?,
+            Some(fhir_base) => addresses.read_fhir(client, fhir_base.trim_end_matches('/')).await?,
             None => {
                 for path in FHIR_PATHS {
-                    found.read_fhir(client, &format!("{url}{path}")).await?;
-                    if found.capabilities.is_some() {
+                    addresses.read_fhir(client, &format!("{url}{path}")).await?;
+                    if addresses.capabilities.is_some() {
                         break;
                     }
                 }
-                if found.capabilities.is_none() {
-                    found.fhir_base = None;
+                if addresses.capabilities.is_none() {
+                    addresses.fhir_base = None;
                 }
             }
         }
-        found.issuer = found.stated("issuer").unwrap_or(base_url).to_owned();
+        addresses.issuer = addresses.stated("issuer").unwrap_or(base_url).to_owned();
         for endpoint in ENDPOINTS.iter().filter(|endpoint| !endpoint.member.is_empty()) {
-            if let Some(url) = found.stated(endpoint.member).map(str::to_owned) {
-                found.endpoints.insert(endpoint.name.to_owned(), url.into());
+            if let Some(url) = addresses.stated(endpoint.member).map(str::to_owned) {
+                addresses.endpoints.insert(endpoint.name.to_owned(), url.into());
             }
         }
-        if found.metadata.is_some() {
-            found.endpoints.insert("discovery".to_owned(), discovery_url.into());
+        if addresses.metadata.is_some() {
+            addresses.endpoints.insert("discovery".to_owned(), discovery_url.into());
         }
-        if let Some(fhir_base) = &found.fhir_base {
-            found.endpoints.insert("fhir".to_owned(), fhir_base.as_str().into());
+        if let Some(fhir_base) = &addresses.fhir_base {
+            addresses.endpoints.insert("fhir".to_owned(), fhir_base.as_str().into());
         }
         if let Some(Value::Object(more)) = profile.members.get("endpoints") {
-            found.endpoints.extend(more.clone());
+            addresses.endpoints.extend(more.clone());
         }
-        if found.endpoints.is_empty() {
+        if addresses.endpoints.is_empty() {
             bail!(
                 "there is no openid-configuration, oauth-authorization-server, smart-configuration or FHIR metadata \
                  below this URL; state 'base_url', 'fhir_base' or 'endpoints' in a profile. {}",
-                found.asked.join("; ")
+                addresses.asked.join("; ")
             );
         }
-        found.read_keys(client).await?;
-        Ok(found)
+        addresses.read_keys(client).await?;
+        Ok(addresses)
     }
 
     /// Returns the addresses of a Trefoil server, whose interface states them.
@@ -136,15 +136,15 @@ impl TargetAddresses {
     /// # Errors
     /// Returns an error if the server cannot be reached or publishes no keys.
     pub async fn of_trefoil(client: &reqwest::Client, base_url: &str) -> Result<Self> {
-        let mut found = Self {
+        let mut addresses = Self {
             base_url: base_url.to_owned(),
             issuer: base_url.to_owned(),
             fhir_base: Some(format!("{base_url}/fhir/R4")),
             endpoints: endpoints::of_trefoil(base_url),
             ..Self::default()
         };
-        found.read_keys(client).await?;
-        Ok(found)
+        addresses.read_keys(client).await?;
+        Ok(addresses)
     }
 
     async fn read_keys(&mut self, client: &reqwest::Client) -> Result<()> {
@@ -196,8 +196,14 @@ mod tests {
 
     #[test]
     fn the_well_known_path_precedes_the_path_of_the_issuer() {
-        let at = |issuer| oauth_metadata_url(issuer).unwrap().to_string();
-        assert_eq!(at("https://a.example"), "https://a.example/.well-known/oauth-authorization-server");
-        assert_eq!(at("https://a.example/x/"), "https://a.example/.well-known/oauth-authorization-server/x");
+        let metadata_url = |issuer| oauth_metadata_url(issuer).unwrap().to_string();
+        assert_eq!(
+            metadata_url("https://a.example"),
+            "https://a.example/.well-known/oauth-authorization-server"
+        );
+        assert_eq!(
+            metadata_url("https://a.example/x/"),
+            "https://a.example/.well-known/oauth-authorization-server/x"
+        );
     }
 }

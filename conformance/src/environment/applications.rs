@@ -81,8 +81,9 @@ pub async fn code(
     if with_pkce {
         params.extend([("code_challenge", challenge.as_str()), ("code_challenge_method", "S256")]);
     }
-    let at = browser::authorize(target, cookies, Some(person), &params).await?;
-    let code = answer_param(&at, "code").ok_or_else(|| SetupError::Failed(format!("no code in {at}")))?;
+    let redirect = browser::authorize(target, cookies, Some(person), &params).await?;
+    let code = answer_param(&redirect, "code")
+        .ok_or_else(|| SetupError::Failed(format!("no code in {redirect}")))?;
     Ok(IssuedCode { code, redirect_uri: redirect_uri.to_owned(), verifier: with_pkce.then_some(verifier) })
 }
 
@@ -95,15 +96,15 @@ pub(super) async fn token_request(
     form: &[(&str, &str)],
     basic: Option<&str>,
 ) -> Result<Value, SetupError> {
-    let mut sent = post(address(target.endpoint("token")?)?, form);
+    let mut request = post(address(target.endpoint("token")?)?, form);
     if let Some(basic) = basic {
         let value = format!("Basic {basic}").parse();
-        sent.headers.insert(
+        request.headers.insert(
             AUTHORIZATION,
             value.map_err(|_| SetupError::Failed("the client secret is not valid in a header".to_owned()))?,
         );
     }
-    let answer = target.send(&sent, &mut CookieJar::new()).await?;
+    let answer = target.send(&request, &mut CookieJar::new()).await?;
     match (answer.status.as_u16(), answer.json()) {
         (200, Some(tokens)) => Ok(tokens),
         _ => Err(unexpected("the token endpoint", &answer)),
@@ -252,16 +253,16 @@ pub async fn export(
     request: &str,
 ) -> Result<(String, Answer), SetupError> {
     let get = async |url: &str| -> Result<Answer, SetupError> {
-        let mut sent = get(address(url)?);
+        let mut sent_request = get(address(url)?);
         if !token.is_empty() {
             let value = format!("Bearer {token}").parse();
-            sent.headers.insert(
+            sent_request.headers.insert(
                 AUTHORIZATION,
                 value.map_err(|_| SetupError::Failed("the token is not valid in a header".to_owned()))?,
             );
         }
-        adapt::add_headers(&target.vars(), &sent.url.clone(), &mut sent.headers);
-        target.send(&sent, &mut CookieJar::new()).await
+        adapt::add_headers(&target.vars(), &sent_request.url.clone(), &mut sent_request.headers);
+        target.send(&sent_request, &mut CookieJar::new()).await
     };
     let started = get(request).await?;
     let status_url =

@@ -143,9 +143,9 @@ pub async fn page_behind(
     Err(SetupError::Failed(format!("there are more than {HOPS} redirects")))
 }
 
-fn redirect_of(sent: &SentRequest, answer: &Answer) -> Result<Url, SetupError> {
+fn redirect_of(request: &SentRequest, answer: &Answer) -> Result<Url, SetupError> {
     let to = answer.header("location").unwrap_or_default();
-    sent.url.join(&to).map_err(|_| led_astray(sent, answer))
+    request.url.join(&to).map_err(|_| led_astray(request, answer))
 }
 
 /// Returns whether a URL is one of the redirect URIs, apart from parameters.
@@ -154,8 +154,8 @@ fn is_at_client(url: &Url, redirect_uris: &[String]) -> bool {
     redirect_uris.iter().any(|uri| Url::parse(uri).is_ok_and(|expected| plain(&expected) == plain(url)))
 }
 
-fn led_astray(sent: &SentRequest, answer: &Answer) -> SetupError {
-    SetupError::Failed(format!("the sign-in ended at {} with {}", sent.url.path(), answer.status))
+fn led_astray(request: &SentRequest, answer: &Answer) -> SetupError {
+    SetupError::Failed(format!("the sign-in ended at {} with {}", request.url.path(), answer.status))
 }
 
 /// Chooses the form of a page that leads on, and returns it with the fields to submit: a form with a password, a form
@@ -216,10 +216,10 @@ fn fields(
 }
 
 /// Returns the request that submits a form of the page at `at`.
-fn submit(at: &Url, form: &HtmlForm, fields: &[(String, String)]) -> Result<SentRequest, SetupError> {
-    let mut to = at
+fn submit(url: &Url, form: &HtmlForm, fields: &[(String, String)]) -> Result<SentRequest, SetupError> {
+    let mut to = url
         .join(&form.action)
-        .map_err(|_| SetupError::Failed(format!("the form at {} has no valid action", at.path())))?;
+        .map_err(|_| SetupError::Failed(format!("the form at {} has no valid action", url.path())))?;
     let pairs: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (&**name, &**value)).collect();
     if form.is_post {
         return Ok(post(to, &pairs));

@@ -46,16 +46,16 @@ mod tests {
     #[test]
     fn cookies_belong_to_paths_and_end() {
         let mut jar = CookieJar::new();
-        let at = |path: &str| Url::parse(&format!("https://a.example{path}")).unwrap();
+        let url = |path: &str| Url::parse(&format!("https://a.example{path}")).unwrap();
         let mut set = |cookie: &'static str| {
             let headers = HeaderMap::from_iter([(header::SET_COOKIE, HeaderValue::from_static(cookie))]);
-            jar.keep(&at("/interaction/1"), &headers);
+            jar.keep(&url("/interaction/1"), &headers);
             jar.clone()
         };
         set("a=1; Path=/");
         let jar_with_path = set("b=2; Path=/interaction/1; HttpOnly");
-        assert_eq!(jar_with_path.header(&at("/interaction/1")).unwrap().len(), "a=1; b=2".len());
-        assert_eq!(jar_with_path.header(&at("/")).unwrap(), "a=1");
-        assert_eq!(set("a=; Path=/; Max-Age=0").header(&at("/")), None);
+        assert_eq!(jar_with_path.header(&url("/interaction/1")).unwrap().len(), "a=1; b=2".len());
+        assert_eq!(jar_with_path.header(&url("/")).unwrap(), "a=1");
+        assert_eq!(set("a=; Path=/; Max-Age=0").header(&url("/")), None);
     }
 }

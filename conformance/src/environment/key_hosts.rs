@@ -60,8 +60,8 @@ impl KeyHosts {
             ("/missing", ResponseTemplate::new(404).set_body_json(json!({ "keys": [] }))),
             ("/text", ResponseTemplate::new(200).set_body_string("not a key set")),
         ];
-        for (at, answer) in answers {
-            Mock::given(path(at)).respond_with(answer).mount(&http).await;
+        for (url_path, answer) in answers {
+            Mock::given(path(url_path)).respond_with(answer).mount(&http).await;
         }
         let refused = TcpListener::bind("127.0.0.1:0")
             .await

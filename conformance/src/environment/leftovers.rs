@@ -15,22 +15,24 @@ pub struct Leftovers(Mutex<Vec<SentRequest>>);
 impl Leftovers {
     /// Notes what a request has created or deleted: an export has a status URL in `Content-Location`, and a resource
     /// its own URL in `Location`.
-    pub fn note(&self, sent: &SentRequest, answer: &Answer, fhir_base: Option<&str>) {
+    pub fn note(&self, sent_request: &SentRequest, answer: &Answer, fhir_base: Option<&str>) {
         let mut all = self.0.lock().expect("no thread panics while it holds the lock");
-        if sent.method == Method::DELETE && answer.status.is_success() {
-            all.retain(|request| request.url != sent.url);
+        if sent_request.method == Method::DELETE && answer.status.is_success() {
+            all.retain(|request| request.url != sent_request.url);
             return;
         }
         let created = match answer.status {
-            StatusCode::ACCEPTED if sent.url.path().contains("$export") => answer.header("content-location"),
+            StatusCode::ACCEPTED if sent_request.url.path().contains("$export") => {
+                answer.header("content-location")
+            }
             StatusCode::CREATED => answer.header("location").filter(|location| {
                 fhir_base.is_some_and(|base| location.starts_with(base) || !location.contains("://"))
             }),
             _ => None,
         };
-        let url = created.and_then(|url| sent.url.join(url.split("/_history").next()?).ok());
+        let url = created.and_then(|url| sent_request.url.join(url.split("/_history").next()?).ok());
         if let Some(url) = url {
-            all.push(deletion(url, sent));
+            all.push(deletion(url, sent_request));
         }
     }
 
@@ -43,10 +45,10 @@ impl Leftovers {
 }
 
 /// Returns the request that deletes `url` with the credentials of `sent`.
-fn deletion(url: Url, sent: &SentRequest) -> SentRequest {
+fn deletion(url: Url, sent_request: &SentRequest) -> SentRequest {
     let mut request = get(url);
     request.method = Method::DELETE;
-    if let Some(value) = sent.headers.get(header::AUTHORIZATION) {
+    if let Some(value) = sent_request.headers.get(header::AUTHORIZATION) {
         request.headers.insert(header::AUTHORIZATION, value.clone());
     }
     request
@@ -64,13 +66,13 @@ mod tests {
         let base = "https://a.example/fhir";
         let left = Leftovers::default();
         let send = |method: Method, path: &str, status: u16, header: &'static str, value: &str| {
-            let mut sent = get(Url::parse(&format!("{base}/{path}")).unwrap());
-            sent.method = method;
-            sent.headers.insert(header::AUTHORIZATION, "Bearer t".parse().unwrap());
+            let mut sent_request = get(Url::parse(&format!("{base}/{path}")).unwrap());
+            sent_request.method = method;
+            sent_request.headers.insert(header::AUTHORIZATION, "Bearer t".parse().unwrap());
             let headers = HeaderMap::from_iter([(header.parse().unwrap(), value.parse().unwrap())]);
             let answer =
                 Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new() };
-            left.note(&sent, &answer, Some(base));
+            left.note(&sent_request, &answer, Some(base));
         };
         send(Method::GET, "Patient/$export", 202, "content-location", "https://a.example/fhir/job/1");
         send(Method::GET, "job/1", 202, "x-progress", "half");

@@ -26,33 +26,33 @@ pub fn mask(text: &str, secrets: &BTreeSet<String>) -> String {
     let mut found: Vec<Range<usize>> = Vec::new();
     for (is_short, form) in &forms {
         let mut from = 0;
-        while let Some(at) = text[from..].find(form.as_str()).map(|at| from + at) {
-            let place = at..at + form.len();
-            if !is_short || stands_alone(text, &place) {
-                found.push(place);
+        while let Some(offset) = text[from..].find(form.as_str()).map(|offset| from + offset) {
+            let span = offset..offset + form.len();
+            if !is_short || stands_alone(text, &span) {
+                found.push(span);
             }
-            from = at + text[at..].chars().next().map_or(1, char::len_utf8);
+            from = offset + text[offset..].chars().next().map_or(1, char::len_utf8);
         }
     }
-    found.sort_by_key(|place| place.start);
+    found.sort_by_key(|span| span.start);
     let mut masked = String::with_capacity(text.len());
     let mut end = 0;
-    for place in found {
+    for span in found {
         // Secrets can overlap, or contain each other.
-        if end == 0 || place.start > end {
-            masked.push_str(&text[end..place.start]);
+        if end == 0 || span.start > end {
+            masked.push_str(&text[end..span.start]);
             masked.push_str(MASK);
         }
-        end = end.max(place.end);
+        end = end.max(span.end);
     }
     masked.push_str(&text[end..]);
     masked.split_inclusive('\n').map(mask_cookies).collect()
 }
 
 /// Returns whether the text at a place is not a part of a longer word.
-fn stands_alone(text: &str, place: &Range<usize>) -> bool {
+fn stands_alone(text: &str, span: &Range<usize>) -> bool {
     let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-    let (before, form, after) = (&text[..place.start], &text[place.clone()], &text[place.end..]);
+    let (before, form, after) = (&text[..span.start], &text[span.clone()], &text[span.end..]);
     let begins = !is_word(form.chars().next()) || !is_word(before.chars().next_back()) || ends_escape(before);
     let ends = !is_word(form.chars().next_back()) || !is_word(after.chars().next());
     begins && ends

@@ -20,14 +20,14 @@ async fn submit(
     path: &str,
     form: &[(&str, &str)],
 ) -> Result<Answer, SetupError> {
-    let sent = browser::post(address(&format!("{}{path}", target.addresses.base_url))?, form);
-    target.send(&sent, cookies).await
+    let request = browser::post(address(&format!("{}{path}", target.addresses.base_url))?, form);
+    target.send(&request, cookies).await
 }
 
 /// Opens a page and returns the value of its input `csrf`.
 async fn form_token(target: &TestTarget, cookies: &mut CookieJar, path: &str) -> Result<String, SetupError> {
-    let sent = get(address(&format!("{}{path}", target.addresses.base_url))?);
-    let answer = target.send(&sent, cookies).await?;
+    let request = get(address(&format!("{}{path}", target.addresses.base_url))?);
+    let answer = target.send(&request, cookies).await?;
     let inputs = form_inputs(&answer.text());
     let token = inputs.into_iter().find(|input| input.name == "csrf").map(|input| input.value);
     token.ok_or_else(|| unexpected(path, &answer))

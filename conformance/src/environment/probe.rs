@@ -12,31 +12,32 @@ use crate::wire::exchange::Answer;
 
 /// Returns the members of a profile that the server itself shows, unless the profile states them.
 pub async fn probe(target: &TestTarget) -> Map<String, Value> {
-    let mut found = Map::new();
-    let Some(fhir_base) = target.addresses.fhir_base.clone() else { return found };
+    let mut members = Map::new();
+    let Some(fhir_base) = target.addresses.fhir_base.clone() else { return members };
     let is_stated = |name: &str| target.profile.contains_key(name);
     if !is_stated("anonymous") {
         let answer = ask(target, Method::GET, &format!("{fhir_base}/Patient?_count=1"), None).await;
         let is_open = |answer: &Answer| answer.status.is_success();
-        found.insert("anonymous".to_owned(), answer.is_some_and(|answer| is_open(&answer)).into());
+        members.insert("anonymous".to_owned(), answer.is_some_and(|answer| is_open(&answer)).into());
     }
     let anonymous =
-        target.profile.get("anonymous").or(found.get("anonymous")).is_some_and(|value| *value == true);
+        target.profile.get("anonymous").or(members.get("anonymous")).is_some_and(|value| *value == true);
     // A terminology server without patients.
     let answer =
         ask(target, Method::POST, &format!("{fhir_base}/ValueSet/$validate-code"), Some(question())).await;
     let status = answer.as_ref().map(|answer| answer.status.as_u16());
     if !is_stated("anonymous") && !anonymous {
         let is_answered = status.is_some_and(|status| !matches!(status, 401 | 403) && status < 500);
-        found.insert("anonymous".to_owned(), (is_answered && target.addresses.capabilities.is_some()).into());
+        members
+            .insert("anonymous".to_owned(), (is_answered && target.addresses.capabilities.is_some()).into());
     }
     if !is_stated("tx_resources") && status == Some(200) {
         let body = answer.and_then(|answer| answer.json()).unwrap_or_default();
         let result = body["parameter"].as_array().into_iter().flatten().find(|one| one["name"] == "result");
         let accepts = result.is_some_and(|result| result["valueBoolean"] == true);
-        found.insert("tx_resources".to_owned(), accepts.into());
+        members.insert("tx_resources".to_owned(), accepts.into());
     }
-    found
+    members
 }
 
 /// Returns Parameters that ask about a code of a code system and a value set in the same request.
@@ -61,13 +62,13 @@ fn question() -> Value {
 }
 
 async fn ask(target: &TestTarget, method: Method, url: &str, body: Option<Value>) -> Option<Answer> {
-    let mut sent = get(browser::address(url).ok()?);
-    sent.method = method;
+    let mut request = get(browser::address(url).ok()?);
+    request.method = method;
     let fhir_json = HeaderValue::from_static("application/fhir+json");
-    sent.headers.insert(header::ACCEPT, fhir_json.clone());
+    request.headers.insert(header::ACCEPT, fhir_json.clone());
     if let Some(body) = body {
-        sent.headers.insert(header::CONTENT_TYPE, fhir_json);
-        sent.body = body.to_string().into();
+        request.headers.insert(header::CONTENT_TYPE, fhir_json);
+        request.body = body.to_string().into();
     }
-    target.send(&sent, &mut CookieJar::new()).await.ok()
+    target.send(&request, &mut CookieJar::new()).await.ok()
 }

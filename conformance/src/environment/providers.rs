@@ -122,8 +122,8 @@ impl FakeProviders {
             ("/slow/keys", keys.set_delay(TOO_LONG)),
             ("/slow/token", ResponseTemplate::new(200).set_delay(TOO_LONG)),
         ];
-        for (at, answer) in answers {
-            Mock::given(path(at)).respond_with(answer).mount(&http).await;
+        for (url_path, answer) in answers {
+            Mock::given(path(url_path)).respond_with(answer).mount(&http).await;
         }
         let discovered = format!("{}/discovered", http.uri());
         let document = json!({
@@ -131,9 +131,9 @@ impl FakeProviders {
             "token_endpoint": format!("{discovered}/token"), "jwks_uri": format!("{}/keys", http.uri()),
             "authorization_response_iss_parameter_supported": true,
         });
-        for (at, issuer) in [("/token", http.uri()), ("/discovered/token", discovered)] {
+        for (url_path, issuer) in [("/token", http.uri()), ("/discovered/token", discovered)] {
             let tokens = TokenResponder { key: key.clone(), issuer };
-            Mock::given(path(at)).respond_with(tokens).mount(&http).await;
+            Mock::given(path(url_path)).respond_with(tokens).mount(&http).await;
         }
         Mock::given(path("/discovered/.well-known/openid-configuration"))
             .respond_with(ResponseTemplate::new(200).set_body_json(document))
@@ -165,7 +165,7 @@ impl FakeProviders {
         let (token, keys) = (format!("{http}/token"), format!("{http}/keys"));
         let slow = |what: &str| format!("{http}/slow/{what}");
         let raw = |name: &str| {
-            let port = self.raw.iter().find(|(known, _)| *known == name).map_or(0, |(_, port)| *port);
+            let port = self.raw.iter().find(|(key, _)| *key == name).map_or(0, |(_, port)| *port);
             format!("http://127.0.0.1:{port}/token")
         };
         let refused = format!("http://127.0.0.1:{}/token", self.refused);

@@ -64,7 +64,7 @@ impl SeenSecrets {
     /// Also masks the secrets of another server, now and later.
     pub fn add_server(&self, other: &Self) {
         let mut others = self.others.lock().expect("no thread panics while it holds the lock");
-        if !others.iter().any(|known| Arc::ptr_eq(&known.values, &other.values)) {
+        if !others.iter().any(|candidate| Arc::ptr_eq(&candidate.values, &other.values)) {
             others.push(other.clone());
         }
     }
@@ -128,11 +128,11 @@ impl SeenSecrets {
     }
 
     /// Collects the secrets of a request.
-    pub fn take_sent(&self, sent: &SentRequest) {
-        if !self.is_fhir(&sent.url) {
-            self.take_pairs(sent.url.query().unwrap_or_default(), Self::add_long);
+    pub fn take_sent(&self, request: &SentRequest) {
+        if !self.is_fhir(&request.url) {
+            self.take_pairs(request.url.query().unwrap_or_default(), Self::add_long);
         }
-        if let Some(value) = sent.headers.get(http::header::AUTHORIZATION).and_then(|v| v.to_str().ok()) {
+        if let Some(value) = request.headers.get(http::header::AUTHORIZATION).and_then(|v| v.to_str().ok()) {
             let credentials = value.split_once(' ').map_or(value, |(_, rest)| rest);
             self.add_long(credentials);
             let basic = STANDARD.decode(credentials).ok().and_then(|bytes| String::from_utf8(bytes).ok());
@@ -147,8 +147,8 @@ impl SeenSecrets {
             }
         }
         // Larger bodies are test data of rows and contain no secrets.
-        if sent.body.len() < 16 * 1024 && !self.is_fhir(&sent.url) {
-            self.take_pairs(&String::from_utf8_lossy(&sent.body), Self::add_long);
+        if request.body.len() < 16 * 1024 && !self.is_fhir(&request.url) {
+            self.take_pairs(&String::from_utf8_lossy(&request.body), Self::add_long);
         }
     }
 

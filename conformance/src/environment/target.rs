@@ -104,7 +104,7 @@ impl TestTarget {
     /// Returns whether authorization requests need a code challenge: the server is not ours, and its profile does not
     /// say that it knows none.
     pub fn requires_pkce(&self) -> bool {
-        !self.is_trefoil() && self.profile.get("pkce").is_none_or(|known| known == true)
+        !self.is_trefoil() && self.profile.get("pkce").is_none_or(|candidate| candidate == true)
     }
 
     /// Returns the base URL of the FHIR interface.
@@ -129,26 +129,32 @@ impl TestTarget {
     ///
     /// # Errors
     /// Returns [`SetupError::NoAnswer`] if there is no complete response.
-    pub async fn send(&self, sent: &SentRequest, cookies: &mut CookieJar) -> Result<Answer, SetupError> {
+    pub async fn send(
+        &self,
+        sent_request: &SentRequest,
+        cookies: &mut CookieJar,
+    ) -> Result<Answer, SetupError> {
         let no_answer = |error: reqwest::Error| {
-            SetupError::NoAnswer(format!("{} {}: {}", sent.method, sent.url, causes(error)))
+            SetupError::NoAnswer(format!("{} {}: {}", sent_request.method, sent_request.url, causes(error)))
         };
-        self.secrets.take_sent(sent);
-        let mut headers = sent.headers.clone();
+        self.secrets.take_sent(sent_request);
+        let mut headers = sent_request.headers.clone();
         if !headers.contains_key(header::COOKIE)
-            && let Some(value) = cookies.header(&sent.url)
+            && let Some(value) = cookies.header(&sent_request.url)
         {
             headers.insert(header::COOKIE, value);
         }
-        let request = self.client.request(sent.method.clone(), sent.url.clone()).headers(headers);
-        let request = if sent.body.is_empty() { request } else { request.body(sent.body.clone()) };
+        let request =
+            self.client.request(sent_request.method.clone(), sent_request.url.clone()).headers(headers);
+        let request =
+            if sent_request.body.is_empty() { request } else { request.body(sent_request.body.clone()) };
         let response = request.send().await.map_err(no_answer)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = response.bytes().await.map_err(no_answer)?;
-        cookies.keep(&sent.url, &headers);
+        cookies.keep(&sent_request.url, &headers);
         let answer = Answer { status, headers, body };
         self.secrets.take_answer(&answer, cookies);
-        self.leftovers.note(sent, &answer, self.addresses.fhir_base.as_deref());
+        self.leftovers.note(sent_request, &answer, self.addresses.fhir_base.as_deref());
         Ok(answer)
     }
 

@@ -48,7 +48,7 @@ impl Change {
 fn changes() -> impl Strategy<Value = Change> {
     let character = prop::sample::select(vec!['a', '/', '.', '?', '#', '%', '@', ':', '&', '\\']);
     prop_oneof![
-        (any::<Index>(), character).prop_map(|(at, c)| Change::Add(at, c)),
+        (any::<Index>(), character).prop_map(|(index, c)| Change::Add(index, c)),
         any::<Index>().prop_map(Change::Remove),
         prop::sample::select(vec!["/", "?x=1", "/../evil", "%2F..", ".evil.example", "#f"])
             .prop_map(|text| Change::Append(text.to_owned())),
@@ -103,9 +103,9 @@ pub fn code_once(test: &LawTest<'_>) -> Result<(), Broken> {
         });
         let request = serde_json::from_value(json!({ "post": "token", "form": form }))
             .map_err(|error: serde_json::Error| Broken::Inconclusive(error.to_string()))?;
-        let sent = build_request(&request, &scene.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
+        let sent_request = build_request(&request, &scene.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
         let target = &test.world.target;
-        let redeem = async || Ok(target.send(&sent, &mut CookieJar::new()).await?.status.as_u16());
+        let redeem = async || Ok(target.send(&sent_request, &mut CookieJar::new()).await?.status.as_u16());
         let statuses: Result<Vec<u16>, crate::environment::SetupError> =
             test.wait(join_all((0..at_once).map(|_| redeem()))).into_iter().collect();
         let statuses = statuses?;

@@ -37,11 +37,11 @@ pub fn differs(first: &LawTest<'_>, second: &LawTest<'_>) -> Result<(), Broken> 
         let values = (hierarchies(), operations, any::<Index>(), any::<Index>());
         return first.for_all(&values, 2, |(hierarchy, operation, a, b)| {
             let (path, parameters) = question(&hierarchy, operation, a, b);
-            let mut found = ask_both((first, second), &mut scenes, path, &parameters)?;
-            if let Some(failure) = &mut found {
+            let mut difference = ask_both((first, second), &mut scenes, path, &parameters)?;
+            if let Some(failure) = &mut difference {
                 failure.differences.push(format!("the codes are {hierarchy}"));
             }
-            Ok(found)
+            Ok(difference)
         });
     }
     let questions: Vec<Question> = stored_questions(first, &mut scenes.0)?;

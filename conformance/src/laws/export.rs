@@ -31,7 +31,7 @@ fn export(test: &LawTest<'_>, scene: &mut CaseContext, query: &str) -> Result<Ex
         .ok_or_else(|| Broken::Inconclusive(format!("the kick-off answers {}", started.status.as_u16())))?;
     let (ended, second) = test.ask(scene, json!({ "get": status_url, "bearer": bearer, "poll": 202 }))?;
     let manifest = ended.json().unwrap_or_default();
-    let mut found = Exported {
+    let mut exported = Exported {
         ids: BTreeMap::new(),
         updated: BTreeMap::new(),
         faults: Vec::new(),
@@ -42,28 +42,28 @@ fn export(test: &LawTest<'_>, scene: &mut CaseContext, query: &str) -> Result<Ex
             (output["type"].as_str().unwrap_or_default(), output["url"].as_str().unwrap_or_default());
         let (file, shown) = test.ask(scene, json!({ "get": url, "bearer": bearer }))?;
         let text = file.text();
-        let before = found.faults.len();
+        let before = exported.faults.len();
         let lines = text.lines().filter(|line| !line.is_empty()).count();
         if output["count"].as_u64().is_some_and(|count| usize::try_from(count) != Ok(lines)) {
-            found.faults.push(format!("{url}: {lines} lines, and count is {}", output["count"]));
+            exported.faults.push(format!("{url}: {lines} lines, and count is {}", output["count"]));
         }
         for line in text.lines().filter(|line| !line.is_empty()) {
             let resource: Value = serde_json::from_str(line).unwrap_or_default();
             let id = resource["id"].as_str().unwrap_or_default().to_owned();
             if resource["resourceType"] != kind {
-                found.faults.push(format!("{url}: {} in a file of {kind}", resource["resourceType"]));
+                exported.faults.push(format!("{url}: {} in a file of {kind}", resource["resourceType"]));
             }
             let updated = resource["meta"]["lastUpdated"].as_str().and_then(|text| text.parse().ok());
-            found.updated.extend(updated.map(|updated| (format!("{kind}/{id}"), updated)));
-            if !found.ids.entry(kind.to_owned()).or_default().insert(id.clone()) {
-                found.faults.push(format!("{kind}/{id} occurs twice"));
+            exported.updated.extend(updated.map(|updated| (format!("{kind}/{id}"), updated)));
+            if !exported.ids.entry(kind.to_owned()).or_default().insert(id.clone()) {
+                exported.faults.push(format!("{kind}/{id} occurs twice"));
             }
         }
-        if found.faults.len() > before {
-            found.shown.push(shown);
+        if exported.faults.len() > before {
+            exported.shown.push(shown);
         }
     }
-    Ok(found)
+    Ok(exported)
 }
 
 /// See [`super::LAWS`].
@@ -88,9 +88,9 @@ pub fn types_add_up(test: &LawTest<'_>) -> Result<(), Broken> {
         let all = export(test, &mut scene, "")?;
         for (kind, ids) in &all.ids {
             let alone = export(test, &mut scene, &format!("?_type={kind}"))?;
-            let found = alone.ids.get(kind).cloned().unwrap_or_default();
-            if found != *ids || alone.ids.len() > 1 {
-                let missing: Vec<_> = ids.symmetric_difference(&found).take(5).collect();
+            let kind_alone = alone.ids.get(kind).cloned().unwrap_or_default();
+            if kind_alone != *ids || alone.ids.len() > 1 {
+                let missing: Vec<_> = ids.symmetric_difference(&kind_alone).take(5).collect();
                 let kinds: Vec<_> = alone.ids.keys().collect();
                 let difference = format!("_type={kind} exports {kinds:?}; the ids differ in {missing:?}");
                 return Ok(Some(failure(alone.shown, difference)));

@@ -73,11 +73,12 @@ impl<'a> LawTest<'a> {
     pub fn ask(&self, scene: &mut CaseContext, request: Value) -> Result<(Answer, ShownExchange), Broken> {
         let request: Request =
             serde_json::from_value(request).map_err(|error| Broken::Inconclusive(error.to_string()))?;
-        let sent =
+        let sent_request =
             build_request(&request, &scene.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
         let (answer, _) =
-            self.runtime.block_on(case_run::exchange(self.world, scene, &sent, request.poll))?;
-        let shown = ShownExchange { request: exchange::curl(&sent), answer: exchange::shown(&answer) };
+            self.runtime.block_on(case_run::exchange(self.world, scene, &sent_request, request.poll))?;
+        let shown =
+            ShownExchange { request: exchange::curl(&sent_request), answer: exchange::shown(&answer) };
         Ok((answer, shown))
     }
 

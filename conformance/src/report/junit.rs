@@ -130,15 +130,16 @@ mod tests {
 
     fn check_element(element: &BytesStart<'_>, parent: &str) -> String {
         let name = element.name().as_ref().to_owned();
-        let known = ELEMENTS.iter().find(|(known, ..)| *known == name);
-        let (_, expected, attributes) = known.unwrap_or_else(|| panic!("{name} is not an element"));
+        let element_row = ELEMENTS.iter().find(|(element_row, ..)| *element_row == name);
+        let (_, expected, attributes) = element_row.unwrap_or_else(|| panic!("{name} is not an element"));
         assert_eq!(parent, *expected, "parent of {name}");
-        let found: BTreeSet<String> =
+        let names: BTreeSet<String> =
             element.attributes().map(|attribute| attribute.unwrap().key.as_ref().to_owned()).collect();
-        let known: BTreeSet<_> = attributes.split(' ').map(|word| word.trim_start_matches('!')).collect();
-        assert!(found.iter().all(|name| known.contains(name.as_str())), "{name}: {found:?}");
+        let element_row: BTreeSet<_> =
+            attributes.split(' ').map(|word| word.trim_start_matches('!')).collect();
+        assert!(names.iter().all(|name| element_row.contains(name.as_str())), "{name}: {names:?}");
         let mut required = attributes.split(' ').filter_map(|word| word.strip_prefix('!'));
-        assert!(required.all(|word| found.contains(word)), "{name}: {found:?}");
+        assert!(required.all(|word| names.contains(word)), "{name}: {names:?}");
         name
     }
 

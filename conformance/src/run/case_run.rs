@@ -89,14 +89,16 @@ async fn try_step(
         if round > 0 {
             exchanges.pop();
         }
-        let sent = build_request(&step.request, &scene.vars).map_err(|error| not_built(world, error))?;
-        let (answered, pending) = match step_answer(world, scene, step, &sent).await {
+        let sent_request =
+            build_request(&step.request, &scene.vars).map_err(|error| not_built(world, error))?;
+        let (answered, pending) = match step_answer(world, scene, step, &sent_request).await {
             Ok(answer) => answer,
             Err(error) => {
                 if let Some(reason) = world.find_lost(&error).await {
                     return Err(Verdict::Inconclusive { reason });
                 }
-                exchanges.push(ShownExchange { request: exchange::curl(&sent), answer: String::new() });
+                exchanges
+                    .push(ShownExchange { request: exchange::curl(&sent_request), answer: String::new() });
                 return Ok(vec![error.to_string()]);
             }
         };
@@ -108,7 +110,10 @@ async fn try_step(
         }
         let target = scene.target(world);
         let (keys, is_trefoil) = (target.addresses.keys.clone(), target.is_trefoil());
-        exchanges.push(ShownExchange { request: exchange::curl(&sent), answer: exchange::shown(&answered) });
+        exchanges.push(ShownExchange {
+            request: exchange::curl(&sent_request),
+            answer: exchange::shown(&answered),
+        });
         let mut differences = check_step(step, &answered, &mut scene.vars, &keys, is_trefoil)
             .map_err(|error| not_built(world, error.into()))?;
         if let Some(pending) = pending {
@@ -126,7 +131,7 @@ async fn try_step(
             }
         }
         if let Some(expected) = step.expect.page {
-            differences.extend(check_page(world, scene, &sent, answered, expected).await);
+            differences.extend(check_page(world, scene, &sent_request, answered, expected).await);
         }
         if !differences.is_empty() {
             return Ok(differences);
@@ -172,27 +177,28 @@ async fn step_answer(
     world: &TestEnvironment,
     scene: &mut CaseContext,
     step: &Step,
-    sent: &SentRequest,
+    sent_request: &SentRequest,
 ) -> Result<(Answer, Option<Answer>), SetupError> {
     let target = scene.target(world);
     let expects_redirect = step.expect.location.is_some()
         || step.expect.status.as_ref().is_some_and(|status| status.matches(StatusCode::FOUND.as_u16()));
     if target.is_trefoil() || step.request.to != "authorize" || !expects_redirect {
-        return exchange(world, scene, sent, step.request.poll).await;
+        return exchange(world, scene, sent_request, step.request.poll).await;
     }
     let person = applications::person(&scene.vars, "user").ok();
-    let redirect_uris = crate::environment::target::redirect_uris(target, &sent.url);
+    let redirect_uris = crate::environment::target::redirect_uris(target, &sent_request.url);
     let is_refused =
         step.expect.location.as_ref().is_some_and(|location| location.params.contains_key("error"));
     if step.request.query.get("prompt").is_some_and(|prompt| prompt == "none") && !is_refused {
         // The user has consented before.
-        let mut earlier = sent.clone();
-        let pairs = sent.url.query_pairs().filter(|(name, _)| name != "prompt");
+        let mut earlier = sent_request.clone();
+        let pairs = sent_request.url.query_pairs().filter(|(name, _)| name != "prompt");
         earlier.url.query_pairs_mut().clear().extend_pairs(pairs);
         browser::to_client(&world.target, &mut scene.cookies, person.as_ref(), &earlier, &redirect_uris)
             .await?;
     }
-    let pages = browser::to_client(&world.target, &mut scene.cookies, person.as_ref(), sent, &redirect_uris);
+    let pages =
+        browser::to_client(&world.target, &mut scene.cookies, person.as_ref(), sent_request, &redirect_uris);
     Ok((pages.await?.last, None))
 }
 
@@ -200,18 +206,18 @@ async fn step_answer(
 async fn check_page(
     world: &TestEnvironment,
     scene: &mut CaseContext,
-    sent: &SentRequest,
+    request: &SentRequest,
     answer: Answer,
     expected: PageKind,
 ) -> Option<Difference> {
     let target = scene.own.as_ref().map_or(&world.target, |own| &own.1);
-    let redirect_uris = crate::environment::target::redirect_uris(target, &sent.url);
-    match browser::page_behind(target, &mut scene.cookies, sent, answer, &redirect_uris).await {
-        Ok(found) if found == expected => None,
+    let redirect_uris = crate::environment::target::redirect_uris(target, &request.url);
+    match browser::page_behind(target, &mut scene.cookies, request, answer, &redirect_uris).await {
+        Ok(kind) if kind == expected => None,
         Ok(PageKind::Error) if expected == PageKind::Refusal => None,
         // A server that cannot sign in the user again returns an error (OpenID Connect Core 1.0, 3.1.2.1).
         Ok(PageKind::Refusal) if expected == PageKind::SignIn && !target.is_trefoil() => None,
-        Ok(found) => Some(format!("the request leads to {found} instead of {expected}")),
+        Ok(kind) => Some(format!("the request leads to {kind} instead of {expected}")),
         Err(error) => Some(format!("the request does not lead to {expected}: {error}")),
     }
 }
@@ -255,7 +261,7 @@ pub fn check_step(
 pub async fn exchange(
     world: &TestEnvironment,
     scene: &mut CaseContext,
-    sent: &SentRequest,
+    request: &SentRequest,
     poll: Option<u16>,
 ) -> Result<(Answer, Option<Answer>), SetupError> {
     let mut pauses = Pauses::new(world, scene.target(world));
@@ -265,7 +271,7 @@ pub async fn exchange(
             Some(own) => &own.1,
             None => &world.target,
         };
-        let answer = target.send(sent, &mut scene.cookies).await?;
+        let answer = target.send(request, &mut scene.cookies).await?;
         let is_polled = Some(answer.status.as_u16()) == poll;
         // A server that is not ours may ask for a pause at any time (RFC 6585 4).
         let is_throttled = answer.status == StatusCode::TOO_MANY_REQUESTS && !target.is_trefoil();

@@ -39,53 +39,53 @@ pub type Difference = String;
 /// # Errors
 /// Returns [`UnknownVariable`] if the expectation contains an unknown variable.
 pub fn json(
-    at: &str,
+    path: &str,
     expected: &Value,
     actual: Option<&Value>,
     vars: &Variables,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     match expected {
-        Value::String(pattern) => return text(at, pattern, actual, vars, out),
+        Value::String(pattern) => return text(path, pattern, actual, vars, out),
         Value::Object(members) => {
             for (key, is_optional) in [("$optional", true), ("$house", false)] {
                 if let Some(pattern) = members.get(key) {
                     let is_excused = is_other(vars) && (actual.is_none() || !is_optional);
-                    return if is_excused { Ok(()) } else { json(at, pattern, actual, vars, out) };
+                    return if is_excused { Ok(()) } else { json(path, pattern, actual, vars, out) };
                 }
             }
             if let Some((key, pattern)) = members.iter().next().filter(|(key, _)| key.starts_with('$')) {
-                return list(at, key, pattern, actual, vars, out);
+                return list(path, key, pattern, actual, vars, out);
             }
             let Some(Value::Object(found)) = actual else {
-                out.push(format!("{at}: {} instead of an object", shown(actual)));
+                out.push(format!("{path}: {} instead of an object", shown(actual)));
                 return Ok(());
             };
             for (key, expected) in members {
-                json(&format!("{at}.{key}"), expected, found.get(key), vars, out)?;
+                json(&format!("{path}.{key}"), expected, found.get(key), vars, out)?;
             }
         }
         Value::Array(items) => {
             let Some(Value::Array(found)) = actual else {
-                out.push(format!("{at}: {} instead of a list", shown(actual)));
+                out.push(format!("{path}: {} instead of a list", shown(actual)));
                 return Ok(());
             };
             if items.len() != found.len() {
-                out.push(format!("{at}: {} items instead of {}", found.len(), items.len()));
+                out.push(format!("{path}: {} items instead of {}", found.len(), items.len()));
             }
             for (index, (expected, actual)) in items.iter().zip(found).enumerate() {
-                json(&format!("{at}[{index}]"), expected, Some(actual), vars, out)?;
+                json(&format!("{path}[{index}]"), expected, Some(actual), vars, out)?;
             }
         }
         other if actual == Some(other) => {}
-        other => out.push(format!("{at}: {} instead of {other}", shown(actual))),
+        other => out.push(format!("{path}: {} instead of {other}", shown(actual))),
     }
     Ok(())
 }
 
 /// Compares a list with `$some` or `$each`.
 fn list(
-    at: &str,
+    path: &str,
     quantifier: &str,
     pattern: &Value,
     actual: Option<&Value>,
@@ -94,22 +94,22 @@ fn list(
 ) -> Result<(), UnknownVariable> {
     let Some(Value::Array(found)) = actual.filter(|list| list.as_array().is_some_and(|l| !l.is_empty()))
     else {
-        out.push(format!("{at}: {} instead of a list that is not empty", shown(actual)));
+        out.push(format!("{path}: {} instead of a list that is not empty", shown(actual)));
         return Ok(());
     };
     let mut fitting = 0;
     for (index, item) in found.iter().enumerate() {
         let mut differences = Vec::new();
-        json(&format!("{at}[{index}]"), pattern, Some(item), vars, &mut differences)?;
+        json(&format!("{path}[{index}]"), pattern, Some(item), vars, &mut differences)?;
         fitting += usize::from(differences.is_empty());
         if quantifier == "$each" {
             out.append(&mut differences);
         }
     }
     if quantifier == "$some" && fitting == 0 {
-        out.push(format!("{at}: no item matches {pattern}; it is {}", shown(actual)));
+        out.push(format!("{path}: no item matches {pattern}; it is {}", shown(actual)));
     } else if !matches!(quantifier, "$some" | "$each") {
-        out.push(format!("{at}: the row says '{quantifier}', which means nothing"));
+        out.push(format!("{path}: the row says '{quantifier}', which means nothing"));
     }
     Ok(())
 }
@@ -119,18 +119,18 @@ fn list(
 /// # Errors
 /// Returns [`UnknownVariable`] if the pattern contains an unknown variable.
 pub fn text(
-    at: &str,
+    path: &str,
     pattern: &str,
     actual: Option<&Value>,
     vars: &Variables,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     if let Some(pattern) = pattern.strip_prefix("$house:") {
-        return if is_other(vars) { Ok(()) } else { text(at, pattern, actual, vars, out) };
+        return if is_other(vars) { Ok(()) } else { text(path, pattern, actual, vars, out) };
     }
     if let Some(pattern) = pattern.strip_prefix("$optional:") {
         let is_excused = is_other(vars) && actual.is_none();
-        return if is_excused { Ok(()) } else { text(at, pattern, actual, vars, out) };
+        return if is_excused { Ok(()) } else { text(path, pattern, actual, vars, out) };
     }
     let fits = match pattern {
         "$any" => actual.is_some(),
@@ -139,12 +139,12 @@ pub fn text(
         "$number" => actual.is_some_and(Value::is_number),
         "$boolean" => actual.is_some_and(Value::is_boolean),
         _ => {
-            let found = actual.and_then(Value::as_str);
+            let actual_text = actual.and_then(Value::as_str);
             if let Some(measured) = measure(pattern, actual) {
                 match measured {
                     Ok(fits) => fits,
                     Err(why) => {
-                        out.push(format!("{at}: the row's '{pattern}' is wrong: {why}"));
+                        out.push(format!("{path}: the row's '{pattern}' is wrong: {why}"));
                         return Ok(());
                     }
                 }
@@ -152,35 +152,35 @@ pub fn text(
                 pattern.strip_prefix("$half_hash:").and_then(|rest| rest.split_once(':'))
             {
                 match half_hash(algorithm, &vars.fill(text)?) {
-                    Some(hash) => found == Some(hash.as_str()),
+                    Some(hash) => actual_text == Some(hash.as_str()),
                     None => {
-                        out.push(format!("{at}: the row's hash '{algorithm}' is not known"));
+                        out.push(format!("{path}: the row's hash '{algorithm}' is not known"));
                         return Ok(());
                     }
                 }
             } else if let Some(part) = pattern.strip_prefix("$contains:") {
                 let part = vars.fill(part)?;
-                found.is_some_and(|found| found.contains(&part))
+                actual_text.is_some_and(|actual_text| actual_text.contains(&part))
             } else if let Some(expression) = pattern.strip_prefix("$regex:") {
                 let expression = vars.fill_with(expression, |value| regex::escape(&value))?;
                 match Regex::new(&format!("(?s)^(?:{expression})$")) {
-                    Ok(regex) => found.is_some_and(|found| regex.is_match(found)),
+                    Ok(regex) => actual_text.is_some_and(|actual_text| regex.is_match(actual_text)),
                     Err(error) => {
-                        out.push(format!("{at}: the row's expression is wrong: {error}"));
+                        out.push(format!("{path}: the row's expression is wrong: {error}"));
                         return Ok(());
                     }
                 }
             } else {
                 let expected = vars.fill_json(&Value::from(pattern))?;
                 if actual != Some(&expected) {
-                    out.push(format!("{at}: {} instead of {expected}", shown(actual)));
+                    out.push(format!("{path}: {} instead of {expected}", shown(actual)));
                 }
                 return Ok(());
             }
         }
     };
     if !fits {
-        out.push(format!("{at}: {} instead of {pattern}", shown(actual)));
+        out.push(format!("{path}: {} instead of {pattern}", shown(actual)));
     }
     Ok(())
 }

@@ -36,8 +36,8 @@ pub fn check_response(
         out.push(format!("status: {} instead of {expected}", answer.status.as_u16()));
     }
     if let Some(expected) = &expect.content_type {
-        let found = media_type(answer, expected, vars).map(Value::from);
-        matcher::text("content type", expected, found.as_ref(), vars, &mut out)?;
+        let actual = media_type(answer, expected, vars).map(Value::from);
+        matcher::text("content type", expected, actual.as_ref(), vars, &mut out)?;
     }
     check_headers(&expect.headers, answer, vars, &mut out)?;
     if let Some(dialect) = expect.dialect {
@@ -98,8 +98,8 @@ pub fn check_headers(
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     for (name, pattern) in expected {
-        let found = answer.header(name).map(Value::from);
-        matcher::text(&format!("header {name}"), pattern, found.as_ref(), vars, out)?;
+        let actual = answer.header(name).map(Value::from);
+        matcher::text(&format!("header {name}"), pattern, actual.as_ref(), vars, out)?;
     }
     Ok(())
 }
@@ -162,13 +162,13 @@ fn check_redirect(
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     let to = vars.fill(&expected.to)?;
-    let Some(found) = answer.header("location") else {
+    let Some(location) = answer.header("location") else {
         out.push("there is no Location".to_owned());
         return Ok(());
     };
-    let (address, fragment) = match found.split_once('#') {
+    let (address, fragment) = match location.split_once('#') {
         Some((address, fragment)) => (address, Some(fragment)),
-        None => (found.as_str(), None),
+        None => (location.as_str(), None),
     };
     let added = match address.strip_prefix(&to) {
         Some("") => Some(""),
@@ -200,13 +200,13 @@ fn check_redirect(
         if values.len() > 1 {
             out.push(format!("Location: {name} appears {} times", values.len()));
         }
-        let found = values.first().map(|(_, value)| Value::from(value.as_str()));
+        let location = values.first().map(|(_, value)| Value::from(value.as_str()));
         // Only servers that announce it send their issuer (RFC 9207 3).
-        if name == "iss" && found.is_none() && !house {
+        if name == "iss" && location.is_none() && !house {
             continue;
         }
         // Parameters are compared as texts, even if they look like numbers.
-        matcher::text(&format!("Location {name}"), pattern, found.as_ref(), vars, out)?;
+        matcher::text(&format!("Location {name}"), pattern, location.as_ref(), vars, out)?;
     }
     Ok(())
 }
@@ -219,19 +219,19 @@ fn check_token(
     (keys, house): (&Value, bool),
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
-    let found = answer_part::find_part(answer, source);
-    let Some(found) = found.as_ref().and_then(Value::as_str) else {
+    let token = answer_part::find_part(answer, source);
+    let Some(token) = token.as_ref().and_then(Value::as_str) else {
         out.push(format!("{source}: there is no token"));
         return Ok(());
     };
-    let Some(parts) = jose::parts(found) else {
+    let Some(parts) = jose::parts(token) else {
         // The format of access tokens is the server's own affair (RFC 6749 1.4).
         if house || !source.ends_with("access_token") {
             out.push(format!("{source}: this is not a JWT"));
         }
         return Ok(());
     };
-    if !jose::is_signed(found, keys) {
+    if !jose::is_signed(token, keys) {
         out.push(format!("{source}: its signature does not match a published key"));
     }
     if let Some(expected) = &expected.header {
@@ -253,9 +253,9 @@ fn check_ndjson(
     if text.is_empty() || !text.ends_with('\n') {
         out.push("the last line does not end".to_owned());
     }
-    for (at, line) in text.lines().enumerate() {
+    for (index, line) in text.lines().enumerate() {
         let parsed = serde_json::from_str::<Value>(line).ok();
-        matcher::json(&format!("line {}", at + 1), expected, parsed.as_ref(), vars, out)?;
+        matcher::json(&format!("line {}", index + 1), expected, parsed.as_ref(), vars, out)?;
         if out.len() > 10 {
             break;
         }
@@ -276,13 +276,13 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        let found = Answer {
+        let answer = Answer {
             status: StatusCode::from_u16(status).unwrap(),
             headers: map,
             body: body.to_owned().into(),
         };
         assert_eq!(
-            check_response(&expect, &found, &Variables::default(), &Value::Null, true).unwrap(),
+            check_response(&expect, &answer, &Variables::default(), &Value::Null, true).unwrap(),
             differences
         );
     }
@@ -296,34 +296,34 @@ mod tests {
 
     #[test]
     fn query_and_fragment_of_a_location_are_checked_separately() {
-        let at = |address| [("location", address)];
+        let location = |address| [("location", address)];
         let query = "location = { to = \"https://a/cb\", part = \"query\", params = { code = \"$any\", state = \"$absent\" } }";
-        check(query, 302, &at("https://a/cb?code=1"), "", &[]);
+        check(query, 302, &location("https://a/cb?code=1"), "", &[]);
         check(
             query,
             302,
-            &at("https://a/cb?code=1&state=2"),
+            &location("https://a/cb?code=1&state=2"),
             "",
             &["Location state: \"2\" instead of $absent"],
         );
-        check(query, 302, &at("https://a/cb?code=1&code=2"), "", &["Location: code appears 2 times"]);
+        check(query, 302, &location("https://a/cb?code=1&code=2"), "", &["Location: code appears 2 times"]);
         check(
             query,
             302,
-            &at("https://a/cb#code=1"),
+            &location("https://a/cb#code=1"),
             "",
             &["Location: there is a fragment 'code=1'", "Location code: nothing instead of $any"],
         );
         check(
             query,
             302,
-            &at("https://a/cbx?code=1"),
+            &location("https://a/cbx?code=1"),
             "",
             &["Location: 'https://a/cbx?code=1' instead of 'https://a/cb' and parameters"],
         );
         let own = "location = { to = \"https://a/cb?x=1\", part = \"fragment\", params = { t = \"2\" } }";
-        check(own, 302, &at("https://a/cb?x=1#t=2"), "", &[]);
-        check(own, 302, &at("https://a/cb?x=1&y=3#t=2"), "", &["Location: the query carries 'y=3'"]);
+        check(own, 302, &location("https://a/cb?x=1#t=2"), "", &[]);
+        check(own, 302, &location("https://a/cb?x=1&y=3#t=2"), "", &["Location: the query carries 'y=3'"]);
     }
 
     #[test]

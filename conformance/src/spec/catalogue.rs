@@ -59,11 +59,11 @@ pub fn coverage(spec: &Specification) -> Result<String, toml::de::Error> {
         requirement.standard.as_deref().is_some_and(|url| url.starts_with(&standard.standard))
     };
     let mut line = |name: &str, fits: &dyn Fn(&Requirement) -> bool| {
-        let found: Vec<_> = spec.requirements.iter().filter(|requirement| fits(requirement)).collect();
-        let ids: BTreeSet<_> = found.iter().map(|requirement| &requirement.id).collect();
-        let clauses: BTreeSet<_> = found.iter().map(|requirement| requirement.source()).collect();
+        let fitting: Vec<_> = spec.requirements.iter().filter(|requirement| fits(requirement)).collect();
+        let ids: BTreeSet<_> = fitting.iter().map(|requirement| &requirement.id).collect();
+        let clauses: BTreeSet<_> = fitting.iter().map(|requirement| requirement.source()).collect();
         let cases = spec.cases.iter().filter(|case| case.covers.iter().any(|id| ids.contains(id))).count();
-        let of = |level| found.iter().filter(|requirement| requirement.level == level).count();
+        let of = |level| fitting.iter().filter(|requirement| requirement.level == level).count();
         let (must, should, may) = (of(Level::Must), of(Level::Should), of(Level::May));
         let _ = writeln!(text, "| {name} | {must} | {should} | {may} | {} | {cases} |", clauses.len());
     };

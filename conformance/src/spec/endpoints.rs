@@ -100,19 +100,19 @@ mod tests {
         let mut urls = of_trefoil("https://a.example");
         urls.remove("par");
         let urls = Value::Object(urls);
-        let at = |to: &str| resolve(to, "https://a.example", &urls);
-        assert_eq!(at("token").unwrap(), "https://a.example/oauth2/token");
+        let destination = |to: &str| resolve(to, "https://a.example", &urls);
+        assert_eq!(destination("token").unwrap(), "https://a.example/oauth2/token");
         assert_eq!(
-            at("fhir/Patient/1?_summary=true").unwrap(),
+            destination("fhir/Patient/1?_summary=true").unwrap(),
             "https://a.example/fhir/R4/Patient/1?_summary=true"
         );
-        assert_eq!(at("fhir?_format=json").unwrap(), "https://a.example/fhir/R4?_format=json");
-        assert_eq!(at("/sign-in").unwrap(), "https://a.example/sign-in");
-        assert_eq!(at("https://b.example/x").unwrap(), "https://b.example/x");
-        let unknown = at("tokn").unwrap_err().to_string();
+        assert_eq!(destination("fhir?_format=json").unwrap(), "https://a.example/fhir/R4?_format=json");
+        assert_eq!(destination("/sign-in").unwrap(), "https://a.example/sign-in");
+        assert_eq!(destination("https://b.example/x").unwrap(), "https://b.example/x");
+        let unknown = destination("tokn").unwrap_err().to_string();
         assert!(unknown.starts_with("'tokn' is not an endpoint: use one of authorize, token,"), "{unknown}");
         assert_eq!(
-            at("par").unwrap_err().to_string(),
+            destination("par").unwrap_err().to_string(),
             "the target has no 'pushed_authorization_request_endpoint' in its metadata"
         );
     }

@@ -17,35 +17,35 @@ impl<F: Fn(usize, usize) -> bool> ItemPairing<F> {
         Self { fits, known: HashMap::new(), partner: vec![None; expected], taken: vec![None; answered] }
     }
 
-    fn fits(&mut self, at: usize, of: usize) -> bool {
-        if let Some(known) = self.known.get(&(at, of)) {
+    fn fits(&mut self, index: usize, of: usize) -> bool {
+        if let Some(known) = self.known.get(&(index, of)) {
             return *known;
         }
-        let fits = (self.fits)(at, of);
-        self.known.insert((at, of), fits);
+        let fits = (self.fits)(index, of);
+        self.known.insert((index, of), fits);
         fits
     }
 
-    fn pair(&mut self, at: usize, of: usize) {
-        self.partner[at] = Some(of);
-        self.taken[of] = Some(at);
+    fn pair(&mut self, index: usize, of: usize) {
+        self.partner[index] = Some(of);
+        self.taken[of] = Some(index);
     }
 
     /// Pairs items with the same position. Most answers have the order of the expectation, so this saves time.
-    pub(super) fn pair_same_position(&mut self, at: usize) {
-        if at < self.taken.len() && self.taken[at].is_none() && self.fits(at, at) {
-            self.pair(at, at);
+    pub(super) fn pair_same_position(&mut self, index: usize) {
+        if index < self.taken.len() && self.taken[index].is_none() && self.fits(index, index) {
+            self.pair(index, index);
         }
     }
 
     /// Finds an actual item for an expected item. Existing pairs may be rearranged.
-    pub(super) fn place_expected(&mut self, at: usize) -> bool {
-        self.partner[at].is_some() || self.seek_answer(at, &mut BTreeSet::new())
+    pub(super) fn place_expected(&mut self, index: usize) -> bool {
+        self.partner[index].is_some() || self.seek_answer(index, &mut BTreeSet::new())
     }
 
-    fn seek_answer(&mut self, at: usize, seen: &mut BTreeSet<usize>) -> bool {
+    fn seek_answer(&mut self, index: usize, seen: &mut BTreeSet<usize>) -> bool {
         for of in 0..self.taken.len() {
-            if seen.contains(&of) || !self.fits(at, of) {
+            if seen.contains(&of) || !self.fits(index, of) {
                 continue;
             }
             seen.insert(of);
@@ -54,7 +54,7 @@ impl<F: Fn(usize, usize) -> bool> ItemPairing<F> {
                 Some(other) => self.seek_answer(other, seen),
             };
             if free {
-                self.pair(at, of);
+                self.pair(index, of);
                 return true;
             }
         }
@@ -67,17 +67,17 @@ impl<F: Fn(usize, usize) -> bool> ItemPairing<F> {
     }
 
     fn seek_expected(&mut self, of: usize, seen: &mut BTreeSet<usize>) -> bool {
-        for at in 0..self.partner.len() {
-            if seen.contains(&at) || !self.fits(at, of) {
+        for index in 0..self.partner.len() {
+            if seen.contains(&index) || !self.fits(index, of) {
                 continue;
             }
-            seen.insert(at);
-            let free = match self.partner[at] {
+            seen.insert(index);
+            let free = match self.partner[index] {
                 None => true,
                 Some(other) => self.seek_expected(other, seen),
             };
             if free {
-                self.pair(at, of);
+                self.pair(index, of);
                 return true;
             }
         }

@@ -140,25 +140,28 @@ impl AnswerMatcher<'_> {
         path: &str,
         notes: &MissingItems,
     ) -> Option<String> {
-        let mut pairing = ItemPairing::new(expected.len(), answer.len(), |at, of| {
+        let mut pairing = ItemPairing::new(expected.len(), answer.len(), |index, of| {
             // The notes of this comparison are dropped, because it only tests a possible pair.
-            self.value(&expected[at], &answer[of], path, &MissingItems::default()).is_none()
+            self.value(&expected[index], &answer[of], path, &MissingItems::default()).is_none()
         });
-        let needed: Vec<usize> = (0..expected.len()).filter(|at| !self.is_optional(&expected[*at])).collect();
-        needed.iter().for_each(|at| pairing.pair_same_position(*at));
-        let missing = needed.iter().find(|at| !pairing.place_expected(**at)).copied();
-        if let Some(at) = missing {
-            return Some(self.missing_item(&expected[at], answer, &pairing, path, notes));
+        let needed: Vec<usize> =
+            (0..expected.len()).filter(|index| !self.is_optional(&expected[*index])).collect();
+        needed.iter().for_each(|index| pairing.pair_same_position(*index));
+        let missing = needed.iter().find(|index| !pairing.place_expected(**index)).copied();
+        if let Some(index) = missing {
+            return Some(self.missing_item(&expected[index], answer, &pairing, path, notes));
         }
         if !self.pattern
             && let Some(of) = (0..answer.len()).find(|of| !pairing.place_answer(*of))
         {
             return Some(self.unexpected_item(&answer[of], expected, path, notes));
         }
-        for (at, item) in expected.iter().enumerate().filter(|(at, _)| pairing.partner[*at].is_none()) {
+        for (index, item) in
+            expected.iter().enumerate().filter(|(index, _)| pairing.partner[*index].is_none())
+        {
             let flag = item.get("$optional$").and_then(Value::as_str);
             if let Some(flag) = flag.filter(|flag| flag.starts_with("warning:")) {
-                let name = label(item).unwrap_or_else(|| at.to_string());
+                let name = label(item).unwrap_or_else(|| index.to_string());
                 notes.borrow_mut().push(format!("{path}: no item '{name}' ({flag})"));
             }
         }

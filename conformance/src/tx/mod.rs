@@ -169,9 +169,9 @@ impl SuiteRun {
             outcome.verdict = Verdict::Fail(format!("HTTP {} without a JSON body", status.as_u16()));
             return Ok(());
         };
-        let wanted = [test.file("response", &self.modes), test.response2.as_deref()];
+        let references = [test.file("response", &self.modes), test.response2.as_deref()];
         let mut first = None;
-        for name in wanted.into_iter().flatten() {
+        for name in references.into_iter().flatten() {
             match self.judge(test, name, status, &answer, is_reading) {
                 Ok(notes) => {
                     outcome.verdict = Verdict::Pass(notes);

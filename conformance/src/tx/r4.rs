@@ -205,15 +205,15 @@ pub fn expectation(value: &Value, modes: &BTreeSet<String>) -> Value {
 /// Prepares an answer for comparison: removes narrative, `meta`, diagnostics, ids of Parameters and OperationOutcomes,
 /// unexpected extensions, and members that become empty.
 pub fn answer(value: &Value, expected: &Value, modes: &BTreeSet<String>) -> Value {
-    let mut wanted = BTreeSet::new();
-    extension_urls(expected, &mut wanted);
-    wanted.extend(HANDLED.iter().map(|name| format!("http://hl7.org/fhir/StructureDefinition/{name}")));
+    let mut urls = BTreeSet::new();
+    extension_urls(expected, &mut urls);
+    urls.extend(HANDLED.iter().map(|name| format!("http://hl7.org/fhir/StructureDefinition/{name}")));
     if !modes.contains("tx.fhir.org") {
-        wanted.remove(MESSAGE_ID);
+        urls.remove(MESSAGE_ID);
     }
     let mut value = value.clone();
     to_r5(&mut value);
-    scrub(&value, &wanted)
+    scrub(&value, &urls)
 }
 
 fn extension_urls(value: &Value, found: &mut BTreeSet<String>) {
@@ -230,9 +230,9 @@ fn extension_urls(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-fn scrub(value: &Value, wanted: &BTreeSet<String>) -> Value {
+fn scrub(value: &Value, urls: &BTreeSet<String>) -> Value {
     let members = match value {
-        Value::Array(items) => return items.iter().map(|item| scrub(item, wanted)).collect(),
+        Value::Array(items) => return items.iter().map(|item| scrub(item, urls)).collect(),
         Value::Object(members) => members,
         other => return other.clone(),
     };
@@ -245,15 +245,15 @@ fn scrub(value: &Value, wanted: &BTreeSet<String>) -> Value {
     };
     let is_wanted = |extension: &Value| {
         let url = extension.get("url").and_then(Value::as_str).unwrap_or_default();
-        !extension.is_object() || !url.contains("://") || wanted.contains(url)
+        !extension.is_object() || !url.contains("://") || urls.contains(url)
     };
     let mut out = Map::new();
     for (name, value) in members.iter().filter(|(name, _)| passes(name)) {
         let value = match value {
             Value::Array(list) if name == "extension" || name == "modifierExtension" => {
-                list.iter().filter(|extension| is_wanted(extension)).map(|e| scrub(e, wanted)).collect()
+                list.iter().filter(|extension| is_wanted(extension)).map(|e| scrub(e, urls)).collect()
             }
-            value => scrub(value, wanted),
+            value => scrub(value, urls),
         };
         let is_empty = match &value {
             Value::Array(items) => items.is_empty(),

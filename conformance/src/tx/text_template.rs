@@ -112,8 +112,8 @@ mod tests {
             ("$external:1:one|http://x$", "one", false),
             ("<div>a</div>", "<div>b</div>", true),
         ] {
-            let found = super::matches(expected, answer, "4.0.1", Some(&texts));
-            assert_eq!(found, matches, "{expected} and {answer}");
+            let result = super::matches(expected, answer, "4.0.1", Some(&texts));
+            assert_eq!(result, matches, "{expected} and {answer}");
         }
     }
 }

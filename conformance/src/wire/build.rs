@@ -120,11 +120,11 @@ mod tests {
             query = { b = "2 3" }
             bearer = "$token"
             form = { c = "ä" }"#;
-        let sent = build_request(&toml::from_str(request).unwrap(), &variables).unwrap();
-        assert_eq!(sent.url.as_str(), "https://a.example/x?a=1&b=2+3");
-        assert_eq!(sent.headers["authorization"], "Bearer t1");
-        assert_eq!(sent.headers["content-type"], "application/x-www-form-urlencoded");
-        assert_eq!(sent.body, "c=%C3%A4");
+        let sent_request = build_request(&toml::from_str(request).unwrap(), &variables).unwrap();
+        assert_eq!(sent_request.url.as_str(), "https://a.example/x?a=1&b=2+3");
+        assert_eq!(sent_request.headers["authorization"], "Bearer t1");
+        assert_eq!(sent_request.headers["content-type"], "application/x-www-form-urlencoded");
+        assert_eq!(sent_request.body, "c=%C3%A4");
         let unknown = build_request(&toml::from_str(r#"get = "$nothing""#).unwrap(), &variables).unwrap_err();
         assert_eq!(unknown.to_string(), "unknown variable '$nothing'");
     }

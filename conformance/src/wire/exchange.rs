@@ -69,20 +69,20 @@ impl Answer {
 }
 
 /// Returns the request as a curl command for a shell.
-pub fn curl(sent: &SentRequest) -> String {
+pub fn curl(request: &SentRequest) -> String {
     let mut line = String::from("curl -i");
-    if sent.method != Method::GET {
-        let _ = write!(line, " -X {}", sent.method);
+    if request.method != Method::GET {
+        let _ = write!(line, " -X {}", request.method);
     }
-    for (name, value) in &sent.headers {
+    for (name, value) in &request.headers {
         let value = String::from_utf8_lossy(value.as_bytes());
         let _ = write!(line, " -H {}", quoted(&format!("{name}: {}", value)));
     }
-    if !sent.body.is_empty() {
-        let body = String::from_utf8_lossy(&sent.body);
+    if !request.body.is_empty() {
+        let body = String::from_utf8_lossy(&request.body);
         let _ = write!(line, " --data-raw {}", quoted(&cut(&body)));
     }
-    let _ = write!(line, " {}", quoted(sent.url.as_str()));
+    let _ = write!(line, " {}", quoted(request.url.as_str()));
     line
 }
 

@@ -40,15 +40,15 @@ fn selector(text: &str) -> Selector {
 }
 
 fn inputs(element: ElementRef<'_>) -> Vec<FormInput> {
-    let read = |found: ElementRef<'_>| {
-        let attribute = |name: &str| found.attr(name).unwrap_or_default().to_owned();
-        let default = if found.value().name() == "button" { "submit" } else { "text" };
+    let read = |input: ElementRef<'_>| {
+        let attribute = |name: &str| input.attr(name).unwrap_or_default().to_owned();
+        let default = if input.value().name() == "button" { "submit" } else { "text" };
         FormInput {
             name: attribute("name"),
-            kind: found.attr("type").unwrap_or(default).to_ascii_lowercase(),
+            kind: input.attr("type").unwrap_or(default).to_ascii_lowercase(),
             value: attribute("value"),
-            label: found.text().collect::<String>().trim().to_owned(),
-            is_checked: found.attr("checked").is_some(),
+            label: input.text().collect::<String>().trim().to_owned(),
+            is_checked: input.attr("checked").is_some(),
         }
     };
     element.select(&selector("input, button")).map(read).collect()

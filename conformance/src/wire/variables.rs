@@ -62,8 +62,8 @@ impl Variables {
     pub fn fill_with(&self, text: &str, quote: impl Fn(String) -> String) -> Result<String, UnknownVariable> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
-        while let Some(at) = rest.find('$') {
-            let (before, after) = (&rest[..at], &rest[at + 1..]);
+        while let Some(offset) = rest.find('$') {
+            let (before, after) = (&rest[..offset], &rest[offset + 1..]);
             out.push_str(before);
             if let Some((text, times, end)) = repetition(after) {
                 out.push_str(&text.repeat(times));
@@ -131,7 +131,7 @@ pub fn value_at<'a>(members: &'a Map<String, Value>, path: &str) -> Option<&'a V
 
 /// Returns the names of the variables in a text.
 pub fn names(text: &str) -> impl Iterator<Item = &str> {
-    text.match_indices('$').map(|(at, _)| name(&text[at + 1..])).filter(|name| !name.is_empty())
+    text.match_indices('$').map(|(offset, _)| name(&text[offset + 1..])).filter(|name| !name.is_empty())
 }
 
 /// Converts a value to text.

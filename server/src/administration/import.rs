@@ -40,10 +40,10 @@ pub async fn run_import(
         bail!("path {} does not exist", missing.display());
     }
     let (releases, paths) = tokio::task::spawn_blocking(move || separate_releases(paths, &stated)).await??;
-    let found = releases.len();
-    if is_stated && found != 1 {
+    let count = releases.len();
+    if is_stated && count != 1 {
         bail!(
-            "--edition and --version need exactly one release, but the paths contain {found}; import each release with its own command"
+            "--edition and --version need exactly one release, but the paths contain {count}; import each release with its own command"
         );
     }
     let indexes = SavedIndexes::open(services.data)?;
@@ -91,7 +91,7 @@ pub async fn run_import(
     // One event records the whole import, because an import can have millions of resources.
     services.audit.add(&AuditEntry::Import { stored: report.total(), paths: names });
     // If there were only releases, the table of resources would be empty.
-    if found == 0 || report.total() > 0 || report.bad_total > 0 {
+    if count == 0 || report.total() > 0 || report.bad_total > 0 {
         print_report(&report, events);
     }
     if report.resources.contains_key("CodeSystem") {
@@ -131,9 +131,9 @@ fn separate_releases(
 }
 
 /// Collects the releases at or below a path. Returns `true` if the path itself is a release.
-fn find_releases(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<bool> {
+fn find_releases(path: &Path, releases: &mut Vec<PathBuf>) -> std::io::Result<bool> {
     if is_release(path) {
-        found.push(path.to_owned());
+        releases.push(path.to_owned());
         return Ok(true);
     }
     if path.is_dir() {
@@ -147,7 +147,7 @@ fn find_releases(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<bool>
         }
         inside.sort();
         for path in inside {
-            find_releases(&path, found)?;
+            find_releases(&path, releases)?;
         }
     }
     Ok(false)
@@ -218,11 +218,11 @@ fn reading_event(what: &str, file: &str, bytes: u64, of: u64) -> CommandEvent {
 /// server cannot answer subsumption requests about them.
 async fn report_cycles(store: &Store, since: Seq, events: EventSink<'_>) -> Result<()> {
     const PAGE: usize = 1_000;
-    let mut at = since;
+    let mut start = since;
     loop {
-        let changes = store.changes(at, PAGE).await?;
+        let changes = store.changes(start, PAGE).await?;
         let Some(last) = changes.last() else { return Ok(()) };
-        at = last.seq;
+        start = last.seq;
         for change in changes.into_iter().filter(|change| change.key.kind == "CodeSystem") {
             let version = store.read(&change.key, change.seq).await?;
             let Some(bytes) = version.and_then(|version| version.body) else { continue };

@@ -123,8 +123,8 @@ pub async fn execute_user_command(
 }
 
 async fn user_named(services: &AdminServices<'_>, name: &str) -> Result<User> {
-    let found = services.identity.users.user_by_name(name, services.clock.now()).await?;
-    Ok(found.ok_or_else(|| UserError::Unknown(name.to_owned()))?)
+    let user = services.identity.users.user_by_name(name, services.clock.now()).await?;
+    Ok(user.ok_or_else(|| UserError::Unknown(name.to_owned()))?)
 }
 
 /// Returns the output lines of `trefoil user show`.
@@ -257,7 +257,7 @@ pub async fn execute_keys_command(
                 let (purpose, stage) = (serde_json::to_value(key.purpose)?, serde_json::to_value(key.stage)?);
                 let gone = key
                     .gone_at
-                    .map(|at| format!(", gone at {}", fhir::instant::format(at)))
+                    .map(|time| format!(", gone at {}", fhir::instant::format(time)))
                     .unwrap_or_default();
                 events(CommandEvent::Line(format!(
                     "{}  {}  {}  {}  made {}{gone}",

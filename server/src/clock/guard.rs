@@ -185,8 +185,8 @@ mod tests {
         let (clocks, guard) = guarded();
         let database = |ahead_ms| (guard.wall)() - SignedDuration::from_millis(ahead_ms);
         for (ahead_ms, refused) in [(2_000, None), (2_600, Some(2)), (-2_000, None), (-3_000, Some(-3))] {
-            let found = guard.compare((guard.wall)(), database(ahead_ms));
-            assert_eq!(found.map(|ahead| ahead.as_secs()), refused);
+            let jump = guard.compare((guard.wall)(), database(ahead_ms));
+            assert_eq!(jump.map(|ahead| ahead.as_secs()), refused);
             let expected = refused.map_or(Ok(()), |ahead_s| Err(StoreError::Clock { ahead_s }));
             assert_eq!(guard.check(), expected, "{ahead_ms}");
         }

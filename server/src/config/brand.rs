@@ -126,8 +126,8 @@ fn check_color(
 /// Returns the relative luminance of a colour `#rrggbb` (WCAG 2.2).
 fn luminance(color: &str) -> Option<f64> {
     let digits = color.strip_prefix('#').filter(|digits| digits.len() == 6 && digits.is_ascii())?;
-    let part = |at: usize| {
-        let value = f64::from(u8::from_str_radix(&digits[at..at + 2], 16).ok()?) / 255.0;
+    let part = |index: usize| {
+        let value = f64::from(u8::from_str_radix(&digits[index..index + 2], 16).ok()?) / 255.0;
         Some(if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) })
     };
     Some(0.2126 * part(0)? + 0.7152 * part(2)? + 0.0722 * part(4)?)

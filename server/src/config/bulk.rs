@@ -39,36 +39,36 @@ settings_table! {
 }
 
 impl BulkSection {
-    pub(super) fn check(&self, at: &ConfigSource<'_>) -> Result<BulkConfig, ConfigError> {
+    pub(super) fn check(&self, source: &ConfigSource<'_>) -> Result<BulkConfig, ConfigError> {
         let file_size = *self.file_size.as_ref();
         if file_size < 1 << 10 {
-            return Err(at.value_error(self.file_size.span(), "file_size", "use 1024 bytes or more"));
+            return Err(source.value_error(self.file_size.span(), "file_size", "use 1024 bytes or more"));
         }
         if let Some(limit) = &self.poll_limit
             && *limit.as_ref() == 0
         {
-            return Err(at.value_error(limit.span(), "poll_limit", "use 1 or more, or leave it out"));
+            return Err(source.value_error(limit.span(), "poll_limit", "use 1 or more, or leave it out"));
         }
         if let Some(lifetime) = &self.signed_url_s
             && !(10..=3600).contains(lifetime.as_ref())
         {
             let why = "use 10 to 3600 seconds, because anyone with the URL can read the file";
-            return Err(at.value_error(lifetime.span(), "signed_url_s", why));
+            return Err(source.value_error(lifetime.span(), "signed_url_s", why));
         }
         let positive = |key, limit: &Option<Spanned<u64>>| match limit {
             Some(limit) if *limit.as_ref() == 0 => {
-                Err(at.value_error(limit.span(), key, "use 1 or more, or leave it out"))
+                Err(source.value_error(limit.span(), key, "use 1 or more, or leave it out"))
             }
             limit => Ok(limit.as_ref().map(|limit| *limit.as_ref())),
         };
-        let lease = at.bounded_number("lease_s", &self.lease_s, 2..=600)?;
+        let lease = source.bounded_number("lease_s", &self.lease_s, 2..=600)?;
         Ok(BulkConfig {
             lease: SignedDuration::from_secs(lease.into()),
             in_flight: InFlight {
                 of_client: positive("in_flight_bytes_per_client", &self.in_flight_bytes_per_client)?,
                 of_all: positive("in_flight_bytes", &self.in_flight_bytes)?,
             },
-            export_log: self.export_log.as_ref().map(|folder| at.resolve_path(folder)),
+            export_log: self.export_log.as_ref().map(|folder| source.resolve_path(folder)),
             signed_urls: self.signed_url_s.as_ref().map(|lifetime| Duration::from_secs(*lifetime.as_ref())),
             retention: Duration::from_secs(self.retention_s),
             file_size,

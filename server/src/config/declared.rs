@@ -133,7 +133,8 @@ impl ClientSection {
             });
             file.value_error(position.unwrap_or_else(|| client_id.span()), error.member, &error.reason)
         })?;
-        let is_described = |scope: &str| is_built_in(scope) || scopes.iter().any(|known| known.name == scope);
+        let is_described =
+            |scope: &str| is_built_in(scope) || scopes.iter().any(|candidate| candidate.name == scope);
         if let Some(unknown) = client.scopes.iter().find(|scope| !is_described(scope)) {
             let span = self.position(file, "scope", 0).unwrap_or_else(|| client_id.span());
             let why =

@@ -74,10 +74,10 @@ impl<T> Required<T> {
     /// Returns the value. `section` is the position of the table, for the error if the member is missing.
     pub fn get(
         self,
-        at: &ConfigSource<'_>,
+        source: &ConfigSource<'_>,
         section: &Range<usize>,
         key: &'static str,
     ) -> Result<T, ConfigError> {
-        self.0.ok_or_else(|| at.value_error(section.clone(), key, "this member is required"))
+        self.0.ok_or_else(|| source.value_error(section.clone(), key, "this member is required"))
     }
 }

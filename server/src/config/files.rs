@@ -55,7 +55,7 @@ pub struct FilesConfig {
 impl FilesSection {
     pub(super) fn check(
         &self,
-        at: &ConfigSource<'_>,
+        source: &ConfigSource<'_>,
         bulk: &BulkSection,
     ) -> Result<FilesConfig, ConfigError> {
         let Some(location) = &self.location else {
@@ -65,14 +65,14 @@ impl FilesSection {
             return match needs_bucket {
                 Some(span) => {
                     let why = "this table needs location = \"s3://BUCKET/PREFIX\"";
-                    Err(at.value_error(span, "[files]", why))
+                    Err(source.value_error(span, "[files]", why))
                 }
                 None => Ok(FilesConfig::default()),
             };
         };
         let wrong = |why: &str| {
             let why = format!("'{}' {why}; write s3://BUCKET/PREFIX", location.as_ref());
-            at.value_error(location.span(), "location", why)
+            source.value_error(location.span(), "location", why)
         };
         let path =
             location.as_ref().strip_prefix("s3://").ok_or_else(|| wrong("is not the URL of a bucket"))?;
@@ -84,17 +84,17 @@ impl FilesSection {
         if *self.signed_downloads.as_ref() && bulk.signed_url_s.is_none() {
             let why =
                 "this setting needs [bulk] signed_url_s, because a client sends no token to another server";
-            return Err(at.value_error(self.signed_downloads.span(), "signed_downloads", why));
+            return Err(source.value_error(self.signed_downloads.span(), "signed_downloads", why));
         }
         if *bulk.file_size.as_ref() > MAX_FILE_SIZE {
             let why = format!("a file in a bucket can have up to {MAX_FILE_SIZE} bytes");
-            return Err(at.value_error(bulk.file_size.span(), "file_size", why));
+            return Err(source.value_error(bulk.file_size.span(), "file_size", why));
         }
-        let mut builder = self.credentials(at)?.with_bucket_name(bucket).with_allow_http(self.allow_http);
+        let mut builder = self.credentials(source)?.with_bucket_name(bucket).with_allow_http(self.allow_http);
         if let Some(region) = &self.region {
             builder = builder.with_region(region);
         }
-        if let Some(endpoint) = self.checked_endpoint(at, &builder)? {
+        if let Some(endpoint) = self.checked_endpoint(source, &builder)? {
             builder = builder.with_endpoint(match self.path_style {
                 true => endpoint.as_str().trim_end_matches('/').to_owned(),
                 false => with_bucket(&endpoint, bucket)
@@ -109,8 +109,8 @@ impl FilesSection {
     }
 
     /// Returns a builder with the credentials of this table, or those of the environment.
-    fn credentials(&self, at: &ConfigSource<'_>) -> Result<AmazonS3Builder, ConfigError> {
-        let secret = at.read_secret(
+    fn credentials(&self, source: &ConfigSource<'_>) -> Result<AmazonS3Builder, ConfigError> {
+        let secret = source.read_secret(
             "secret_access_key",
             self.secret_access_key_file.as_ref(),
             self.secret_access_key_env.as_ref(),
@@ -122,13 +122,13 @@ impl FilesSection {
             }
             (Some(id), None) => {
                 let why = "set secret_access_key_file or secret_access_key_env too";
-                Err(at.value_error(id.span(), "access_key_id", why))
+                Err(source.value_error(id.span(), "access_key_id", why))
             }
             (None, Some(_)) => {
                 let file = self.secret_access_key_file.as_ref().map(Spanned::span);
                 let span =
                     file.or(self.secret_access_key_env.as_ref().map(Spanned::span)).unwrap_or_default();
-                Err(at.value_error(span, "secret_access_key", "set access_key_id too"))
+                Err(source.value_error(span, "secret_access_key", "set access_key_id too"))
             }
         }
     }
@@ -136,7 +136,7 @@ impl FilesSection {
     /// Returns the endpoint of this table or of the environment. Plain HTTP is allowed on loopback addresses only.
     fn checked_endpoint(
         &self,
-        at: &ConfigSource<'_>,
+        source: &ConfigSource<'_>,
         builder: &AmazonS3Builder,
     ) -> Result<Option<Url>, ConfigError> {
         let of_environment = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
@@ -145,7 +145,7 @@ impl FilesSection {
             (None, Some(endpoint)) => (0..0, endpoint),
             (None, None) => return Ok(None),
         };
-        let wrong = |why: &str| at.value_error(span.clone(), "endpoint", format!("'{text}' {why}"));
+        let wrong = |why: &str| source.value_error(span.clone(), "endpoint", format!("'{text}' {why}"));
         let url = Url::parse(&text).map_err(|_| wrong("is not a URL such as https://s3.example.org"))?;
         let is_loopback = match url.host() {
             Some(Host::Domain(name)) => name == "localhost",

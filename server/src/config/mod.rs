@@ -210,8 +210,8 @@ pub struct Config {
 pub fn read_identity(path: Option<&Path>) -> Result<(SecretEncryption, PasswordPolicy), ConfigError> {
     let Some(path) = path else { return Ok((SecretEncryption::default(), PasswordPolicy::default())) };
     let text = read_text(path)?;
-    let (file, at) = (parse(path, &text)?, ConfigSource { path, text: &text });
-    Ok((at.encryption_keys(&file.identity)?, at.password_policy(&file.identity)?))
+    let (file, source) = (parse(path, &text)?, ConfigSource { path, text: &text });
+    Ok((source.encryption_keys(&file.identity)?, source.password_policy(&file.identity)?))
 }
 
 /// Command-line options of `serve`.
@@ -252,7 +252,7 @@ impl Config {
             None => String::new(),
         };
         let file = parse(&path, &text)?;
-        let at = ConfigSource { path: &path, text: &text };
+        let source = ConfigSource { path: &path, text: &text };
         let setting = ConfigError::Setting;
         let listen = flags.listen.unwrap_or(file.server.listen);
         let engine = {
@@ -260,10 +260,10 @@ impl Config {
             if DatabaseUrl::new(in_file.as_ref().as_str(), None).has_password() {
                 let why = "the URL contains a password; write it without one, and use password_file, or the environment variable \
                            PGPASSWORD or PGPASSFILE";
-                return Err(at.value_error(in_file.span(), "engine", why));
+                return Err(source.value_error(in_file.span(), "engine", why));
             }
             let name = flags.store.as_deref().unwrap_or(in_file.as_ref());
-            let password = at.read_secret("password_file", file.store.password_file.as_ref(), None)?;
+            let password = source.read_secret("password_file", file.store.password_file.as_ref(), None)?;
             StoreEngine::named(name, file.store.migrate, password)?
         };
         if flags.insecure_http && !listen.ip().is_loopback() {
@@ -288,11 +288,11 @@ impl Config {
             .into_iter()
             .map(|scope| {
                 let span = scope.span();
-                scope.into_inner().check(&at, &span)
+                scope.into_inner().check(&source, &span)
             })
             .collect::<Result<Vec<_>, _>>()?;
         let clients: Vec<_> =
-            file.client.into_iter().map(|client| client.check(&at, &scopes)).collect::<Result<_, _>>()?;
+            file.client.into_iter().map(|client| client.check(&source, &scopes)).collect::<Result<_, _>>()?;
         let mut ids = BTreeSet::new();
         if let Some(twice) = clients.iter().find(|declared| !ids.insert(declared.client.client_id.clone())) {
             return Err(ConfigError::Value {
@@ -302,20 +302,21 @@ impl Config {
                 why: format!("'{}' is declared twice", twice.client.client_id),
             });
         }
-        let days = at.bounded_number("rotate_keys_days", &file.identity.rotate_keys_days, 1..=3650)?;
-        let idle_timeout_s = at.bounded_number("idle_timeout_s", &file.server.idle_timeout_s, 1..=3600)?;
-        let networks = file.server.trusted_proxies.iter().map(|text| at.parse_network(text));
+        let days = source.bounded_number("rotate_keys_days", &file.identity.rotate_keys_days, 1..=3650)?;
+        let idle_timeout_s =
+            source.bounded_number("idle_timeout_s", &file.server.idle_timeout_s, 1..=3600)?;
+        let networks = file.server.trusted_proxies.iter().map(|text| source.parse_network(text));
         let settings = Settings {
             providers: file
                 .provider
                 .into_iter()
-                .map(|section| check_provider(section, &at))
+                .map(|section| check_provider(section, &source))
                 .collect::<Result<_, _>>()?,
             scopes,
             demo_scopes: if flags.demo { declared::demo_scopes().collect() } else { Vec::new() },
-            brand: file.pages.check(&at)?,
+            brand: file.pages.check(&source)?,
             anonymous_terminology: file.terminology.anonymous,
-            preferred_versions: at.preferred_versions(&file.terminology)?,
+            preferred_versions: source.preferred_versions(&file.terminology)?,
             trusted_proxies: TrustedProxies {
                 networks: networks.collect::<Result<_, _>>()?,
                 header: file.server.proxy_header,
@@ -323,12 +324,12 @@ impl Config {
             rotate_keys_every: SignedDuration::from_hours(24 * i64::from(days)),
             body_limit_bytes: file.limits.body_limit_bytes,
             private_key_hosts: file.identity.allow_private_jwks.clone(),
-            passwords: at.password_policy(&file.identity)?,
-            throttle: at.throttle_limits(&file.identity.throttle)?,
-            lifetimes: at.lifetimes(&file.identity.lifetimes)?,
+            passwords: source.password_policy(&file.identity)?,
+            throttle: source.throttle_limits(&file.identity.throttle)?,
+            lifetimes: source.lifetimes(&file.identity.lifetimes)?,
         };
         Ok(Self {
-            encryption: at.encryption_keys(&file.identity)?,
+            encryption: source.encryption_keys(&file.identity)?,
             settings,
             clients,
             listen,
@@ -340,10 +341,10 @@ impl Config {
             demo: flags.demo,
             ahead_s: if flags.demo { demo_ahead()? } else { 0 },
             certificate,
-            files: file.files.check(&at, &file.bulk)?,
-            bulk: file.bulk.check(&at)?,
+            files: file.files.check(&source, &file.bulk)?,
+            bulk: file.bulk.check(&source)?,
             audit: file.audit,
-            node: file.node.check(&at)?,
+            node: file.node.check(&source)?,
             connections: ConnectionLimits {
                 total: file.limits.connections.max(1),
                 per_address: file.limits.connections_per_address.max(1),

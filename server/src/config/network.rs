@@ -64,7 +64,7 @@ impl PrivateHosts {
     pub fn contains(&self, host: &str) -> bool {
         match self {
             Self::All(all) => *all,
-            Self::Named(hosts) => hosts.iter().any(|known| known.eq_ignore_ascii_case(host)),
+            Self::Named(hosts) => hosts.iter().any(|candidate| candidate.eq_ignore_ascii_case(host)),
         }
     }
 }

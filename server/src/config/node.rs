@@ -30,12 +30,12 @@ pub enum ClockJump {
 
 impl NodeSection {
     /// Returns the name of this server.
-    pub(super) fn check(&self, at: &ConfigSource<'_>) -> Result<String, ConfigError> {
+    pub(super) fn check(&self, source: &ConfigSource<'_>) -> Result<String, ConfigError> {
         let Some(name) = &self.name else { return Ok(host_name()) };
         let text = name.as_ref();
         if text.trim().is_empty() || text.len() > MAX_LENGTH || text.chars().any(char::is_control) {
             let why = format!("use 1 to {MAX_LENGTH} bytes without control characters");
-            return Err(at.value_error(name.span(), "name", why));
+            return Err(source.value_error(name.span(), "name", why));
         }
         Ok(text.clone())
     }

@@ -118,7 +118,7 @@ pub(super) fn check_provider(
         None
     } else {
         let need = |(key, address): (&'static str, Option<String>)| {
-            let preset = GOOGLE_ENDPOINTS.iter().find(|(known, _)| google && *known == key);
+            let preset = GOOGLE_ENDPOINTS.iter().find(|(name_of_row, _)| google && *name_of_row == key);
             address.or_else(|| preset.map(|(_, address)| (*address).to_owned())).ok_or_else(|| {
                 let why = format!("provider '{name}' needs {key}; set all endpoints, or none for discovery");
                 file.value_error(span.clone(), key, why)

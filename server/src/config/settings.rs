@@ -61,8 +61,8 @@ impl Settings {
         self.scopes
             .iter()
             .chain(&self.demo_scopes)
-            .find(|known| known.name == scope)
-            .map(|known| known.description.as_str())
+            .find(|candidate| candidate.name == scope)
+            .map(|candidate| candidate.description.as_str())
     }
 }
 

@@ -140,7 +140,7 @@ pub fn routes(app: Arc<App>) -> Routes {
         .boxed()
 }
 
-async fn answer(context: RequestContext, body: RequestBody, found: FoundRoutes) -> Response {
+async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes) -> Response {
     // The time is measured only if it is logged.
     let started = tracing::enabled!(tracing::Level::INFO).then(Instant::now);
     let (app, now) = (context.app.clone(), context.now);
@@ -151,7 +151,7 @@ async fn answer(context: RequestContext, body: RequestBody, found: FoundRoutes) 
     let address = context.client_address;
     let caller = AuditCaller::of_request(address, context.request_id.clone());
     let dispatched = async {
-        let answer = dispatch_with_language(context, body, found).await;
+        let answer = dispatch_with_language(context, body, routes).await;
         (answer, audit::is_authenticated())
     };
     let ((Answer { mut response, cors, dialect }, is_authenticated), recorded) =
@@ -187,17 +187,17 @@ struct Answer {
 }
 
 /// Handles a request. Only the answers below `/oauth2` and of pages depend on the language.
-async fn dispatch_with_language(context: RequestContext, body: RequestBody, found: FoundRoutes) -> Answer {
+async fn dispatch_with_language(context: RequestContext, body: RequestBody, routes: FoundRoutes) -> Answer {
     match Dialect::of_path(&context.path) {
         Dialect::Page | Dialect::OAuth => {
             let request = PageRequest::new(&context);
-            super::pages::page_request::with_request(request, dispatch(context, body, found)).await
+            super::pages::page_request::with_request(request, dispatch(context, body, routes)).await
         }
-        Dialect::Fhir | Dialect::Admin => dispatch(context, body, found).await,
+        Dialect::Fhir | Dialect::Admin => dispatch(context, body, routes).await,
     }
 }
 
-async fn dispatch(context: RequestContext, body: RequestBody, found: FoundRoutes) -> Answer {
+async fn dispatch(context: RequestContext, body: RequestBody, routes: FoundRoutes) -> Answer {
     let dialect = Dialect::of_path(&context.path);
     let plain = |status: StatusCode, text: &str| Answer {
         response: dialect.plain_error(status, text),
@@ -208,8 +208,8 @@ async fn dispatch(context: RequestContext, body: RequestBody, found: FoundRoutes
         let text = format!("the request target is longer than {LONGEST_TARGET} bytes");
         return plain(StatusCode::URI_TOO_LONG, &text);
     }
-    let (found, path) = match found {
-        Ok(found) => found,
+    let (routes, path) = match routes {
+        Ok(routes) => routes,
         Err(NotFound::NotUtf8) => {
             let text = "the path is not UTF-8 after percent-decoding";
             return plain(StatusCode::BAD_REQUEST, text);
@@ -219,12 +219,12 @@ async fn dispatch(context: RequestContext, body: RequestBody, found: FoundRoutes
             return plain(StatusCode::NOT_FOUND, &text);
         }
     };
-    let cors = found.cors();
+    let cors = routes.cors();
     if context.method == Method::OPTIONS && cors != CorsPolicy::SameOrigin {
-        return Answer { response: cors::preflight(&found.allow()), cors, dialect };
+        return Answer { response: cors::preflight(&routes.allow()), cors, dialect };
     }
-    let Some(route) = found.method(&context.method) else {
-        let allow = found.allow();
+    let Some(route) = routes.method(&context.method) else {
+        let allow = routes.allow();
         let text = format!("{} is not supported here; use {allow}", printable(context.method.as_str()));
         let answer = plain(StatusCode::METHOD_NOT_ALLOWED, &text);
         return Answer { response: reply::with(answer.response, header::ALLOW, &allow), cors, ..answer };
@@ -257,13 +257,13 @@ enum NotFound {
 /// Returns the routes of a path, and the values of the placeholders. An operation never matches a placeholder.
 fn find(path: &str) -> FoundRoutes {
     let path = decode_segments(path)?;
-    let found = PATHS.at(&path).map_err(|_| NotFound::Nothing)?;
+    let matched = PATHS.at(&path).map_err(|_| NotFound::Nothing)?;
     let value = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let parameters: Vec<_> = found.params.iter().map(|(name, text)| (name, value(text))).collect();
+    let parameters: Vec<_> = matched.params.iter().map(|(name, text)| (name, value(text))).collect();
     if parameters.iter().any(|(_, value)| value.is_empty() || value.starts_with('$')) {
         return Err(NotFound::Nothing);
     }
-    Ok((found.value, PathParameters(parameters)))
+    Ok((matched.value, PathParameters(parameters)))
 }
 
 /// Decodes the segments of a path after the first one, which selects the dialect and may be filtered by a proxy. `/` and
@@ -272,8 +272,8 @@ fn decode_segments(path: &str) -> Result<Cow<'_, str>, NotFound> {
     if !path.contains('%') {
         return Ok(path.into());
     }
-    let decode = |(at, segment)| {
-        if at <= 1 {
+    let decode = |(index, segment)| {
+        if index <= 1 {
             return Ok(Cow::Borrowed(segment));
         }
         let decoded = percent_decode_str(segment).decode_utf8().map_err(|_| NotFound::NotUtf8)?;
@@ -309,7 +309,7 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, pattern: Option<&str>) {
-        assert_eq!(find(path).ok().map(|(found, _)| &*found.0[0].path), pattern, "{path}");
+        assert_eq!(find(path).ok().map(|(routes, _)| &*routes.0[0].path), pattern, "{path}");
     }
 
     #[test]

@@ -215,9 +215,9 @@ impl RequestContext {
     /// Returns [`BadToken`] if the token or the proof is rejected.
     pub async fn authenticate_token(
         &self,
-        sent: &TokenCredentials<'_>,
+        credentials: &TokenCredentials<'_>,
     ) -> Result<Arc<TokenAccess>, BadToken> {
-        let access = self.app.identity.tokens.authenticate_token(sent, self.now).await?;
+        let access = self.app.identity.tokens.authenticate_token(credentials, self.now).await?;
         audit::mark_authenticated();
         Ok(access)
     }
@@ -294,7 +294,7 @@ impl RequestContext {
 
 fn if_none_match_contains(headers: &HeaderMap, etag: &str) -> bool {
     let Ok(etag) = etag.parse::<ETag>() else { return false };
-    headers.typed_get::<IfNoneMatch>().is_some_and(|known| !known.precondition_passes(&etag))
+    headers.typed_get::<IfNoneMatch>().is_some_and(|candidate| !candidate.precondition_passes(&etag))
 }
 
 /// Returns the version in the ETag of `If-Match`. ETags of versions are weak in FHIR, while `headers::IfMatch` compares

@@ -11,8 +11,8 @@ pub struct PathParameters(pub Vec<(&'static str, String)>);
 impl PathParameters {
     /// Returns the value of a placeholder and removes it.
     pub(super) fn take(&mut self, name: &str) -> Option<String> {
-        let at = self.0.iter().position(|(known, _)| *known == name)?;
-        Some(self.0.swap_remove(at).1)
+        let index = self.0.iter().position(|(key, _)| *key == name)?;
+        Some(self.0.swap_remove(index).1)
     }
 }
 

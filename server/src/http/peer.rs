@@ -14,18 +14,18 @@ pub struct PeerAddress(pub SocketAddr);
 /// Returns the address of the caller. Reads the hops from the last one backwards and returns the first address that is
 /// not a trusted proxy. A hop that is not an address ends the search at the proxy that wrote it.
 pub fn caller_address(proxies: &TrustedProxies, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
-    let mut found = peer.to_canonical();
-    if !proxies.trusts(found) {
-        return found;
+    let mut caller = peer.to_canonical();
+    if !proxies.trusts(caller) {
+        return caller;
     }
     for hop in forwarded_hops(proxies.header, headers).iter().rev() {
         let Some(address) = parse_address(hop) else { break };
-        found = address;
-        if !proxies.trusts(found) {
+        caller = address;
+        if !proxies.trusts(caller) {
             break;
         }
     }
-    found
+    caller
 }
 
 /// Returns the hops that the proxies wrote, the nearest last.
@@ -69,8 +69,8 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        let found = caller_address(&TrustedProxies { networks, header }, peer.parse().unwrap(), &map);
-        assert_eq!(found, expected.parse::<IpAddr>().unwrap(), "{peer} {headers:?}");
+        let caller = caller_address(&TrustedProxies { networks, header }, peer.parse().unwrap(), &map);
+        assert_eq!(caller, expected.parse::<IpAddr>().unwrap(), "{peer} {headers:?}");
     }
 
     #[test]

@@ -64,8 +64,8 @@ pub fn redirect(status: StatusCode, to: &str) -> Response {
 }
 
 /// Formats a date for HTTP headers (RFC 9110 section 5.6.7).
-pub fn http_date(at: Timestamp) -> String {
-    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&at).unwrap_or_default()
+pub fn http_date(time: Timestamp) -> String {
+    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&time).unwrap_or_default()
 }
 
 /// Adds a header. A value that is not valid in a header is left out.

@@ -33,12 +33,12 @@ impl ClientOrigins {
         identity: &Identity,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        if let Some(found) = self.lookup(origin, identity) {
-            return Ok(found);
+        if let Some(known_origin) = self.lookup(origin, identity) {
+            return Ok(known_origin);
         }
         let _turn = self.building.lock().await;
-        if let Some(found) = self.lookup(origin, identity) {
-            return Ok(found);
+        if let Some(known_origin) = self.lookup(origin, identity) {
+            return Ok(known_origin);
         }
         let epoch = identity.clients.client_epoch();
         let clients = identity.clients.all_clients(now).await?;
@@ -46,9 +46,9 @@ impl ClientOrigins {
         let uris = usable.flat_map(|client| &client.redirect_uris);
         let urls = uris.filter_map(|uri| url::Url::parse(uri.as_str()).ok());
         let origins: HashSet<_> = urls.map(|url| url.origin().ascii_serialization()).collect();
-        let found = origins.contains(origin);
+        let known_origin = origins.contains(origin);
         self.built.store(Some(OriginSet { epoch, origins }.into()));
-        Ok(found)
+        Ok(known_origin)
     }
 
     /// Returns `None` if the set is missing or older than the last change of a client.

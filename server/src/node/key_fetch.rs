@@ -75,11 +75,11 @@ impl Resolve for PublicNames {
             let all = tokio::net::lookup_host((host, 0)).await?;
             let may =
                 |address: &SocketAddr| settings.private_key_hosts.contains(host) || is_public(address.ip());
-            let found: Vec<_> = all.filter(may).collect();
-            if found.is_empty() {
+            let addresses: Vec<_> = all.filter(may).collect();
+            if addresses.is_empty() {
                 return Err(format!("{host} has no public address").into());
             }
-            Ok(Box::new(found.into_iter()) as Addrs)
+            Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }

@@ -25,10 +25,10 @@ pub async fn store_declared_clients(
     let applied =
         identity.clients.declare_clients(&records, edition, now).await.map_err(|error| match &error {
             RegistrationError::AddedByCommand(id) => {
-                let found = clients.iter().find(|declared| declared.client.client_id == *id);
+                let declared_client = clients.iter().find(|declared| declared.client.client_id == *id);
                 anyhow::Error::from(ConfigError::Value {
                     path: flags.config.clone().unwrap_or_default(),
-                    line: found.map_or(0, |declared| declared.line),
+                    line: declared_client.map_or(0, |declared| declared.line),
                     key: "client_id".into(),
                     why: error.to_string(),
                 })

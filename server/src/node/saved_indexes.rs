@@ -159,14 +159,14 @@ impl SavedIndexes {
     /// # Errors
     /// Returns an error if the folder cannot be read.
     pub fn local_releases(&self) -> io::Result<Vec<LocalRelease>> {
-        let mut found = Vec::new();
+        let mut releases = Vec::new();
         for entry in fs::read_dir(self.folder.join("releases"))? {
             let name = entry?.file_name();
             let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".index")) else { continue };
             let (source, shared) = (self.read_hash(id, "source")?, self.read_hash(id, "shared")?);
-            found.push(LocalRelease { id: id.to_owned(), source, shared });
+            releases.push(LocalRelease { id: id.to_owned(), source, shared });
         }
-        Ok(found)
+        Ok(releases)
     }
 
     /// Returns the path of the index of a release.

@@ -135,7 +135,8 @@ pub fn is_constrained_to_this_machine(certificate: &CertificateDer<'_>) -> Resul
     let expected =
         name_constraints(generated.der())?.context("the development CA has no name constraints")?;
     let is_critical = |der: &[u8]| der.windows(CRITICAL.len()).any(|window| window == CRITICAL);
-    Ok(name_constraints(certificate)?.is_some_and(|found| found == expected) && is_critical(certificate))
+    Ok(name_constraints(certificate)?.is_some_and(|constraints| constraints == expected)
+        && is_critical(certificate))
 }
 
 fn name_constraints(certificate: &CertificateDer<'_>) -> Result<Option<Vec<u8>>> {
@@ -148,8 +149,8 @@ fn name_constraints(certificate: &CertificateDer<'_>) -> Result<Option<Vec<u8>>>
 /// Sets the validity from yesterday until `days` days from now, UTC.
 fn set_validity(params: &mut CertificateParams, now: Timestamp, days: i64) {
     let midnight = |days: i64| {
-        let at = now + SignedDuration::from_hours(24 * days);
-        let date = jiff::tz::TimeZone::UTC.to_datetime(at).date();
+        let time = now + SignedDuration::from_hours(24 * days);
+        let date = jiff::tz::TimeZone::UTC.to_datetime(time).date();
         rcgen::date_time_ymd(date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs())
     };
     (params.not_before, params.not_after) = (midnight(-1), midnight(days));
@@ -188,8 +189,8 @@ mod tests {
         roots.add(ca).unwrap();
         let verifier = WebPkiServerVerifier::builder(roots.into()).build().unwrap();
         let name = ServerName::try_from(name.to_owned()).unwrap();
-        let at = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().unsigned_abs()));
-        verifier.verify_server_cert(made.der(), &[], &name, &[], at).is_ok()
+        let time = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().unsigned_abs()));
+        verifier.verify_server_cert(made.der(), &[], &name, &[], time).is_ok()
     }
 
     #[test]

@@ -89,16 +89,16 @@ mod tests {
     #[test]
     fn further_events_are_counted_by_minute() {
         let counts = MinuteCounts::new(2);
-        let at = |second: i64| Timestamp::from_second(60_000 + second).unwrap();
-        let count = |key: &'static str, second| counts.count(&key, 1, at(second));
+        let time = |second: i64| Timestamp::from_second(60_000 + second).unwrap();
+        let count = |key: &'static str, second| counts.count(&key, 1, time(second));
         assert_eq!(count("a", 0), Counted::Written);
         assert_eq!(count("a", 1), Counted::Further);
         assert_eq!(count("b", 2), Counted::Written);
         assert_eq!(count("c", 3), Counted::TooMany);
         assert_eq!(count("a", 59), Counted::Further);
-        assert_eq!(counts.take_ended(1, at(59)), []);
-        let ended = EndedCount { key: "a", minute: at(0), further: 2 };
-        assert_eq!(counts.take_ended(1, at(60)), [ended]);
+        assert_eq!(counts.take_ended(1, time(59)), []);
+        let ended = EndedCount { key: "a", minute: time(0), further: 2 };
+        assert_eq!(counts.take_ended(1, time(60)), [ended]);
         assert_eq!(count("a", 61), Counted::Written);
         assert_eq!(counts.take_all(1), []);
     }

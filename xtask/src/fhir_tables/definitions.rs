@@ -170,12 +170,12 @@ impl FhirDefinitions {
                 .with_context(|| format!("{} is not a definition", path.display()))?;
             definitions.add(resource);
         }
-        let found = [
+        let missing = [
             ("StructureDefinition", definitions.types.is_empty()),
             ("SearchParameter", definitions.search_parameters.is_empty()),
             ("CompartmentDefinition for Patient", definitions.patient_compartment.is_empty()),
         ];
-        if let Some((kind, _)) = found.into_iter().find(|(_, is_missing)| *is_missing) {
+        if let Some((kind, _)) = missing.into_iter().find(|(_, is_missing)| *is_missing) {
             bail!("{} contains no {kind} of FHIR {FHIR_VERSION}", folder.display());
         }
         Ok(definitions)

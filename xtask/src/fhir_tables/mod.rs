@@ -85,18 +85,18 @@ fn read_file(path: &str) -> Result<String> {
 }
 
 /// Describes the first line that differs, or returns `None` if the texts are equal.
-fn first_difference(found: &str, generated: &str) -> Option<String> {
-    if found == generated {
+fn first_difference(stored: &str, generated: &str) -> Option<String> {
+    if stored == generated {
         return None;
     }
-    let (mut found, mut generated, mut number) = (found.lines(), generated.lines(), 1);
+    let (mut stored, mut generated, mut number) = (stored.lines(), generated.lines(), 1);
     loop {
-        match (found.next(), generated.next()) {
+        match (stored.next(), generated.next()) {
             (None, None) => return Some("the line ends differ".to_owned()),
-            (found, generated) if found != generated => {
+            (stored, generated) if stored != generated => {
                 let text = |line: Option<&str>| line.unwrap_or("(the end of the file)").to_owned();
-                let (found, generated) = (text(found), text(generated));
-                return Some(format!("line {number} is\n  {found}\ninstead of\n  {generated}"));
+                let (stored, generated) = (text(stored), text(generated));
+                return Some(format!("line {number} is\n  {stored}\ninstead of\n  {generated}"));
             }
             _ => number += 1,
         }

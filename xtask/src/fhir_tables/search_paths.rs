@@ -83,7 +83,7 @@ fn parse_steps(path: &str) -> Option<(Vec<PathStep<'_>>, Option<&str>)> {
     let (mut steps, mut only) = (Vec::<PathStep<'_>>::new(), None);
     for part in path.split('.') {
         let step = STEP.captures(part)?;
-        let text = |name| step.name(name).map(|found| found.as_str());
+        let text = |name| step.name(name).map(|group| group.as_str());
         if let Some(element) = text("element") {
             steps.push(PathStep { element, cast: None });
         } else if let Some(cast) = text("cast") {

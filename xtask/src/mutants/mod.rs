@@ -104,14 +104,14 @@ fn run_control(
         true => Vec::new(),
         false => selected.iter().flat_map(|mutant| mutant.rows.clone()).collect(),
     };
-    let mut found = Vec::new();
+    let mut failures = Vec::new();
     if with_all_cases || !rows.is_empty() {
-        found.push(suite.run("", &rows)?);
+        failures.push(suite.run("", &rows)?);
     }
     for test in tests.iter().filter(|_| !suite.black_box) {
-        found.push(suite.run_test("", test)?);
+        failures.push(suite.run_test("", test)?);
     }
-    for discovery in found {
+    for discovery in failures {
         if let Discovery::By { case, differences } = discovery {
             bail!("the server without a fault fails {case}: {differences}");
         }
@@ -182,7 +182,7 @@ fn report(
     black_box: bool,
     started: Instant,
 ) -> Result<()> {
-    let found = |mutant: &Mutant| matches!(results.get(&mutant.name), Some(Ok(Discovery::By { .. })));
+    let is_discovered = |mutant: &Mutant| matches!(results.get(&mutant.name), Some(Ok(Discovery::By { .. })));
     let hidden: Vec<_> = selected.iter().filter(|mutant| mutant.hidden.is_some()).collect();
     let (mut faults, mut elsewhere) = (Vec::new(), Vec::new());
     for mutant in selected {
@@ -206,7 +206,7 @@ fn report(
         }
     }
     let share = |count: usize| format!("{count} of {} found", selected.len());
-    let total = selected.iter().filter(|mutant| found(mutant)).count();
+    let total = selected.iter().filter(|mutant| is_discovered(mutant)).count();
     println!();
     println!("{} run: {}", if black_box { "black-box" } else { "local" }, share(total));
     if !black_box {

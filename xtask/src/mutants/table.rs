@@ -80,8 +80,8 @@ impl Mutant {
     pub fn find(&self, text: &str) -> Option<Range<usize>> {
         let place = format!("{}{}", self.after, self.original);
         let mut places = text.match_indices(&place);
-        let (Some((at, _)), None) = (places.next(), places.next()) else { return None };
-        Some(at + self.after.len()..at + place.len())
+        let (Some((offset, _)), None) = (places.next(), places.next()) else { return None };
+        Some(offset + self.after.len()..offset + place.len())
     }
 }
 

@@ -65,7 +65,7 @@ impl Suite {
         }
         match self.run(&mutant.name, &mutant.rows)? {
             Discovery::None => self.run(&mutant.name, &[]),
-            found => Ok(found),
+            discovery => Ok(discovery),
         }
     }
 
@@ -112,9 +112,9 @@ impl Suite {
             std::thread::sleep(PAUSE);
         };
         let log = std::fs::read_to_string(&path)?;
-        let found = result_of_test(&log, ended.success())?;
+        let result = result_of_test(&log, ended.success())?;
         std::fs::remove_file(&path)?;
-        Ok(found)
+        Ok(result)
     }
 
     fn run_in(&self, folder: &std::path::Path, fault: &str, filters: &[String]) -> Result<Discovery> {
@@ -138,8 +138,8 @@ impl Suite {
         let started = Instant::now();
         loop {
             let ended = group.0.try_wait()?;
-            if let Some(found) = first_failure(&std::fs::read_to_string(&report).unwrap_or_default()) {
-                return Ok(found);
+            if let Some(failure) = first_failure(&std::fs::read_to_string(&report).unwrap_or_default()) {
+                return Ok(failure);
             }
             match ended.and_then(|status: ExitStatus| status.code()) {
                 Some(0) => return Ok(Discovery::None),

@@ -30,7 +30,7 @@ struct FileUses {
 /// Checks the files of every crate.
 pub fn check(sources: &BTreeMap<String, String>, faults: &mut Vec<String>) {
     let crates: BTreeSet<&str> =
-        sources.keys().filter_map(|file| file.find("/src/").map(|at| &file[..at + 4])).collect();
+        sources.keys().filter_map(|file| file.find("/src/").map(|offset| &file[..offset + 4])).collect();
     let mut count = 0;
     for root in crates {
         let files = sources

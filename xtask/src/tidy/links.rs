@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn headings_become_anchors() {
-        let found = anchors("# A, b (c)\n```\n# not\n```\n## `$subsumes` by GET\n");
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a-b-c", "subsumes-by-get"]);
+        let names = anchors("# A, b (c)\n```\n# not\n```\n## `$subsumes` by GET\n");
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["a-b-c", "subsumes-by-get"]);
         assert_eq!(normalized(Path::new("server/docs/../../README.md")), "README.md");
     }
 }

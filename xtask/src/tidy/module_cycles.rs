@@ -9,7 +9,7 @@ pub(super) type ModuleArrows = BTreeMap<String, BTreeSet<String>>;
 /// Checks the `use` declarations and paths of every crate.
 pub fn check(sources: &BTreeMap<String, String>, faults: &mut Vec<String>) {
     let crates: BTreeSet<&str> =
-        sources.keys().filter_map(|file| file.find("/src/").map(|at| &file[..at + 4])).collect();
+        sources.keys().filter_map(|file| file.find("/src/").map(|offset| &file[..offset + 4])).collect();
     for root in crates {
         let files = sources
             .iter()
@@ -45,12 +45,12 @@ fn arrows<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> ModuleArrows {
         // Number of modules between the crate's root and this file.
         let depth = file.trim_end_matches(".rs").trim_end_matches("/mod").split('/').count();
         let used = arrows.entry(own.clone()).or_default();
-        for found in path.captures_iter(&code) {
-            let supers = found[1].matches("super").count();
+        for captured in path.captures_iter(&code) {
+            let supers = captured[1].matches("super").count();
             if supers != 0 && supers != depth {
                 continue;
             }
-            used.extend(first_names(&found[2]).filter(|name| modules.contains(name) && *name != own));
+            used.extend(first_names(&captured[2]).filter(|name| modules.contains(name) && *name != own));
         }
     }
     arrows
@@ -90,14 +90,14 @@ pub(super) fn cycles(arrows: &ModuleArrows) -> Vec<Vec<String>> {
 }
 
 fn reachable<'a>(arrows: &'a ModuleArrows, from: &String) -> BTreeSet<&'a String> {
-    let mut found = BTreeSet::new();
+    let mut reached = BTreeSet::new();
     let mut open: Vec<&String> = arrows.get(from).into_iter().flatten().collect();
     while let Some(module) = open.pop() {
-        if found.insert(module) {
+        if reached.insert(module) {
             open.extend(arrows.get(module).into_iter().flatten());
         }
     }
-    found
+    reached
 }
 
 #[cfg(test)]

@@ -39,8 +39,8 @@ pub fn check(
     let is_revised = |file: &&String| !UNREVISED.iter().any(|folder| file.starts_with(folder));
     let mut judge = |file: &str, line: usize, text: &str| {
         for (rule, advice) in &rules {
-            if let Some(found) = rule.find(text) {
-                faults.push(format!("{file}:{line}: '{}': {advice}", found.as_str()));
+            if let Some(word) = rule.find(text) {
+                faults.push(format!("{file}:{line}: '{}': {advice}", word.as_str()));
             }
         }
     };

@@ -13,15 +13,15 @@ pub enum Piece {
 pub fn pieces(source: &str) -> Vec<Piece> {
     let bytes = source.as_bytes();
     let mut pieces = Vec::new();
-    let (mut at, mut line) = (0, 1);
-    while at < bytes.len() {
-        let rest = &source[at..];
+    let (mut offset, mut line) = (0, 1);
+    while offset < bytes.len() {
+        let rest = &source[offset..];
         let length = if rest.starts_with("//") {
             let end = rest.find('\n').unwrap_or(rest.len());
             let text = rest[..end].trim_start_matches('/').trim_start_matches('!').trim();
             pieces.push(Piece::Comment(line, text.to_owned()));
             end
-        } else if let Some(hashes) = raw_string_hashes(rest, at, bytes) {
+        } else if let Some(hashes) = raw_string_hashes(rest, offset, bytes) {
             let open = rest.find('"').unwrap_or_default() + 1;
             let close = format!("\"{}", "#".repeat(hashes));
             let end = rest[open..].find(&close).map_or(rest.len(), |end| open + end);
@@ -36,16 +36,16 @@ pub fn pieces(source: &str) -> Vec<Piece> {
         } else {
             rest.chars().next().map_or(1, char::len_utf8)
         };
-        line += source[at..at + length].matches('\n').count();
-        at += length;
+        line += source[offset..offset + length].matches('\n').count();
+        offset += length;
     }
     pieces
 }
 
 /// Returns the number of hashes if a raw string begins here.
-fn raw_string_hashes(rest: &str, at: usize, bytes: &[u8]) -> Option<usize> {
+fn raw_string_hashes(rest: &str, index: usize, bytes: &[u8]) -> Option<usize> {
     let after_prefix = rest.strip_prefix("br").or_else(|| rest.strip_prefix('r'))?;
-    if at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_') {
+    if index > 0 && (bytes[index - 1].is_ascii_alphanumeric() || bytes[index - 1] == b'_') {
         return None;
     }
     let hashes = after_prefix.len() - after_prefix.trim_start_matches('#').len();
@@ -54,9 +54,9 @@ fn raw_string_hashes(rest: &str, at: usize, bytes: &[u8]) -> Option<usize> {
 
 fn string_end(rest: &str) -> usize {
     let mut is_escaped = false;
-    for (at, c) in rest.char_indices().skip(1) {
+    for (offset, c) in rest.char_indices().skip(1) {
         match c {
-            '"' if !is_escaped => return at,
+            '"' if !is_escaped => return offset,
             '\\' => is_escaped = !is_escaped,
             _ => is_escaped = false,
         }

@@ -41,11 +41,11 @@ pub(super) async fn at_sign_in(target: &TestTarget, scene: &mut CaseContext) -> 
         ("code_challenge_method", "S256"),
     ];
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
-    let sent = crate::environment::page_request::get(address(&format!(
+    let request = crate::environment::page_request::get(address(&format!(
         "{}?{query}",
         target.endpoint("authorize")?
     ))?);
-    let answer = target.send(&sent, &mut scene.cookies).await?;
+    let answer = target.send(&request, &mut scene.cookies).await?;
     let to = answer.location().ok_or_else(|| unexpected("the authorize endpoint", &answer))?;
     let answer = target.send(&crate::environment::page_request::get(to), &mut scene.cookies).await?;
     for input in html_form::form_inputs(&answer.text()) {

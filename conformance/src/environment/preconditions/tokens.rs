@@ -61,10 +61,10 @@ pub(super) async fn implicit(world: &TestEnvironment) -> Result<Value, SetupErro
         ("redirect_uri", member(&vars, "public.redirect_uris.0")?),
         ("scope", "openid email"),
     ];
-    let at = browser::authorize(&world.target, &mut first_session(world).await?, None, &params).await?;
+    let redirect = browser::authorize(&world.target, &mut first_session(world).await?, None, &params).await?;
     Ok(json!({
-        "access_token": answer_param(&at, "access_token"),
-        "id_token": answer_param(&at, "id_token"),
+        "access_token": answer_param(&redirect, "access_token"),
+        "id_token": answer_param(&redirect, "id_token"),
     }))
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn dpop_token(world: &TestEnvironment, scene: &mut CaseContext)
     let person = person(&scene.vars, "user")?;
     let scope = [("scope", "openid email offline_access user/ValueSet.rs user/CodeSystem.rs")];
     let code = applications::code(target, &mut cookies, &person, "bound", true, &scope).await?;
-    let mut sent = browser::post(
+    let mut request = browser::post(
         address(target.endpoint("token")?)?,
         &[
             ("grant_type", "authorization_code"),
@@ -119,16 +119,16 @@ pub(super) async fn dpop_token(world: &TestEnvironment, scene: &mut CaseContext)
             ("code_verifier", code.verifier.as_deref().unwrap_or_default()),
         ],
     );
-    let proof = dpop_proof::proof_headers(&DpopProof::default(), &sent.method, &sent.url, &scene.vars);
+    let proof = dpop_proof::proof_headers(&DpopProof::default(), &request.method, &request.url, &scene.vars);
     for (name, value) in proof.map_err(SetupError::Failed)? {
-        sent.headers.append(
+        request.headers.append(
             name,
             value
                 .parse()
                 .map_err(|_| SetupError::Failed("the DPoP proof is not valid in a header".to_owned()))?,
         );
     }
-    let answer = target.send(&sent, &mut CookieJar::new()).await?;
+    let answer = target.send(&request, &mut CookieJar::new()).await?;
     match (answer.status.as_u16(), answer.json()) {
         (200, Some(tokens)) => scene.set_tokens(&tokens),
         _ => return Err(unexpected("the token endpoint", &answer)),
@@ -140,8 +140,8 @@ pub(super) async fn dpop_token(world: &TestEnvironment, scene: &mut CaseContext)
 pub(super) async fn device_code(target: &TestTarget, scene: &mut CaseContext) -> Result<(), SetupError> {
     let vars = target.vars();
     let form = [("client_id", member(&vars, "device.client_id")?), ("scope", "openid email")];
-    let sent = browser::post(address(target.endpoint("device_authorization")?)?, &form);
-    let answer = target.send(&sent, &mut CookieJar::new()).await?;
+    let request = browser::post(address(target.endpoint("device_authorization")?)?, &form);
+    let answer = target.send(&request, &mut CookieJar::new()).await?;
     let Some(begun) = answer.json().filter(|_| answer.status.is_success()) else {
         return Err(unexpected("the device authorization endpoint", &answer));
     };
@@ -159,8 +159,8 @@ pub(super) async fn pushed_request(target: &TestTarget) -> Result<Value, SetupEr
         ("redirect_uri", member(&vars, "public.redirect_uris.0")?),
         ("response_type", "code"),
     ];
-    let sent = browser::post(address(target.endpoint("par")?)?, &form);
-    let answer = target.send(&sent, &mut CookieJar::new()).await?;
+    let request = browser::post(address(target.endpoint("par")?)?, &form);
+    let answer = target.send(&request, &mut CookieJar::new()).await?;
     match answer.json() {
         Some(pushed) if answer.status.is_success() => Ok(pushed["request_uri"].clone()),
         _ => Err(unexpected("the endpoint for pushed requests", &answer)),

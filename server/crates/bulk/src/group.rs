@@ -48,9 +48,9 @@ impl GroupMembers {
     }
 
     /// Returns the id at a position of the sorted list.
-    pub fn get(&self, at: usize) -> Option<&str> {
-        let end = *self.ends.get(at)?;
-        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+    pub fn get(&self, index: usize) -> Option<&str> {
+        let end = *self.ends.get(index)?;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         Some(&self.text[start as usize..end as usize])
     }
 
@@ -70,7 +70,7 @@ impl GroupMembers {
 
     /// Returns all member ids in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        (0..self.len()).filter_map(|at| self.get(at))
+        (0..self.len()).filter_map(|index| self.get(index))
     }
 
     /// Adds a member; the caller calls [`GroupMembers::sort`] after the last one. Rejects ids beyond the range of the
@@ -83,7 +83,7 @@ impl GroupMembers {
 
     /// Sorts the members and removes duplicates.
     fn sort(&mut self) {
-        let is_sorted = (1..self.len()).all(|at| self.get(at - 1) < self.get(at));
+        let is_sorted = (1..self.len()).all(|index| self.get(index - 1) < self.get(index));
         if is_sorted {
             return;
         }
@@ -92,8 +92,8 @@ impl GroupMembers {
         order.dedup_by(|a, b| self.get(*a as usize) == self.get(*b as usize));
         let mut sorted =
             Self { text: String::with_capacity(self.text.len()), ends: Vec::with_capacity(order.len()) };
-        for at in order {
-            sorted.text.push_str(self.get(at as usize).unwrap_or_default());
+        for index in order {
+            sorted.text.push_str(self.get(index as usize).unwrap_or_default());
             sorted.ends.push(sorted.text.len() as u32);
         }
         *self = sorted;
@@ -137,8 +137,8 @@ pub struct MemberCollector<'a> {
 impl<'a> MemberCollector<'a> {
     /// Creates a collector of the members at time `at`. References are relative, or absolute below `fhir_base`. A
     /// Patient of another server is not a member, even if its id is the same.
-    pub fn new(fhir_base: &'a str, at: Timestamp) -> Self {
-        Self { fhir_base, at, members: GroupMembers::default(), until: None, nested: Vec::new() }
+    pub fn new(fhir_base: &'a str, time: Timestamp) -> Self {
+        Self { fhir_base, at: time, members: GroupMembers::default(), until: None, nested: Vec::new() }
     }
 
     /// Adds the members of one Group from its JSON.

@@ -8,8 +8,8 @@ use jiff::{Timestamp, civil};
 /// let t = jiff::Timestamp::from_millisecond(1_700_000_000_007).unwrap();
 /// assert_eq!(trefoil_fhir::instant::format(t), "2023-11-14T22:13:20.007Z");
 /// ```
-pub fn format(at: Timestamp) -> String {
-    format!("{at:.3}")
+pub fn format(time: Timestamp) -> String {
+    format!("{time:.3}")
 }
 
 /// Parses a FHIR `instant`: date, time with seconds, and a zone (`Z` or `±hh:mm`).
@@ -62,10 +62,10 @@ mod tests {
     #[test]
     fn a_formatted_instant_parses_to_the_same_instant() {
         for ms in [0, 1, 999, 1_700_000_000_123, 4_102_444_800_000] {
-            let at = Timestamp::from_millisecond(ms).unwrap();
-            let text = format(at);
+            let time = Timestamp::from_millisecond(ms).unwrap();
+            let text = format(time);
             assert_eq!(text.len(), 24);
-            assert_eq!(parse(&text), Ok(at));
+            assert_eq!(parse(&text), Ok(time));
         }
     }
 

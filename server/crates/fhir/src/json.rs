@@ -96,8 +96,8 @@ impl<'o> Object<'o> {
             return;
         }
         let out = self.member(["", name]);
-        for (at, value) in values.iter().enumerate() {
-            out.push(if at == 0 { b'[' } else { b',' });
+        for (index, value) in values.iter().enumerate() {
+            out.push(if index == 0 { b'[' } else { b',' });
             value.write(out);
         }
         out.push(b']');

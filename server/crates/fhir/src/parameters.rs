@@ -336,7 +336,7 @@ impl<'de> Deserialize<'de> for Bool {
 }
 
 fn known(list: &'static [&'static str], kind: &str) -> Option<&'static str> {
-    list.iter().copied().find(|known| *known == kind)
+    list.iter().copied().find(|candidate| *candidate == kind)
 }
 
 #[cfg(test)]

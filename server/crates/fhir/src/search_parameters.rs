@@ -71,7 +71,7 @@ pub fn of_type(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)>
 
 /// Returns the lines of a resource type.
 fn rows(kind: &str) -> impl Iterator<Item = &'static str> {
-    let start = TABLE.find(&format!("[{kind}]\n")).map_or(TABLE.len(), |at| at + kind.len() + 3);
+    let start = TABLE.find(&format!("[{kind}]\n")).map_or(TABLE.len(), |offset| offset + kind.len() + 3);
     TABLE[start..].lines().take_while(|line| !line.starts_with('['))
 }
 

@@ -156,7 +156,7 @@ pub const RESOURCE_TYPES: &[&str] = &[
 /// assert_eq!(trefoil_fhir::resource_type("patient"), None);
 /// ```
 pub fn resource_type(name: &str) -> Option<&'static str> {
-    RESOURCE_TYPES.binary_search(&name).ok().map(|at| RESOURCE_TYPES[at])
+    RESOURCE_TYPES.binary_search(&name).ok().map(|index| RESOURCE_TYPES[index])
 }
 
 /// Returns `true` if the text is a FHIR `id`: 1 to 64 letters, digits, `-` and `.`.

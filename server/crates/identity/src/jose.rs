@@ -73,7 +73,7 @@ pub(crate) const VERIFIED_ALGORITHMS: [(&str, Algorithm); 8] = [
 
 /// Returns the algorithm with this name, or `None` if its signatures are not verified.
 pub(crate) fn verified_algorithm(name: &str) -> Option<Algorithm> {
-    VERIFIED_ALGORITHMS.into_iter().find(|(known, _)| *known == name).map(|(_, alg)| alg)
+    VERIFIED_ALGORITHMS.into_iter().find(|(key, _)| *key == name).map(|(_, alg)| alg)
 }
 
 /// Returns the left half of the hash of a text in base64url, with the hash of this algorithm (OpenID Connect Core section

@@ -54,7 +54,7 @@ impl Browser {
             let Some((name, value)) = set.split(';').next().and_then(|pair| pair.split_once('=')) else {
                 continue;
             };
-            self.cookies.retain(|(known, _)| known != name);
+            self.cookies.retain(|(key, _)| key != name);
             if !set.contains("Max-Age=0") {
                 self.cookies.push((name.to_owned(), value.to_owned()));
             }

@@ -148,11 +148,11 @@ impl Exports {
             world.violation(format!("export {status} has no time: {manifest}"));
             return Ok(());
         };
-        let at = self.store.seq_at(time).await?;
+        let seq = self.store.seq_at(time).await?;
         let mut stored = Vec::new();
         for kind in self.types {
             let limit = PageLimit { count: 1_000_000, bytes: usize::MAX };
-            let page = self.store.scan_kind(kind, ScanOptions { limit, ..ScanOptions::at(at) }).await?;
+            let page = self.store.scan_kind(kind, ScanOptions { limit, ..ScanOptions::at(seq) }).await?;
             stored.extend(page.versions.into_iter().filter_map(|version| version.body));
         }
         let lines = files.values().flat_map(|file| file.split(|byte| *byte == b'\n'));

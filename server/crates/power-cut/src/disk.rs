@@ -57,13 +57,13 @@ impl FileContent {
     }
 
     /// Writes bytes at an offset and extends the file if necessary.
-    pub fn write(&mut self, at: u64, data: &[u8]) {
-        let at = usize::try_from(at).expect("recorded files fit into memory");
-        let end = at + data.len();
+    pub fn write(&mut self, index: u64, data: &[u8]) {
+        let index = usize::try_from(index).expect("recorded files fit into memory");
+        let end = index + data.len();
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
         }
-        self.bytes[at..end].copy_from_slice(data);
+        self.bytes[index..end].copy_from_slice(data);
         self.length = self.length.max(end as u64);
     }
 }

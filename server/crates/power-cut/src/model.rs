@@ -56,7 +56,7 @@ impl<'a> DurabilityModel<'a> {
     pub fn new(recording: &'a Recording, rule: NameRule) -> Self {
         let operations = &recording.operations;
         let mut durable_at = vec![usize::MAX; operations.len()];
-        for (at, operation) in operations.iter().enumerate() {
+        for (index, operation) in operations.iter().enumerate() {
             let Operation::Sync { inode, covers, .. } = operation else { continue };
             let last_name = match rule {
                 NameRule::Strict => None,
@@ -65,7 +65,7 @@ impl<'a> DurabilityModel<'a> {
             for (number, operation) in operations[..*covers].iter().enumerate() {
                 let is_earlier_name = operation.is_name() && last_name.is_some_and(|last| number <= last);
                 if is_earlier_name || operation.inode() == Some(*inode) {
-                    durable_at[number] = durable_at[number].min(at);
+                    durable_at[number] = durable_at[number].min(index);
                 }
             }
         }

@@ -205,13 +205,13 @@ impl Recording {
 
     /// Returns the number of fsyncs for each path.
     pub fn syncs(&self) -> std::collections::BTreeMap<&str, usize> {
-        let mut found = std::collections::BTreeMap::new();
+        let mut files = std::collections::BTreeMap::new();
         for operation in &self.operations {
             if let Operation::Sync { path, .. } = operation {
-                *found.entry(path.as_str()).or_default() += 1;
+                *files.entry(path.as_str()).or_default() += 1;
             }
         }
-        found
+        files
     }
 }
 
@@ -305,13 +305,13 @@ impl Recorder {
             }
             ("write" | "writev", Some(file)) => {
                 let length = if file.inode == MARKS_INODE { 0 } else { self.length(file.inode) };
-                let at = if file.appends { length } else { file.position.get() };
-                file.position.set(at + call.result.unsigned_abs());
-                self.write(&file, at, call)
+                let start = if file.appends { length } else { file.position.get() };
+                file.position.set(start + call.result.unsigned_abs());
+                self.write(&file, start, call)
             }
             ("pwrite64", Some(file)) => {
-                let at = call.number(3).ok_or("pwrite64 without an offset")?;
-                self.write(&file, at.unsigned_abs(), call)
+                let start = call.number(3).ok_or("pwrite64 without an offset")?;
+                self.write(&file, start.unsigned_abs(), call)
             }
             ("ftruncate", Some(file)) => {
                 let length = call.number(1).ok_or("ftruncate without a length")?.unsigned_abs();
@@ -437,7 +437,7 @@ impl Recorder {
         Ok(())
     }
 
-    fn write(&mut self, file: &OpenInode, at: u64, call: &SystemCall) -> Result<(), String> {
+    fn write(&mut self, file: &OpenInode, index: u64, call: &SystemCall) -> Result<(), String> {
         let mut data = call.bytes(1);
         let written = usize::try_from(call.result).map_err(|_| "a write of a negative length")?;
         if data.len() < written {
@@ -447,7 +447,7 @@ impl Recorder {
         if file.inode == MARKS_INODE {
             self.operations.push(Operation::Mark(String::from_utf8_lossy(&data).into_owned()));
         } else {
-            self.push(Operation::Write { file: file.inode, at, data });
+            self.push(Operation::Write { file: file.inode, at: index, data });
         }
         Ok(())
     }

@@ -199,17 +199,17 @@ pub(crate) fn image(model: &DurabilityModel<'_>, choice: LossChoice) -> DiskImag
 }
 
 /// Returns the numbers of the sectors that a write touches.
-fn sectors(at: u64, data: &[u8]) -> Range<u64> {
-    at / SECTOR..(at + data.len() as u64).div_ceil(SECTOR)
+fn sectors(index: u64, data: &[u8]) -> Range<u64> {
+    index / SECTOR..(index + data.len() as u64).div_ceil(SECTOR)
 }
 
 /// Writes some sectors of a write. The others keep their content, and are zero if the file has grown.
-fn write_sectors(content: &mut FileContent, at: u64, data: &[u8], is_kept: impl Fn(u64) -> bool) {
-    let end = at + data.len() as u64;
-    for sector in sectors(at, data).filter(|sector| is_kept(*sector)) {
-        let from = (sector * SECTOR).max(at);
+fn write_sectors(content: &mut FileContent, index: u64, data: &[u8], is_kept: impl Fn(u64) -> bool) {
+    let end = index + data.len() as u64;
+    for sector in sectors(index, data).filter(|sector| is_kept(*sector)) {
+        let from = (sector * SECTOR).max(index);
         let until = ((sector + 1) * SECTOR).min(end);
-        let range = usize::try_from(from - at).unwrap_or(0)..usize::try_from(until - at).unwrap_or(0);
+        let range = usize::try_from(from - index).unwrap_or(0)..usize::try_from(until - index).unwrap_or(0);
         content.write(from, &data[range]);
     }
 }

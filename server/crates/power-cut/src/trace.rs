@@ -82,8 +82,8 @@ pub(crate) fn parse(
             continue;
         }
         let (name, arguments, result) = if let Some(resumed) = rest.strip_prefix("<... ") {
-            let at = unfinished.iter().position(|(of, _)| *of == thread).ok_or_else(bad)?;
-            let (_, begun) = unfinished.swap_remove(at);
+            let index = unfinished.iter().position(|(of, _)| *of == thread).ok_or_else(bad)?;
+            let (_, begun) = unfinished.swap_remove(index);
             let (name, first) = begun.split_once('(').ok_or_else(bad)?;
             let (_, last) = resumed.split_once(" resumed>").ok_or_else(bad)?;
             let (last, result) = last.rsplit_once(" = ").ok_or_else(bad)?;
@@ -117,23 +117,23 @@ fn start(thread: u32, name: &str, arguments: &str) -> SystemCall {
 
 /// Splits the arguments of a call at the commas outside of texts and brackets.
 fn split(arguments: &str) -> Vec<String> {
-    let (mut found, mut depth, mut from, mut at) = (Vec::new(), 0, 0, 0);
+    let (mut parts, mut depth, mut from, mut index) = (Vec::new(), 0, 0, 0);
     let bytes = arguments.as_bytes();
-    while at < bytes.len() {
-        match bytes[at] {
-            b'"' => at += 1 + arguments[at + 1..].find('"').unwrap_or(0),
+    while index < bytes.len() {
+        match bytes[index] {
+            b'"' => index += 1 + arguments[index + 1..].find('"').unwrap_or(0),
             b'[' | b'{' | b'(' => depth += 1,
             b']' | b'}' | b')' => depth -= 1,
             b',' if depth == 0 => {
-                found.push(arguments[from..at].trim().to_owned());
-                from = at + 1;
+                parts.push(arguments[from..index].trim().to_owned());
+                from = index + 1;
             }
             _ => {}
         }
-        at += 1;
+        index += 1;
     }
-    found.push(arguments[from..].trim().to_owned());
-    found
+    parts.push(arguments[from..].trim().to_owned());
+    parts
 }
 
 /// Returns calls that make the content of a folder durable, and write marks to a file next to it.

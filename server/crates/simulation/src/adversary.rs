@@ -68,8 +68,8 @@ impl Adversary {
     pub fn new(random: &mut Rng, from: Duration, until: Duration) -> Self {
         let mut plan = Vec::new();
         for node in 0..NODES {
-            let mut at = from + Duration::from_millis(random.u64(0..3_000));
-            while at < until {
+            let mut index = from + Duration::from_millis(random.u64(0..3_000));
+            while index < until {
                 let length = Duration::from_millis(random.u64(100..4_000));
                 let fault = FAULTS[random.usize(..FAULTS.len())];
                 // The provider has faults only in the plan of node 0, so that they do not overlap.
@@ -77,12 +77,12 @@ impl Adversary {
                     plan.push(PlannedFault {
                         fault,
                         node,
-                        begin: at,
-                        end: at + length,
+                        begin: index,
+                        end: index + length,
                         state: Stage::Planned,
                     });
                 }
-                at += length + Duration::from_millis(random.u64(500..6_000));
+                index += length + Duration::from_millis(random.u64(500..6_000));
             }
         }
         plan.sort_by_key(|planned| planned.begin);

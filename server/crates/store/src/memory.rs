@@ -121,11 +121,11 @@ impl MemoryEngine {
             state.versions.entry(key.clone()).or_default().push(put.new);
         }
         for put in records {
-            if let Some(at) = put.replaced.and_then(|record| record.expires_us) {
-                state.expiries.remove(&(at, put.key.clone()));
+            if let Some(expiry) = put.replaced.and_then(|record| record.expires_us) {
+                state.expiries.remove(&(expiry, put.key.clone()));
             }
-            if let Some(at) = put.new.as_ref().and_then(|record| record.expires_us) {
-                state.expiries.insert((at, put.key.clone()));
+            if let Some(expiry) = put.new.as_ref().and_then(|record| record.expires_us) {
+                state.expiries.insert((expiry, put.key.clone()));
             }
             match put.new {
                 Some(record) => state.records.insert(put.key, record),
@@ -143,8 +143,8 @@ impl Default for MemoryEngine {
 }
 
 impl StoreState {
-    fn at(&self, key: &ResourceKey, at: Seq) -> Option<&Version> {
-        self.versions.get(key)?.iter().rev().find(|version| version.seq <= at)
+    fn at(&self, key: &ResourceKey, at_seq: Seq) -> Option<&Version> {
+        self.versions.get(key)?.iter().rev().find(|version| version.seq <= at_seq)
     }
 
     /// Returns the entries of the search index in a range of terms, after the entry `after`.
@@ -199,12 +199,12 @@ impl StoreState {
         let first = (compartment.to_owned(), kind.to_owned(), scan.after.unwrap_or_default().to_owned());
         let members = self.members.range((Bound::Excluded(first), Bound::Unbounded));
         let members = members.take_while(|(member, _)| member.0 == compartment && member.1 == kind);
-        let mut found = members.filter_map(|(member, moves)| {
+        let mut versions = members.filter_map(|(member, moves)| {
             let (_, is_in) = moves.iter().rev().find(|(seq, _)| *seq <= scan.at)?;
             let key = ResourceKey::new(kind, member.2.as_str());
             is_in.then(|| self.at(&key, scan.at)).flatten()
         });
-        let last = found.find(|version| (scan.deleted || !version.is_deleted()) && is_enough(version));
+        let last = versions.find(|version| (scan.deleted || !version.is_deleted()) && is_enough(version));
         last.map(|version| version.key.id.clone())
     }
 }
@@ -223,7 +223,7 @@ impl PresentState for StoreState {
     }
 
     fn expired(&self, now_us: i64, limit: usize) -> Result<Vec<String>, StoreError> {
-        let expired = self.expiries.iter().take_while(|(at, _)| *at <= now_us);
+        let expired = self.expiries.iter().take_while(|(expiry, _)| *expiry <= now_us);
         Ok(expired.take(limit).map(|(_, key)| key.clone()).collect())
     }
 }
@@ -274,19 +274,19 @@ impl Versions for MemoryEngine {
         self.round(|round| Ok(round.snapshot(now)))
     }
 
-    async fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
-        Ok(self.read_state().at(key, at).cloned())
+    async fn read(&self, key: &ResourceKey, seq: Seq) -> Result<Option<Version>, StoreError> {
+        Ok(self.read_state().at(key, seq).cloned())
     }
 
     async fn read_many(
         &self,
         kind: &str,
         ids: Vec<String>,
-        at: Seq,
+        seq: Seq,
         bytes: usize,
     ) -> Result<Vec<Option<Version>>, StoreError> {
         let state = self.read_state();
-        let read = |id| Ok(state.at(&ResourceKey::new(kind, id), at).cloned());
+        let read = |id| Ok(state.at(&ResourceKey::new(kind, id), seq).cloned());
         page::read_until(ids, bytes, read)
     }
 
@@ -375,9 +375,9 @@ impl Versions for MemoryEngine {
         Ok(())
     }
 
-    async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {
+    async fn kinds(&self, seq: Seq) -> Result<Vec<String>, StoreError> {
         let state = self.read_state();
-        Ok(state.kinds.iter().filter(|(_, first)| **first <= at).map(|(kind, _)| kind.clone()).collect())
+        Ok(state.kinds.iter().filter(|(_, first)| **first <= seq).map(|(kind, _)| kind.clone()).collect())
     }
 
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {

@@ -47,7 +47,7 @@ pub(crate) struct StoredRecord {
 
 impl StoredRecord {
     pub fn is_live(&self, now: Timestamp) -> bool {
-        self.expires_us.is_none_or(|at| now.as_microsecond() < at)
+        self.expires_us.is_none_or(|expiry| now.as_microsecond() < expiry)
     }
 
     pub fn into_record(self) -> LedgerRecord {
@@ -371,9 +371,9 @@ fn filled(draft: ResourceDraft, version: &str, updated: &str) -> Vec<u8> {
     let mut values = [(version_at, version), (updated_at, updated)];
     // The sort is stable, so the version number stays first if the offsets are equal. Inserting from the end keeps the
     // other offset valid.
-    values.sort_by_key(|(at, _)| *at);
-    for (at, value) in values.into_iter().rev() {
-        bytes.splice(at..at, value.bytes());
+    values.sort_by_key(|(offset, _)| *offset);
+    for (offset, value) in values.into_iter().rev() {
+        bytes.splice(offset..offset, value.bytes());
     }
     bytes
 }
@@ -383,9 +383,9 @@ fn filled(draft: ResourceDraft, version: &str, updated: &str) -> Vec<u8> {
 fn is_same(draft: &ResourceDraft, stored: &Version, any_time: &str) -> bool {
     let number = stored.version.to_string();
     let mut rest = stored.body.as_deref().unwrap_or_default();
-    for (at, piece) in pieces(draft, &number, any_time).into_iter().enumerate() {
+    for (index, piece) in pieces(draft, &number, any_time).into_iter().enumerate() {
         let Some((head, tail)) = rest.split_at_checked(piece.len()) else { return false };
-        let is_value = at % 2 == 1;
+        let is_value = index % 2 == 1;
         if !is_value && head != piece {
             return false;
         }

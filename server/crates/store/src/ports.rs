@@ -72,7 +72,7 @@ pub trait Versions: Clone + Send + Sync + 'static {
     fn read(
         &self,
         key: &ResourceKey,
-        at: Seq,
+        seq: Seq,
     ) -> impl Future<Output = Result<Option<Version>, StoreError>> + Send;
 
     /// Reads several resources of one type as [`read`](Self::read) does. The results have the order of `ids`. They end
@@ -81,7 +81,7 @@ pub trait Versions: Clone + Send + Sync + 'static {
         &self,
         kind: &str,
         ids: Vec<String>,
-        at: Seq,
+        seq: Seq,
         bytes: usize,
     ) -> impl Future<Output = Result<Vec<Option<Version>>, StoreError>> + Send;
 
@@ -148,7 +148,7 @@ pub trait Versions: Clone + Send + Sync + 'static {
 
     /// Returns the types that had at least one version at `at`, sorted. A type is included even if all its resources
     /// were deleted.
-    fn kinds(&self, at: Seq) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+    fn kinds(&self, seq: Seq) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
 
     /// Returns up to `limit` writes after sequence number `after`, in order. An index can use them to follow the store.
     fn changes(

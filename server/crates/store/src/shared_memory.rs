@@ -88,9 +88,9 @@ impl StoppingLink {
 impl StoreLink for StoppingLink {
     fn pass(&self, step: StoreStep) -> LinkFuture<'_> {
         let mut stop = self.stop.lock().expect("no thread panics while it holds the lock");
-        let point = stop.take_if(|(at, after, _)| *at == step && *after == 0);
-        if let Some((at, after, _)) = &mut *stop
-            && *at == step
+        let point = stop.take_if(|(stop_step, after, _)| *stop_step == step && *after == 0);
+        if let Some((stop_step, after, _)) = &mut *stop
+            && *stop_step == step
         {
             *after -= 1;
         }
@@ -224,18 +224,18 @@ impl Versions for SharedMemoryNode {
         Ok(snapshot)
     }
 
-    async fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
-        self.ask(self.shared.data.read(key, at)).await
+    async fn read(&self, key: &ResourceKey, seq: Seq) -> Result<Option<Version>, StoreError> {
+        self.ask(self.shared.data.read(key, seq)).await
     }
 
     async fn read_many(
         &self,
         kind: &str,
         ids: Vec<String>,
-        at: Seq,
+        seq: Seq,
         bytes: usize,
     ) -> Result<Vec<Option<Version>>, StoreError> {
-        self.ask(self.shared.data.read_many(kind, ids, at, bytes)).await
+        self.ask(self.shared.data.read_many(kind, ids, seq, bytes)).await
     }
 
     async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
@@ -276,8 +276,8 @@ impl Versions for SharedMemoryNode {
         self.ask(self.shared.data.scan_lines(kind, of, scan, updated, keep, page)).await
     }
 
-    async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {
-        self.ask(self.shared.data.kinds(at)).await
+    async fn kinds(&self, seq: Seq) -> Result<Vec<String>, StoreError> {
+        self.ask(self.shared.data.kinds(seq)).await
     }
 
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {

@@ -98,9 +98,9 @@ impl DiskSpace {
 }
 
 fn probe(dir: &Path) -> io::Result<FreeSpace> {
-    let found = rustix::fs::statvfs(dir)?;
+    let space = rustix::fs::statvfs(dir)?;
     Ok(FreeSpace {
-        free: found.f_bavail.saturating_mul(found.f_frsize),
-        total: found.f_blocks.saturating_mul(found.f_frsize),
+        free: space.f_bavail.saturating_mul(space.f_frsize),
+        total: space.f_blocks.saturating_mul(space.f_frsize),
     })
 }

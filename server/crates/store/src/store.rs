@@ -234,18 +234,18 @@ impl Versions for Store {
         each!(self, engine => engine.snapshot(now).await)
     }
 
-    async fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
-        each!(self, engine => engine.read(key, at).await)
+    async fn read(&self, key: &ResourceKey, seq: Seq) -> Result<Option<Version>, StoreError> {
+        each!(self, engine => engine.read(key, seq).await)
     }
 
     async fn read_many(
         &self,
         kind: &str,
         ids: Vec<String>,
-        at: Seq,
+        seq: Seq,
         bytes: usize,
     ) -> Result<Vec<Option<Version>>, StoreError> {
-        each!(self, engine => engine.read_many(kind, ids, at, bytes).await)
+        each!(self, engine => engine.read_many(kind, ids, seq, bytes).await)
     }
 
     async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
@@ -286,8 +286,8 @@ impl Versions for Store {
         each!(self, engine => engine.scan_lines(kind, of, scan, updated, keep, page).await)
     }
 
-    async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {
-        each!(self, engine => engine.kinds(at).await)
+    async fn kinds(&self, seq: Seq) -> Result<Vec<String>, StoreError> {
+        each!(self, engine => engine.kinds(seq).await)
     }
 
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {

@@ -105,9 +105,9 @@ impl LedgerWrite {
 
     /// Sets the expiry of the record. Has no effect on a delete.
     #[must_use]
-    pub fn expiring(mut self, at: Timestamp) -> Self {
+    pub fn expiring(mut self, expiry: Timestamp) -> Self {
         if let Self::Put { expires, .. } = &mut self {
-            *expires = Some(at);
+            *expires = Some(expiry);
         }
         self
     }
@@ -382,8 +382,8 @@ pub struct ScanOptions<'a> {
 
 impl<'a> ScanOptions<'a> {
     /// Returns options for the first page at `at`, with the default page size and without tombstones.
-    pub fn at(at: Seq) -> Self {
-        Self { after: None, at, limit: PageLimit::default(), deleted: false }
+    pub fn at(seq: Seq) -> Self {
+        Self { after: None, at: seq, limit: PageLimit::default(), deleted: false }
     }
 
     /// Starts the page after this id.

@@ -41,7 +41,7 @@ pub(crate) fn unreadable(file: &str) -> impl Fn(io::Error) -> ImportError {
 /// above the table.
 pub(crate) fn unreadable_row(file: &str, before: u64) -> impl Fn(csv::Error) -> ImportError {
     move |error| {
-        let line = error.position().map(|at| at.line() + before);
+        let line = error.position().map(|index| index.line() + before);
         let why = match error.kind() {
             csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
                 format!("the row has {len} fields, the heading {expected_len}; is a quote not closed?")

@@ -53,7 +53,7 @@ pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
 /// Returns the file with this name. Some folders contain copies for older layouts, so any file with the name is
 /// accepted.
 fn find_file(source: &ReleaseSource, name: &str) -> Option<String> {
-    source.files_named(|found| found.eq_ignore_ascii_case(name)).into_iter().next()
+    source.files_named(|file| file.eq_ignore_ascii_case(name)).into_iter().next()
 }
 
 /// Returns the file of the hierarchy: the first of these names that exists.
@@ -132,8 +132,8 @@ fn for_each_row(
 pub(super) fn version_in_names(source: &ReleaseSource) -> Option<String> {
     let path = source.path().to_string_lossy();
     source.file_names().iter().map(String::as_str).chain([&*path]).find_map(|name| {
-        let at = name.to_ascii_lowercase().find("loinc_")?;
-        let rest = &name[at + 6..];
+        let offset = name.to_ascii_lowercase().find("loinc_")?;
+        let rest = &name[offset + 6..];
         let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
         let version = rest[..end].trim_end_matches('.');
         version.contains('.').then(|| version.to_owned())

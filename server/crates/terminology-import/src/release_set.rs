@@ -132,9 +132,9 @@ pub fn group_releases_as(paths: Vec<PathBuf>, stated: &StatedVersion) -> Vec<Rel
         dependencies[*order] = Ok(vec![paths[*tabular].clone()]);
     }
     let releases = paths.into_iter().zip(dependencies).enumerate();
-    let stands_alone = |at: usize| pairs.iter().all(|(_, tabular)| *tabular != at);
+    let stands_alone = |index: usize| pairs.iter().all(|(_, tabular)| *tabular != index);
     releases
-        .filter(|(at, _)| stands_alone(*at))
+        .filter(|(index, _)| stands_alone(*index))
         .map(|(_, (path, dependencies))| Release { path, dependencies, stated: stated.clone() })
         .collect()
 }
@@ -162,7 +162,7 @@ fn package_dependencies(
         .collect();
     match &inspections[of] {
         Ok(ReleaseInspection::Rf2Package(_)) => find_dependencies(of, &packages)
-            .map(|found| found.into_iter().map(|at| paths[at].clone()).collect())
+            .map(|found| found.into_iter().map(|index| paths[index].clone()).collect())
             .map_err(|why| ImportError::in_file(&paths[of].display().to_string(), why)),
         Ok(_) => Ok(Vec::new()),
         Err(error) => Err(error.clone()),
@@ -174,27 +174,27 @@ fn package_dependencies(
 /// A package names all modules on which it depends, including indirect dependencies. If two packages name the same
 /// module, the dependency of the nearer package is used.
 fn find_dependencies(of: usize, packages: &[Option<&Rf2Package>]) -> Result<Vec<usize>, String> {
-    let at = |at: usize| packages[at].expect("only packages are inspected");
-    let mut settled: BTreeSet<_> = at(of).holds.keys().collect();
-    let mut wanted: VecDeque<_> = at(of).needs.iter().collect();
+    let index = |index: usize| packages[index].expect("only packages are inspected");
+    let mut settled: BTreeSet<_> = index(of).holds.keys().collect();
+    let mut needed: VecDeque<_> = index(of).needs.iter().collect();
     let mut found: Vec<usize> = Vec::new();
-    while let Some((module, date)) = wanted.pop_front() {
+    while let Some((module, date)) = needed.pop_front() {
         if !settled.insert(module) {
             continue;
         }
-        let holds = |place: &usize| at(*place).holds.get(module) == Some(date);
+        let holds = |place: &usize| index(*place).holds.get(module) == Some(date);
         if found.iter().any(holds) {
             continue;
         }
         let others = (0..packages.len()).filter(|place| *place != of && packages[*place].is_some());
         // Prefers the package with the fewest additional modules.
-        let best = others.filter(holds).min_by_key(|place| at(*place).holds.len());
+        let best = others.filter(holds).min_by_key(|place| index(*place).holds.len());
         let best = best.ok_or_else(|| missing_module(module, date, packages))?;
         found.push(best);
-        wanted.extend(&at(best).needs);
+        needed.extend(&index(best).needs);
     }
     // The base sorts first, because it has no dependencies.
-    found.sort_by_key(|place| at(*place).needs.len());
+    found.sort_by_key(|place| index(*place).needs.len());
     Ok(found)
 }
 
@@ -236,9 +236,9 @@ mod tests {
             .collect();
         let packages: Vec<_> = packages.iter().map(Some).collect();
         match (find_dependencies(of, &packages), expected) {
-            (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+            (Ok(dependencies), Ok(expected)) => assert_eq!(dependencies, expected),
             (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
-            (found, _) => panic!("unexpected result: {found:?}"),
+            (dependencies, _) => panic!("unexpected result: {dependencies:?}"),
         }
     }
 

@@ -91,8 +91,8 @@ impl<'m> ReleaseSource<'m> {
         let size = |name: &String| match &mut self.place {
             SourceKind::Folder(folder) => Ok(fs::metadata(folder.join(name))?.len()),
             SourceKind::Archive(archive) => {
-                let at = archive.index_for_name(name).ok_or(io::ErrorKind::NotFound)?;
-                Ok(archive.by_index_raw(at)?.compressed_size())
+                let index = archive.index_for_name(name).ok_or(io::ErrorKind::NotFound)?;
+                Ok(archive.by_index_raw(index)?.compressed_size())
             }
             SourceKind::File => Ok(fs::metadata(&self.path)?.len()),
             // Files in memory need no progress report.
@@ -167,10 +167,8 @@ impl<'m> ReleaseSource<'m> {
             SourceKind::Archive(archive) => Box::new(archive.by_name(name)?.take(LARGEST)),
             SourceKind::File => Box::new(pass.counting_reader(File::open(&self.path)?)),
             SourceKind::Memory(files) => {
-                let found = files.iter().find(|(known, _)| known == name);
-                return Ok(Box::new(
-                    found.map(|(_, bytes)| bytes.as_slice()).ok_or(io::ErrorKind::NotFound)?,
-                ));
+                let file = files.iter().find(|(key, _)| key == name);
+                return Ok(Box::new(file.map(|(_, bytes)| bytes.as_slice()).ok_or(io::ErrorKind::NotFound)?));
             }
         };
         pass.begin_file(name);

@@ -36,7 +36,7 @@ pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
 
 /// Returns the file with this name. A full release contains, in another folder, a subset with the same names.
 fn find_file(source: &ReleaseSource, (name, _): RrfFile) -> Option<String> {
-    let is_it = |found: &&String| base_name(found).eq_ignore_ascii_case(name) && !found.contains("prescribe");
+    let is_it = |file: &&String| base_name(file).eq_ignore_ascii_case(name) && !file.contains("prescribe");
     source.file_names().iter().find(is_it).cloned()
 }
 
@@ -98,8 +98,8 @@ pub(super) fn version_in_names(source: &ReleaseSource) -> Option<String> {
     let path = source.path().to_string_lossy();
     let mut names = source.file_names().iter().map(String::as_str).chain([&*path]);
     names.find_map(|name| {
-        let at = name.find("RxNorm_")?;
-        let digits = name[at..].split(|c: char| !c.is_ascii_digit()).find(|digits| digits.len() == 8)?;
+        let offset = name.find("RxNorm_")?;
+        let digits = name[offset..].split(|c: char| !c.is_ascii_digit()).find(|digits| digits.len() == 8)?;
         Some(digits.to_owned())
     })
 }
@@ -172,7 +172,7 @@ fn read_relationships(
         };
         let name = if fields.get(7).is_empty() { fields.get(3) } else { fields.get(7) };
         let designation = seen.entry((first, second)).or_default();
-        if designation.iter().any(|known| known == name) {
+        if designation.iter().any(|candidate| candidate == name) {
             return Ok(());
         }
         designation.push(name.to_owned());

@@ -86,13 +86,13 @@ impl<'s> DelimitedTable<'s> {
                 "the file is empty; it must begin with the names of its columns; copy it again",
             ));
         };
-        match (0..fields.len()).rev().find(|at| !fields.get(*at).trim().is_empty()).map_or(0, |last| last + 1)
+        match (0..fields.len()).rev().find(|index| !fields.get(*index).trim().is_empty()).map_or(0, |last| last + 1)
         {
             width if width < least => Err(self.line_error(format_args!(
                 "the first line names {width} columns instead of at least {least}; copy the file again, or check that it is the right table"
             ))),
             width => {
-                let headings: Vec<_> = (0..width).map(|at| fields.get(at).to_owned()).collect();
+                let headings: Vec<_> = (0..width).map(|index| fields.get(index).to_owned()).collect();
                 self.headings = headings;
                 Ok(width)
             }
@@ -116,11 +116,12 @@ impl<'s> DelimitedTable<'s> {
     ) -> Result<Option<&'a FieldBuffer>, ImportError> {
         match self.next_line(fields)? {
             Some(fields)
-                if fields.len() < width || (width..fields.len()).any(|at| !fields.get(at).is_empty()) =>
+                if fields.len() < width
+                    || (width..fields.len()).any(|index| !fields.get(index).is_empty()) =>
             {
-                let found = fields.len();
+                let count = fields.len();
                 Err(self.line_error(format_args!(
-                    "the line has {found} fields instead of {width}; the file is truncated or corrupt, copy it again"
+                    "the line has {count} fields instead of {width}; the file is truncated or corrupt, copy it again"
                 )))
             }
             row => Ok(row),
@@ -142,7 +143,7 @@ impl FieldBuffer {
         self.text.push_str(text);
         self.width = separator.len_utf8();
         self.ends.clear();
-        self.ends.extend(self.text.match_indices(separator).map(|(at, _)| at));
+        self.ends.extend(self.text.match_indices(separator).map(|(offset, _)| offset));
         self.ends.push(self.text.len());
     }
 
@@ -151,9 +152,9 @@ impl FieldBuffer {
     }
 
     /// Returns the field at a position, or an empty field if the line has fewer fields.
-    pub fn get(&self, at: usize) -> &str {
-        let Some(end) = self.ends.get(at) else { return "" };
-        let start = if at == 0 { 0 } else { self.ends[at - 1] + self.width };
+    pub fn get(&self, index: usize) -> &str {
+        let Some(end) = self.ends.get(index) else { return "" };
+        let start = if index == 0 { 0 } else { self.ends[index - 1] + self.width };
         &self.text[start..*end]
     }
 }
@@ -181,13 +182,13 @@ impl<'s> CsvTable<'s> {
         let mut input = source.read(name).map_err(unreadable(name))?;
         let uncounted = uncounted(&mut *input).map_err(unreadable(name))?;
         let mut csv = csv::Reader::from_reader(input);
-        let found = csv.headers().map_err(|error| ImportError::at_line(name, 1, error))?;
-        let columns = headings.iter().enumerate().map(|(at, wanted)| {
+        let header = csv.headers().map_err(|error| ImportError::at_line(name, 1, error))?;
+        let columns = headings.iter().enumerate().map(|(index, wanted)| {
             let is_it = |heading: &str| heading.trim_start_matches('\u{feff}').eq_ignore_ascii_case(wanted);
             let missing =
                 || ImportError::at_line(name, 1, format_args!("no column has the heading '{wanted}'"));
-            match found.iter().position(is_it) {
-                None if at < needed => Err(missing()),
+            match header.iter().position(is_it) {
+                None if index < needed => Err(missing()),
                 // A missing column gets a position past the end of every line, so its fields are empty.
                 column => Ok(column.unwrap_or(usize::MAX)),
             }
@@ -212,9 +213,9 @@ impl<'s> CsvTable<'s> {
                 return Ok(());
             }
             let fields: Vec<&str> =
-                self.columns.iter().map(|at| record.get(*at).unwrap_or_default().trim()).collect();
-            let at = record.position().map_or(0, csv::Position::line) + self.uncounted;
-            row(&fields).map_err(|why| ImportError::at_line(&self.name, at, why))?;
+                self.columns.iter().map(|column| record.get(*column).unwrap_or_default().trim()).collect();
+            let column = record.position().map_or(0, csv::Position::line) + self.uncounted;
+            row(&fields).map_err(|why| ImportError::at_line(&self.name, column, why))?;
         }
     }
 }

@@ -227,14 +227,15 @@ impl TestDatabase {
             // The name in parentheses may contain spaces. The state follows it.
             Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
         };
-        let ticks = |fields: &[String], at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok());
+        let ticks =
+            |fields: &[String], index: usize| fields.get(index).and_then(|text| text.parse::<f64>().ok());
         let own = fields(&server.to_string())?;
         // Its own time, and that of its processes that have ended.
-        let mut sum: f64 = (11..15).filter_map(|at| ticks(&own, at)).sum();
+        let mut sum: f64 = (11..15).filter_map(|index| ticks(&own, index)).sum();
         for entry in fs::read_dir("/proc").ok()?.flatten() {
             let Some(of) = entry.file_name().to_str().and_then(fields) else { continue };
             if of.get(1).is_some_and(|parent| *parent == server.to_string()) {
-                sum += (11..13).filter_map(|at| ticks(&of, at)).sum::<f64>();
+                sum += (11..13).filter_map(|index| ticks(&of, index)).sum::<f64>();
             }
         }
         Some(sum / TICKS)

@@ -87,8 +87,8 @@ pub async fn list_clients(context: &RequestContext) -> Result<Response, Problem>
 /// GET {base}/admin/clients/{client_id}
 pub async fn read_client(context: &RequestContext, client_id: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let found = addressed_client(context, &client_id).await?;
-    Ok(client_response(context, StatusCode::OK, &found, None))
+    let client = addressed_client(context, &client_id).await?;
+    Ok(client_response(context, StatusCode::OK, &client, None))
 }
 
 /// POST {base}/admin/clients: adds a client. If it needs a secret, the response contains a generated one.
@@ -108,8 +108,8 @@ pub async fn create_client(context: &RequestContext, body: &mut RequestBody) -> 
     clients.add_client(&client, context.now).await.map_err(ChangeClientError::from)?;
     let added = addressed_client(context, &client_id).await?;
     let response = client_response(context, StatusCode::CREATED, &added, secret);
-    let at = format!("{}/admin/clients/{client_id}", context.app.base_url);
-    Ok(reply::with(response, header::LOCATION, &at))
+    let location = format!("{}/admin/clients/{client_id}", context.app.base_url);
+    Ok(reply::with(response, header::LOCATION, &location))
 }
 
 /// PATCH {base}/admin/clients/{client_id}: changes the members that are present; null restores a default (RFC 7396).
@@ -154,8 +154,8 @@ pub async fn rotate_secret(
 /// DELETE {base}/admin/clients/{client_id}: deletes the client and ends its tokens.
 pub async fn delete_client(context: &RequestContext, client_id: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let found = addressed_client(context, &client_id).await?;
-    if expected_revision(context)?.is_some_and(|revision| revision != found.revision) {
+    let client = addressed_client(context, &client_id).await?;
+    if expected_revision(context)?.is_some_and(|revision| revision != client.revision) {
         return Err(precondition_failed("the client was changed since it was read; read it again"));
     }
     let clients = &context.app.identity.clients;

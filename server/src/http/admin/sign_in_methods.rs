@@ -15,9 +15,9 @@ use crate::http::reply::{self, Response};
 pub async fn list_methods(context: &RequestContext, sub: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
     let user = addressed_user(context, &sub).await?.user;
-    let found = context.app.identity.sign_in.sign_in_methods(&user.sub, context.now).await?;
+    let methods = context.app.identity.sign_in.sign_in_methods(&user.sub, context.now).await?;
     let at = fhir::instant::format;
-    let passkeys = found.passkeys.iter().map(|passkey| {
+    let passkeys = methods.passkeys.iter().map(|passkey| {
         json!({
             "id": passkey.id,
             "name": passkey.name,
@@ -25,13 +25,13 @@ pub async fn list_methods(context: &RequestContext, sub: String) -> Result<Respo
             "last_used": passkey.last_used.map(at),
         })
     });
-    let linked_accounts = found.linked_accounts.iter().map(|link| {
+    let linked_accounts = methods.linked_accounts.iter().map(|link| {
         json!({ "id": link.id, "provider": link.provider, "label": link.label, "since": at(link.since) })
     });
     let user_json = json!({
         "password": user.password.is_some(),
         "passkeys": passkeys.collect::<Vec<_>>(),
-        "recovery_codes": found.recovery_codes,
+        "recovery_codes": methods.recovery_codes,
         "linked_accounts": linked_accounts.collect::<Vec<_>>(),
     });
     Ok(json(StatusCode::OK, &user_json))

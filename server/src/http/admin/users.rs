@@ -51,16 +51,16 @@ async fn hash_new_password(
 }
 
 pub(super) async fn addressed_user(context: &RequestContext, sub: &str) -> Result<VersionedUser, Problem> {
-    let found = context.app.identity.users.versioned_user(sub, context.now).await?;
-    found.ok_or_else(|| Problem::no_such("user"))
+    let user = context.app.identity.users.versioned_user(sub, context.now).await?;
+    user.ok_or_else(|| Problem::no_such("user"))
 }
 
 /// GET {base}/admin/users
 pub async fn list_users(context: &RequestContext) -> Result<Response, Problem> {
     check_administrator(context).await?;
     let (after, count) = page_parameters(context)?;
-    let found = context.app.identity.users.users_page(after.as_deref(), count, context.now).await;
-    let (users, next) = found?;
+    let page = context.app.identity.users.users_page(after.as_deref(), count, context.now).await;
+    let (users, next) = page?;
     let users: Vec<_> = users.iter().map(user_json).collect();
     Ok(json(StatusCode::OK, &json!({ "users": users, "next": next })))
 }
@@ -94,8 +94,8 @@ pub async fn create_user(context: &RequestContext, body: &mut RequestBody) -> Re
     let user = identity.users.add_user(user, context.now).await?;
     let found = identity.users.versioned_user(&user.sub, context.now).await?;
     let response = user_response(StatusCode::CREATED, &found.ok_or_else(|| Problem::no_such("user"))?);
-    let at = format!("{}/admin/users/{}", context.app.base_url, user.sub);
-    Ok(reply::with(response, header::LOCATION, &at))
+    let location = format!("{}/admin/users/{}", context.app.base_url, user.sub);
+    Ok(reply::with(response, header::LOCATION, &location))
 }
 
 /// PATCH {base}/admin/users/{sub}: changes the members that are present; null removes a value (RFC 7396).
@@ -202,8 +202,8 @@ pub async fn list_consents(context: &RequestContext, sub: String) -> Result<Resp
     let user_json: Vec<_> = found
         .iter()
         .map(|consent| {
-            let at = fhir::instant::format(consent.at);
-            json!({ "client_id": consent.client_id, "scope": consent.scopes.to_string(), "at": at })
+            let granted = fhir::instant::format(consent.at);
+            json!({ "client_id": consent.client_id, "scope": consent.scopes.to_string(), "at": granted })
         })
         .collect();
     Ok(json(StatusCode::OK, &json!({ "consents": user_json })))

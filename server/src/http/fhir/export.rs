@@ -126,8 +126,8 @@ async fn kick_off(
         log.record_kick_off(&job, &request_url, &parameters).await;
     }
     let response = information("the export has started; its status is at the URL in Content-Location");
-    let at = format!("{}/bulk/{job}", context.app.fhir_base);
-    Ok(reply::with(response, header::CONTENT_LOCATION, &at))
+    let location = format!("{}/bulk/{job}", context.app.fhir_base);
+    Ok(reply::with(response, header::CONTENT_LOCATION, &location))
 }
 
 /// Returns the response to a request that the server has accepted.

@@ -234,8 +234,8 @@ fn capability_statement(app: &App, date: &str) -> Bytes {
 /// it.
 async fn terminology_capabilities(context: &RequestContext) -> Result<Response, Problem> {
     context.app.terminology_sync.apply_changes().await?;
-    let version = |(at, code): (usize, Option<String>)| {
-        let mut version = json!({ "isDefault": at == 0 });
+    let version = |(index, code): (usize, Option<String>)| {
+        let mut version = json!({ "isDefault": index == 0 });
         if let Some(code) = code {
             version["code"] = code.into();
         }

@@ -76,9 +76,9 @@ async fn write_response(
     resource: StoredResource,
 ) -> Result<Response, Problem> {
     context.app.terminology_sync.apply_changes().await?;
-    let at =
+    let location =
         format!("{}/{}/{}/_history/{}", context.app.fhir_base, resource.kind, resource.id, resource.version);
-    Ok(reply::with(resource_response(status, resource), header::LOCATION, &at))
+    Ok(reply::with(resource_response(status, resource), header::LOCATION, &location))
 }
 
 /// Returns the response to an update or a conditional create. `otherwise` is the interaction if nothing was created.

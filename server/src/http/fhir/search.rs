@@ -56,13 +56,13 @@ impl SearchPage {
     }
 
     /// Returns the URL of the page with this cursor.
-    fn address(&self, at: &str, from: Option<&str>) -> String {
+    fn address(&self, base: &str, from: Option<&str>) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(&self.rest).append_pair("_count", &self.count.to_string());
         if let Some(from) = from {
             query.append_pair("_page", from);
         }
-        format!("{at}?{}", query.finish())
+        format!("{base}?{}", query.finish())
     }
 }
 
@@ -135,17 +135,17 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
     let filter = if has_filter { Some(parse_filter(context, kind, &page.rest)?) } else { None };
     let from = page.from.as_deref().map(|cursor| verified_cursor(context, kind, cursor)).transpose()?;
     let view = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
-    let at = format!("{}/{kind}", context.app.fhir_base);
+    let base = format!("{}/{kind}", context.app.fhir_base);
     let mut bundle = BundleWriter::new("searchset");
     if options.is_count || page.count == 0 {
         bundle.member("total", &view.count(kind, filter.as_ref()).await?);
-        bundle.member("link", &[json!({ "relation": "self", "url": page.address(&at, None) })]);
+        bundle.member("link", &[json!({ "relation": "self", "url": page.address(&base, None) })]);
         recording::search(context, &access, query, []);
         return Ok(bundle.answer(AnswerMemory::new(context, Some(&access))));
     }
     let mut memory = AnswerMemory::new(context, Some(&access));
     let limit = SearchLimit { count: page.count, bytes: AnswerMemory::page_bytes(context) };
-    let (mut found, mut total) = match &options.sort[..] {
+    let (mut matches, mut total) = match &options.sort[..] {
         [] => {
             let search = StepwiseSearch { view: &view, kind, filter: filter.as_ref(), limit };
             (search.read(from.as_deref(), &mut memory).await?, None)
@@ -163,21 +163,21 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
     if options.has_total && total.is_none() {
         total = Some(view.count(kind, filter.as_ref()).await?);
     }
-    let is_only_page = page.from.is_none() && found.next.is_none();
-    let included = options.included(context, &access, &found.resources, &mut memory).await?;
-    recording::search(context, &access, query, found.resources.iter().chain(&included));
-    found.next = found.next.map(|cursor| signed_cursor(context, kind, &cursor));
-    if let Some(total) = total.or(is_only_page.then_some(found.resources.len())) {
+    let is_only_page = page.from.is_none() && matches.next.is_none();
+    let included = options.included(context, &access, &matches.resources, &mut memory).await?;
+    recording::search(context, &access, query, matches.resources.iter().chain(&included));
+    matches.next = matches.next.map(|cursor| signed_cursor(context, kind, &cursor));
+    if let Some(total) = total.or(is_only_page.then_some(matches.resources.len())) {
         bundle.member("total", &total);
     }
-    let mut links = vec![json!({ "relation": "self", "url": page.address(&at, page.from.as_deref()) })];
+    let mut links = vec![json!({ "relation": "self", "url": page.address(&base, page.from.as_deref()) })];
     links.extend(
-        found.next.iter().map(|next| json!({ "relation": "next", "url": page.address(&at, Some(next)) })),
+        matches.next.iter().map(|next| json!({ "relation": "next", "url": page.address(&base, Some(next)) })),
     );
     bundle.member("link", &links);
-    for mut resource in found.resources {
+    for mut resource in matches.resources {
         options.project(&mut resource);
-        let address = format!("{at}/{}", resource.id);
+        let address = format!("{base}/{}", resource.id);
         bundle.entry(&address, Some(resource.bytes), "search", &json!({ "mode": "match" }));
     }
     for resource in included {
@@ -198,10 +198,10 @@ fn signed_cursor(context: &RequestContext, kind: &str, cursor: &str) -> String {
 
 /// Verifies the message authentication code of a cursor, and returns the cursor.
 fn verified_cursor(context: &RequestContext, kind: &str, signed: &str) -> Result<String, Problem> {
-    let found = signed.split_once('~').filter(|(code, cursor)| {
+    let parts = signed.split_once('~').filter(|(code, cursor)| {
         context.app.identity.server_secret.verify_mac(CURSOR, &format!("{kind} {cursor}"), code)
     });
-    let (_, cursor) = found.ok_or(ResourceError::Page)?;
+    let (_, cursor) = parts.ok_or(ResourceError::Page)?;
     Ok(cursor.to_owned())
 }
 
@@ -229,9 +229,9 @@ pub async fn instance_history(
     let (versions, next) =
         memory.hold_for_bundle(read, |(versions, _)| versions.iter().map(size).sum()).await?;
     recording::history(context, &access, kind, &id, &versions);
-    let at = format!("{}/{kind}/{id}", context.app.fhir_base);
+    let base = format!("{}/{kind}/{id}", context.app.fhir_base);
     let mut bundle = BundleWriter::new("history");
-    let address = |from: Option<&str>| page.address(&format!("{at}/_history"), from);
+    let address = |from: Option<&str>| page.address(&format!("{base}/_history"), from);
     let mut links = vec![json!({ "relation": "self", "url": address(page.from.as_deref()) })];
     links.extend(next.map(|next| json!({ "relation": "next", "url": address(Some(&next.to_string())) })));
     bundle.member("link", &links);
@@ -243,7 +243,7 @@ pub async fn instance_history(
             "etag": format!("W/\"{}\"", version.version),
             "lastModified": fhir::instant::format(version.updated),
         });
-        bundle.entry(&at, version.body, "response", &response);
+        bundle.entry(&base, version.body, "response", &response);
     }
     Ok(bundle.answer(memory))
 }

@@ -209,8 +209,8 @@ impl AcceptLog {
 }
 
 /// Waits for a phase. A dropped sender counts as the last phase.
-async fn wait_for_phase(phase: &mut watch::Receiver<ServingPhase>, wanted: ServingPhase) {
-    drop(phase.wait_for(|phase| *phase >= wanted).await);
+async fn wait_for_phase(phase: &mut watch::Receiver<ServingPhase>, target: ServingPhase) {
+    drop(phase.wait_for(|phase| *phase >= target).await);
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

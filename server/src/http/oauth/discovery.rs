@@ -68,25 +68,25 @@ fn scopes(context: &RequestContext) -> Vec<String> {
 /// GET {base}/.well-known/openid-configuration and …/oauth-authorization-server
 pub async fn openid_configuration(context: &RequestContext) -> Result<Response, Problem> {
     let base = &context.app.base_url;
-    let at = |path: &str| format!("{base}{path}");
+    let address = |path: &str| format!("{base}{path}");
     Ok(cacheable(reply::json(
         StatusCode::OK,
         &json!({
             "issuer": base,
-            "authorization_endpoint": at("/oauth2/authorize"),
-            "token_endpoint": at("/oauth2/token"),
-            "userinfo_endpoint": at("/oauth2/userinfo"),
-            "revocation_endpoint": at("/oauth2/revoke"),
-            "introspection_endpoint": at("/oauth2/introspect"),
+            "authorization_endpoint": address("/oauth2/authorize"),
+            "token_endpoint": address("/oauth2/token"),
+            "userinfo_endpoint": address("/oauth2/userinfo"),
+            "revocation_endpoint": address("/oauth2/revoke"),
+            "introspection_endpoint": address("/oauth2/introspect"),
             "introspection_endpoint_auth_methods_supported": CONFIDENTIAL_METHODS,
             "introspection_endpoint_auth_signing_alg_values_supported": assertion_algs(),
-            "pushed_authorization_request_endpoint": at("/oauth2/par"),
+            "pushed_authorization_request_endpoint": address("/oauth2/par"),
             "require_pushed_authorization_requests": false,
             "dpop_signing_alg_values_supported": identity::tokens::dpop::PROOF_ALGORITHMS,
             "display_values_supported": ["page"],
-            "device_authorization_endpoint": at("/oauth2/device_authorization"),
-            "end_session_endpoint": at("/logout"),
-            "jwks_uri": at("/.well-known/jwks.json"),
+            "device_authorization_endpoint": address("/oauth2/device_authorization"),
+            "end_session_endpoint": address("/logout"),
+            "jwks_uri": address("/.well-known/jwks.json"),
             "response_types_supported": RESPONSE_TYPES,
             "response_modes_supported": ["query", "fragment", "form_post"],
             "grant_types_supported": GRANT_TYPES.into_iter().chain(["implicit"]).collect::<Vec<_>>(),
@@ -122,17 +122,17 @@ pub async fn key_set(context: &RequestContext) -> Result<Response, Problem> {
 /// GET {fhir_base}/.well-known/smart-configuration: always JSON, whatever `Accept` contains.
 pub async fn smart_configuration(context: &RequestContext) -> Result<Response, Problem> {
     let base = &context.app.base_url;
-    let at = |path: &str| format!("{base}{path}");
+    let address = |path: &str| format!("{base}{path}");
     Ok(cacheable(reply::json(
         StatusCode::OK,
         &json!({
             "issuer": base,
-            "jwks_uri": at("/.well-known/jwks.json"),
-            "authorization_endpoint": at("/oauth2/authorize"),
-            "token_endpoint": at("/oauth2/token"),
-            "revocation_endpoint": at("/oauth2/revoke"),
-            "introspection_endpoint": at("/oauth2/introspect"),
-            "management_endpoint": at("/account"),
+            "jwks_uri": address("/.well-known/jwks.json"),
+            "authorization_endpoint": address("/oauth2/authorize"),
+            "token_endpoint": address("/oauth2/token"),
+            "revocation_endpoint": address("/oauth2/revoke"),
+            "introspection_endpoint": address("/oauth2/introspect"),
+            "management_endpoint": address("/account"),
             "grant_types_supported": ["authorization_code", "client_credentials"],
             "scopes_supported": scopes(context),
             "response_types_supported": ["code"],

@@ -65,7 +65,8 @@ pub async fn redirect_to_provider(
 /// GET {base}/sign-in/with/{provider}: starts a sign-in at a provider that was selected on the sign-in page.
 pub async fn start_sign_in(context: &RequestContext, provider: String) -> Result<Response, Problem> {
     let settings = context.app.settings();
-    let Some(provider) = settings.providers.iter().find(|known| known.provider.name == provider) else {
+    let Some(provider) = settings.providers.iter().find(|candidate| candidate.provider.name == provider)
+    else {
         return Err(Problem::page(StatusCode::NOT_FOUND, "This sign-in method is not available."));
     };
     context.add_pending(PendingKind::ProviderSignIn, None)?;

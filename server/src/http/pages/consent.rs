@@ -95,13 +95,13 @@ pub async fn show_question(context: &RequestContext) -> Result<Response, Problem
 
 /// Handles the submitted form: stores the decision of the user and resumes the authorization request.
 pub async fn submit_answer(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let sent = csrf::read_form(context, body).await?;
-    let continuation = sent.get("continue").unwrap_or_default();
+    let form = csrf::read_form(context, body).await?;
+    let continuation = form.get("continue").unwrap_or_default();
     let ConsentQuestion { request, interaction, user, scopes, .. } =
         read_question(context, continuation).await?;
     let identity = &context.app.identity;
-    let answered = match sent.get("answer") {
-        Some("allow") if sent.get("scope") == Some(&scopes.to_string()) => {
+    let answered = match form.get("answer") {
+        Some("allow") if form.get("scope") == Some(&scopes.to_string()) => {
             identity.consents.allow_scopes(&user.sub, &request.client, &scopes, context.now).await?;
             interaction.allowed(&user, &scopes)
         }

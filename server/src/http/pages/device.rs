@@ -42,13 +42,13 @@ fn to_sign_in(context: &RequestContext, code: &str) -> Response {
 
 /// Processes the code or the answer.
 pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let sent = csrf::read_form(context, body).await?;
-    let code = sent.get("user_code").unwrap_or_default();
+    let form = csrf::read_form(context, body).await?;
+    let code = form.get("user_code").unwrap_or_default();
     let Some((session, user)) = signed_in(context).await? else {
         return Ok(to_sign_in(context, code));
     };
     let question = find_question(context, code, &user).await?;
-    match sent.get("answer") {
+    match form.get("answer") {
         None => Ok(question_page(context, &question, &user)),
         Some("allow") if !question.scopes.is_empty() => {
             record_answer(context, &question, true, &session, &user).await

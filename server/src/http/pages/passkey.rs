@@ -40,11 +40,11 @@ pub async fn begin_sign_in(context: &RequestContext, body: &mut RequestBody) -> 
 
 /// POST {base}/passkey: completes a sign-in.
 pub async fn complete_sign_in(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let sent = csrf::read_form(context, body).await?;
-    let onward = SignInDestination::read(&sent);
+    let fields = csrf::read_form(context, body).await?;
+    let onward = SignInDestination::read(&fields);
     let browser = context.cookies.browser.as_deref().unwrap_or_default();
     let (ceremony, credential) =
-        (sent.get("ceremony").unwrap_or_default(), sent.get("credential").unwrap_or_default());
+        (fields.get("ceremony").unwrap_or_default(), fields.get("credential").unwrap_or_default());
     let identity = &context.app.identity;
     match identity.sign_in.finish_passkey_sign_in(ceremony, credential, browser, context.now).await {
         Ok((user, proof)) => {

@@ -55,8 +55,8 @@ impl PatientRow {
         Self { name: name.unwrap_or_else(|| id.clone()), id, birth_date: patient.birth_date }
     }
 
-    fn matches(&self, wanted: &str) -> bool {
-        self.id == wanted || self.name.to_lowercase().contains(&wanted.to_lowercase())
+    fn matches(&self, name_part: &str) -> bool {
+        self.id == name_part || self.name.to_lowercase().contains(&name_part.to_lowercase())
     }
 }
 
@@ -64,10 +64,10 @@ impl PatientRow {
 async fn find_patients(
     context: &RequestContext,
     user: &User,
-    wanted: &str,
+    name_part: &str,
     after: Option<String>,
 ) -> Result<(Vec<PatientRow>, Option<String>), StoreError> {
-    let (mut found, mut scanned, mut after) = (Vec::new(), 0, after);
+    let (mut patients, mut scanned, mut after) = (Vec::new(), 0, after);
     loop {
         let scan = ScanOptions::at(context.app.store.last_seq().await?).after(after.as_deref());
         let scan = scan.limit(PageLimit { count: PAGE, ..PageLimit::default() });
@@ -76,14 +76,14 @@ async fn find_patients(
         for version in page.versions {
             if let Some(body) = version.body.filter(|_| user.may_see_patient(&version.key.id)) {
                 let row = PatientRow::from_json(version.key.id, &body);
-                if wanted.is_empty() || row.matches(wanted) {
-                    found.push(row);
+                if name_part.is_empty() || row.matches(name_part) {
+                    patients.push(row);
                 }
             }
         }
         after = page.next;
-        if after.is_none() || found.len() >= PAGE || scanned >= MAX_SCANNED {
-            return Ok((found, after));
+        if after.is_none() || patients.len() >= PAGE || scanned >= MAX_SCANNED {
+            return Ok((patients, after));
         }
     }
 }
@@ -115,10 +115,12 @@ pub async fn show_patients(context: &RequestContext) -> Result<Response, Problem
     let params = context.params();
     let continuation = params.get("continue").unwrap_or_default();
     let (request, _, user) = choosing_user(context, continuation).await?;
-    let wanted = params.get("name").unwrap_or_default().trim();
-    let (rows, next) = find_patients(context, &user, wanted, params.get("after").map(str::to_owned)).await?;
+    let name_part = params.get("name").unwrap_or_default().trim();
+    let (rows, next) =
+        find_patients(context, &user, name_part, params.get("after").map(str::to_owned)).await?;
     let (browser, set_cookie) = cookie::browser(context);
-    let content = render_list(&request.client.name, continuation, wanted, &rows, next.as_deref(), &browser);
+    let content =
+        render_list(&request.client.name, continuation, name_part, &rows, next.as_deref(), &browser);
     let response = reply::html(StatusCode::OK, page(t("Choose a patient"), &content));
     Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
@@ -126,7 +128,7 @@ pub async fn show_patients(context: &RequestContext) -> Result<Response, Problem
 fn render_list(
     client: &str,
     continuation: &str,
-    wanted: &str,
+    name_part: &str,
     rows: &[PatientRow],
     next: Option<&str>,
     browser: &str,
@@ -136,7 +138,7 @@ fn render_list(
         form method="get" action="/patient" {
             input type="hidden" name="continue" value=(continuation);
             label for="name" { (t("Name or id")) }
-            input #name name="name" type="search" autocomplete="off" maxlength="100" value=(wanted);
+            input #name name="name" type="search" autocomplete="off" maxlength="100" value=(name_part);
             button.second type="submit" { (t("Search")) }
         }
         form method="post" action="/patient" {
@@ -157,7 +159,7 @@ fn render_list(
         }
         @if let Some(next) = next {
             @let query = form_urlencoded::Serializer::new(String::new())
-                .append_pair("continue", continuation).append_pair("name", wanted).append_pair("after", next).finish();
+                .append_pair("continue", continuation).append_pair("name", name_part).append_pair("after", next).finish();
             p { a href=(format!("/patient?{query}")) { (t("More patients")) } }
         }
     }
@@ -165,16 +167,16 @@ fn render_list(
 
 /// Processes the choice.
 pub async fn submit_choice(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let sent = csrf::read_form(context, body).await?;
-    let continuation = sent.get("continue").unwrap_or_default();
+    let form = csrf::read_form(context, body).await?;
+    let continuation = form.get("continue").unwrap_or_default();
     let (_, interaction, user) = choosing_user(context, continuation).await?;
     let identity = &context.app.identity;
     let browser = context.cookies.browser.as_deref().unwrap_or_default();
-    if sent.get("answer") == Some("deny") {
+    if form.get("answer") == Some("deny") {
         let continuation = identity.authorization.sign_continuation(&interaction.denied(), browser);
         return Ok(resume_request(context, &continuation));
     }
-    let chosen = sent.get("patient").filter(|id| fhir::is_id(id) && user.may_see_patient(id));
+    let chosen = form.get("patient").filter(|id| fhir::is_id(id) && user.may_see_patient(id));
     let exists = match chosen {
         Some(id) => context.app.resources.read("Patient", id).await.is_ok(),
         None => false,

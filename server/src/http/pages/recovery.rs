@@ -51,10 +51,10 @@ pub async fn show_form(context: &RequestContext) -> Result<Response, Problem> {
 
 /// Checks the code.
 pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let sent = csrf::read_form(context, body).await?;
-    let username = sent.get("username").unwrap_or_default();
-    let code = sent.get("code").unwrap_or_default();
-    let onward = SignInDestination::read(&sent);
+    let form = csrf::read_form(context, body).await?;
+    let username = form.get("username").unwrap_or_default();
+    let code = form.get("code").unwrap_or_default();
+    let onward = SignInDestination::read(&form);
     let browser = context.cookies.browser.as_deref().unwrap_or_default();
     let again = |status: StatusCode, notice: &str| {
         reply::no_store(reply::html(status, render_form(browser, &onward, username, Some(notice))))

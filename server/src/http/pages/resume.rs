@@ -18,8 +18,8 @@ pub fn is_request(back: &str) -> bool {
 }
 
 /// Returns the value that was sent; empty if it is not valid.
-pub fn read_destination(sent: &Params) -> String {
-    let back = sent.get("continue").unwrap_or_default();
+pub fn read_destination(form: &Params) -> String {
+    let back = form.get("continue").unwrap_or_default();
     if is_request(back) {
         return back.to_owned();
     }

@@ -12,8 +12,8 @@ pub fn t(english: &str) -> &str {
     match super::page_request::language() {
         Language::English => english,
         Language::German => {
-            let found = TEXTS.iter().find(|(key, _)| *key == english);
-            found.map_or(english, |(_, german)| german)
+            let translation = TEXTS.iter().find(|(key, _)| *key == english);
+            translation.map_or(english, |(_, german)| german)
         }
     }
 }
@@ -22,8 +22,8 @@ pub fn t(english: &str) -> &str {
 pub fn fill(english: &str, values: &[&dyn std::fmt::Display]) -> String {
     let mut parts = t(english).split("{}");
     let mut text = parts.next().unwrap_or_default().to_owned();
-    for (at, part) in parts.enumerate() {
-        if let Some(value) = values.get(at) {
+    for (index, part) in parts.enumerate() {
+        if let Some(value) = values.get(index) {
             text.push_str(&value.to_string());
         }
         text.push_str(part);
@@ -38,8 +38,8 @@ pub fn phrase(english: &str, values: &[Markup]) -> Markup {
     let escaped = html! { (t(english)) }.into_string();
     let mut parts = escaped.split("{}");
     let mut text = parts.next().unwrap_or_default().to_owned();
-    for (at, part) in parts.enumerate() {
-        if let Some(value) = values.get(at) {
+    for (index, part) in parts.enumerate() {
+        if let Some(value) = values.get(index) {
             text.push_str(&value.to_string());
         }
         text.push_str(part);
@@ -471,8 +471,8 @@ mod tests {
                     continue;
                 }
                 let source = std::fs::read_to_string(&path).unwrap();
-                for found in call.captures_iter(&source) {
-                    let text = &found[1];
+                for captured in call.captures_iter(&source) {
+                    let text = &captured[1];
                     assert!(TEXTS.iter().any(|(english, _)| *english == text), "{}: {text}", path.display());
                     count += 1;
                 }

@@ -18,6 +18,7 @@ use identity::tokens::grant::GrantError;
 use super::dialect::{Dialect, admin_error, bearer_challenge, fhir_error, no_such, oauth_error};
 use super::store_errors::store_error;
 use crate::http::pages::error_page;
+use crate::http::pages::page_request::request_id;
 use crate::http::pages::texts::as_sentence;
 use crate::http::reply::{self, Response};
 
@@ -233,12 +234,11 @@ pub(super) fn page_error(error: &PageError) -> Response {
         PageError::PushedRequest => Vec::new(),
         PageError::Store(error) => return store_error(Dialect::Page, error),
     };
-    let value =
-        |name: &str| details.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+    let value = |name: &str| details.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str());
     tracing::info!(
         client_id = value("Client"),
         redirect_uri = value("Rejected address"),
-        request_id = super::super::pages::page_request::request_id(),
+        request_id = request_id(),
         "authorization request rejected: {error}"
     );
     let details: Vec<_> = details.iter().map(|(name, value)| (*name, value.as_str())).collect();

@@ -61,9 +61,9 @@ pub(super) fn store_error(dialect: Dialect, error: &StoreError) -> Response {
 
 /// Logs a store error of a request; `at` names its step. The start of an outage is logged once as an error elsewhere, so
 /// the requests that fail during it are warnings.
-pub(crate) fn log_store_error(error: &StoreError, at: &str) {
+pub(crate) fn log_store_error(error: &StoreError, step: &str) {
     match error {
-        StoreError::Unavailable { .. } => tracing::warn!(%error, "{at}"),
-        _ => tracing::error!(%error, "{at}"),
+        StoreError::Unavailable { .. } => tracing::warn!(%error, "{step}"),
+        _ => tracing::error!(%error, "{step}"),
     }
 }

@@ -188,7 +188,7 @@ fn describe(event: &AuditEvent) -> RenderedEvent {
 pub(super) fn render(
     entry: &AuditEntry,
     caller: Option<&AuditCaller>,
-    at: Timestamp,
+    time: Timestamp,
     id: &str,
     source: &AuditSource,
 ) -> Value {
@@ -228,7 +228,8 @@ pub(super) fn render(
             render_parts(import, caller, observer)
         }
     };
-    let mut event = json!({ "resourceType": "AuditEvent", "id": id, "recorded": fhir::instant::format(at) });
+    let mut event =
+        json!({ "resourceType": "AuditEvent", "id": id, "recorded": fhir::instant::format(time) });
     if let (Value::Object(event), Value::Object(parts)) = (&mut event, parts) {
         event.extend(parts);
     }

@@ -102,22 +102,22 @@ impl JobLogState {
         let mut state = Self::default();
         for line in log.split(b'\n') {
             let Ok(line) = serde_json::from_slice::<Value>(&line?) else { continue };
-            let at = line["timestamp"].as_str().and_then(|at| fhir::instant::parse(at).ok());
-            if let (Some(at), Some(event)) = (at, line["eventId"].as_str()) {
-                state.apply_event(at, event, &line["eventDetail"]);
+            let time = line["timestamp"].as_str().and_then(|time| fhir::instant::parse(time).ok());
+            if let (Some(time), Some(event)) = (time, line["eventId"].as_str()) {
+                state.apply_event(time, event, &line["eventDetail"]);
             }
         }
         Ok(state)
     }
 
     /// Updates the state by an event.
-    pub fn apply_event(&mut self, at: Timestamp, event: &str, detail: &Value) {
-        self.last_event = at;
+    pub fn apply_event(&mut self, time: Timestamp, event: &str, detail: &Value) {
+        self.last_event = time;
         let text = |name: &str| detail[name].as_str().unwrap_or_default();
         let number = |name: &str| detail[name].as_u64().unwrap_or_default();
         let files = |name: &str| usize::try_from(number(name)).unwrap_or_default();
         match event {
-            "kickoff" => self.sent.begun = Some(at),
+            "kickoff" => self.sent.begun = Some(time),
             "status_progress" => text("xProgress").clone_into(&mut self.progress),
             "status_complete" => self.is_complete = true,
             "status_page_complete" => {
@@ -162,28 +162,28 @@ impl JobLogState {
 mod tests {
     use super::*;
 
-    fn line(at: &str, event: &str, detail: &Value) -> String {
-        let line = json!({ "exportId": "j", "timestamp": at, "eventId": event, "eventDetail": detail });
+    fn line(time: &str, event: &str, detail: &Value) -> String {
+        let line = json!({ "exportId": "j", "timestamp": time, "eventId": event, "eventDetail": detail });
         format!("{line}\n")
     }
 
     #[test]
     fn the_completion_is_recorded_once_wherever_the_log_was_cut_off() {
-        let at = "2026-11-21T08:00:00.000Z";
+        let time = "2026-11-21T08:00:00.000Z";
         let page = |output: u32, error: u32| json!({ "outputFileCount": output, "deletedFileCount": 0, "errorFileCount": error });
         let sent =
             |name: &str| json!({ "fileUrl": format!("x/bulk/j/{name}"), "resourceCount": 3, "fileSize": 40 });
         let events = [
-            line(at, "kickoff", &json!({})),
-            line(at, "status_progress", &json!({ "xProgress": "7%" })),
-            line(at, "status_page_complete", &page(1, 1)),
-            line(at, "download_complete", &sent("error.0001.ndjson")),
-            line(at, "download_complete", &sent("Patient.0001.ndjson")),
-            line(at, "status_complete", &json!({})),
-            line(at, "status_page_complete", &page(1, 1)),
-            line(at, "download_complete", &sent("Patient.0002.ndjson")),
-            line(at, "download_complete", &sent("Patient.0001.ndjson")),
-            line(at, "manifest_complete", &json!({})),
+            line(time, "kickoff", &json!({})),
+            line(time, "status_progress", &json!({ "xProgress": "7%" })),
+            line(time, "status_page_complete", &page(1, 1)),
+            line(time, "download_complete", &sent("error.0001.ndjson")),
+            line(time, "download_complete", &sent("Patient.0001.ndjson")),
+            line(time, "status_complete", &json!({})),
+            line(time, "status_page_complete", &page(1, 1)),
+            line(time, "download_complete", &sent("Patient.0002.ndjson")),
+            line(time, "download_complete", &sent("Patient.0001.ndjson")),
+            line(time, "manifest_complete", &json!({})),
         ];
         let later = "2026-11-21T08:00:01.500Z".parse().unwrap();
         let expected =

@@ -107,8 +107,8 @@ impl ExportLog {
         let now = self.clock.now();
         let add = |state: &mut JobLogState, event: &str, detail: Value| {
             state.apply_event(now, event, &detail);
-            let at = fhir::instant::format(now);
-            let line = json!({ "exportId": job, "timestamp": at, "eventId": event, "eventDetail": detail, "node": self.node });
+            let time = fhir::instant::format(now);
+            let line = json!({ "exportId": job, "timestamp": time, "eventId": event, "eventDetail": detail, "node": self.node });
             self.lines.add(vec![LogLine { file: log_file_name(job), text: format!("{line}\n") }]);
         };
         if let Some((event, detail)) = event {
@@ -346,9 +346,9 @@ mod tests {
         let (shared, day) = (SharedMemory::default(), SignedDuration::from_hours(24));
         let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
         // They are on one machine and have its name.
-        let serve = |at: usize| {
+        let serve = |index: usize| {
             let store = Store::shared_memory(&shared, Arc::<StoppingLink>::default());
-            open(folders[at].path().to_owned(), "n", day, &store)
+            open(folders[index].path().to_owned(), "n", day, &store)
         };
         let servers = [serve(0), serve(1), serve(2)];
         let complete = |manifest: Value| JobStatus::Complete {

@@ -96,8 +96,8 @@ struct FileStamp {
 }
 
 impl FileStamp {
-    fn of(found: &std::fs::Metadata) -> Self {
-        Self { length: found.len(), modified: found.modified().ok() }
+    fn of(metadata: &std::fs::Metadata) -> Self {
+        Self { length: metadata.len(), modified: metadata.modified().ok() }
     }
 }
 
@@ -152,10 +152,10 @@ impl ExportFiles {
         }
     }
 
-    pub(super) fn path(&self, at: AttemptFile<'_>) -> Path {
+    pub(super) fn path(&self, file: AttemptFile<'_>) -> Path {
         match &self.place {
-            Place::Folder(place) => Path::from_iter([place.folder_of(at.job), at.in_folder()]),
-            Place::Bucket(place) => place.of_job(at.job).join(at.in_folder()),
+            Place::Folder(place) => Path::from_iter([place.folder_of(file.job), file.in_folder()]),
+            Place::Bucket(place) => place.of_job(file.job).join(file.in_folder()),
         }
     }
 
@@ -217,8 +217,8 @@ impl ExportFiles {
     }
 
     /// Opens a complete file. Returns the file and its length, or `None` if it does not exist.
-    pub async fn open_file(&self, at: AttemptFile<'_>) -> Result<Option<(FileSource, u64)>, WriteError> {
-        let path = self.path(at);
+    pub async fn open_file(&self, file: AttemptFile<'_>) -> Result<Option<(FileSource, u64)>, WriteError> {
+        let path = self.path(file);
         let opened = match &self.place {
             Place::Folder(place) => place.open(&path).await,
             Place::Bucket(place) => FileSource::of_object(&place.store, path).await,
@@ -232,9 +232,16 @@ impl ExportFiles {
 
     /// Returns `true` if the bytes of a file match its hash. A file that this process wrote is not read. Any other file
     /// is read once, and again after it has changed. An object is compared while it is sent instead.
-    pub async fn is_sound(&self, at: AttemptFile<'_>, file: &FileSource, hash: &str) -> io::Result<bool> {
+    pub async fn is_sound(
+        &self,
+        attempt_file: AttemptFile<'_>,
+        file: &FileSource,
+        hash: &str,
+    ) -> io::Result<bool> {
         match (&self.place, file) {
-            (Place::Folder(place), FileSource::Disk(file)) => place.is_sound(self.path(at), file, hash).await,
+            (Place::Folder(place), FileSource::Disk(file)) => {
+                place.is_sound(self.path(attempt_file), file, hash).await
+            }
             _ => Ok(true),
         }
     }
@@ -286,27 +293,27 @@ impl ExportFiles {
     /// Writes the length and hash of a file to a second file.
     pub async fn write_sum(
         &self,
-        at: AttemptFile<'_>,
+        file: AttemptFile<'_>,
         length: u64,
         hash: &str,
         write: WriteGuard,
     ) -> Result<(), WriteError> {
         let text = PutPayload::from(format!("{length} {hash}\n"));
-        let written = self.put(&self.path(at), text, write).await;
+        let written = self.put(&self.path(file), text, write).await;
         written.map_err(|error| self.write_error(error))
     }
 
     /// Reads the file that [`ExportFiles::write_sum`] wrote. Returns `None` if it does not exist or is invalid.
-    pub async fn read_sum(&self, at: AttemptFile<'_>) -> Option<(u64, String)> {
-        let bytes = self.store().get(&self.path(at)).await.ok()?.bytes().await.ok()?;
+    pub async fn read_sum(&self, file: AttemptFile<'_>) -> Option<(u64, String)> {
+        let bytes = self.store().get(&self.path(file)).await.ok()?.bytes().await.ok()?;
         let (length, hash) = str::from_utf8(&bytes).ok()?.strip_suffix('\n')?.split_once(' ')?;
         let hash = Some(hash).filter(|hash| FileHasher::made(hash))?;
         Some((length.parse().ok()?, hash.to_owned()))
     }
 
     /// Returns `true` if the file exists and has this length.
-    pub async fn has(&self, at: AttemptFile<'_>, length: u64) -> Result<bool, WriteError> {
-        match self.store().head(&self.path(at)).await {
+    pub async fn has(&self, file: AttemptFile<'_>, length: u64) -> Result<bool, WriteError> {
+        match self.store().head(&self.path(file)).await {
             Ok(meta) => Ok(meta.size == length),
             Err(error) => match self.write_error(error) {
                 WriteError::Files(_) => Ok(false),
@@ -324,12 +331,12 @@ impl ExportFiles {
     /// files are sent by this server only.
     pub async fn signed_url(
         &self,
-        at: AttemptFile<'_>,
+        file: AttemptFile<'_>,
         time: Duration,
     ) -> Result<Option<String>, WriteError> {
         let Place::Bucket(place) = &self.place else { return Ok(None) };
         let Some(signer) = &place.signer else { return Ok(None) };
-        let url = signer.signed_url(http::Method::GET, &self.path(at), time).await;
+        let url = signer.signed_url(http::Method::GET, &self.path(file), time).await;
         url.map(|url| Some(url.into())).map_err(|error| self.write_error(error))
     }
 
@@ -339,8 +346,8 @@ impl ExportFiles {
         match &self.place {
             Place::Folder(place) => Ok(place.jobs()),
             Place::Bucket(place) => {
-                let found = place.store.list_with_delimiter(Some(&place.exports)).await?;
-                let jobs = found.common_prefixes.iter().filter_map(|folder| folder.filename());
+                let listing = place.store.list_with_delimiter(Some(&place.exports)).await?;
+                let jobs = listing.common_prefixes.iter().filter_map(|folder| folder.filename());
                 Ok((jobs.map(str::to_owned).collect(), Vec::new()))
             }
         }
@@ -399,9 +406,9 @@ impl FolderPlace {
     }
 
     async fn open(&self, path: &Path) -> object_store::Result<(FileSource, u64)> {
-        let found = self.store.get(path).await?;
-        let length = found.meta.size;
-        match found.payload {
+        let object = self.store.get(path).await?;
+        let length = object.meta.size;
+        match object.payload {
             GetResultPayload::File(file, _) => Ok((FileSource::Disk(file), length)),
             GetResultPayload::Stream(_) => unreachable!("object_store returns a file for a local path"),
         }
@@ -413,7 +420,7 @@ impl FolderPlace {
             return Ok(true);
         }
         let mut file = file.try_clone()?;
-        let found = run_blocking(move || {
+        let digest = run_blocking(move || {
             let (mut hasher, mut piece) = (FileHasher::default(), vec![0; PIECE]);
             file.rewind()?;
             loop {
@@ -424,7 +431,7 @@ impl FolderPlace {
             }
             io::Result::Ok(hasher.finish())
         });
-        let is_sound = found.await.map_err(io::Error::other)?? == hash;
+        let is_sound = digest.await.map_err(io::Error::other)?? == hash;
         if is_sound {
             self.known().insert(path, stamp);
         }

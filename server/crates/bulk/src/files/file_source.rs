@@ -77,8 +77,8 @@ fn silent() -> object_store::Error {
     object_store::Error::Generic { store: "S3", source: format!("no answer within {seconds} s").into() }
 }
 
-fn check_length(found: usize, expected: u64) -> io::Result<()> {
-    if found as u64 == expected {
+fn check_length(length: usize, expected: u64) -> io::Result<()> {
+    if length as u64 == expected {
         return Ok(());
     }
     let what = "the file was truncated while it was being read";

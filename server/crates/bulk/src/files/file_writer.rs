@@ -150,8 +150,8 @@ impl FileWriter {
         }
         if let Err(error) = upload.get().complete().await {
             // The upload may be complete although its answer was lost.
-            let found = self.files.store().head(&self.path).await;
-            if !found.is_ok_and(|object| object.size == self.bytes) {
+            let metadata = self.files.store().head(&self.path).await;
+            if !metadata.is_ok_and(|object| object.size == self.bytes) {
                 return Err(match error {
                     // The upload is lost. The next attempt writes the file again.
                     error @ object_store::Error::NotFound { .. } => {

@@ -25,8 +25,8 @@ fn prefix(job: &str) -> String {
 
 /// Returns the writes that add the files from position `from` on to the list.
 pub(crate) fn writes(job: &Job, from: usize) -> impl Iterator<Item = LedgerWrite> {
-    job.files.iter().enumerate().skip(from).map(|(at, file)| {
-        let listed = ListedFile { at, file: file.clone() };
+    job.files.iter().enumerate().skip(from).map(|(index, file)| {
+        let listed = ListedFile { at: index, file: file.clone() };
         let value =
             serde_json::to_vec(&listed).expect("a file has string keys only, so it serializes to JSON");
         LedgerWrite::put(format!("{}{}", prefix(&job.id), file.name), value, Expect::Any)

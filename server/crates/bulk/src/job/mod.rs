@@ -390,10 +390,10 @@ mod tests {
             attempts_without_progress: 0,
             until: Timestamp::UNIX_EPOCH,
         };
-        let (at, level) = (Timestamp::UNIX_EPOCH, ExportLevel::System);
+        let (time, level) = (Timestamp::UNIX_EPOCH, ExportLevel::System);
         let (id, client, url) = (String::new(), String::new(), String::new());
         let mut job =
-            Job::new(id, client, level, parameters, Vec::new(), GuideVersion::V3, url, Seq(1), at, lease);
+            Job::new(id, client, level, parameters, Vec::new(), GuideVersion::V3, url, Seq(1), time, lease);
         let file = |section| OutputFile {
             section,
             kind: String::new(),
@@ -420,7 +420,7 @@ mod tests {
         job.turn_page();
         assert_eq!((job.page(2), job.page(3)), (Some((2..3, false)), None));
         job.files.extend((0..17).map(|_| file(ManifestSection::Deleted)));
-        job.state = JobState::Complete { expires: at };
+        job.state = JobState::Complete { expires: time };
         job.turn_page();
         job.file_count = job.files.len();
         assert_eq!((job.page(5), job.page(6)), (Some((9..17, true)), Some((17..21, false))));

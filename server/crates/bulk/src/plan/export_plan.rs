@@ -35,9 +35,9 @@ impl GroupReader {
         store: &Store,
         id: &str,
         seq: Seq,
-        at: Timestamp,
+        time: Timestamp,
     ) -> Result<GroupMembers, GroupError> {
-        self.current_members(store, id, seq, at).await.map(|current| current.members)
+        self.current_members(store, id, seq, time).await.map(|current| current.members)
     }
 
     /// Returns the members of a Group as [`GroupReader::members`] does, and what the list depends on.
@@ -46,9 +46,9 @@ impl GroupReader {
         store: &Store,
         id: &str,
         seq: Seq,
-        at: Timestamp,
+        time: Timestamp,
     ) -> Result<CurrentMembers, GroupError> {
-        let mut gathering = MemberCollector::new(&self.fhir_base, at);
+        let mut gathering = MemberCollector::new(&self.fhir_base, time);
         let mut groups = vec![id.to_owned()];
         let mut next = 0;
         while let Some(group) = groups.get(next) {
@@ -110,7 +110,7 @@ pub(crate) enum CollectStage {
     #[default]
     Begin,
     /// Searching the resources of this type of the job, from a cursor.
-    Main { kind: usize, at: ExportCursor },
+    Main { kind: usize, start: ExportCursor },
     /// Following references from the supporting resources that are already known. The search repeats in rounds until a
     /// round finds no new reference. `kind` is an index into the types of the job, `after` is the last id that was read,
     /// and `known` is the number of known references when the round began.
@@ -207,9 +207,9 @@ impl ExportPlan {
 fn read_filters(
     parameters: &ExportParameters,
     fhir_base: &str,
-    at: Timestamp,
+    time: Timestamp,
 ) -> Result<Vec<TypeFilter>, GroupError> {
-    let read = |text: &String| TypeFilter::read(text, fhir_base, at);
+    let read = |text: &String| TypeFilter::read(text, fhir_base, time);
     parameters.filters.iter().map(read).collect::<Result<_, _>>().map_err(GroupError::Bad)
 }
 

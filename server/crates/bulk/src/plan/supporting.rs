@@ -42,13 +42,13 @@ impl ReferenceSet {
     /// Returns `true` if the set contains this reference.
     pub fn has(&self, kind: &str, id: &str) -> bool {
         let key = format!("{kind}/{id}");
-        self.table.find(self.hasher.hash_one(&key), |at| self.at(*at) == key).is_some()
+        self.table.find(self.hasher.hash_one(&key), |offset| self.at(*offset) == key).is_some()
     }
 
-    fn at(&self, at: u32) -> &str {
-        let at = at as usize;
-        let end = self.starts.get(at + 1).map_or(self.text.len(), |end| *end as usize);
-        &self.text[self.starts[at] as usize..end]
+    fn at(&self, index: u32) -> &str {
+        let index = index as usize;
+        let end = self.starts.get(index + 1).map_or(self.text.len(), |end| *end as usize);
+        &self.text[self.starts[index] as usize..end]
     }
 
     /// Adds the references of a stored resource to the types that `wants` accepts.
@@ -83,11 +83,11 @@ impl ReferenceSet {
         self.text.push_str(id);
         let hash = self.hasher.hash_one(self.at(place));
         let (text, starts, hasher) = (&self.text, &self.starts, &self.hasher);
-        let key = |at: u32| {
-            let end = starts.get(at as usize + 1).map_or(text.len(), |end| *end as usize);
-            &text[starts[at as usize] as usize..end]
+        let key = |index: u32| {
+            let end = starts.get(index as usize + 1).map_or(text.len(), |end| *end as usize);
+            &text[starts[index as usize] as usize..end]
         };
-        self.table.insert_unique(hash, place, |at| hasher.hash_one(key(*at)));
+        self.table.insert_unique(hash, place, |index| hasher.hash_one(key(*index)));
         Ok(())
     }
 }
@@ -102,7 +102,7 @@ mod tests {
         let resource = br#"{"a":{"reference":"Practitioner/1"},"b":[{"reference":"https://here.example/r4/Organization/2"},{"reference":"https://elsewhere.example/r4/Organization/3"},{"reference":"Location/4/_history/1"},{"reference":"Patient/5"},{"reference":"Device/6"}],"c":"\"reference\":\"Practitioner/7","d":{"reference":"Practitioner/1"}}"#;
         let resource = Bytes::from_static(resource);
         references.add(&resource, "https://here.example/r4", |kind| kind != "Device").unwrap();
-        let noted: Vec<_> = (0..references.len()).map(|at| references.at(at as u32)).collect();
+        let noted: Vec<_> = (0..references.len()).map(|index| references.at(index as u32)).collect();
         assert_eq!(noted, ["Practitioner/1", "Organization/2", "Location/4"]);
         assert!(references.has("Practitioner", "1") && !references.has("Organization", "1"));
     }

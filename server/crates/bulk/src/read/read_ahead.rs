@@ -168,16 +168,16 @@ impl<'a> ReadAhead<'a> {
     /// extrapolation may be wrong or a compartment large.
     fn go_on(&mut self) {
         let mut waiting = 0;
-        for at in 0..self.spans.len() {
-            let span = &self.spans[at];
+        for index in 0..self.spans.len() {
+            let span = &self.spans[index];
             waiting += span.ready.len();
             if waiting > PAGES {
                 return;
             }
             if span.is_broken_off() {
                 let rest = self.source.begin(span.at.clone(), None, span.end.clone());
-                self.spans[at].done = true;
-                self.spans.insert(at + 1, rest);
+                self.spans[index].done = true;
+                self.spans.insert(index + 1, rest);
                 return;
             }
         }
@@ -224,7 +224,7 @@ impl LineSource<'_> {
     fn begin(&self, from: ExportCursor, mark: Option<ScanPosition>, end: SpanEnd) -> ReadSpan {
         let of = match (&end, self.members) {
             (SpanEnd::Member(end), Some(members)) => {
-                let ids = (from.member..*end).filter_map(|at| members.get(at));
+                let ids = (from.member..*end).filter_map(|index| members.get(index));
                 LineScanRange::Compartments(ids.map(|id| format!("Patient/{id}")).collect())
             }
             (SpanEnd::Kind(until), _) => LineScanRange::Kind { from: mark, until: until.clone() },
@@ -234,11 +234,11 @@ impl LineSource<'_> {
         };
         let (sender, pages) = mpsc::channel(PAGES);
         let (store, kind, seq) = (self.store.clone(), self.kind.to_owned(), self.seq);
-        let (wanted, after) = (self.wanted.clone(), from.after.clone());
+        let (filter, after) = (self.wanted.clone(), from.after.clone());
         let reading = AbortOnDrop::of(async move {
             let scan = ScanOptions::at(seq).limit(PAGE).after(after.as_deref());
-            let updated = wanted.updated;
-            let keep = move |seen: &VersionHeader<'_>| wanted.has(seen);
+            let updated = filter.updated;
+            let keep = move |seen: &VersionHeader<'_>| filter.has(seen);
             let mut left = PAGES;
             let page = move |lines| {
                 left -= 1;
@@ -273,8 +273,8 @@ mod tests {
     /// Returns ids that are first far apart and later close together. The extrapolation is therefore wrong, and a span
     /// is many times as long as one read.
     fn ids() -> Vec<String> {
-        let far = (0..4 * PAGE.count).map(|at| format!("{:05x}", at * 16));
-        far.chain((0..20 * PAGE.count).map(|at| format!("2{at:05}"))).collect()
+        let far = (0..4 * PAGE.count).map(|index| format!("{:05x}", index * 16));
+        far.chain((0..20 * PAGE.count).map(|index| format!("2{index:05}"))).collect()
     }
 
     #[tokio::test]
@@ -286,9 +286,14 @@ mod tests {
             VersionWrite::put(ResourceKey::new("Observation", id), draft, Vec::new())
         };
         store.commit(ids.iter().map(put).collect(), Timestamp::UNIX_EPOCH).await.unwrap();
-        let wanted = VersionFilter { updated: UpdatedRange::default(), patients: None };
-        let source =
-            LineSource { store: &store, kind: "Observation", seq: Seq::LATEST, wanted, members: None };
+        let filter = VersionFilter { updated: UpdatedRange::default(), patients: None };
+        let source = LineSource {
+            store: &store,
+            kind: "Observation",
+            seq: Seq::LATEST,
+            wanted: filter,
+            members: None,
+        };
         let mut ahead = ReadAhead::new(source, ExportCursor::default());
         let mut found = Vec::new();
         while let Some(page) = ahead.next().await.unwrap() {

@@ -79,7 +79,7 @@ impl<'a> Selection<'a> {
         job: &'a Job,
         kind: &'a str,
         criteria: &'a ExportPlan,
-        at: ExportCursor,
+        cursor: ExportCursor,
     ) -> Self {
         Self {
             store,
@@ -89,7 +89,7 @@ impl<'a> Selection<'a> {
             patients: &criteria.patients,
             role: role_in(job, kind),
             projection: criteria.projection(job, kind),
-            at,
+            at: cursor,
             ahead: None,
             lines_ahead: None,
             deleted: false,
@@ -147,7 +147,7 @@ impl<'a> Selection<'a> {
             return Ok(Some(Vec::new()));
         }
         let by_member = self.walked_members();
-        let ahead = self.ahead.take().filter(|(at, _)| *at == self.at).map(|(_, reading)| reading);
+        let ahead = self.ahead.take().filter(|(cursor, _)| *cursor == self.at).map(|(_, reading)| reading);
         let Some(reading) = ahead.or_else(|| self.read_at(&self.at)) else { return Ok(None) };
         let page = reading.await?;
         let member = by_member.map(|_| self.at.member);
@@ -171,7 +171,7 @@ impl<'a> Selection<'a> {
 
     /// Returns the next resources as lines, or `None` at the end. A page may be empty.
     pub async fn next_lines(&mut self) -> Result<Option<LinePage>, SelectionError> {
-        let Some(wanted) = self.wanted() else {
+        let Some(filter) = self.wanted() else {
             let Some(versions) = self.next().await? else { return Ok(None) };
             return Ok(Some(lines_of(&versions)));
         };
@@ -181,7 +181,7 @@ impl<'a> Selection<'a> {
         let members = self.walked_members();
         let ahead = self.lines_ahead.get_or_insert_with(|| {
             let (store, kind, seq) = (self.store, self.kind, self.job.seq());
-            ReadAhead::new(LineSource { store, kind, seq, wanted, members }, self.at.clone())
+            ReadAhead::new(LineSource { store, kind, seq, wanted: filter, members }, self.at.clone())
         });
         let page = ahead.next().await?;
         match &page {
@@ -211,12 +211,12 @@ impl<'a> Selection<'a> {
     }
 
     /// Starts to read the page at a cursor. Returns `None` after the last member.
-    fn read_at(&self, at: &ExportCursor) -> Option<AbortOnDrop<Result<VersionPage, StoreError>>> {
+    fn read_at(&self, cursor: &ExportCursor) -> Option<AbortOnDrop<Result<VersionPage, StoreError>>> {
         let compartment = match self.walked_members() {
             None => None,
-            Some(members) => Some(format!("Patient/{}", members.get(at.member)?)),
+            Some(members) => Some(format!("Patient/{}", members.get(cursor.member)?)),
         };
-        let (store, kind, after) = (self.store.clone(), self.kind.to_owned(), at.after.clone());
+        let (store, kind, after) = (self.store.clone(), self.kind.to_owned(), cursor.after.clone());
         let (seq, deleted) = (self.job.seq(), self.deleted);
         let listed = self.listed().map(|listed| listed.after(&kind, after.as_deref(), PAGE.count).to_vec());
         Some(AbortOnDrop::of(async move {
@@ -319,7 +319,7 @@ impl<'a> Selection<'a> {
     async fn is_inside(&mut self, version: &Version) -> Result<bool, StoreError> {
         for compartment in &version.compartments {
             let Some((kind, id)) = compartment.split_once('/') else { continue };
-            let found = if kind == "Patient" {
+            let is_exported_patient = if kind == "Patient" {
                 self.is_patient(id).await?
             } else {
                 match self.store.read(&ResourceKey::new(kind, id), self.seq()).await? {
@@ -328,7 +328,7 @@ impl<'a> Selection<'a> {
                     _ => false,
                 }
             };
-            if found {
+            if is_exported_patient {
                 return Ok(true);
             }
         }
@@ -388,17 +388,19 @@ impl<'a> Selection<'a> {
         if kind == "Provenance" || !self.job.kinds.iter().any(|exported| exported == kind) {
             return Ok(false);
         }
-        let found = self.store.read(&ResourceKey::new(kind, id), self.seq()).await?;
-        let Some(found) = found.filter(|found| self.deleted || !found.is_deleted()) else { return Ok(false) };
+        let version = self.store.read(&ResourceKey::new(kind, id), self.seq()).await?;
+        let Some(version) = version.filter(|version| self.deleted || !version.is_deleted()) else {
+            return Ok(false);
+        };
         if role_in(self.job, kind) == ExportRole::Supporting {
             return Ok(false);
         }
-        if !self.is_in_time(&found) || !self.is_met(&found).await? {
+        if !self.is_in_time(&version) || !self.is_met(&version).await? {
             return Ok(false);
         }
         match self.patients {
             PatientScope::All => Ok(true),
-            _ => self.has_patient(&found).await,
+            _ => self.has_patient(&version).await,
         }
     }
 
@@ -438,20 +440,20 @@ impl<'a> Selection<'a> {
         };
         let fhir_base = &self.criteria.fhir_base;
         known.stage = match std::mem::take(&mut known.stage) {
-            CollectStage::Begin => CollectStage::Main { kind: 0, at: ExportCursor::default() },
-            CollectStage::Main { kind, at } => match kinds.get(kind) {
+            CollectStage::Begin => CollectStage::Main { kind: 0, start: ExportCursor::default() },
+            CollectStage::Main { kind, start } => match kinds.get(kind) {
                 None => CollectStage::Round { kind: 0, after: None, known: known.references.len() },
-                Some(name) if wants(name) => CollectStage::Main { kind: kind + 1, at },
+                Some(name) if wants(name) => CollectStage::Main { kind: kind + 1, start },
                 Some(name) => {
-                    let mut main = Selection::from(self.store, self.job, name, self.criteria, at);
+                    let mut main = Selection::from(self.store, self.job, name, self.criteria, start);
                     // The inner selection reads a type that is not a supporting one, so the recursion has depth one.
                     match Box::pin(main.next()).await? {
-                        None => CollectStage::Main { kind: kind + 1, at: ExportCursor::default() },
+                        None => CollectStage::Main { kind: kind + 1, start: ExportCursor::default() },
                         Some(versions) => {
                             for body in versions.iter().filter_map(|version| version.body.as_ref()) {
                                 known.references.add(body, fhir_base, wants)?;
                             }
-                            CollectStage::Main { kind, at: main.cursor() }
+                            CollectStage::Main { kind, start: main.cursor() }
                         }
                     }
                 }

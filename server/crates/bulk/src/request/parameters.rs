@@ -86,7 +86,8 @@ pub fn check_parameters(
         ParameterChecker { request, rules, out: ExportParameters::default(), types: None, open: Vec::new() };
     let mut seen = Vec::new();
     for (name, value) in &request.parameters {
-        let repeats = ExportParameter::named(name, rules.guide).is_none_or(|known| known.row().repeats);
+        let repeats =
+            ExportParameter::named(name, rules.guide).is_none_or(|candidate| candidate.row().repeats);
         if !repeats && seen.contains(&name) {
             return Err(wrong(name, "it occurs more than once"));
         }
@@ -416,7 +417,7 @@ mod tests {
         let ask = |query, lenient| {
             let mut request = request(query, lenient);
             request.types = TypeAccess::only(["Patient", "Observation", "Device"]);
-            check_parameters(&request, rules).map(|found| found.notes.len())
+            check_parameters(&request, rules).map(|checked| checked.notes.len())
         };
         assert_eq!(ask(&[("allowPartialManifests", "true")], false).unwrap(), 0);
         assert!(ask(&[("allowPartialManifests", "maybe")], true).is_err());

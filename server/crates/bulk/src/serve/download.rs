@@ -97,9 +97,9 @@ impl From<JobRequestError> for FileError {
 pub(crate) struct GzipLocks([Mutex<()>; 2]);
 
 impl GzipLocks {
-    fn turn(&self, at: AttemptFile<'_>) -> &Mutex<()> {
+    fn turn(&self, file: AttemptFile<'_>) -> &Mutex<()> {
         let mut hasher = DefaultHasher::new();
-        (at.job, at.name).hash(&mut hasher);
+        (file.job, file.name).hash(&mut hasher);
         &self.0[usize::from(hasher.finish() % 2 == 1)]
     }
 }

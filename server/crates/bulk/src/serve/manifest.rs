@@ -34,10 +34,10 @@ impl ManifestPage<'_> {
     /// Returns the entries of one list of the manifest.
     fn list(&self, section: ManifestSection, entry: impl Fn(usize, &OutputFile) -> Value) -> Value {
         let all = self.job.files.iter().enumerate();
-        let of_section = all.filter(|(at, file)| {
-            file.section == section && (section == ManifestSection::Error || self.files.contains(at))
+        let of_section = all.filter(|(index, file)| {
+            file.section == section && (section == ManifestSection::Error || self.files.contains(index))
         });
-        of_section.map(|(at, file)| entry(at, file)).collect::<Vec<_>>().into()
+        of_section.map(|(index, file)| entry(index, file)).collect::<Vec<_>>().into()
     }
 }
 

@@ -350,8 +350,8 @@ impl DeviceAuthorizations {
         now: Timestamp,
     ) -> Result<Option<(String, records::LedgerEntry<DeviceRequest>, String)>, StoreError> {
         let Some(letters) = normalize_user_code(user_code) else { return Ok(None) };
-        let found = self.ledger.read_record::<UserCodeIndex>(&self.user_code_key(&letters), now).await?;
-        let Some(by_user_code) = found else { return Ok(None) };
+        let index = self.ledger.read_record::<UserCodeIndex>(&self.user_code_key(&letters), now).await?;
+        let Some(by_user_code) = index else { return Ok(None) };
         let key = by_user_code.value.key;
         let Some(stored) = self.ledger.read_record::<DeviceRequest>(&key, now).await? else {
             return Ok(None);

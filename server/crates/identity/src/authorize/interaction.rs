@@ -125,9 +125,9 @@ impl InteractionState {
         matches!(self.consent, Some(ConsentAnswer::Denied))
     }
 
-    fn is_allowed(&self, user: &User, wanted: &Scopes) -> bool {
+    fn is_allowed(&self, user: &User, requested: &Scopes) -> bool {
         matches!(&self.consent, Some(ConsentAnswer::Allowed { sub, scopes })
-            if *sub == user.sub && wanted.iter().all(|scope| scopes.covers(scope)))
+            if *sub == user.sub && requested.iter().all(|scope| scopes.covers(scope)))
     }
 
     /// Records the patient that the user selected.

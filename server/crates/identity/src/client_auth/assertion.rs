@@ -130,11 +130,11 @@ impl ClientAuthenticator {
     ) -> Result<Client, ClientAuthError> {
         let bad = ClientAuthError::BadAssertion;
         let parts = JwsParts::parse(assertion).ok_or(bad(BadAssertion::Malformed))?;
-        if !jose::assertion_algorithms().any(|known| known == parts.header.alg) {
+        if !jose::assertion_algorithms().any(|candidate| candidate == parts.header.alg) {
             return Err(bad(BadAssertion::UnknownAlgorithm));
         }
         let types = ["jwt", "client-authentication+jwt"];
-        let is_assertion = |typ: &str| types.iter().any(|known| known.eq_ignore_ascii_case(typ));
+        let is_assertion = |typ: &str| types.iter().any(|candidate| candidate.eq_ignore_ascii_case(typ));
         if !parts.header.typ.as_deref().is_none_or(is_assertion) {
             return Err(bad(BadAssertion::Type));
         }
@@ -237,11 +237,11 @@ mod tests {
         ] {
             let claims: AssertionClaims = serde_json::from_value(json!({ "aud": aud })).unwrap();
             let accepts = |policy| claims.check_audience(policy, ISSUER).is_ok();
-            let found = (
+            let accepted = (
                 accepts(AssertionAudiencePolicy::TokenEndpointOrIssuer),
                 accepts(AssertionAudiencePolicy::Issuer),
             );
-            assert_eq!(found, (default, issuer_only), "{aud}");
+            assert_eq!(accepted, (default, issuer_only), "{aud}");
         }
     }
 

@@ -39,8 +39,8 @@ impl ClientAuthenticator {
         form: &Params,
         now: Timestamp,
     ) -> Result<Client, ClientAuthError> {
-        let found = self.identify_client(authorization, form, now).await;
-        match &found {
+        let identified = self.identify_client(authorization, form, now).await;
+        match &identified {
             Ok(_) | Err(ClientAuthError::Store(_)) => {}
             Err(error) => {
                 // An unknown client id is not recorded in the audit log, because the field may contain a secret.
@@ -56,7 +56,7 @@ impl ClientAuthenticator {
                 self.audit.record(AuditEvent::ClientRejected { client_id, reason: error.to_string() });
             }
         }
-        found
+        identified
     }
 
     async fn identify_client(

@@ -240,8 +240,8 @@ mod tests {
         world.serve("a", None);
         let now = Timestamp::from_second(1_000_000).unwrap();
         let get = || world.sets.keys_for("https://c.example/jwks", "a", now);
-        let found = tokio::join!(get(), get(), get(), get());
-        assert!(found.0.is_ok() && found.1.is_ok() && found.2.is_ok() && found.3.is_ok());
+        let fetched = tokio::join!(get(), get(), get(), get());
+        assert!(fetched.0.is_ok() && fetched.1.is_ok() && fetched.2.is_ok() && fetched.3.is_ok());
         assert_eq!(world.host.fetches.load(Ordering::SeqCst), 1);
     }
 }

@@ -90,8 +90,10 @@ impl ClientRegistry {
     /// Returns [`StoreError`] if the read fails.
     pub async fn active_client(&self, client_id: &str, now: Timestamp) -> Result<Option<Client>, StoreError> {
         let epoch = self.ledger.cache_epoch();
-        if let Some(known) = self.cache.0.get(client_id).filter(|known| Some(known.epoch) == epoch) {
-            return Ok(Some(known.client.clone()));
+        if let Some(candidate) =
+            self.cache.0.get(client_id).filter(|candidate| Some(candidate.epoch) == epoch)
+        {
+            return Ok(Some(candidate.client.clone()));
         }
         let found = self.ledger.read_record::<Client>(&ledger_keys::client_record(client_id), now).await?;
         let found = found.map(|stored| stored.value).filter(|client| self.demo || !client.demo);
@@ -161,21 +163,21 @@ impl ClientRegistry {
                 client.check_registration()?;
                 self.lifetimes.admit_client(client, now).await?;
                 let key = ledger_keys::client_record(&client.client_id);
-                let found = self.ledger.read_record::<Client>(&key, now).await?;
-                let (action, generation, expect) = match found {
-                    Some(found) if !found.value.declared => {
+                let stored = self.ledger.read_record::<Client>(&key, now).await?;
+                let (action, generation, expect) = match stored {
+                    Some(stored) if !stored.value.declared => {
                         return Err(RegistrationError::AddedByCommand(client.client_id.clone()));
                     }
-                    Some(found) => {
+                    Some(stored) => {
                         let same = Client {
-                            generation: found.value.generation.clone(),
+                            generation: stored.value.generation.clone(),
                             declared: true,
                             ..client.clone()
                         };
-                        if same == found.value {
+                        if same == stored.value {
                             continue;
                         }
-                        (RecordAction::Update, found.value.generation, Expect::Revision(found.revision))
+                        (RecordAction::Update, stored.value.generation, Expect::Revision(stored.revision))
                     }
                     None => (RecordAction::Create, self.random.id(), Expect::Absent),
                 };
@@ -305,19 +307,19 @@ impl ClientRegistry {
         mut change: impl FnMut(&Client) -> Result<Client, ChangeClientError> + Send,
     ) -> Result<VersionedClient, ChangeClientError> {
         loop {
-            let found = self.versioned_client(client_id, now).await?;
-            let found = found.filter(|found| self.demo || !found.client.demo);
-            let found = found.ok_or_else(|| ChangeClientError::Unknown(client_id.to_owned()))?;
-            if found.client.declared {
+            let stored = self.versioned_client(client_id, now).await?;
+            let stored = stored.filter(|stored| self.demo || !stored.client.demo);
+            let stored = stored.ok_or_else(|| ChangeClientError::Unknown(client_id.to_owned()))?;
+            if stored.client.declared {
                 return Err(RegistrationError::Declared(client_id.to_owned()).into());
             }
-            if revision.is_some_and(|revision| revision != found.revision) {
+            if revision.is_some_and(|revision| revision != stored.revision) {
                 return Err(ChangeClientError::Stale);
             }
-            let client = change(&found.client)?;
+            let client = change(&stored.client)?;
             self.lifetimes.admit_client(&client, now).await?;
             let key = ledger_keys::client_record(client_id);
-            let write = records::put_record(key, &client, None, Expect::Revision(found.revision));
+            let write = records::put_record(key, &client, None, Expect::Revision(stored.revision));
             match self.ledger.write(vec![write], now).await {
                 Ok(revisions) => {
                     let client_id = client_id.to_owned();
@@ -337,13 +339,13 @@ impl ClientRegistry {
     /// Returns [`RegistrationError::Declared`] if the client is declared in the configuration, or a store error.
     pub async fn delete_client(&self, client_id: &str, now: Timestamp) -> Result<bool, RegistrationError> {
         let key = ledger_keys::client_record(client_id);
-        let Some(found) = self.ledger.read_record::<Client>(&key, now).await? else {
+        let Some(stored) = self.ledger.read_record::<Client>(&key, now).await? else {
             return Ok(false);
         };
-        if found.value.declared {
+        if stored.value.declared {
             return Err(RegistrationError::Declared(client_id.to_owned()));
         }
-        let write = LedgerWrite::Delete { key, expect: Expect::Revision(found.revision) };
+        let write = LedgerWrite::Delete { key, expect: Expect::Revision(stored.revision) };
         self.ledger.write(vec![write], now).await?;
         self.audit
             .record(AuditEvent::Client { action: RecordAction::Delete, client_id: client_id.to_owned() });

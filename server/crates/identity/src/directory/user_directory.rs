@@ -346,15 +346,15 @@ impl UserDirectory {
         change: impl Fn(&mut User) + Send,
     ) -> Result<VersionedUser, ChangeUserError> {
         loop {
-            let found = self.versioned_user(sub, now).await?.ok_or(ChangeUserError::Unknown)?;
-            if revision.is_some_and(|revision| revision != found.revision) {
+            let stored = self.versioned_user(sub, now).await?.ok_or(ChangeUserError::Unknown)?;
+            if revision.is_some_and(|revision| revision != stored.revision) {
                 return Err(ChangeUserError::Stale);
             }
-            let before = found.user;
+            let before = stored.user;
             let mut user = before.clone();
             change(&mut user);
             (user.sub, user.username) = (before.sub.clone(), before.username.clone());
-            let expect = Expect::Revision(found.revision);
+            let expect = Expect::Revision(stored.revision);
             // The condition is first, so that a conflict is about the revision of the user.
             let mut writes = vec![records::put_record(ledger_keys::user_record(sub), &user, None, expect)];
             writes.extend(email_index_writes(Some(&before), Some(&user)));

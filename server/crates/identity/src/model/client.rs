@@ -127,14 +127,14 @@ impl Client {
                 "a client with a response type must have a redirect URI",
             ));
         }
-        for (at, key) in self.jwks.iter().enumerate() {
+        for (index, key) in self.jwks.iter().enumerate() {
             let private = key.get("d").is_some();
             if private
                 || key["kid"].as_str().is_none_or(str::is_empty)
                 || !jose::is_strong_key(key)
                 || jose::parse_jwk(key).is_none()
             {
-                return Err(RegistrationError::BadKey(at));
+                return Err(RegistrationError::BadKey(index));
             }
         }
         let has_keys = !self.jwks.is_empty() || self.jwks_uri.is_some();
@@ -167,20 +167,24 @@ impl Client {
             return Err(RegistrationError::BadKeySetAddress(address.clone()));
         }
         for name in &self.assertion_algs {
-            if !jose::assertion_algorithms().any(|known| known == name) {
-                let known = jose::assertion_algorithms().collect::<Vec<_>>().join(", ");
+            if !jose::assertion_algorithms().any(|candidate| candidate == name) {
+                let candidate = jose::assertion_algorithms().collect::<Vec<_>>().join(", ");
                 return Err(RegistrationError::BadAlgorithm {
                     name: name.clone(),
                     what: "assertions",
-                    known,
+                    known: candidate,
                 });
             }
         }
         if let Some(name) = &self.id_token_alg
             && SigningAlg::parse(name).is_none()
         {
-            let known = SigningAlg::ALL.map(SigningAlg::name).join(", ");
-            return Err(RegistrationError::BadAlgorithm { name: name.clone(), what: "ID tokens", known });
+            let candidate = SigningAlg::ALL.map(SigningAlg::name).join(", ");
+            return Err(RegistrationError::BadAlgorithm {
+                name: name.clone(),
+                what: "ID tokens",
+                known: candidate,
+            });
         }
         Ok(())
     }

@@ -82,7 +82,7 @@ impl RegisteredRedirectUri {
     pub fn with_query(&self, pairs: &[(&str, &str)]) -> String {
         let join = match self.0.find('?') {
             None => "?",
-            Some(at) if at + 1 == self.0.len() => "",
+            Some(query_start) if query_start + 1 == self.0.len() => "",
             Some(_) => "&",
         };
         format!("{}{join}{}", self.0, encode_pairs(pairs))
@@ -118,14 +118,14 @@ pub fn match_redirect_uri(
 ) -> Option<RegisteredRedirectUri> {
     registered
         .iter()
-        .filter(|known| RegisteredRedirectUri::parse(known.as_str(), native).is_ok())
-        .find(|known| known.0 == sent)
+        .filter(|candidate| RegisteredRedirectUri::parse(candidate.as_str(), native).is_ok())
+        .find(|candidate| candidate.0 == sent)
         .cloned()
         .or_else(|| {
             let any_port = native.then(|| without_port(sent))??;
             registered
                 .iter()
-                .any(|known| without_port(known.as_str()).as_ref() == Some(&any_port))
+                .any(|candidate| without_port(candidate.as_str()).as_ref() == Some(&any_port))
                 .then(|| RegisteredRedirectUri::parse(sent, true).ok())?
         })
 }
@@ -249,8 +249,8 @@ mod tests {
             prop_assume!(RegisteredRedirectUri::parse(&uri, false).is_ok());
             let known = registered(&[&uri]);
             prop_assert_eq!(match_redirect_uri(&known, &uri, false), Some(known[0].clone()));
-            let at = cut.min(uri.len());
-            let altered = format!("{}{with}{}", &uri[..at], uri.get(at + 1..).unwrap_or(""));
+            let cut_end = cut.min(uri.len());
+            let altered = format!("{}{with}{}", &uri[..cut_end], uri.get(cut_end + 1..).unwrap_or(""));
             prop_assert_eq!(match_redirect_uri(&known, &altered, false).is_some(), altered == uri);
             prop_assert_eq!(match_redirect_uri(&known, &format!("{uri}/"), false), None);
         }

@@ -145,8 +145,8 @@ impl<'a> FromIterator<&'a str> for Scopes {
 
 impl fmt::Display for Scopes {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        for (at, scope) in self.iter().enumerate() {
-            f.write_str(if at == 0 { "" } else { " " })?;
+        for (index, scope) in self.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { " " })?;
             f.write_str(scope)?;
         }
         Ok(())
@@ -196,8 +196,8 @@ impl ScopePermissions {
         let mut rest = "cruds".char_indices();
         let mut bits = 0;
         for letter in text.chars() {
-            let (at, _) = rest.find(|(_, c)| *c == letter)?;
-            bits |= 0b1_0000 >> at;
+            let (offset, _) = rest.find(|(_, c)| *c == letter)?;
+            bits |= 0b1_0000 >> offset;
         }
         Some(Self(bits))
     }
@@ -214,7 +214,7 @@ impl fmt::Display for ScopePermissions {
         "cruds"
             .chars()
             .enumerate()
-            .filter(|(at, _)| self.0 & (0b1_0000 >> at) != 0)
+            .filter(|(bit, _)| self.0 & (0b1_0000 >> bit) != 0)
             .try_for_each(|(_, c)| write!(f, "{c}"))
     }
 }

@@ -35,8 +35,8 @@ impl SignInService {
         sub: &str,
         now: Timestamp,
     ) -> Result<(UserFactors, Expect), StoreError> {
-        let found = self.ledger.read_record::<UserFactors>(&ledger_keys::user_factors(sub), now).await?;
-        Ok(found.map_or((UserFactors::default(), Expect::Absent), |stored| {
+        let factors = self.ledger.read_record::<UserFactors>(&ledger_keys::user_factors(sub), now).await?;
+        Ok(factors.map_or((UserFactors::default(), Expect::Absent), |stored| {
             (stored.value, Expect::Revision(stored.revision))
         }))
     }

@@ -185,7 +185,7 @@ impl SignInService {
             if factors.passkeys.len() >= MAX_PASSKEYS {
                 return Err(PasskeyError::TooMany);
             }
-            if factors.passkeys.iter().any(|known| known.key.cred_id() == key.cred_id()) {
+            if factors.passkeys.iter().any(|candidate| candidate.key.cred_id() == key.cred_id()) {
                 return Err(PasskeyError::Rejected("the passkey is already registered".to_owned()));
             }
             let name = match name.as_str() {

@@ -62,8 +62,8 @@ impl SignInService {
         loop {
             let (mut factors, expect) = self.user_factors(sub, now).await?;
             let is_it = |known: &String| bool::from(known.as_bytes().ct_eq(digest.as_bytes()));
-            let Some(at) = factors.recovery.iter().position(is_it) else { return Ok(false) };
-            factors.recovery.swap_remove(at);
+            let Some(index) = factors.recovery.iter().position(is_it) else { return Ok(false) };
+            factors.recovery.swap_remove(index);
             match self
                 .ledger
                 .write(vec![records::put_record(ledger_keys::user_factors(sub), &factors, None, expect)], now)
@@ -100,8 +100,8 @@ impl SignInService {
         let mut bytes = [0; 16];
         self.random.fill(&mut bytes);
         let mut code = String::new();
-        for (at, byte) in bytes.iter().enumerate() {
-            if at > 0 && at % 4 == 0 {
+        for (index, byte) in bytes.iter().enumerate() {
+            if index > 0 && index % 4 == 0 {
                 code.push('-');
             }
             code.push(char::from(CODE_LETTERS[usize::from(byte % 32)]));

@@ -238,8 +238,8 @@ impl SignInThrottle {
             let mut writes = Vec::new();
             let mut wait = SignedDuration::ZERO;
             for counter in &counters {
-                let found = self.ledger.read_record::<FailureRecord>(&counter.key, now).await?;
-                let (mut failures, expect) = match found {
+                let record = self.ledger.read_record::<FailureRecord>(&counter.key, now).await?;
+                let (mut failures, expect) = match record {
                     Some(stored) => (stored.value, Expect::Revision(stored.revision)),
                     None => (FailureRecord { count: 0, under_way: 0, last: now }, Expect::Absent),
                 };
@@ -271,8 +271,8 @@ impl SignInThrottle {
     ) -> Result<(), StoreError> {
         for counter in attempt.counters {
             loop {
-                let found = self.ledger.read_record::<FailureRecord>(&counter.key, now).await?;
-                let (mut failures, expect) = match found {
+                let record = self.ledger.read_record::<FailureRecord>(&counter.key, now).await?;
+                let (mut failures, expect) = match record {
                     Some(stored) => (stored.value, Expect::Revision(stored.revision)),
                     None => (FailureRecord { count: 0, under_way: 0, last: now }, Expect::Absent),
                 };

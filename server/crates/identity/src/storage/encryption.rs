@@ -143,7 +143,7 @@ impl SecretEncryption {
         if keys.peek().is_none() {
             return Err(EncryptionError::Missing(key.to_owned()));
         }
-        let named = keys.find(|known| known.id == encrypted.key_id);
+        let named = keys.find(|candidate| candidate.id == encrypted.key_id);
         let named = named.ok_or_else(|| EncryptionError::WrongKey(key.to_owned()))?;
         let damaged = || EncryptionError::Damaged(key.to_owned());
         let nonce =

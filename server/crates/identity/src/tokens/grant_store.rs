@@ -274,8 +274,10 @@ impl GrantStore {
         token: &str,
         now: Timestamp,
     ) -> Result<Option<(Grant, Timestamp)>, StoreError> {
-        let found = self.ledger.read_record::<RefreshRecord>(&ledger_keys::refresh_token(token), now).await?;
-        let Some(refresh) = found.map(|stored| stored.value).filter(|refresh| refresh.spent.is_none()) else {
+        let record =
+            self.ledger.read_record::<RefreshRecord>(&ledger_keys::refresh_token(token), now).await?;
+        let Some(refresh) = record.map(|stored| stored.value).filter(|refresh| refresh.spent.is_none())
+        else {
             return Ok(None);
         };
         let client = self.clients.active_client(&refresh.grant.client_id, now).await?;
@@ -346,7 +348,8 @@ impl GrantStore {
         token: &str,
         now: Timestamp,
     ) -> Result<Option<(String, String)>, StoreError> {
-        let found = self.ledger.read_record::<RefreshRecord>(&ledger_keys::refresh_token(token), now).await?;
-        Ok(found.map(|stored| (stored.value.grant.client_id, stored.value.grant.family)))
+        let record =
+            self.ledger.read_record::<RefreshRecord>(&ledger_keys::refresh_token(token), now).await?;
+        Ok(record.map(|stored| (stored.value.grant.client_id, stored.value.grant.family)))
     }
 }

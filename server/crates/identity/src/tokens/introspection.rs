@@ -28,8 +28,8 @@ impl TokenService {
             }
             Err(BadToken::Store(error)) => return Err(error),
             Err(_) => {
-                let found = self.grants.active_refresh_token(token, now).await?;
-                found.filter(|(grant, _)| may_introspect(&grant.client_id)).map(|(grant, ends)| {
+                let refresh = self.grants.active_refresh_token(token, now).await?;
+                refresh.filter(|(grant, _)| may_introspect(&grant.client_id)).map(|(grant, ends)| {
                     json!({
                         "active": true, "iss": self.issuer, "sub": grant.sub, "client_id": grant.client_id,
                         "scope": grant.scopes.to_string(), "exp": ends.as_second(), "token_type": "refresh_token",

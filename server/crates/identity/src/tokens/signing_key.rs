@@ -112,7 +112,7 @@ impl SigningKey {
     }
 
     pub(super) fn is_published(&self, now: Timestamp) -> bool {
-        self.gone_at.is_none_or(|at| now < at)
+        self.gone_at.is_none_or(|end| now < end)
     }
 
     pub(super) fn slot(&self) -> (KeyPurpose, SigningAlg) {

@@ -204,10 +204,10 @@ impl SigningKeys {
     pub async fn revoke_key(&self, kid: &str, now: Timestamp) -> Result<bool, SecretStorageError> {
         let retirement = self.retirement_time(now).await?;
         let revoke = |mut keys: Vec<SigningKey>| {
-            let Some(at) = keys.iter().position(|key| key.kid == kid) else {
+            let Some(index) = keys.iter().position(|key| key.kid == kid) else {
                 return Ok::<_, SecretStorageError>(None);
             };
-            let removed = keys.remove(at);
+            let removed = keys.remove(index);
             if removed.stage == KeyStage::Active {
                 for key in
                     keys.iter_mut().filter(|key| key.slot() == removed.slot() && key.stage == KeyStage::Next)

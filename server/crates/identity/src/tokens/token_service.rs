@@ -147,17 +147,21 @@ impl TokenService {
     /// Returns [`BadToken`] if the token or the proof is rejected.
     pub async fn authenticate_token(
         &self,
-        sent: &TokenCredentials<'_>,
+        credentials: &TokenCredentials<'_>,
         now: Timestamp,
     ) -> Result<Arc<TokenAccess>, BadToken> {
-        let access = self.verify_access_token(sent.token, now).await?;
-        match (&access.token.cnf, sent.proof) {
+        let access = self.verify_access_token(credentials.token, now).await?;
+        match (&access.token.cnf, credentials.proof) {
             (None, None) => {}
             (None, Some(_)) => return Err(BadToken::NotBound),
             (Some(_), None) => return Err(BadToken::NeedsProof),
             (Some(bound), Some(proof)) => {
-                let url = format!("{}{}", self.issuer, sent.path);
-                let request = DpopRequest { method: sent.method, url: &url, access_token: Some(sent.token) };
+                let url = format!("{}{}", self.issuer, credentials.path);
+                let request = DpopRequest {
+                    method: credentials.method,
+                    url: &url,
+                    access_token: Some(credentials.token),
+                };
                 if self.dpop.verify_proof(proof, &request, now).await? != bound.jkt {
                     return Err(BadToken::OtherKey);
                 }

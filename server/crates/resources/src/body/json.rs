@@ -8,20 +8,20 @@ use serde_json::value::RawValue;
 
 /// Adds the values at `path` in `value` to `found`. Arrays on the path and at its end are traversed. Invalid JSON has
 /// no values.
-pub fn values<'a>(value: &'a RawValue, path: &[&str], found: &mut Vec<&'a RawValue>) {
+pub fn values<'a>(value: &'a RawValue, path: &[&str], values_found: &mut Vec<&'a RawValue>) {
     let text = value.get();
     match (text.as_bytes().first(), path) {
         (Some(b'['), _) => {
             for item in serde_json::from_str::<Vec<&RawValue>>(text).unwrap_or_default() {
-                values(item, path, found);
+                values(item, path, values_found);
             }
         }
         (Some(b'n'), _) => {}
-        (_, []) => found.push(value),
+        (_, []) => values_found.push(value),
         (Some(b'{'), [name, rest @ ..]) => {
             let mut reader = serde_json::Deserializer::from_str(text);
             if let Ok(Some(member)) = MemberOf(name).deserialize(&mut reader) {
-                values(member, rest, found);
+                values(member, rest, values_found);
             }
         }
         _ => {}
@@ -47,15 +47,15 @@ impl<'de> Visitor<'de> for MemberOf<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = None;
+        let mut value_of_name = None;
         while let Some(name) = map.next_key::<Text<'de>>()? {
             if &*name == self.0 {
-                found = Some(map.next_value()?);
+                value_of_name = Some(map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
         }
-        Ok(found)
+        Ok(value_of_name)
     }
 }
 
@@ -73,9 +73,13 @@ mod tests {
         #[track_caller]
         fn check(json: &str, path: &str, expected: &[&str]) {
             let value: &RawValue = serde_json::from_str(json).unwrap();
-            let mut found = Vec::new();
-            values(value, &path.split('.').collect::<Vec<_>>(), &mut found);
-            assert_eq!(found.iter().map(|value| value.get()).collect::<Vec<_>>(), expected, "{json} {path}");
+            let mut targets = Vec::new();
+            values(value, &path.split('.').collect::<Vec<_>>(), &mut targets);
+            assert_eq!(
+                targets.iter().map(|value| value.get()).collect::<Vec<_>>(),
+                expected,
+                "{json} {path}"
+            );
         }
         let json = r#"{"x":{"b":0},"a":[{"b":1},{"c":[{"b":2}],"b":[3,null,[4]]},5,null],"d":null}"#;
         check(json, "a.b", &["1", "3", "4"]);

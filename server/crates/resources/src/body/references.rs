@@ -63,8 +63,8 @@ mod tests {
     fn literal_references_are_parsed() {
         #[track_caller]
         fn check(reference: &str, expected: Option<&str>) {
-            let found = target(reference).map(|(kind, id)| format!("{kind}/{id}"));
-            assert_eq!(found.as_deref(), expected, "{reference}");
+            let key = target(reference).map(|(kind, id)| format!("{kind}/{id}"));
+            assert_eq!(key.as_deref(), expected, "{reference}");
         }
         check("Patient/p", Some("Patient/p"));
         check("Patient/p/_history/1", Some("Patient/p"));

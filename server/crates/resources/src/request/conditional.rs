@@ -51,8 +51,8 @@ impl CompartmentView<'_> {
         let mut from: Option<String> = None;
         loop {
             let page = self.search(kind, Some(filter), from.as_deref(), 2).await?;
-            for found in page.resources {
-                if only.replace(found).is_some() {
+            for resource in page.resources {
+                if only.replace(resource).is_some() {
                     return Err(ResourceError::Several { kind: kind.to_owned() });
                 }
             }
@@ -78,7 +78,7 @@ impl CompartmentView<'_> {
     ) -> Result<WrittenResource, ResourceError> {
         let kind = filter.kind;
         let own = self.resources().own_id(body, kind)?;
-        let found = match &own {
+        let current = match &own {
             // Under a restriction, the response would reveal whether a resource outside of the view has the id.
             Some(own) if *self.restriction() != Restriction::None => {
                 let outside = || ResourceError::Outside { kind: kind.to_owned(), id: own.clone() };
@@ -93,10 +93,10 @@ impl CompartmentView<'_> {
                 done.stored
             }
         };
-        if let Some(own) = own.filter(|own| *own != found.id) {
-            return Err(ResourceBodyError::WrongId { expected: found.id, found: own }.into());
+        if let Some(own) = own.filter(|own| *own != current.id) {
+            return Err(ResourceBodyError::WrongId { expected: current.id, found: own }.into());
         }
-        self.replace(kind, &found, body, now).await
+        self.replace(kind, &current, body, now).await
     }
 
     /// Creates a resource, unless a resource matches a search. In that case the existing resource is returned (FHIR R4,
@@ -114,8 +114,8 @@ impl CompartmentView<'_> {
     ) -> Result<WrittenResource, ResourceError> {
         let mut searches = 0;
         loop {
-            let (found, guard) = searched.search_guarded(filter).await?;
-            if let Some(stored) = found {
+            let (matches, guard) = searched.search_guarded(filter).await?;
+            if let Some(stored) = matches {
                 return Ok(WrittenResource { stored, created: false });
             }
             let created = self.create_if(filter.kind, new_id.clone(), body, Some(guard), now).await;
@@ -137,8 +137,8 @@ impl CompartmentView<'_> {
         now: Timestamp,
     ) -> Result<DeleteResult, ResourceError> {
         match searched.only(filter.kind, filter).await? {
-            Some(found) => {
-                self.delete(filter.kind, &found.id, ExpectedVersion::Version(found.version), now).await
+            Some(resource) => {
+                self.delete(filter.kind, &resource.id, ExpectedVersion::Version(resource.version), now).await
             }
             None => Ok(DeleteResult::WasAbsent),
         }

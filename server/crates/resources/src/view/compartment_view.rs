@@ -121,8 +121,8 @@ impl Resources {
 }
 
 /// Returns `true` if the sorted list of compartments contains `wanted`.
-fn has(compartments: &[String], wanted: &str) -> bool {
-    compartments.binary_search_by(|own| own.as_str().cmp(wanted)).is_ok()
+fn has(compartments: &[String], searched: &str) -> bool {
+    compartments.binary_search_by(|own| own.as_str().cmp(searched)).is_ok()
 }
 
 impl<'a> CompartmentView<'a> {
@@ -323,19 +323,19 @@ impl<'a> CompartmentView<'a> {
     pub(crate) async fn replace(
         &self,
         kind: &'static str,
-        found: &StoredResource,
+        current: &StoredResource,
         body: &[u8],
         now: Timestamp,
     ) -> Result<WrittenResource, ResourceError> {
-        let prepared = self.prepared(body, kind, IdSource::Given(&found.id))?;
+        let prepared = self.prepared(body, kind, IdSource::Given(&current.id))?;
         self.check_targets(&prepared).await?;
-        let outside = || ResourceError::Outside { kind: kind.to_owned(), id: found.id.clone() };
+        let outside = || ResourceError::Outside { kind: kind.to_owned(), id: current.id.clone() };
         let expect = match self.is_unrestricted() {
-            true => ExpectVersion::Version(found.version),
+            true => ExpectVersion::Version(current.version),
             false => {
-                let target = self.write_target(kind, &found.id).await?;
+                let target = self.write_target(kind, &current.id).await?;
                 target
-                    .precondition(kind, &found.id, ExpectedVersion::Version(found.version))?
+                    .precondition(kind, &current.id, ExpectedVersion::Version(current.version))?
                     .ok_or_else(outside)?
             }
         };

@@ -80,13 +80,13 @@ const INDEX_ORDER: &str = "index";
 impl SearchCursor {
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '~');
-        let (at, order, after) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
+        let (seq, order, after) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
         let order = match order {
             "" => SearchOrder::Type,
             INDEX_ORDER => SearchOrder::Index,
             compartment => SearchOrder::Compartment(compartment.to_owned()),
         };
-        Some(Self { at: Seq(at), order, after: (!after.is_empty()).then(|| after.to_owned()) })
+        Some(Self { at: Seq(seq), order, after: (!after.is_empty()).then(|| after.to_owned()) })
     }
 
     fn write(&self) -> String {
@@ -158,7 +158,7 @@ impl CompartmentView<'_> {
         kind: &'static str,
         filter: Option<&TypeFilter>,
         from: Option<&str>,
-        at: Seq,
+        seq: Seq,
         limit: SearchLimit,
     ) -> Result<FoundResource, ResourceError> {
         let store = self.resources().store();
@@ -166,11 +166,11 @@ impl CompartmentView<'_> {
             Some(text) => Some(SearchCursor::read(text).ok_or(ResourceError::Page)?),
             None => None,
         };
-        let at = cursor.as_ref().map_or(at, |cursor| cursor.at);
+        let seq = cursor.as_ref().map_or(seq, |cursor| cursor.at);
         let page = FillingPage { filter, limit, resources: Vec::new(), looked_at: 0, bytes: 0 };
         if let Some(ids) = filter.and_then(TypeFilter::ids) {
             let ids: BTreeSet<_> = ids.into_iter().filter(|id| fhir::is_id(id)).map(str::to_owned).collect();
-            let cursor = cursor.unwrap_or(SearchCursor { at, order: SearchOrder::Index, after: None });
+            let cursor = cursor.unwrap_or(SearchCursor { at: seq, order: SearchOrder::Index, after: None });
             let ids = Candidates::Collected(ids.into_iter().collect());
             return self.read_candidates(kind, page, cursor, &ids).await;
         }
@@ -180,7 +180,7 @@ impl CompartmentView<'_> {
         }
         let compartments = self.scanned_compartments(filter).await?;
         if let Restriction::ReadOnly(ids) = self.restriction() {
-            let cursor = cursor.unwrap_or(SearchCursor { at, order: SearchOrder::Index, after: None });
+            let cursor = cursor.unwrap_or(SearchCursor { at: seq, order: SearchOrder::Index, after: None });
             return self.read_candidates(kind, page, cursor, &Candidates::Collected(ids.to_vec())).await;
         }
         if let Some(cursor) = cursor {
@@ -196,7 +196,7 @@ impl CompartmentView<'_> {
                 }
             };
         }
-        let start = |order| SearchCursor { at, order, after: None };
+        let start = |order| SearchCursor { at: seq, order, after: None };
         // In a restricted view, the index of the whole store must not influence the pages.
         if (compartments.is_none() || *self.restriction() == Restriction::None)
             && let Some(few) = Candidates::few(store, &clauses).await?
@@ -293,9 +293,9 @@ impl CompartmentView<'_> {
     ) -> Result<FoundResource, ResourceError> {
         let store = self.resources().store();
         loop {
-            let wanted =
+            let fetched =
                 (page.limit.count - page.resources.len()).saturating_add(1).clamp(FEWEST_READ, PAGE.count);
-            let ids = candidates.next(store, cursor.after.as_deref(), wanted).await?;
+            let ids = candidates.next(store, cursor.after.as_deref(), fetched).await?;
             if ids.is_empty() {
                 return Ok(page.end(None));
             }
@@ -324,8 +324,8 @@ impl CompartmentView<'_> {
             && compartments.len() <= MAX_SCANNED_COMPARTMENTS
         {
             let lookups = others.into_iter().map(|range| IndexLookup::first(range, 1)).collect();
-            let found = self.resources().store().index_entries(lookups).await?;
-            if found.iter().all(Vec::is_empty) {
+            let entries = self.resources().store().index_entries(lookups).await?;
+            if entries.iter().all(Vec::is_empty) {
                 return Ok(Some(compartments.into()));
             }
         }

@@ -30,20 +30,21 @@ impl Resources {
         compartments: &[String],
         kind: &str,
     ) -> Result<Vec<String>, ResourceError> {
-        let at = self.store().last_seq().await?;
-        let mut found = Vec::new();
+        let seq = self.store().last_seq().await?;
+        let mut ids = Vec::new();
         let mut left = MAX_SEARCHED;
         let has_compartments =
             |own: &String| own == "Patient" || !fhir::patient_compartment::paths(own).is_empty();
-        let kinds: Vec<String> = self.store().kinds(at).await?.into_iter().filter(has_compartments).collect();
+        let kinds: Vec<String> =
+            self.store().kinds(seq).await?.into_iter().filter(has_compartments).collect();
         for compartment in compartments {
             for own in &kinds {
-                left = self.collect(compartment, own, kind, at, left, &mut found).await?;
+                left = self.collect(compartment, own, kind, seq, left, &mut ids).await?;
             }
         }
-        found.sort_unstable();
-        found.dedup();
-        Ok(found)
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids)
     }
 
     /// Adds the ids of `kind` that the resources of one type in a compartment refer to. Returns how many resources may
@@ -53,18 +54,18 @@ impl Resources {
         compartment: &str,
         own: &str,
         kind: &str,
-        at: Seq,
+        seq: Seq,
         mut left: usize,
-        found: &mut Vec<String>,
+        ids: &mut Vec<String>,
     ) -> Result<usize, ResourceError> {
         let mut after = None;
-        while left > 0 && found.len() < MAX_REFERENCES {
-            let scan = ScanOptions::at(at).limit(PAGE).after(after.as_deref());
+        while left > 0 && ids.len() < MAX_REFERENCES {
+            let scan = ScanOptions::at(seq).limit(PAGE).after(after.as_deref());
             let page = self.store().scan_compartment(compartment, own, scan).await?;
             left = left.saturating_sub(page.versions.len());
             for body in page.versions.iter().filter_map(|version| version.body.as_deref()) {
-                let targets = local_targets(body, self.fhir_base()).filter(|(found, _)| *found == kind);
-                found.extend(targets.map(|(_, id)| id.to_owned()));
+                let targets = local_targets(body, self.fhir_base()).filter(|(ids, _)| *ids == kind);
+                ids.extend(targets.map(|(_, id)| id.to_owned()));
             }
             after = page.next;
             if after.is_none() {

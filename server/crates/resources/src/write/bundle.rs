@@ -76,7 +76,7 @@ pub(crate) fn places(
     entries
         .iter()
         .enumerate()
-        .map(|(at, entry)| place(entry, new_id).map_err(|error| error.in_entry(at)))
+        .map(|(index, entry)| place(entry, new_id).map_err(|error| error.in_entry(index)))
         .collect()
 }
 

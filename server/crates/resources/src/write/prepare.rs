@@ -150,9 +150,9 @@ fn settle_id(scan: &mut ResourceScan, id: IdSource<'_>) -> Result<String, Resour
             id.to_owned()
         }
         (IdSource::Given(id), None) => {
-            let at = scan.after_type;
-            replace(scan, at..at, &format!(r#","id":"{id}""#));
-            scan.id_range = at + 7..at + 7 + id.len();
+            let end = scan.after_type;
+            replace(scan, end..end, &format!(r#","id":"{id}""#));
+            scan.id_range = end + 7..end + 7 + id.len();
             id.to_owned()
         }
     };
@@ -477,15 +477,15 @@ mod tests {
             let mut body: Map<String, Value> = serde_json::from_str(&text).unwrap();
             let prepared = prepared(text).unwrap();
             let text = ready(&prepared);
-            let mut found: Map<String, Value> = serde_json::from_str(&text).unwrap();
-            prop_assert_eq!(found["meta"]["versionId"].take(), json!("7"));
-            prop_assert_eq!(found["meta"]["lastUpdated"].take(), json!("NOW"));
-            for map in [&mut body, &mut found] {
+            let mut content: Map<String, Value> = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(content["meta"]["versionId"].take(), json!("7"));
+            prop_assert_eq!(content["meta"]["lastUpdated"].take(), json!("NOW"));
+            for map in [&mut body, &mut content] {
                 let meta = map.entry("meta").or_insert_with(|| json!({})).as_object_mut().unwrap();
                 meta.remove("versionId");
                 meta.remove("lastUpdated");
             }
-            prop_assert_eq!(&found, &body);
+            prop_assert_eq!(&content, &body);
             // Preparing a prepared text again changes nothing.
             let again = prepare(text.as_bytes(), None, IdSource::Own, &ResourceLimits::default(), BASE).unwrap();
             prop_assert_eq!(again, prepared);

@@ -113,7 +113,7 @@ impl<'a> ResourceScanner<'a> {
         self.space();
         if self.peek() != Some(b'{') {
             // A text that does not begin with a JSON value is reported as invalid JSON instead of as another JSON type.
-            let found = match self.peek() {
+            let kind_of_value = match self.peek() {
                 Some(b'[') => "an array",
                 Some(b'"') => "a string",
                 Some(b'-' | b'0'..=b'9') => "a number",
@@ -123,7 +123,7 @@ impl<'a> ResourceScanner<'a> {
                 None => return Err(self.wrong("the text is empty")),
             };
             self.value(None)?;
-            return Err(ResourceBodyError::NotObject { found });
+            return Err(ResourceBodyError::NotObject { found: kind_of_value });
         }
         self.members(|scanner, key| scanner.top_member(&key))?;
         self.space();
@@ -368,8 +368,8 @@ impl<'a> ResourceScanner<'a> {
     }
 
     /// Returns the value of `\uXXXX` at this position.
-    fn unit(&self, at: usize) -> Result<u16, ResourceBodyError> {
-        let digits = self.bytes.get(at..at + 6).and_then(|text| text.strip_prefix(b"\\u"));
+    fn unit(&self, index: usize) -> Result<u16, ResourceBodyError> {
+        let digits = self.bytes.get(index..index + 6).and_then(|text| text.strip_prefix(b"\\u"));
         digits
             .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
             .and_then(|digits| std::str::from_utf8(digits).ok())

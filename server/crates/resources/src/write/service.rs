@@ -244,9 +244,9 @@ impl Resources {
         &self,
         kind: &'static str,
         id: &str,
-        at: Seq,
+        seq: Seq,
     ) -> Result<DeleteResult, ResourceError> {
-        let tombstone = self.store.read(&ResourceKey::new(kind, id), at).await?;
+        let tombstone = self.store.read(&ResourceKey::new(kind, id), seq).await?;
         let Some(Version { version, compartments, .. }) = tombstone else {
             return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
         };

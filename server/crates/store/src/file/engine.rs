@@ -70,9 +70,9 @@ impl OpenEngine {
         }
         for table in StoreTable::ALL {
             let keyspace = self.tables.of(table);
-            let found = keyspace.get(keys::CHECKPOINT).map_err(read_failure(keyspace))?;
-            let found = found.map_or(Ok(crate::Seq(0)), |found| keys::decode_seq(&found))?;
-            if found.0 < expected.checkpoint {
+            let stored = keyspace.get(keys::CHECKPOINT).map_err(read_failure(keyspace))?;
+            let stored = stored.map_or(Ok(crate::Seq(0)), |stored| keys::decode_seq(&stored))?;
+            if stored.0 < expected.checkpoint {
                 let (name, path, number) =
                     (StoreTable::NAMES[table as usize], keyspace.path().display(), expected.checkpoint);
                 let what = format!("the table {name} in {path} lacks writes before checkpoint {number}");
@@ -81,9 +81,9 @@ impl OpenEngine {
         }
         let counters = self.view().counters()?;
         if counters.seq < expected.counters.seq || counters.revision < expected.counters.revision {
-            let (found, last) = (counters.seq, expected.counters.seq);
+            let (stored, last) = (counters.seq, expected.counters.seq);
             let what =
-                format!("the store ends at sequence number {found}, and had {last} at its last checkpoint");
+                format!("the store ends at sequence number {stored}, and had {last} at its last checkpoint");
             return Err(state::damaged(dir, &what));
         }
         Ok(())

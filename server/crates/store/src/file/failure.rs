@@ -13,9 +13,13 @@ pub(super) const FORMAT_NUMBER: &[u8] = b"3";
 pub(super) const ACCEPT_DAMAGE: &str = "accept-damage";
 
 /// Returns the error for a store of another version of the program.
-pub(super) fn other_format(what_has: &str, found: impl fmt::Display, known: impl fmt::Display) -> StoreError {
+pub(super) fn other_format(
+    what_has: &str,
+    actual: impl fmt::Display,
+    known: impl fmt::Display,
+) -> StoreError {
     let reason = format!(
-        "{what_has} format {found}, and this program reads format {known}; use the program that wrote it, or a new folder"
+        "{what_has} format {actual}, and this program reads format {known}; use the program that wrote it, or a new folder"
     );
     StoreError::Engine { action: "open the store", reason }
 }

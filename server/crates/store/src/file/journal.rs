@@ -120,8 +120,8 @@ pub(super) fn check(
     let expected_of = |number| expected.filter(|expected| expected.number == number && !accept_damage);
     for number in journals {
         let path = path_of(dir, number);
-        if let Some(at) = look(&path, expected_of(number)).map_err(&failed)?.broken_at() {
-            return Err(damaged(&path, at, "restore a backup of the folder"));
+        if let Some(break_offset) = look(&path, expected_of(number)).map_err(&failed)?.broken_at() {
+            return Err(damaged(&path, break_offset, "restore a backup of the folder"));
         }
     }
     let number = match (newest, expected) {
@@ -137,29 +137,29 @@ pub(super) fn check(
     let path = path_of(dir, number);
     match look(&path, expected_of(number)).map_err(&failed)? {
         JournalScan::Intact => Ok(()),
-        JournalScan::Torn { at } => {
-            tracing::warn!(journal = %path.display(), at, "an incomplete write at the end of a journal is ignored");
-            cut(&path, at).map_err(&failed)
+        JournalScan::Torn { at: break_offset } => {
+            tracing::warn!(journal = %path.display(), break_offset, "an incomplete write at the end of a journal is ignored");
+            cut(&path, break_offset).map_err(&failed)
         }
-        JournalScan::Damaged { at } if accept_damage => {
-            tracing::error!(journal = %path.display(), at, "writes from this byte on are discarded");
-            cut(&path, at).map_err(&failed)
+        JournalScan::Damaged { at: break_offset } if accept_damage => {
+            tracing::error!(journal = %path.display(), break_offset, "writes from this byte on are discarded");
+            cut(&path, break_offset).map_err(&failed)
         }
-        JournalScan::Damaged { at } => {
+        JournalScan::Damaged { at: break_offset } => {
             let file = dir.with_file_name(ACCEPT_DAMAGE);
             let remedy = format!(
                 "restore a backup of the folder, or discard all writes from there on: create the empty file {} \
                  and start again",
                 file.display()
             );
-            Err(damaged(&path, at, &remedy))
+            Err(damaged(&path, break_offset, &remedy))
         }
     }
 }
 
-fn cut(path: &Path, at: u64) -> io::Result<()> {
+fn cut(path: &Path, index: u64) -> io::Result<()> {
     let file = File::options().write(true).open(path)?;
-    file.set_len(at).and_then(|()| file.sync_all())
+    file.set_len(index).and_then(|()| file.sync_all())
 }
 
 /// Returns the error for a missing journal of the last checkpoint whose content is in no table.
@@ -175,10 +175,10 @@ pub(super) fn missing(path: &Path) -> StoreError {
     }
 }
 
-fn damaged(path: &Path, at: u64, remedy: &str) -> StoreError {
+fn damaged(path: &Path, index: u64, remedy: &str) -> StoreError {
     let path = path.display();
     StoreError::Corrupt {
-        what: format!("the journal {path} is corrupt from byte {at}; stop the server and {remedy}"),
+        what: format!("the journal {path} is corrupt from byte {index}; stop the server and {remedy}"),
     }
 }
 
@@ -201,7 +201,7 @@ impl JournalScan {
     fn broken_at(self) -> Option<u64> {
         match self {
             Self::Intact => None,
-            Self::Torn { at } | Self::Damaged { at } => Some(at),
+            Self::Torn { at: offset } | Self::Damaged { at: offset } => Some(offset),
         }
     }
 }
@@ -216,22 +216,22 @@ fn look(path: &Path, expected: Option<&JournalPosition>) -> io::Result<JournalSc
         is_matched |=
             expected.is_some_and(|expected| tail.length == expected.length && tail.position() == *expected);
     }
-    let at = tail.length;
+    let end = tail.length;
     if !is_matched {
         // A different chain does not reveal the position of the change. A journal that is too short is damaged at its
         // end.
         return Ok(JournalScan::Damaged {
-            at: expected.map_or(at, |expected| if at < expected.length { at } else { 0 }),
+            at: expected.map_or(end, |expected| if end < expected.length { end } else { 0 }),
         });
     }
-    source.seek(SeekFrom::Start(at))?;
+    source.seek(SeekFrom::Start(end))?;
     let rest = without_blank_end(source)?;
     Ok(if rest.is_empty() {
         JournalScan::Intact
-    } else if is_followed(&rest) || was_whole(&rest, at) && !stops_within_sector(&rest, at) {
-        JournalScan::Damaged { at }
+    } else if is_followed(&rest) || was_whole(&rest, end) && !stops_within_sector(&rest, end) {
+        JournalScan::Damaged { at: end }
     } else {
-        JournalScan::Torn { at }
+        JournalScan::Torn { at: end }
     })
 }
 
@@ -262,12 +262,13 @@ fn without_blank_end(mut source: impl BufRead) -> io::Result<Vec<u8>> {
 fn is_followed(rest: &[u8]) -> bool {
     let ends = rest.windows(MAGIC.len()).enumerate().filter(|(_, bytes)| *bytes == MAGIC);
     // The data are in memory, so reading them cannot fail.
-    ends.map(|(at, _)| &rest[at + MAGIC.len()..]).any(|mut behind| matches!(batch(&mut behind), Ok(Some(_))))
+    ends.map(|(offset, _)| &rest[offset + MAGIC.len()..])
+        .any(|mut behind| matches!(batch(&mut behind), Ok(Some(_))))
 }
 
 /// Returns `true` if all sectors of the batch at this position were written to the disk.
-fn was_whole(rest: &[u8], at: u64) -> bool {
-    let first = (SECTOR - at % SECTOR) as usize;
+fn was_whole(rest: &[u8], index: u64) -> bool {
+    let first = (SECTOR - index % SECTOR) as usize;
     let (head, sectors) = rest.split_at(first.min(rest.len()));
     let is_written = |sector: &[u8]| sector.iter().any(|&byte| byte != 0);
     rest.ends_with(&MAGIC) && is_written(head) && sectors.chunks(SECTOR as usize).all(is_written)
@@ -275,12 +276,12 @@ fn was_whole(rest: &[u8], at: u64) -> bool {
 
 /// Returns `true` if an item of the batch is missing up to the end of its sector. The engine passes a batch to the system
 /// in pieces, each of which ends with an item. A sector may have been written after one piece and not after the next.
-fn stops_within_sector(rest: &[u8], at: u64) -> bool {
+fn stops_within_sector(rest: &[u8], index: u64) -> bool {
     let mut source = rest;
     let mut batch = JournalBatch { source: &mut source, hasher: Xxh3::new(), length: 0, part: 0 };
     // The batch is incomplete or damaged; only the position of the last part that was read matters.
     drop(batch.read());
-    let left = SECTOR - (at + batch.part) % SECTOR;
+    let left = SECTOR - (index + batch.part) % SECTOR;
     let part = rest.iter().skip(usize::try_from(batch.part).unwrap_or(usize::MAX));
     part.take(usize::try_from(left).unwrap_or(usize::MAX)).all(|&byte| byte == 0)
 }

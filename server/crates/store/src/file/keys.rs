@@ -116,8 +116,8 @@ pub(super) fn term(entry: &IndexEntry) -> Vec<u8> {
 
 /// Splits a key of the table `terms`.
 pub(super) fn split_term(key: &[u8]) -> Result<IndexEntry, StoreError> {
-    let at = key.iter().rposition(|&byte| byte == 0).ok_or_else(|| corrupt("a term", key))?;
-    Ok(IndexEntry { term: key[..at].into(), id: text(&key[at + 1..])?.to_owned() })
+    let index = key.iter().rposition(|&byte| byte == 0).ok_or_else(|| corrupt("a term", key))?;
+    Ok(IndexEntry { term: key[..index].into(), id: text(&key[index + 1..])?.to_owned() })
 }
 
 /// Returns the first key of a range of terms, and the first key after it.
@@ -149,8 +149,8 @@ pub(super) fn expiry(at_us: i64, key: &str) -> Vec<u8> {
 }
 
 pub(super) fn split_expiry(key: &[u8]) -> Result<(i64, &str), StoreError> {
-    let (at, key) = key.split_first_chunk::<8>().ok_or_else(|| corrupt("an expiry", key))?;
-    Ok((i64::from_be_bytes(*at) ^ i64::MIN, text(key)?))
+    let (expiry, key) = key.split_first_chunk::<8>().ok_or_else(|| corrupt("an expiry", key))?;
+    Ok((i64::from_be_bytes(*expiry) ^ i64::MIN, text(key)?))
 }
 
 const DELETED: u8 = 1;
@@ -261,10 +261,10 @@ pub(super) fn encode_record(record: &StoredRecord) -> Vec<u8> {
 pub(super) fn decode_record(value: &Bytes) -> Result<StoredRecord, StoreError> {
     let mut reader = ValueReader(value);
     let expires = reader.byte()? == 1;
-    let at = i64::from_be_bytes(reader.chunk()?);
+    let expiry = i64::from_be_bytes(reader.chunk()?);
     let revision = reader.u64()?;
     let bytes = value.slice(value.len() - reader.0.len()..);
-    Ok(StoredRecord { value: bytes, revision, expires_us: expires.then_some(at) })
+    Ok(StoredRecord { value: bytes, revision, expires_us: expires.then_some(expiry) })
 }
 
 pub(super) fn encode_counters(counters: &StoreCounters) -> Vec<u8> {

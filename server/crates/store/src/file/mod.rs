@@ -257,20 +257,20 @@ impl Versions for FileEngine {
         self.ask(|reply| WriteRequest::Snapshot(now, reply)).await
     }
 
-    async fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
-        self.shared.disk.with(|opened| opened.view().read(key, at))
+    async fn read(&self, key: &ResourceKey, seq: Seq) -> Result<Option<Version>, StoreError> {
+        self.shared.disk.with(|opened| opened.view().read(key, seq))
     }
 
     async fn read_many(
         &self,
         kind: &str,
         ids: Vec<String>,
-        at: Seq,
+        seq: Seq,
         bytes: usize,
     ) -> Result<Vec<Option<Version>>, StoreError> {
         let kind = kind.to_owned();
         self.page(move |view| {
-            page::read_until(ids, bytes, |id| view.read(&ResourceKey::new(kind.as_str(), id), at))
+            page::read_until(ids, bytes, |id| view.read(&ResourceKey::new(kind.as_str(), id), seq))
         })
         .await
     }
@@ -335,8 +335,8 @@ impl Versions for FileEngine {
         .await
     }
 
-    async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {
-        self.page(move |view| view.kinds(at)).await
+    async fn kinds(&self, seq: Seq) -> Result<Vec<String>, StoreError> {
+        self.page(move |view| view.kinds(seq)).await
     }
 
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {

@@ -83,7 +83,9 @@ pub(super) fn check_format(tables: &StoreTables) -> Result<(), StoreError> {
     let meta = tables.of(StoreTable::Meta);
     match meta.get(keys::FORMAT).map_err(read_failure(meta))? {
         None => meta.insert(keys::FORMAT, FORMAT_NUMBER).map_err(engine("mark a new store")),
-        Some(found) if *found == *FORMAT_NUMBER => Ok(()),
-        Some(found) => Err(other_format("the store has", found.escape_ascii(), FORMAT_NUMBER.escape_ascii())),
+        Some(format) if *format == *FORMAT_NUMBER => Ok(()),
+        Some(format) => {
+            Err(other_format("the store has", format.escape_ascii(), FORMAT_NUMBER.escape_ascii()))
+        }
     }
 }

@@ -79,9 +79,9 @@ async fn the_store_reopens_after_a_full_disk() {
     let clock: MonotonicClock = Arc::new(move || Duration::from_secs(seconds.load(Ordering::Relaxed)));
     let dir = disk.0.path().join("store");
     let store = FileEngine::open_on(&dir, on(&dir, space_of(&dir, || u64::MAX)), clock).unwrap();
-    let at = |second| Timestamp::from_second(second).unwrap();
+    let time = |second| Timestamp::from_second(second).unwrap();
     let put = |n: i64, size| vec![LedgerWrite::put(format!("k{n}"), vec![n as u8; size], Expect::Any)];
-    store.write(put(0, 100), at(0)).await.unwrap();
+    store.write(put(0, 100), time(0)).await.unwrap();
 
     let filler = disk.0.path().join("filler");
     let mut file = fs::File::create(&filler).unwrap();
@@ -90,7 +90,7 @@ async fn the_store_reopens_after_a_full_disk() {
     let mut second = 1;
     // The journal may still have space, so the test writes until a write fails.
     let refused = loop {
-        match store.write(put(second, 1 << 20), at(second)).await {
+        match store.write(put(second, 1 << 20), time(second)).await {
             Ok(_) => kept.push(second),
             Err(error) => break error,
         }
@@ -98,18 +98,18 @@ async fn the_store_reopens_after_a_full_disk() {
         assert!(second < 200, "the disk did not become full");
     };
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
-    assert!(matches!(store.write(put(999, 1), at(second)).await, Err(StoreError::ReadOnly { .. })));
-    assert!(store.get("k0", at(second)).await.unwrap().is_some());
+    assert!(matches!(store.write(put(999, 1), time(second)).await, Err(StoreError::ReadOnly { .. })));
+    assert!(store.get("k0", time(second)).await.unwrap().is_some());
 
     drop(file);
     fs::remove_file(filler).unwrap();
     // Whatever time the callers pass, the engine is reopened only after [`REOPEN_DELAY`].
-    assert!(matches!(store.write(put(999, 1), at(second + 99)).await, Err(StoreError::ReadOnly { .. })));
+    assert!(matches!(store.write(put(999, 1), time(second + 99)).await, Err(StoreError::ReadOnly { .. })));
     elapsed.store(2, Ordering::Relaxed);
-    store.write(put(second, 100), at(second + 2)).await.unwrap();
+    store.write(put(second, 100), time(second + 2)).await.unwrap();
     kept.push(second);
     for n in kept {
-        let record = store.get(&format!("k{n}"), at(second + 2)).await.unwrap();
+        let record = store.get(&format!("k{n}"), time(second + 2)).await.unwrap();
         assert!(record.is_some_and(|record| record.value.iter().all(|byte| *byte == n as u8)), "k{n}");
     }
 }

@@ -81,10 +81,10 @@ impl<'a> CommittedView<'a> {
             Some(after) if after >= prefix => Bound::Excluded(after.into()),
             _ => Bound::Included(prefix.into()),
         };
-        let mut found = Vec::new();
+        let mut records = Vec::new();
         for entry in self.range(StoreTable::Records, from, Bound::Unbounded) {
             let (key, value) = entry?;
-            if found.len() >= limit || !key.starts_with(prefix.as_bytes()) {
+            if records.len() >= limit || !key.starts_with(prefix.as_bytes()) {
                 break;
             }
             if *key == *keys::CHECKPOINT {
@@ -92,10 +92,10 @@ impl<'a> CommittedView<'a> {
             }
             let record = keys::decode_record(&value.into())?;
             if record.is_live(now) {
-                found.push((keys::text(&key)?.to_owned(), record.into_record()));
+                records.push((keys::text(&key)?.to_owned(), record.into_record()));
             }
         }
-        Ok(found)
+        Ok(records)
     }
 
     /// Returns the newest version of a resource, encoded.
@@ -104,22 +104,22 @@ impl<'a> CommittedView<'a> {
         self.value(StoreTable::Current, keys::current(key, keys::text(&home)?))
     }
 
-    pub fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
+    pub fn read(&self, key: &ResourceKey, seq: Seq) -> Result<Option<Version>, StoreError> {
         if check_key(&key.kind).is_err() || check_key(&key.id).is_err() {
             return Ok(None);
         }
         let Some(newest) = self.newest(key)? else { return Ok(None) };
-        let value = self.settle(&key.kind, &key.id, newest, at)?;
+        let value = self.settle(&key.kind, &key.id, newest, seq)?;
         value.map(|value| keys::decode_version(&key.kind, &key.id, value.into())).transpose()
     }
 
     /// Returns the encoded version at sequence number `at`. `newest` is the newest version, encoded.
-    fn settle(&self, kind: &str, id: &str, newest: Slice, at: Seq) -> Result<Option<Slice>, StoreError> {
-        if keys::seq_of(&newest)? <= at {
+    fn settle(&self, kind: &str, id: &str, newest: Slice, seq: Seq) -> Result<Option<Slice>, StoreError> {
+        if keys::seq_of(&newest)? <= seq {
             return Ok(Some(newest));
         }
         let prefix = keys::prefix([kind, id]);
-        let from = keys::newest_first(prefix.clone(), at);
+        let from = keys::newest_first(prefix.clone(), seq);
         let older = self.prefixed(StoreTable::History, prefix, from).next().transpose()?;
         Ok(older.map(|(_, value)| value))
     }
@@ -330,13 +330,13 @@ impl<'a> CommittedView<'a> {
         }
     }
 
-    pub fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {
+    pub fn kinds(&self, seq: Seq) -> Result<Vec<String>, StoreError> {
         let prefix = keys::prefix([keys::KIND]);
         let skip = prefix.len();
         let mut kinds = Vec::new();
         for entry in self.prefixed(StoreTable::Meta, prefix.clone(), prefix) {
             let (key, value) = entry?;
-            if keys::decode_seq(&value)? <= at {
+            if keys::decode_seq(&value)? <= seq {
                 kinds.push(keys::text(&key[skip..])?.to_owned());
             }
         }

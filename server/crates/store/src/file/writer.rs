@@ -244,10 +244,10 @@ impl WriterThread {
     /// Reopens the engine and returns its counters and types.
     fn reopen(&mut self) -> Result<(StoreCounters, Vec<String>), StoreError> {
         let opened = self.disk.reopen().and_then(|()| super::disk::counters(&self.disk));
-        let found = opened.map_err(|error| self.fail(error.to_string()))?;
+        let engine = opened.map_err(|error| self.fail(error.to_string()))?;
         tracing::info!("the store was reopened after a failed write");
         self.failed = None;
-        Ok(found)
+        Ok(engine)
     }
 
     /// Checks the requirements that otherwise only a write would reveal to be missing.
@@ -289,9 +289,9 @@ impl WriterThread {
         let commit = || disk.with(|opened| Ok(prepared.commit(opened)));
         if let Err(error) = commit()? {
             tracing::warn!(%error, "a write failed; the store is reopened and the write is retried");
-            let (found, _) = self.reopen()?;
+            let (engine, _) = self.reopen()?;
             // The first attempt was either written completely or not at all.
-            let is_written = found == prepared.counters && found != self.counters;
+            let is_written = engine == prepared.counters && engine != self.counters;
             if !is_written && let Err(error) = commit()? {
                 return Err(self.fail(error.to_string()));
             }
@@ -408,8 +408,8 @@ impl PresentState for StoreTables {
         // The range starts at the shortest key of an expiry, which sorts after the key of the checkpoint.
         for entry in expiries.range([0; 8]..).take(limit) {
             let key = entry.key().map_err(read_failure(expiries))?;
-            let (at, key) = keys::split_expiry(&key)?;
-            if at > now_us {
+            let (expiry, key) = keys::split_expiry(&key)?;
+            if expiry > now_us {
                 break;
             }
             found.push(key.to_owned());

@@ -198,7 +198,7 @@ async fn read_indexed(
         conditions.flat_map(|condition| condition.ranges.iter().map(|range| (range, condition.since)));
     let looks = ranges.map(async |(range, since)| {
         let after = number(since);
-        let found = match range {
+        let entries = match range {
             IndexRange::Term(term) => {
                 let sql = "SELECT 1::bigint FROM term WHERE term = $1 AND seq > $2 LIMIT 1";
                 let parameters: &[Parameter<'_>] = &[(&&**term, Type::BYTEA), (&after, Type::INT8)];
@@ -211,7 +211,7 @@ async fn read_indexed(
                 client.query_typed(sql, parameters).await?
             }
         };
-        Ok::<_, RoundError>((!found.is_empty()).then(|| (range.clone(), since)))
+        Ok::<_, RoundError>((!entries.is_empty()).then(|| (range.clone(), since)))
     });
     Ok(future::try_join_all(looks).await?.into_iter().flatten().collect())
 }
@@ -300,10 +300,10 @@ impl<'a> Columns<'a> {
     fn of(puts: &'a [VersionPut]) -> Self {
         let mut columns = Self::default();
         let mut last: HashMap<&ResourceKey, usize> = HashMap::new();
-        for (at, put) in puts.iter().enumerate() {
+        for (index, put) in puts.iter().enumerate() {
             let (new, seq) = (&put.new, number(put.new.seq));
             let (kind, id) = (new.key.kind.as_bytes(), new.key.id.as_bytes());
-            match last.insert(&new.key, at) {
+            match last.insert(&new.key, index) {
                 Some(earlier) => columns.replaced.push(&puts[earlier].new),
                 None if put.replaced.is_some() => columns.moved.push(&new.key),
                 None => {}
@@ -324,8 +324,8 @@ impl<'a> Columns<'a> {
             columns.kinds.entry(kind).or_insert(seq);
             columns.changes.push(new);
         }
-        for at in last.into_values() {
-            columns.newest.push(&puts[at].new);
+        for index in last.into_values() {
+            columns.newest.push(&puts[index].new);
         }
         columns
     }

@@ -83,8 +83,8 @@ impl DatabaseUrl {
         let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
         let user = config.get_user().unwrap_or_default();
         let database = config.get_dbname().unwrap_or(user);
-        let wanted = [host.as_str(), &port, database, user];
-        self.password = text.lines().find_map(|line| password_of_line(line, wanted));
+        let attributes = [host.as_str(), &port, database, user];
+        self.password = text.lines().find_map(|line| password_of_line(line, attributes));
         Ok(self)
     }
 
@@ -342,7 +342,7 @@ fn is_here(host: &Host) -> bool {
 }
 
 /// Returns the password in a line of a password file, if the line is for this connection.
-fn password_of_line(line: &str, wanted: [&str; 4]) -> Option<String> {
+fn password_of_line(line: &str, attributes: [&str; 4]) -> Option<String> {
     if line.starts_with('#') {
         return None;
     }
@@ -357,7 +357,8 @@ fn password_of_line(line: &str, wanted: [&str; 4]) -> Option<String> {
         }
     }
     let password = (fields.len() == 5).then(|| fields.pop())??;
-    let is_matched = fields.iter().zip(wanted).all(|(field, wanted)| field == "*" || field == wanted);
+    let is_matched =
+        fields.iter().zip(attributes).all(|(field, attributes)| field == "*" || field == attributes);
     is_matched.then_some(password)
 }
 
@@ -469,12 +470,12 @@ mod tests {
 
     #[test]
     fn a_standby_is_used_only_if_the_url_asks_for_it() {
-        let wanted = |url: &str| {
+        let target = |url: &str| {
             let (config, _) = DatabaseUrl::new(url, None).config(&DatabaseLimits::default()).unwrap();
             config.get_target_session_attrs()
         };
-        assert_eq!(wanted("postgres://u@h/n"), TargetSessionAttrs::ReadWrite);
-        assert_eq!(wanted("postgres://u@h/n?target_session_attrs=read-only"), TargetSessionAttrs::ReadOnly);
+        assert_eq!(target("postgres://u@h/n"), TargetSessionAttrs::ReadWrite);
+        assert_eq!(target("postgres://u@h/n?target_session_attrs=read-only"), TargetSessionAttrs::ReadOnly);
     }
 
     #[test]

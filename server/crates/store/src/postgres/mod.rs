@@ -302,20 +302,20 @@ impl Versions for PostgresEngine {
         self.send_commit(|reply| CommitRequest::Snapshot(now, reply)).await
     }
 
-    async fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
-        let found = self.read_many(&key.kind, vec![key.id.clone()], at, usize::MAX).await?;
-        Ok(found.into_iter().next().flatten())
+    async fn read(&self, key: &ResourceKey, seq: Seq) -> Result<Option<Version>, StoreError> {
+        let versions = self.read_many(&key.kind, vec![key.id.clone()], seq, usize::MAX).await?;
+        Ok(versions.into_iter().next().flatten())
     }
 
     async fn read_many(
         &self,
         kind: &str,
         ids: Vec<String>,
-        at: Seq,
+        seq: Seq,
         bytes: usize,
     ) -> Result<Vec<Option<Version>>, StoreError> {
-        let found = read::versions_of(&self.database, kind, &ids, at, bytes).await?;
-        page::read_until(ids, bytes, |id| Ok(found.get(&id).cloned().flatten()))
+        let versions = read::versions_of(&self.database, kind, &ids, seq, bytes).await?;
+        page::read_until(ids, bytes, |id| Ok(versions.get(&id).cloned().flatten()))
     }
 
     async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
@@ -391,10 +391,10 @@ impl Versions for PostgresEngine {
             }
             LineScanRange::Compartments(compartments) => {
                 let mut left = 0;
-                let push = |at: usize, version: &RowVersion<'_>| {
-                    (left..at).for_each(|_| lines.leave_compartment());
-                    left = at;
-                    push(&mut lines, version, Some(&compartments[at]))
+                let push = |index: usize, version: &RowVersion<'_>| {
+                    (left..index).for_each(|_| lines.leave_compartment());
+                    left = index;
+                    push(&mut lines, version, Some(&compartments[index]))
                 };
                 if read::walk_compartments(database, &compartments, kind, scan.after, walk, push).await? {
                     return Ok(());
@@ -406,9 +406,9 @@ impl Versions for PostgresEngine {
         Ok(())
     }
 
-    async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {
+    async fn kinds(&self, seq: Seq) -> Result<Vec<String>, StoreError> {
         let sql = "SELECT kind FROM kind WHERE first_seq <= $1 ORDER BY kind";
-        let parameters: &[Parameter<'_>] = &[(&number(at), Type::INT8)];
+        let parameters: &[Parameter<'_>] = &[(&number(seq), Type::INT8)];
         let rows = self.database.query("read the types", sql, parameters).await?;
         rows.iter().map(|row| text(row.get(0))).collect()
     }

@@ -22,7 +22,7 @@ impl PresentState for Prefetched {
     }
 
     fn is_indexed_since(&self, range: &IndexRange, since: Seq) -> Result<bool, StoreError> {
-        Ok(self.indexed.iter().any(|(known, at)| known == range && *at == since))
+        Ok(self.indexed.iter().any(|(key, indexed_seq)| key == range && *indexed_seq == since))
     }
 
     fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {

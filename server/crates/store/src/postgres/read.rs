@@ -136,7 +136,7 @@ pub(super) async fn versions_of(
     database: &Database,
     kind: &str,
     ids: &[String],
-    at: Seq,
+    seq: Seq,
     bytes: usize,
 ) -> Result<HashMap<String, Option<Version>>, StoreError> {
     let sql = format!(
@@ -145,17 +145,17 @@ pub(super) async fn versions_of(
     );
     let ids: Vec<&[u8]> = ids.iter().map(String::as_bytes).collect();
     let parameters: [Parameter<'_>; 3] =
-        [(&number(at), Type::INT8), (&kind.as_bytes(), Type::BYTEA), (&ids, Type::BYTEA_ARRAY)];
-    let mut found = HashMap::new();
+        [(&number(seq), Type::INT8), (&kind.as_bytes(), Type::BYTEA), (&ids, Type::BYTEA_ARRAY)];
+    let mut versions = HashMap::new();
     let mut taken = 0;
     each_row(database, database.limits.read, "read resources", &sql, &parameters, |row| {
         let version = RowVersion::read(row)?;
         taken += version.as_ref().and_then(|version| version.body).map_or(0, <[u8]>::len);
-        found.insert(text(row.get(0))?, version.map(|version| version.to_version(kind)));
+        versions.insert(text(row.get(0))?, version.map(|version| version.to_version(kind)));
         Ok(taken < bytes)
     })
     .await?;
-    Ok(found)
+    Ok(versions)
 }
 
 /// Returns versions of a resource before a sequence number, newest first.
@@ -195,9 +195,9 @@ pub(super) async fn changes(
     let of_kinds = "SELECT c.* FROM unnest($3) AS k (kind), LATERAL (SELECT seq, kind, id, version, deleted \
                     FROM change WHERE kind = k.kind AND seq > $1 ORDER BY seq LIMIT $2) c ORDER BY seq LIMIT $2";
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let wanted: Vec<&[u8]> = kinds.into_iter().flatten().map(|kind| kind.as_bytes()).collect();
+    let kind_names: Vec<&[u8]> = kinds.into_iter().flatten().map(|kind| kind.as_bytes()).collect();
     let parameters: &[Parameter<'_>] =
-        &[(&number(after), Type::INT8), (&limit, Type::INT8), (&wanted, Type::BYTEA_ARRAY)];
+        &[(&number(after), Type::INT8), (&limit, Type::INT8), (&kind_names, Type::BYTEA_ARRAY)];
     let rows = match kinds {
         None => database.query("read changes", all, &parameters[..2]).await?,
         Some(_) => database.query("read changes", of_kinds, parameters).await?,
@@ -353,12 +353,12 @@ pub(super) async fn walk_compartments(
     let (mut rows, mut count, mut first) = (FIRST_PAGE, FIRST_COMPARTMENTS, 0);
     while first < compartments.len() {
         // The span of a membership that has not ended ends at the greatest number.
-        let at = number(walk.scan.at).min(i64::MAX - 1);
+        let seq = number(walk.scan.at).min(i64::MAX - 1);
         let end = compartments.len().min(first + count);
         let names: Vec<&[u8]> =
             compartments[first..end].iter().map(|name| name.as_ref().as_bytes()).collect();
         let parameters: [Parameter<'_>; 7] = [
-            (&at, Type::INT8),
+            (&seq, Type::INT8),
             (&kind.as_bytes(), Type::BYTEA),
             (&after, Type::BYTEA),
             (&names, Type::BYTEA_ARRAY),

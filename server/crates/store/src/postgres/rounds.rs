@@ -125,11 +125,11 @@ impl RoundTransaction<'_> {
         if fenced? == 1 {
             return Ok(());
         }
-        let found = "SELECT round FROM writer WHERE id = $1::text::uuid";
-        let found = self.client.query_typed(found, &[(&self.writer, Type::TEXT)]).await?;
-        let found = found.first().map(|row| row.get::<_, i64>(0));
-        let is_behind = found.is_some_and(|number| number < self.number - 1);
-        Err(RoundError::Fenced { is_committed: found == Some(self.number), is_behind })
+        let round = "SELECT round FROM writer WHERE id = $1::text::uuid";
+        let round = self.client.query_typed(round, &[(&self.writer, Type::TEXT)]).await?;
+        let round = round.first().map(|row| row.get::<_, i64>(0));
+        let is_behind = round.is_some_and(|number| number < self.number - 1);
+        Err(RoundError::Fenced { is_committed: round == Some(self.number), is_behind })
     }
 }
 

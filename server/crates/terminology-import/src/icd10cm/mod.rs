@@ -64,7 +64,7 @@ impl Icd10cmPart {
 pub(super) fn pair_parts(parts: &[Option<&Icd10cmPart>]) -> Vec<(usize, usize)> {
     let places = |year: &str, is_order: bool| -> Vec<usize> {
         let is_it = |part: &Icd10cmPart| part.year == year && part.is_order == is_order;
-        (0..parts.len()).filter(|at| parts[*at].is_some_and(is_it)).collect()
+        (0..parts.len()).filter(|index| parts[*index].is_some_and(is_it)).collect()
     };
     let years: BTreeSet<&str> = parts.iter().flatten().map(|part| part.year.as_str()).collect();
     let pair = |year: &str| match (&places(year, true)[..], &places(year, false)[..]) {

@@ -158,7 +158,7 @@ impl TabularReader<'_> {
         }
         let sevenths = match nearest.filter(|_| !level.has_codes_below && level.code.len() <= BEFORE_SEVENTH)
         {
-            Some(at) => self.open.get(at).map_or(&level.sevenths, |above| &above.sevenths),
+            Some(index) => self.open.get(index).map_or(&level.sevenths, |above| &above.sevenths),
             None => &Vec::new(),
         };
         let is_billable = !level.has_codes_below && sevenths.is_empty();

@@ -68,7 +68,7 @@ impl DescriptionDialects {
 impl DialectSet {
     /// Returns the set with a further reference set.
     fn with(&self, item: &str) -> Self {
-        let mut items: Vec<&str> = self.text.split(' ').filter(|known| !known.is_empty()).collect();
+        let mut items: Vec<&str> = self.text.split(' ').filter(|candidate| !candidate.is_empty()).collect();
         items.push(item);
         items.sort_unstable();
         items.dedup();

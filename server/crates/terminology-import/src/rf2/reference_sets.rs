@@ -23,7 +23,7 @@ pub(super) fn read_members(
         let is_active = fields.get(2) == "1";
         let facts = MemberFacts { is_active, module: fields.get(3), effective_time: fields.get(1) };
         let headings = table.headings().iter().enumerate().skip(COMMON_COLUMNS);
-        let values = headings.map(|(at, name)| (name.as_str(), fields.get(at)));
+        let values = headings.map(|(index, name)| (name.as_str(), fields.get(index)));
         let mut added = builder.add_member_row(fields.get(4), member, facts, values);
         if is_active {
             added = added.and_then(|()| builder.add_subset_member(fields.get(4), member));

@@ -137,19 +137,19 @@ impl Catalog {
         let by_operator = is_unversioned
             .then(|| resources.find(url, Some(self.preferred_versions.version_of(url)?)))
             .flatten();
-        let found = by_operator.or_else(|| resources.find(url, wanted))?;
+        let stored = by_operator.or_else(|| resources.find(url, wanted))?;
         if wanted.is_none() && tracing::enabled!(tracing::Level::DEBUG) {
-            let others = || resources.versions(url).iter().filter(|other| !std::ptr::eq(&***other, found));
-            let why = match (others().next().map(|other| (found.header(), other.header())), &self.base) {
+            let others = || resources.versions(url).iter().filter(|other| !std::ptr::eq(&***other, stored));
+            let why = match (others().next().map(|other| (stored.header(), other.header())), &self.base) {
                 _ if by_operator.is_some() => "the configuration prefers it",
                 (Some((Some(header), Some(other))), _) => reason(header, other),
                 (_, Some(_)) => "the request contains it",
-                _ => return Some(found),
+                _ => return Some(stored),
             };
-            let version = found.header().and_then(|header| header.version.as_deref()).unwrap_or_default();
+            let version = stored.header().and_then(|header| header.version.as_deref()).unwrap_or_default();
             tracing::debug!(resource = T::KIND, url, version, why, "chose a version");
         }
-        Some(found)
+        Some(stored)
     }
 
     /// Returns the index of the code system with an id, if there is one and it is valid.
@@ -219,10 +219,14 @@ impl Catalog {
         if stored.as_ref().is_some_and(complete) {
             return stored;
         }
-        let Some(wanted) = version.filter(|wanted| *wanted != "*") else { return built_in().or(stored) };
+        let Some(requested) = version.filter(|requested| *requested != "*") else {
+            return built_in().or(stored);
+        };
         // Most built-in systems have no version, so a requested version is matched against the stored resource.
         let has_version = |r: &&StoredResource<CodeSystem>| {
-            r.header().and_then(|h| h.version.as_deref()).is_some_and(|have| canonical::matches(wanted, have))
+            r.header()
+                .and_then(|h| h.version.as_deref())
+                .is_some_and(|have| canonical::matches(requested, have))
         };
         match stored {
             Some(stored) => Some(built_in().unwrap_or(stored)),
@@ -235,11 +239,11 @@ impl Catalog {
     fn stored_code_system(&self, url: &str, version: Option<&str>) -> Option<&StoredResource<CodeSystem>> {
         let mut without_codes = None;
         for layer in self.layers() {
-            let Some(found) = layer.find_in_layer(&layer.code_systems, url, version) else { continue };
-            match found.header().and_then(|header| header.content).unwrap_or_default() {
-                ContentMode::Complete | ContentMode::Fragment => return Some(found),
+            let Some(stored) = layer.find_in_layer(&layer.code_systems, url, version) else { continue };
+            match stored.header().and_then(|header| header.content).unwrap_or_default() {
+                ContentMode::Complete | ContentMode::Fragment => return Some(stored),
                 ContentMode::Example | ContentMode::NotPresent => {
-                    without_codes.get_or_insert(found);
+                    without_codes.get_or_insert(stored);
                 }
                 ContentMode::Supplement => {}
             }
@@ -306,8 +310,8 @@ impl Catalog {
     /// Returns the supplement with this canonical URL.
     pub(crate) fn supplement(&self, canonical: &str) -> Option<&StoredResource<CodeSystem>> {
         let (url, version) = canonical::split(canonical);
-        let mut found = self.layers().filter_map(|layer| layer.code_systems.find(url, version));
-        found.find(|r| r.header().is_some_and(is_supplement))
+        let mut supplements = self.layers().filter_map(|layer| layer.code_systems.find(url, version));
+        supplements.find(|r| r.header().is_some_and(is_supplement))
     }
 
     /// Returns the stored versions of a code system, oldest first.
@@ -345,7 +349,7 @@ impl Catalog {
             Some(self.implicit.insert(url.to_owned(), set, 256 + 64 * url.len()))
         });
         let fits = |set: &&ValueSet| match (version, set.version.as_deref()) {
-            (Some(wanted), Some(have)) => canonical::matches(wanted, have),
+            (Some(requested), Some(have)) => canonical::matches(requested, have),
             _ => true,
         };
         Ok(set.filter(fits))
@@ -361,7 +365,8 @@ impl Catalog {
         let matches = |header: &ResourceHeader| {
             let have = header.version.as_deref();
             !is_supplement(header)
-                && version.is_none_or(|wanted| have.is_some_and(|have| canonical::matches(wanted, have)))
+                && version
+                    .is_none_or(|requested| have.is_some_and(|have| canonical::matches(requested, have)))
         };
         for layer in self.layers() {
             let Some(all) = layer.code_systems.by_value_set.get(url) else { continue };

@@ -149,7 +149,7 @@ impl OverlayCache {
     /// Returns the resource with these bytes; `None` if its type is not used in terminology.
     fn cached_resource(&self, json: &RawValue) -> Result<Option<CachedResource>, TxError> {
         let bytes = json.get().as_bytes();
-        let digest = [0, 1].map(|at: usize| self.keys[at].hash_one(bytes));
+        let digest = [0, 1].map(|index: usize| self.keys[index].hash_one(bytes));
         if let Some(cached) = self.lock().resources.get(&digest) {
             return Ok(Some(cached.clone()));
         }

@@ -104,8 +104,8 @@ impl<T: CompiledResource> ResourcesByUrl<T> {
 
 /// Moves the preferred resource to the front of a list.
 fn move_preferred_to_front<T: CompiledResource>(versions: &mut [Arc<StoredResource<T>>]) {
-    if let Some(at) = preferred_position(versions.iter().map(|resource| &**resource)) {
-        versions[..=at].rotate_right(1);
+    if let Some(index) = preferred_position(versions.iter().map(|resource| &**resource)) {
+        versions[..=index].rotate_right(1);
     }
 }
 
@@ -128,11 +128,11 @@ pub(super) fn preferred<'a, T: CompiledResource + 'a>(
 fn preferred_position<'a, T: CompiledResource + 'a>(
     candidates: impl Iterator<Item = &'a StoredResource<T>> + Clone,
 ) -> Option<usize> {
-    let headers = || candidates.clone().enumerate().filter_map(|(at, r)| Some((at, r.header()?)));
+    let headers = || candidates.clone().enumerate().filter_map(|(index, r)| Some((index, r.header()?)));
     let best = headers().map(|(_, header)| rank(header)).min()?;
     let of_best = || headers().filter(|(_, header)| rank(header) == best);
     let newest = version_choice::newest(of_best().map(|(_, header)| dated_version(header)))?;
-    of_best().nth(newest).map(|(at, _)| at)
+    of_best().nth(newest).map(|(index, _)| index)
 }
 
 /// Returns the rank of a resource regardless of its version; the preferred one is less.

@@ -23,9 +23,9 @@ impl AncestorFilter {
     pub(crate) const ANYTHING: Self = Self(u64::MAX);
 
     /// Returns the filter of a concept with these parents.
-    pub(crate) fn for_concept(parents: impl Iterator<Item = Self>, at: u32) -> Self {
+    pub(crate) fn for_concept(parents: impl Iterator<Item = Self>, concept: u32) -> Self {
         let inherited = parents.fold(0_u64, |bits, parent| bits | parent.0);
-        let own = 1 << (at.wrapping_mul(0x9e37_79b9) >> 26);
+        let own = 1 << (concept.wrapping_mul(0x9e37_79b9) >> 26);
         Self(if inherited.count_ones() < MOST_INHERITED { inherited | own } else { inherited })
     }
 

@@ -191,12 +191,12 @@ impl CodeTable {
 
     fn insert_ordinal(&mut self, ordinal: u32) {
         let key = self.code_key(self.texts.get(ordinal));
-        let mut at = self.home_bucket(key);
+        let mut index = self.home_bucket(key);
         let (bucket, slot) = loop {
-            if let Some(free) = self.table[at].find_slot(FREE) {
-                break (&mut self.table[at], free);
+            if let Some(free) = self.table[index].find_slot(FREE) {
+                break (&mut self.table[index], free);
             }
-            at = if at + 1 == self.table.len() { 0 } else { at + 1 };
+            index = if index + 1 == self.table.len() { 0 } else { index + 1 };
         };
         bucket.keys[slot] = key;
         bucket.at[slot] = ordinal;
@@ -283,8 +283,8 @@ impl CodeTable {
     }
 
     /// Returns the code of an ordinal.
-    pub(crate) fn get(&self, at: u32) -> &str {
-        self.texts.get(at)
+    pub(crate) fn get(&self, index: u32) -> &str {
+        self.texts.get(index)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -311,8 +311,8 @@ impl IndexColumn for CodeTable {
             AncestorColumns { filters: vec![AncestorFilter::NOTHING; len], extra_row: vec![0; len] };
         for bucket in &self.table {
             for slot in (0..SLOTS).filter(|slot| bucket.keys[*slot] != FREE) {
-                let at = bucket.at[slot] as usize;
-                (above.filters[at], above.extra_row[at]) = (bucket.above[slot], bucket.extra_row[slot]);
+                let index = bucket.at[slot] as usize;
+                (above.filters[index], above.extra_row[index]) = (bucket.above[slot], bucket.extra_row[slot]);
             }
         }
         above.save(to)
@@ -382,14 +382,14 @@ mod tests {
         ];
         for fold in [false, true] {
             let mut many = codes(fold, &list);
-            for at in 0..1_000 {
-                many.push(&format!("{}", at as u64 * 7_654_321)).unwrap();
+            for index in 0..1_000 {
+                many.push(&format!("{}", index as u64 * 7_654_321)).unwrap();
             }
             let again =
                 CodeTable::from_texts(std::mem::take(&mut many.texts), fold, AncestorColumns::default());
-            let first = |code: &str| (0..again.len() as u32).find(|at| again.get(*at) == code);
-            for at in 0..again.len() as u32 {
-                assert_eq!(again.find(again.get(at)), first(again.get(at)), "{}", again.get(at));
+            let first = |code: &str| (0..again.len() as u32).find(|index| again.get(*index) == code);
+            for index in 0..again.len() as u32 {
+                assert_eq!(again.find(again.get(index)), first(again.get(index)), "{}", again.get(index));
             }
             assert_eq!(again.find("1234567890"), None);
         }

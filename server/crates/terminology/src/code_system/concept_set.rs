@@ -53,10 +53,10 @@ impl ConceptSet {
                 }
                 let interval = hierarchy.interval(here);
                 budget.spend(interval.len() / ORDINALS_PER_STEP)?;
-                for at in interval {
-                    if !out.has(at) {
-                        out.insert(at);
-                        waiting.extend(hierarchy.non_tree_children(at));
+                for index in interval {
+                    if !out.has(index) {
+                        out.insert(index);
+                        waiting.extend(hierarchy.non_tree_children(index));
                     }
                 }
             }
@@ -66,13 +66,13 @@ impl ConceptSet {
         Ok(out)
     }
 
-    pub(crate) fn has(&self, at: u32) -> bool {
-        let word = (at as usize / 64).checked_sub(self.begin).and_then(|word| self.words.get(word));
-        word.is_some_and(|word| word & (1 << (at % 64)) != 0)
+    pub(crate) fn has(&self, index: u32) -> bool {
+        let word = (index as usize / 64).checked_sub(self.begin).and_then(|word| self.words.get(word));
+        word.is_some_and(|word| word & (1 << (index % 64)) != 0)
     }
 
-    pub(crate) fn insert(&mut self, at: u32) {
-        let word = at as usize / 64;
+    pub(crate) fn insert(&mut self, index: u32) {
+        let word = index as usize / 64;
         if self.words.is_empty() {
             self.begin = word;
         } else if word < self.begin {
@@ -82,13 +82,13 @@ impl ConceptSet {
         if word - self.begin >= self.words.len() {
             self.words.resize(word - self.begin + 1, 0);
         }
-        self.words[word - self.begin] |= 1 << (at % 64);
+        self.words[word - self.begin] |= 1 << (index % 64);
     }
 
-    pub(crate) fn remove(&mut self, at: u32) {
-        let word = (at as usize / 64).checked_sub(self.begin);
+    pub(crate) fn remove(&mut self, index: u32) {
+        let word = (index as usize / 64).checked_sub(self.begin);
         if let Some(word) = word.and_then(|word| self.words.get_mut(word)) {
-            *word &= !(1 << (at % 64));
+            *word &= !(1 << (index % 64));
         }
     }
 
@@ -129,7 +129,7 @@ impl ConceptSet {
 
     /// Returns the word with this number.
     fn word(&self, number: usize) -> u64 {
-        number.checked_sub(self.begin).and_then(|at| self.words.get(at)).copied().unwrap_or(0)
+        number.checked_sub(self.begin).and_then(|index| self.words.get(index)).copied().unwrap_or(0)
     }
 
     /// Keeps the ordinals that are also in the other set.
@@ -221,7 +221,7 @@ mod tests {
 
     fn bits(ordinals: &BTreeSet<u32>) -> ConceptSet {
         let mut out = ConceptSet::default();
-        ordinals.iter().rev().for_each(|at| out.insert(*at));
+        ordinals.iter().rev().for_each(|index| out.insert(*index));
         out
     }
 
@@ -246,9 +246,9 @@ mod tests {
             both.intersect(&other);
             both.trim();
             prop_assert_eq!(all(&both), &a & &b);
-            prop_assert!((0..700).all(|at| both.has(at) == (a.contains(&at) && b.contains(&at))));
-            for at in &b {
-                both.remove(*at);
+            prop_assert!((0..700).all(|index| both.has(index) == (a.contains(&index) && b.contains(&index))));
+            for index in &b {
+                both.remove(*index);
             }
             both.trim();
             prop_assert_eq!(both.words(), 0);

@@ -32,9 +32,10 @@ impl<'a> From<ConceptDesignation<'a>> for ConceptDescription<'a> {
 
 impl CodeSystem {
     /// Returns the descriptions of a concept. A display that is not among its designations is a synonym.
-    pub(crate) fn descriptions(&self, at: u32) -> impl Iterator<Item = ConceptDescription<'_>> {
-        let display =
-            self.display(at).filter(|display| self.designations(at).all(|one| one.value != *display));
+    pub(crate) fn descriptions(&self, concept: u32) -> impl Iterator<Item = ConceptDescription<'_>> {
+        let display = self
+            .display(concept)
+            .filter(|display| self.designations(concept).all(|one| one.value != *display));
         let display = display.map(|term| ConceptDescription {
             term,
             language: self.language.as_deref(),
@@ -42,6 +43,6 @@ impl CodeSystem {
             is_active: true,
             facts: None,
         });
-        display.into_iter().chain(self.designations(at).map(ConceptDescription::from))
+        display.into_iter().chain(self.designations(concept).map(ConceptDescription::from))
     }
 }

@@ -71,9 +71,9 @@ impl EliasFanoRows {
 
     /// Writes a number at a bit position.
     fn write_bits(&mut self, from: usize, bit: usize, number: u32) {
-        let at = from + bit / 8;
-        let word = self.read_word(at) | u64::from(number) << (bit % 8);
-        self.0[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        let index = from + bit / 8;
+        let word = self.read_word(index) | u64::from(number) << (bit % 8);
+        self.0[index..index + 8].copy_from_slice(&word.to_le_bytes());
     }
 
     /// Returns whether a row contains an ordinal in a range. The range must not be empty.
@@ -172,12 +172,12 @@ mod tests {
             let starts: Vec<u32> = rows.iter().map(|row| encoded.push(row, end).unwrap()).collect();
             for (row, start) in rows.iter().zip(starts) {
                 assert_eq!(&encoded.ordinals(start, end).collect::<Vec<_>>(), row);
-                for at in [0, 1, end / 2, end.saturating_sub(1)].into_iter().filter(|at| *at < end) {
-                    let is_in = row.binary_search(&at).is_ok();
+                for index in [0, 1, end / 2, end.saturating_sub(1)].into_iter().filter(|index| *index < end) {
+                    let is_in = row.binary_search(&index).is_ok();
                     assert_eq!(
-                        encoded.intersects(start, at..at + 1, end),
+                        encoded.intersects(start, index..index + 1, end),
                         is_in,
-                        "{at} of {} below {end}",
+                        "{index} of {} below {end}",
                         row.len()
                     );
                 }
@@ -201,7 +201,7 @@ mod tests {
             let starts: Vec<u32> = rows.iter().filter_map(|row| encoded.push(row, end)).collect();
             for ((set, row), start) in sets.iter().zip(&rows).zip(starts) {
                 prop_assert_eq!(&encoded.ordinals(start, end).collect::<Vec<_>>(), row);
-                let near = row.iter().flat_map(|at| [at.saturating_sub(1), *at, at + 1]);
+                let near = row.iter().flat_map(|index| [index.saturating_sub(1), *index, index + 1]);
                 for from in (0..450).chain(near).chain([end - 1]).filter(|from| *from < end) {
                     for width in widths.iter().copied().chain([1, 2]) {
                         let range = from..end.min(from.saturating_add(width));

@@ -160,7 +160,8 @@ impl ConceptHierarchy {
     ) -> bool {
         all.clear();
         all.extend(parents);
-        let mut starts: Vec<u32> = parents.iter().map(|at| self.nodes[*at as usize].extra_row).collect();
+        let mut starts: Vec<u32> =
+            parents.iter().map(|index| self.nodes[*index as usize].extra_row).collect();
         // Several parents may share a row.
         starts.sort_unstable();
         starts.dedup();
@@ -211,14 +212,14 @@ impl ConceptHierarchy {
     }
 
     /// Returns a concept with its descendants in the tree. The hierarchy must not have a cycle.
-    pub(crate) fn interval(&self, at: u32) -> Range<u32> {
-        at..self.nodes[at as usize].tree_end
+    pub(crate) fn interval(&self, index: u32) -> Range<u32> {
+        index..self.nodes[index as usize].tree_end
     }
 
     /// Returns the concept of an ordinal, with a filter that rejects nothing.
-    pub(crate) fn concept_at(&self, at: u32) -> LocatedConcept {
-        let extra_row = self.nodes.get(at as usize).map_or(0, |node| node.extra_row);
-        LocatedConcept { at, extra_row, above: AncestorFilter::ANYTHING }
+    pub(crate) fn concept_at(&self, index: u32) -> LocatedConcept {
+        let extra_row = self.nodes.get(index as usize).map_or(0, |node| node.extra_row);
+        LocatedConcept { at: index, extra_row, above: AncestorFilter::ANYTHING }
     }
 
     /// Returns whether `b` is `a` or a descendant of it in the tree.
@@ -249,22 +250,22 @@ impl ConceptHierarchy {
         let mut children = self.non_tree_children.row(of).to_vec();
         if let Some(HierarchyNode { tree_end, .. }) = self.nodes.get(of as usize) {
             // The next child follows the descendants of the previous one.
-            let behind = |at: &u32| self.nodes.get(*at as usize).map(|node| node.tree_end);
-            children.extend(std::iter::successors(Some(of + 1), behind).take_while(|at| at < tree_end));
+            let behind = |index: &u32| self.nodes.get(*index as usize).map(|node| node.tree_end);
+            children.extend(std::iter::successors(Some(of + 1), behind).take_while(|index| index < tree_end));
             children.sort_unstable();
         }
         children
     }
 
     /// Returns the direct parents or the direct children.
-    pub(crate) fn neighbours(&self, at: u32, up: bool) -> Cow<'_, [u32]> {
-        if up { self.parents(at).into() } else { self.children(at).into() }
+    pub(crate) fn neighbours(&self, index: u32, up: bool) -> Cow<'_, [u32]> {
+        if up { self.parents(index).into() } else { self.children(index).into() }
     }
 
     /// Returns whether the concept has no children.
-    pub(crate) fn is_leaf(&self, at: u32) -> bool {
-        let in_tree = self.nodes.get(at as usize).is_some_and(|node| node.tree_end > at + 1);
-        !in_tree && self.non_tree_children.row(at).is_empty()
+    pub(crate) fn is_leaf(&self, index: u32) -> bool {
+        let in_tree = self.nodes.get(index as usize).is_some_and(|node| node.tree_end > index + 1);
+        !in_tree && self.non_tree_children.row(index).is_empty()
     }
 }
 
@@ -285,9 +286,11 @@ mod tests {
                 |(len, links, turn)| {
                     // Rotates the numbers, so that parents do not always precede their children.
                     let turn = turn.index(len) as u32;
-                    let at = |n: u32| (n + turn) % len as u32;
-                    let links =
-                        links.into_iter().filter(|(a, b)| a != b).map(|(a, b)| (at(a.max(b)), at(a.min(b))));
+                    let row = |n: u32| (n + turn) % len as u32;
+                    let links = links
+                        .into_iter()
+                        .filter(|(a, b)| a != b)
+                        .map(|(a, b)| (row(a.max(b)), row(a.min(b))));
                     (len, links.collect())
                 },
             )
@@ -310,10 +313,10 @@ mod tests {
                     let expected = walks_up(&links, order[b as usize], order[a as usize]);
                     prop_assert_eq!(hierarchy.is_a(b, a), expected, "{} below {}", b, a);
                     prop_assert_eq!(hierarchy.walks_up_to(b, a), expected, "walked: {} below {}", b, a);
-                    let [up, down] = [a, b].map(|at| LocatedConcept {
-                        at,
-                        extra_row: above.extra_row[at as usize],
-                        above: above.filters[at as usize],
+                    let [up, down] = [a, b].map(|index| LocatedConcept {
+                        at: index,
+                        extra_row: above.extra_row[index as usize],
+                        above: above.filters[index as usize],
                     });
                     prop_assert_eq!(hierarchy.is_below(down, hierarchy.interval(a)), expected, "as found: {} below {}", b, a);
                     let may_be = down.above.may_be_below(up.above);
@@ -364,7 +367,7 @@ mod tests {
         let width = 4_000;
         let (middle, lowest) = (width, 2 * width + 1);
         let links = (0..width).map(|root| (middle, root));
-        let links = links.chain((middle + 1..lowest).flat_map(|at| [(at, middle), (lowest, at)]));
+        let links = links.chain((middle + 1..lowest).flat_map(|index| [(index, middle), (lowest, index)]));
         let (order, hierarchy, _) = ConceptHierarchy::build(lowest as usize + 1, links.collect());
         assert!(hierarchy.extra_ancestors.is_some());
         let ordinal = |of: u32| order.iter().position(|old| *old == of).unwrap() as u32;
@@ -377,7 +380,7 @@ mod tests {
     #[test]
     fn a_long_cycle_is_found() {
         let len = 100_000;
-        let links = (0..len).map(|at| (at, (at + 1) % len)).collect();
+        let links = (0..len).map(|index| (index, (index + 1) % len)).collect();
         let (_, hierarchy, _) = ConceptHierarchy::build(len as usize, links);
         assert_eq!(hierarchy.cycle().len(), len as usize + 1);
     }

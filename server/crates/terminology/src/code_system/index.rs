@@ -81,7 +81,7 @@ impl CodeSystemIndex {
     /// if there is no cycle or the resource is invalid. The resource is compiled only if it contains properties for
     /// parents or children, because nesting alone cannot form a cycle.
     pub fn cycle_in(json: &[u8]) -> Option<Vec<String>> {
-        let says = |word: &str| json.windows(word.len()).any(|at| at == word.as_bytes());
+        let says = |word: &str| json.windows(word.len()).any(|index| index == word.as_bytes());
         if !(says("parent") || says("child") || says("subsumedBy")) {
             return None;
         }
@@ -123,10 +123,10 @@ mod tests {
         let mut file = Vec::new();
         index.save(&mut file).unwrap();
         let back = CodeSystemIndex::read(&file[..]).unwrap();
-        for at in (0..file.len()).step_by(5) {
+        for position in (0..file.len()).step_by(5) {
             let mut damaged = file.clone();
-            damaged[at] ^= 0x20;
-            assert!(CodeSystemIndex::read(&damaged[..]).is_err(), "byte {at} is damaged");
+            damaged[position] ^= 0x20;
+            assert!(CodeSystemIndex::read(&damaged[..]).is_err(), "byte {position} is damaged");
         }
         assert_eq!((back.url(), back.version(), back.concepts()), ("urn:a", Some("2"), 2));
         let (was, is) = (&index.0, &back.0);

@@ -58,8 +58,8 @@ pub struct IndexBuilder {
 /// Joins the parts of an interned text in a buffer.
 fn join<'b>(buffer: &'b mut String, parts: &[&str]) -> &'b str {
     buffer.clear();
-    for (at, part) in parts.iter().enumerate() {
-        if at > 0 {
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
             buffer.push(SEPARATOR);
         }
         buffer.push_str(part);
@@ -346,16 +346,16 @@ impl IndexBuilder {
     /// Returns a message if there is more text than an index can hold.
     pub(crate) fn build(mut self) -> Result<CodeSystem, String> {
         let len = self.codes.len();
-        for (at, (concept, is_parent)) in self.code_links.iter().enumerate() {
+        for (index, (concept, is_parent)) in self.code_links.iter().enumerate() {
             // Links to unknown codes are ignored; fragments have many of them.
-            let Some(other) = self.find_concept(self.link_codes.get(at as u32)) else { continue };
+            let Some(other) = self.find_concept(self.link_codes.get(index as u32)) else { continue };
             self.links.push(if *is_parent { (*concept, other) } else { (other, *concept) });
         }
         drop((std::mem::take(&mut self.code_links), std::mem::take(&mut self.link_codes)));
         let (order, hierarchy, above) = ConceptHierarchy::build(len, std::mem::take(&mut self.links));
         let mut ordinal = vec![0_u32; len];
-        for (at, old) in order.iter().enumerate() {
-            ordinal[*old as usize] = at as u32;
+        for (index, old) in order.iter().enumerate() {
+            ordinal[*old as usize] = index as u32;
         }
         let mut out = self.out;
         out.hierarchy = hierarchy;
@@ -400,11 +400,11 @@ impl IndexBuilder {
             let mut description_ids = Vec::new();
             if !self.description_ids.is_empty() {
                 self.description_ids.resize(places.len(), 0);
-                description_ids.extend(places.iter().map(|at| self.description_ids[*at as usize]));
+                description_ids.extend(places.iter().map(|index| self.description_ids[*index as usize]));
             }
             drop(std::mem::take(&mut self.description_ids));
-            for at in places {
-                let [text, language, usage, status] = self.designations[at as usize];
+            for index in places {
+                let [text, language, usage, status] = self.designations[index as usize];
                 texts.push(self.texts.get(text))?;
                 facts.push([language, usage, status]);
             }

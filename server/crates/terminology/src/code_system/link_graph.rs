@@ -23,9 +23,9 @@ impl LinkGraph {
     pub(super) fn topological_order(&self) -> Option<Vec<u32>> {
         let mut waiting: Vec<u32> = (0..self.len).map(|n| self.parents.row(n).len() as u32).collect();
         let mut order: Vec<u32> = (0..self.len).filter(|n| waiting[*n as usize] == 0).collect();
-        let mut at = 0;
-        while let Some(&node) = order.get(at) {
-            at += 1;
+        let mut index = 0;
+        while let Some(&node) = order.get(index) {
+            index += 1;
             for &child in self.children.row(node) {
                 waiting[child as usize] -= 1;
                 if waiting[child as usize] == 0 {
@@ -115,15 +115,15 @@ pub(super) fn number_in_preorder(
     let mut stack: Vec<(Option<u32>, u32)> = Vec::new();
     for root in (0..len as u32).filter(|n| tree_parent[*n as usize].is_none()) {
         stack.push((Some(root), 0));
-        while let Some((node, at)) = stack.pop() {
+        while let Some((node, index)) = stack.pop() {
             let Some(node) = node else {
-                tree_end[at as usize] = order.len() as u32;
+                tree_end[index as usize] = order.len() as u32;
                 continue;
             };
-            let at = order.len() as u32;
-            ordinal[node as usize] = at;
+            let index = order.len() as u32;
+            ordinal[node as usize] = index;
             order.push(node);
-            stack.push((None, at));
+            stack.push((None, index));
             let mine = |child: &&u32| tree_parent[**child as usize] == Some(node);
             stack.extend(graph.children.row(node).iter().rev().filter(mine).map(|child| (Some(*child), 0)));
         }

@@ -74,8 +74,8 @@ impl MemberBuilder {
         let state = self.texts.intern(&self.state)?;
         let row = &mut self.rows[set];
         row.extend([member, state]);
-        for wanted in &self.fields[set] {
-            let value = fields.clone().find(|(name, _)| name == wanted).map(|(_, value)| value);
+        for field in &self.fields[set] {
+            let value = fields.clone().find(|(name, _)| name == field).map(|(_, value)| value);
             row.push(match value {
                 None => NONE,
                 Some(value) => match find(value) {

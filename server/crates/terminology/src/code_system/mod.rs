@@ -127,8 +127,8 @@ struct DesignationColumns {
 }
 
 impl DesignationColumns {
-    fn range(&self, at: u32) -> std::ops::Range<u32> {
-        let range = self.ends.range(at);
+    fn range(&self, concept: u32) -> std::ops::Range<u32> {
+        let range = self.ends.range(concept);
         range.start as u32..range.end as u32
     }
 }
@@ -216,8 +216,8 @@ impl CodeSystem {
     }
 
     /// Returns the code of an ordinal, in the spelling of the system.
-    pub(crate) fn code(&self, at: u32) -> &str {
-        self.codes.get(at)
+    pub(crate) fn code(&self, concept: u32) -> &str {
+        self.codes.get(concept)
     }
 
     /// Returns whether two codes are equal, ignoring case if the system does.
@@ -225,14 +225,14 @@ impl CodeSystem {
         a == b || (self.case_sensitive == Some(false) && same_folded(a, b))
     }
 
-    pub(crate) fn display(&self, at: u32) -> Option<&str> {
-        Some(self.displays.get(at)).filter(|display| !display.is_empty())
+    pub(crate) fn display(&self, concept: u32) -> Option<&str> {
+        Some(self.displays.get(concept)).filter(|display| !display.is_empty())
     }
 
     /// Returns the display and all designations of a concept, the display first.
-    pub(crate) fn displays(&self, at: u32) -> impl Iterator<Item = ConceptText<'_>> {
-        let first = self.display(at).map(|text| ConceptText::own(text, self.language.as_deref()));
-        first.into_iter().chain(self.designations(at).map(ConceptText::from))
+    pub(crate) fn displays(&self, concept: u32) -> impl Iterator<Item = ConceptText<'_>> {
+        let first = self.display(concept).map(|text| ConceptText::own(text, self.language.as_deref()));
+        first.into_iter().chain(self.designations(concept).map(ConceptText::from))
     }
 
     /// Returns an interned text, if there is one with this number.
@@ -240,8 +240,8 @@ impl CodeSystem {
         (number != NONE).then(|| self.values.get(number))
     }
 
-    pub(crate) fn designations(&self, at: u32) -> impl Iterator<Item = ConceptDesignation<'_>> {
-        self.designations.range(at).map(|n| {
+    pub(crate) fn designations(&self, concept: u32) -> impl Iterator<Item = ConceptDesignation<'_>> {
+        self.designations.range(concept).map(|n| {
             let [language, usage, facts] = self.designations.facts[n as usize];
             let usage = self.interned(usage).map(|usage| {
                 let mut parts = usage.split(SEPARATOR);
@@ -267,8 +267,8 @@ impl CodeSystem {
         })
     }
 
-    fn has_flag(&self, at: u32, flag: u8) -> bool {
-        self.flags.get(at as usize).is_some_and(|flags| flags & flag != 0)
+    fn has_flag(&self, concept: u32, flag: u8) -> bool {
+        self.flags.get(concept as usize).is_some_and(|flags| flags & flag != 0)
     }
 
     /// Returns whether any concept may be inactive.
@@ -294,37 +294,37 @@ impl CodeSystem {
             + 48 * self.len()
     }
 
-    pub(crate) fn is_inactive(&self, at: u32) -> bool {
-        self.has_flag(at, INACTIVE)
+    pub(crate) fn is_inactive(&self, concept: u32) -> bool {
+        self.has_flag(concept, INACTIVE)
     }
 
     /// Returns whether the concept groups other concepts and must not be used itself.
-    pub(crate) fn is_abstract(&self, at: u32) -> bool {
-        self.has_flag(at, ABSTRACT)
+    pub(crate) fn is_abstract(&self, concept: u32) -> bool {
+        self.has_flag(concept, ABSTRACT)
     }
 
     /// Returns whether the concept is deprecated but still active.
-    pub(crate) fn is_deprecated(&self, at: u32) -> bool {
-        self.has_flag(at, DEPRECATED)
+    pub(crate) fn is_deprecated(&self, concept: u32) -> bool {
+        self.has_flag(concept, DEPRECATED)
     }
 
     /// Returns the value of the `status` property of a concept.
-    pub(crate) fn concept_status(&self, at: u32) -> Option<&str> {
-        self.interned(*self.statuses.get(at as usize)?)
+    pub(crate) fn concept_status(&self, concept: u32) -> Option<&str> {
+        self.interned(*self.statuses.get(concept as usize)?)
     }
 
     /// Returns the status of a concept that is not, or no longer, intended for use, from its `status` property or its
     /// standards status.
-    pub(crate) fn status_to_report(&self, at: u32) -> Option<&str> {
-        if !self.has_flag(at, INACTIVE | DEPRECATED) {
+    pub(crate) fn status_to_report(&self, concept: u32) -> Option<&str> {
+        if !self.has_flag(concept, INACTIVE | DEPRECATED) {
             return None;
         }
-        self.concept_status(at).or_else(|| self.extension(at, STANDARDS_STATUS))
+        self.concept_status(concept).or_else(|| self.extension(concept, STANDARDS_STATUS))
     }
 
     /// Returns the definition of a concept.
-    pub(crate) fn definition(&self, at: u32) -> Option<&str> {
-        self.interned(*self.definitions.get(at as usize)?)
+    pub(crate) fn definition(&self, concept: u32) -> Option<&str> {
+        self.interned(*self.definitions.get(concept as usize)?)
     }
 
     /// Returns the index of the words in all texts.
@@ -360,7 +360,7 @@ impl CodeSystem {
     /// Returns the codes of one cycle of the hierarchy, if there is any.
     pub(crate) fn cycle(&self) -> Option<Vec<String>> {
         let cycle = self.hierarchy.cycle();
-        (!cycle.is_empty()).then(|| cycle.iter().map(|at| self.code(*at).to_owned()).collect())
+        (!cycle.is_empty()).then(|| cycle.iter().map(|concept| self.code(*concept).to_owned()).collect())
     }
 
     /// Returns whether a property is declared, used by a concept, or a standard one.
@@ -372,27 +372,28 @@ impl CodeSystem {
     }
 
     /// Returns the values of a property of a concept, as text. The type of a defining relationship is a property too.
-    pub(crate) fn property<'a>(&'a self, at: u32, name: &str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn property<'a>(&'a self, concept: u32, name: &str) -> impl Iterator<Item = &'a str> {
         let kind = if self.attributes.is_empty() { None } else { self.find(name) };
-        let definition = self.definition(at).filter(|_| name == DEFINITION);
+        let definition = self.definition(concept).filter(|_| name == DEFINITION);
         let name = self.names.find(name);
         let mine = move |property: &&[u32; 2]| Some(property[0]) == name;
-        let stored = self.properties.row(at).iter().filter(mine).map(|property| self.values.get(property[1]));
-        let defined = self.attributes(at).filter(move |attribute| Some(attribute.kind) == kind);
+        let stored =
+            self.properties.row(concept).iter().filter(mine).map(|property| self.values.get(property[1]));
+        let defined = self.attributes(concept).filter(move |attribute| Some(attribute.kind) == kind);
         definition.into_iter().chain(stored).chain(defined.map(|attribute| match attribute.value {
-            AttributeValue::Concept(at) => self.code(at),
+            AttributeValue::Concept(concept) => self.code(concept),
             AttributeValue::Literal(text) => text.trim_start_matches('#').trim_matches('"'),
         }))
     }
 
     /// Returns the number of properties and defining relationships of a concept.
-    pub(crate) fn property_count(&self, at: u32) -> usize {
-        self.properties.range(at).len() + self.attributes.range(at).len()
+    pub(crate) fn property_count(&self, concept: u32) -> usize {
+        self.properties.range(concept).len() + self.attributes.range(concept).len()
     }
 
     /// Returns name and value of all properties of a concept, except its parents and children.
-    pub(crate) fn properties(&self, at: u32) -> impl Iterator<Item = (&str, &str)> {
-        let all = self.properties.row(at).iter();
+    pub(crate) fn properties(&self, concept: u32) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.properties.row(concept).iter();
         let all = all.map(|[name, value]| (self.names.get(*name), self.values.get(*value)));
         // Extensions are stored as properties whose name is a URL. The code of a property is not a URL.
         all.filter(|(name, _)| !name.contains("://"))
@@ -404,9 +405,9 @@ impl CodeSystem {
     }
 
     /// Returns the value of an extension of a concept, as text.
-    pub(crate) fn extension(&self, at: u32, url: &str) -> Option<&str> {
+    pub(crate) fn extension(&self, concept: u32, url: &str) -> Option<&str> {
         let name = self.names.find(url)?;
-        let found = self.properties.row(at).iter().find(|property| property[0] == name)?;
+        let found = self.properties.row(concept).iter().find(|property| property[0] == name)?;
         Some(self.values.get(found[1]))
     }
 
@@ -423,8 +424,8 @@ impl CodeSystem {
         matches!(role, Some(PropertyRole::Parent | PropertyRole::Child | PropertyRole::Inactive))
     }
 
-    pub(crate) fn attributes(&self, at: u32) -> impl Iterator<Item = ConceptAttribute<'_>> {
-        self.attributes.row(at).iter().map(|[group, kind, value]| ConceptAttribute {
+    pub(crate) fn attributes(&self, concept: u32) -> impl Iterator<Item = ConceptAttribute<'_>> {
+        self.attributes.row(concept).iter().map(|[group, kind, value]| ConceptAttribute {
             group: *group,
             kind: *kind,
             value: match value & LITERAL {
@@ -499,13 +500,17 @@ mod tests {
                 {"code":"d","property":[{"code":"inactive","valueBoolean":true},{"code":"n","valueInteger":7},
                                         {"code":"k","valueCoding":{"system":"s","code":"x"}}]}]}"#,
         );
-        let at = |code| system.find(code).unwrap();
+        let concept = |code| system.find(code).unwrap();
         // Another URI does not change the meaning of a standard code.
-        assert!(system.is_abstract(at("a")) && system.is_abstract(at("b")));
-        assert!(system.is_inactive(at("c")) && system.is_inactive(at("d")) && !system.is_inactive(at("a")));
-        assert_eq!(system.concept_status(at("c")), Some("retired"));
-        assert_eq!(system.property(at("d"), "n").collect::<Vec<_>>(), ["7"]);
-        assert_eq!(system.property(at("d"), "k").collect::<Vec<_>>(), ["x"]);
+        assert!(system.is_abstract(concept("a")) && system.is_abstract(concept("b")));
+        assert!(
+            system.is_inactive(concept("c"))
+                && system.is_inactive(concept("d"))
+                && !system.is_inactive(concept("a"))
+        );
+        assert_eq!(system.concept_status(concept("c")), Some("retired"));
+        assert_eq!(system.property(concept("d"), "n").collect::<Vec<_>>(), ["7"]);
+        assert_eq!(system.property(concept("d"), "k").collect::<Vec<_>>(), ["x"]);
         assert!(system.has_property("inactive") && !system.has_property("colour"));
     }
 
@@ -545,13 +550,13 @@ mod tests {
             let back = CodeSystem::read(&*file).unwrap();
             assert_eq!(back.cycle(), system.cycle());
             assert_eq!(back.cycle().is_some(), above != "a");
-            for at in 0..system.len() as u32 {
-                let code = system.code(at);
+            for concept in 0..system.len() as u32 {
+                let code = system.code(concept);
                 assert_eq!(back.locate(code), system.locate(code), "{code}");
-                assert_eq!(back.display(at), system.display(at), "{code}");
-                assert_eq!(back.definition(at), system.definition(at), "{code}");
+                assert_eq!(back.display(concept), system.display(concept), "{code}");
+                assert_eq!(back.definition(concept), system.definition(concept), "{code}");
                 for other in (0..system.len() as u32).filter(|_| system.cycle().is_none()) {
-                    let is_a = |system: &CodeSystem| system.hierarchy().is_a(at, other);
+                    let is_a = |system: &CodeSystem| system.hierarchy().is_a(concept, other);
                     assert_eq!(is_a(&back), is_a(&system), "{code} below {}", system.code(other));
                 }
             }

@@ -34,13 +34,13 @@ impl<T> RowColumn<T> {
     }
 
     /// Returns the row at a position, or an empty row if the position is past the end.
-    pub(crate) fn row(&self, at: u32) -> &[T] {
-        &self.items[self.range(at)]
+    pub(crate) fn row(&self, index: u32) -> &[T] {
+        &self.items[self.range(index)]
     }
 
     /// Returns the range of a row among all items.
-    pub(crate) fn range(&self, at: u32) -> std::ops::Range<usize> {
-        self.ends.range(at)
+    pub(crate) fn range(&self, index: u32) -> std::ops::Range<usize> {
+        self.ends.range(index)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -68,7 +68,7 @@ impl<T: Pod> RowColumn<T> {
     /// Builds rows from items in any order. `of` contains the row of each item. Items of one row keep their order.
     pub(crate) fn grouped(rows: usize, of: &[u32], items: &[T]) -> Self {
         let (ends, order) = group(rows, of);
-        Self { ends, items: order.iter().map(|at| items[*at as usize]).collect() }
+        Self { ends, items: order.iter().map(|index| items[*index as usize]).collect() }
     }
 }
 
@@ -84,9 +84,9 @@ pub(crate) fn group(rows: usize, of: &[u32]) -> (RowOffsets, Vec<u32>) {
         sum += std::mem::replace(end, sum);
     }
     let mut order = vec![0_u32; of.len()];
-    for (at, row) in of.iter().enumerate() {
+    for (index, row) in of.iter().enumerate() {
         let place = &mut ends[*row as usize];
-        order[*place as usize] = at as u32;
+        order[*place as usize] = index as u32;
         *place += 1;
     }
     (ends.into_iter().collect(), order)
@@ -129,8 +129,8 @@ impl TextColumn {
     }
 
     /// Returns the text of an ordinal.
-    pub(crate) fn get(&self, at: u32) -> &str {
-        &self.arena[self.ends.range(at)]
+    pub(crate) fn get(&self, index: u32) -> &str {
+        &self.arena[self.ends.range(index)]
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -174,11 +174,11 @@ mod tests {
         let file = saved(&rows);
         let back = read(&file).unwrap();
         assert_eq!((back.row(0), back.row(1), back.row(2)), (&[8, 6][..], &[][..], &[9, 7][..]));
-        for at in 0..file.len() {
+        for index in 0..file.len() {
             let mut other = file.clone();
-            other[at] ^= 1;
-            assert!(read(&other).is_err(), "flipped a bit of byte {at}");
-            assert!(read(&file[..at]).is_err(), "truncated at byte {at}");
+            other[index] ^= 1;
+            assert!(read(&other).is_err(), "flipped a bit of byte {index}");
+            assert!(read(&file[..index]).is_err(), "truncated at byte {index}");
         }
     }
 }

@@ -39,17 +39,17 @@ impl RowOffsets {
     /// Appends the end of the next row, which must not be below the previous end.
     pub(crate) fn push(&mut self, end: u32) {
         if self.plain.is_empty() {
-            let at = self.len % ROWS;
-            if at == 0 {
+            let index = self.len % ROWS;
+            if index == 0 {
                 self.lines.push(OffsetLine { begin: self.last(), ends: [0; ROWS] });
             }
             let line = &mut self.lines[self.len / ROWS];
             if let Ok(near) = u16::try_from(end - line.begin) {
-                line.ends[at] = near;
+                line.ends[index] = near;
                 self.len += 1;
                 return;
             }
-            self.plain = (0..self.len as u32).map(|at| self.range(at).end as u32).collect();
+            self.plain = (0..self.len as u32).map(|index| self.range(index).end as u32).collect();
             self.lines = Vec::new();
         }
         self.plain.push(end);
@@ -58,23 +58,23 @@ impl RowOffsets {
 
     /// Returns the end of the last row.
     fn last(&self) -> u32 {
-        self.len.checked_sub(1).map_or(0, |at| self.range(at as u32).end as u32)
+        self.len.checked_sub(1).map_or(0, |index| self.range(index as u32).end as u32)
     }
 
     /// Returns the range of a row; an empty one past the last row.
     #[inline]
-    pub(crate) fn range(&self, at: u32) -> Range<usize> {
-        let at = at as usize;
-        if at >= self.len {
+    pub(crate) fn range(&self, index: u32) -> Range<usize> {
+        let index = index as usize;
+        if index >= self.len {
             return 0..0;
         }
         if !self.plain.is_empty() {
-            let begin = at.checked_sub(1).map_or(0, |before| self.plain[before]);
-            return begin as usize..self.plain[at] as usize;
+            let begin = index.checked_sub(1).map_or(0, |before| self.plain[before]);
+            return begin as usize..self.plain[index] as usize;
         }
-        let (line, at) = (&self.lines[at / ROWS], at % ROWS);
-        let begin = at.checked_sub(1).map_or(0, |before| line.ends[before]);
-        let [begin, end] = [begin, line.ends[at]].map(|near| line.begin as usize + usize::from(near));
+        let (line, index) = (&self.lines[index / ROWS], index % ROWS);
+        let begin = index.checked_sub(1).map_or(0, |before| line.ends[before]);
+        let [begin, end] = [begin, line.ends[index]].map(|near| line.begin as usize + usize::from(near));
         begin..end
     }
 
@@ -150,15 +150,15 @@ mod tests {
             long in proptest::option::of((any::<prop::sample::Index>(), 50_000..200_000_u32)),
         ) {
             let mut lengths = lengths;
-            if let Some((at, length)) = long.filter(|_| !lengths.is_empty()) {
-                let at = at.index(lengths.len());
-                lengths[at] = length;
+            if let Some((row, length)) = long.filter(|_| !lengths.is_empty()) {
+                let row = row.index(lengths.len());
+                lengths[row] = length;
             }
             let ends: Vec<u32> = lengths.iter().scan(0, |end, length| { *end += length; Some(*end) }).collect();
             let offsets: RowOffsets = ends.iter().copied().collect();
             prop_assert_eq!(offsets.len(), ends.len());
-            for (at, (end, length)) in ends.iter().zip(&lengths).enumerate() {
-                prop_assert_eq!(offsets.range(at as u32), (end - length) as usize..*end as usize, "{}", at);
+            for (row, (end, length)) in ends.iter().zip(&lengths).enumerate() {
+                prop_assert_eq!(offsets.range(row as u32), (end - length) as usize..*end as usize, "{}", row);
             }
             prop_assert_eq!(offsets.range(ends.len() as u32), 0..0);
         }

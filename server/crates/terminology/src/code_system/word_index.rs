@@ -43,33 +43,34 @@ fn to_lower(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the texts of a concept that are searched: its display and its designations that are not withdrawn.
-fn current_texts(system: &CodeSystem, at: u32) -> impl Iterator<Item = &str> {
-    system.displays(at).filter(|display| display.retired.is_none()).map(|display| display.text)
+fn current_texts(system: &CodeSystem, concept: u32) -> impl Iterator<Item = &str> {
+    system.displays(concept).filter(|display| display.retired.is_none()).map(|display| display.text)
 }
 
 /// Returns the positions where words start.
 fn word_starts(text: &str) -> impl Iterator<Item = usize> {
     let mut before: Option<char> = None;
-    text.char_indices().filter_map(move |(at, letter)| {
+    text.char_indices().filter_map(move |(offset, letter)| {
         let starts = before.is_none_or(|before| letter.is_alphanumeric() && !before.is_alphanumeric());
         before = Some(letter);
-        starts.then_some(at)
+        starts.then_some(offset)
     })
 }
 
 /// Returns whether a word of the text starts with `word`, which is in lower case.
 pub(crate) fn begins_word(text: &str, word: &str) -> bool {
-    word_starts(text).any(|at| {
-        let mut letters = text[at..].chars().flat_map(char::to_lowercase);
-        word.chars().all(|wanted| letters.next() == Some(wanted))
+    word_starts(text).any(|index| {
+        let mut letters = text[index..].chars().flat_map(char::to_lowercase);
+        word.chars().all(|letter| letters.next() == Some(letter))
     })
 }
 
 /// Returns all ordinals, sorted by their codes in lower case.
 fn sort_by_code(system: &CodeSystem) -> Vec<u32> {
-    let mut by_code: Vec<_> = (0..system.len() as u32).map(|at| (to_lower(system.code(at)), at)).collect();
+    let mut by_code: Vec<_> =
+        (0..system.len() as u32).map(|concept| (to_lower(system.code(concept)), concept)).collect();
     by_code.sort_unstable();
-    by_code.into_iter().map(|(_, at)| at).collect()
+    by_code.into_iter().map(|(_, concept)| concept).collect()
 }
 
 /// Ordinals in rows: one row for each number of a word.
@@ -91,7 +92,7 @@ fn occurrences(system: &CodeSystem) -> (HashMap<Box<str>, u32>, Occurrences) {
     let mut numbers: HashMap<Box<str>, u32> = HashMap::new();
     // The last concept of each word, the numbers of the words of all concepts, and the end of those of each concept.
     let (mut last, mut words, mut word_ends) = (Vec::new(), Vec::new(), Vec::with_capacity(system.len()));
-    for at in 0..system.len() as u32 {
+    for concept in 0..system.len() as u32 {
         let mut add = |text: &str, skip: usize| {
             for start in word_starts(text).skip(skip) {
                 let rest = &text[start..];
@@ -106,13 +107,13 @@ fn occurrences(system: &CodeSystem) -> (HashMap<Box<str>, u32>, Occurrences) {
                         number
                     }
                 };
-                if std::mem::replace(&mut last[number as usize], at) != at {
+                if std::mem::replace(&mut last[number as usize], concept) != concept {
                     words.push(number);
                 }
             }
         };
-        add(system.code(at), 1);
-        current_texts(system, at).for_each(|text| add(text, 0));
+        add(system.code(concept), 1);
+        current_texts(system, concept).for_each(|text| add(text, 0));
         word_ends.push(words.len());
     }
     // Each word's count, then the start of its row, and at last the end of its row.
@@ -124,10 +125,10 @@ fn occurrences(system: &CodeSystem) -> (HashMap<Box<str>, u32>, Occurrences) {
     }
     let mut ordinals = vec![0; words.len()];
     let mut begin = 0;
-    for (at, end) in word_ends.into_iter().enumerate() {
+    for (concept, end) in word_ends.into_iter().enumerate() {
         for number in &words[begin..end] {
             let place = &mut ends[*number as usize];
-            ordinals[*place] = at as u32;
+            ordinals[*place] = concept as u32;
             *place += 1;
         }
         begin = end;
@@ -148,9 +149,9 @@ impl WordIndex {
         for (word, number) in sorted {
             out.words.push(&word)?;
             let mut begin = 0;
-            for at in ordinals.row(number) {
-                let mut distance = at - begin;
-                begin = *at;
+            for index in ordinals.row(number) {
+                let mut distance = index - begin;
+                begin = *index;
                 while distance >= 128 {
                     out.ordinals.push(distance as u8 | 128);
                     distance >>= 7;
@@ -182,17 +183,17 @@ impl WordIndex {
     ) -> Result<ConceptSet, BudgetExhausted> {
         let mut out = ConceptSet::empty(system.len());
         budget.spend_words(out.words(), true)?;
-        let code = |at: &u32| to_lower(system.code(*at));
-        let begin = self.by_code.partition_point(|at| *code(at) < *word);
+        let code = |index: &u32| to_lower(system.code(*index));
+        let begin = self.by_code.partition_point(|index| *code(index) < *word);
         let codes = &self.by_code[begin..];
-        let codes = &codes[..codes.partition_point(|at| code(at).starts_with(word))];
+        let codes = &codes[..codes.partition_point(|index| code(index).starts_with(word))];
         budget.spend(codes.len() / BYTES_PER_STEP)?;
-        codes.iter().for_each(|at| out.insert(*at));
+        codes.iter().for_each(|index| out.insert(*index));
 
         let mut number = self.first_at_least(word);
         while number < self.words.len() as u32 && self.words.get(number).starts_with(word) {
             budget.spend(1 + self.ends.range(number).len() / BYTES_PER_STEP)?;
-            self.ordinals(number).for_each(|at| out.insert(at));
+            self.ordinals(number).for_each(|index| out.insert(index));
             number += 1;
         }
         // A word of the filter may continue after a stored word, as in "type-2".
@@ -201,10 +202,10 @@ impl WordIndex {
             if number == self.words.len() as u32 || self.words.get(number) != &word[..end] {
                 continue;
             }
-            for at in self.ordinals(number) {
+            for index in self.ordinals(number) {
                 budget.spend(1)?;
-                if !out.has(at) && self.has_word(system, at, word, budget)? {
-                    out.insert(at);
+                if !out.has(index) && self.has_word(system, index, word, budget)? {
+                    out.insert(index);
                 }
             }
         }
@@ -214,11 +215,11 @@ impl WordIndex {
     fn has_word(
         &self,
         system: &CodeSystem,
-        at: u32,
+        concept: u32,
         word: &str,
         budget: &Budget<'_>,
     ) -> Result<bool, BudgetExhausted> {
-        for text in std::iter::once(system.code(at)).chain(current_texts(system, at)) {
+        for text in std::iter::once(system.code(concept)).chain(current_texts(system, concept)) {
             budget.spend(1 + text.len() / BYTES_PER_STEP)?;
             if begins_word(text, word) {
                 return Ok(true);
@@ -243,7 +244,7 @@ impl WordIndex {
     /// Returns the ordinals of a word.
     fn ordinals(&self, number: u32) -> impl Iterator<Item = u32> {
         let mut bytes = self.ordinals[self.ends.range(number)].iter();
-        let mut at = 0;
+        let mut index = 0;
         std::iter::from_fn(move || {
             let (mut distance, mut shift) = (0, 0);
             loop {
@@ -254,8 +255,8 @@ impl WordIndex {
                 }
                 shift += 7;
             }
-            at += distance;
-            Some(at)
+            index += distance;
+            Some(index)
         })
     }
 }
@@ -302,11 +303,11 @@ mod tests {
             let read = CodeSystem::read(&*file).unwrap();
             let word = word.to_lowercase();
             for system in [&system, &read] {
-                let found = system.word_index().find_concepts(system, &word, &Budget::default()).unwrap();
-                for at in 0..system.len() as u32 {
-                    let mut all = std::iter::once(system.code(at)).chain(current_texts(system, at));
+                let concepts = system.word_index().find_concepts(system, &word, &Budget::default()).unwrap();
+                for concept in 0..system.len() as u32 {
+                    let mut all = std::iter::once(system.code(concept)).chain(current_texts(system, concept));
                     let expected = all.any(|text| begins_word(text, &word));
-                    prop_assert_eq!(found.has(at), expected, "{} in {}", word, system.code(at));
+                    prop_assert_eq!(concepts.has(concept), expected, "{} in {}", word, system.code(concept));
                 }
             }
         }

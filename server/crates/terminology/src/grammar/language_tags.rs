@@ -106,8 +106,8 @@ pub(super) fn parse_language_tag(code: &str) -> Result<ParsedCode, String> {
 
 /// Returns a tag from before RFC 4646 in the spelling of the registry: regions in capitals, all else in small letters.
 fn grandfathered_spelling(code: &str) -> String {
-    let spell = |(at, part): (usize, &str)| {
-        let is_region = at > 0 && part.len() == 2 && !code.starts_with(['i', 'I']);
+    let spell = |(index, part): (usize, &str)| {
+        let is_region = index > 0 && part.len() == 2 && !code.starts_with(['i', 'I']);
         if is_region { part.to_ascii_uppercase() } else { part.to_ascii_lowercase() }
     };
     code.split('-').enumerate().map(spell).collect::<Vec<_>>().join("-")

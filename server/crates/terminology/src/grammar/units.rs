@@ -214,19 +214,19 @@ impl<'a> UnitParser<'a> {
 /// Parses a unit with an optional exponent.
 fn parse_symbol(symbol: &str) -> Result<UnitDimension, String> {
     // Some atoms end in digits, so the whole symbol is tried first.
-    if let Some(found) = find_atom(symbol) {
-        return Ok(found.atom.dimension(found.code).clone());
+    if let Some(symbol_atom) = find_atom(symbol) {
+        return Ok(symbol_atom.atom.dimension(symbol_atom.code).clone());
     }
     let unknown = || format!("'{symbol}' is not a unit");
     let name = symbol.trim_end_matches(|c: char| c.is_ascii_digit());
     let name = if name.len() < symbol.len() { name.strip_suffix(['+', '-']).unwrap_or(name) } else { name };
     let exponent: i32 = symbol[name.len()..].parse().map_err(|_| unknown())?;
-    let found = find_atom(name).ok_or_else(unknown)?;
-    if found.atom.special {
+    let symbol_atom = find_atom(name).ok_or_else(unknown)?;
+    if symbol_atom.atom.special {
         return Err(format!("'{name}' takes no exponent"));
     }
     let mut out = UnitDimension::new();
-    multiply(&mut out, found.atom.dimension(found.code).clone(), exponent)?;
+    multiply(&mut out, symbol_atom.atom.dimension(symbol_atom.code).clone(), exponent)?;
     Ok(out)
 }
 

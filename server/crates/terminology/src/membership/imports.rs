@@ -23,20 +23,20 @@ const IMPORT_STEPS: usize = 2;
 /// Returns [`TxError`] with the first problem.
 pub(crate) fn check_value_set(
     catalog: &Catalog,
-    at: ValueSetScope<'_>,
+    scope: ValueSetScope<'_>,
     pins: &VersionPins,
     ecosystem: bool,
     budget: &Budget<'_>,
 ) -> Result<(), TxError> {
-    budget.spend(1 + at.set.compose.include.len() / 8)?;
+    budget.spend(1 + scope.set.compose.include.len() / 8)?;
     let imports = |include: &IncludeRule| !include.value_sets.is_empty();
-    if !at.set.compose.rules().any(imports) {
+    if !scope.set.compose.rules().any(imports) {
         // Most value sets import nothing.
-        return Ok(check_own_faults(at.set, budget)?);
+        return Ok(check_own_faults(scope.set, budget)?);
     }
     let unknown = |url: &str| TxError::UnknownValueSet { url: url.to_owned(), ecosystem };
     budget.set_activity("following the imports of a value set");
-    walk_imports(catalog, at, pins, &unknown, &mut Vec::new(), &mut HashSet::new(), budget)
+    walk_imports(catalog, scope, pins, &unknown, &mut Vec::new(), &mut HashSet::new(), budget)
 }
 
 /// Checks a value set for errors that do not depend on the code.
@@ -74,17 +74,17 @@ impl<'a> ValueSetScope<'a> {
 
 fn walk_imports<'a>(
     catalog: &'a Catalog,
-    at: ValueSetScope<'a>,
+    scope: ValueSetScope<'a>,
     pins: &VersionPins,
     unknown: &impl Fn(&str) -> TxError,
     path: &mut Vec<&'a ValueSet>,
     done: &mut HashSet<*const ValueSet>,
     budget: &Budget<'_>,
 ) -> Result<(), TxError> {
-    let set = at.set;
+    let set = scope.set;
     budget.spend(1 + path.len() / 8)?;
-    if let Some(at) = path.iter().position(|other| std::ptr::eq(*other, set)) {
-        let cycle = path[at..].iter().chain([&set]);
+    if let Some(scope) = path.iter().position(|other| std::ptr::eq(*other, set)) {
+        let cycle = path[scope..].iter().chain([&set]);
         let urls = cycle.map(|set| set.canonical()).collect();
         return Err(Unprocessable::ImportCycle(urls).into());
     }
@@ -100,7 +100,7 @@ fn walk_imports<'a>(
     check_own_faults(set, budget)?;
     path.push(set);
     for canonical in set.compose.rules().flat_map(|include| &include.value_sets) {
-        let imported = resolve_import(catalog, at, canonical, pins, budget)?.ok_or_else(|| {
+        let imported = resolve_import(catalog, scope, canonical, pins, budget)?.ok_or_else(|| {
             let (url, version) = import_target(canonical, pins);
             unknown(&canonical::join(url, version))
         })?;
@@ -113,20 +113,24 @@ fn walk_imports<'a>(
 
 pub(crate) fn resolve_import<'a>(
     catalog: &'a Catalog,
-    at: ValueSetScope<'a>,
+    scope: ValueSetScope<'a>,
     canonical: &str,
     pins: &VersionPins,
     budget: &Budget<'_>,
 ) -> Result<Option<ValueSetScope<'a>>, TxError> {
     budget.spend(IMPORT_STEPS + pins.value_sets.len() / 8)?;
     if let Some(id) = canonical.strip_prefix('#') {
-        return Ok(at.container.contained.get(id).map(|set| ValueSetScope { container: at.container, set }));
+        return Ok(scope
+            .container
+            .contained
+            .get(id)
+            .map(|set| ValueSetScope { container: scope.container, set }));
     }
-    let found = match import_target(canonical, pins) {
-        (url, None) => catalog.value_set_of(url, version_day(at.set, pins), budget)?,
+    let resolved = match import_target(canonical, pins) {
+        (url, None) => catalog.value_set_of(url, version_day(scope.set, pins), budget)?,
         (url, version) => catalog.value_set(url, version, budget)?,
     };
-    Ok(found.map(ValueSetScope::uncontained))
+    Ok(resolved.map(ValueSetScope::uncontained))
 }
 
 /// Returns URL and version of an import: the version in the import, or else the pinned one.
@@ -143,15 +147,15 @@ pub(crate) fn version_day<'d>(set: &'d ValueSet, pins: &'d VersionPins) -> Optio
 /// Returns the code systems that a value set and its imports use, in order of mention.
 pub(crate) fn code_systems_of<'a>(
     catalog: &'a Catalog,
-    at: ValueSetScope<'a>,
+    scope: ValueSetScope<'a>,
     pins: &VersionPins,
     budget: &Budget<'_>,
 ) -> Result<Vec<&'a str>, TxError> {
     let (mut out, mut known) = (Vec::new(), HashSet::new());
-    let mut waiting = vec![at];
+    let mut waiting = vec![scope];
     let mut seen: HashSet<*const ValueSet> = HashSet::new();
-    while let Some(at) = waiting.pop() {
-        let set = at.set;
+    while let Some(scope) = waiting.pop() {
+        let set = scope.set;
         if !seen.insert(std::ptr::from_ref(set)) {
             continue;
         }
@@ -161,7 +165,7 @@ pub(crate) fn code_systems_of<'a>(
                 out.push(system);
             }
             for canonical in &include.value_sets {
-                waiting.extend(resolve_import(catalog, at, canonical, pins, budget)?);
+                waiting.extend(resolve_import(catalog, scope, canonical, pins, budget)?);
             }
         }
     }

@@ -47,7 +47,7 @@ impl<'a> MemberPart<'a> {
     /// Keeps the codes that pass a test, which receives the concept, if there is one, and the code.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Option<u32>, &str) -> bool) {
         if let Some(system) = self.system {
-            self.bits.retain(|at| keep(Some(at), system.code(at)));
+            self.bits.retain(|concept| keep(Some(concept), system.code(concept)));
         }
         self.unknown_codes.retain(|code| keep(None, code));
     }
@@ -73,7 +73,7 @@ impl<'a> MemberPart<'a> {
     pub(crate) fn drop_inactive(&mut self, budget: &Budget<'_>) -> Result<(), TxError> {
         let Some(system) = self.system.filter(|system| system.has_inactive()) else { return Ok(()) };
         budget.spend(self.bits.count() / 8)?;
-        self.bits.retain(|at| !system.is_inactive(at));
+        self.bits.retain(|concept| !system.is_inactive(concept));
         Ok(())
     }
 }

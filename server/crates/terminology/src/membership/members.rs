@@ -250,7 +250,7 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         out: &mut ValueSetMembers<'a>,
     ) -> Result<(), TxError> {
         let written = include.version.as_deref();
-        let wanted = self.pins.replacing(url, written).or(written);
+        let requested = self.pins.replacing(url, written).or(written);
         let part = |system, bits, open| MemberPart {
             url,
             system,
@@ -262,10 +262,10 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
             is_imported: false,
         };
         out.used_pins.extend(self.pins.used_by_include(url, written));
-        if wanted.is_none() && self.catalog.is_endless(url) {
+        if requested.is_none() && self.catalog.is_endless(url) {
             return self.collect_grammar_codes(set, include, url, out);
         }
-        let systems = self.code_systems(url, wanted, version_day(set, self.pins))?;
+        let systems = self.code_systems(url, requested, version_day(set, self.pins))?;
         if systems.is_empty() {
             match &include.listed {
                 Some(listed) if self.trust_lists => {
@@ -279,7 +279,7 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                 }
                 _ => {
                     let known = self.catalog.code_system_versions(url);
-                    let version = wanted.map(String::from);
+                    let version = requested.map(String::from);
                     out.missing =
                         Some(Unprocessable::MissingCodeSystem { system: url.to_owned(), version, known });
                 }
@@ -344,10 +344,10 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
             self.budget.spend_words(GRAMMAR_CODE_WORDS, true)?;
             let Some(resource) = self.catalog.code_system_for(url, None, code) else { continue };
             let system = resource.get(self.budget)?;
-            let Some(at) = system.find(code) else { continue };
+            let Some(concept) = system.find(code) else { continue };
             let mut bits = ConceptSet::empty(system.len());
-            bits.insert(at);
-            let items = vec![MemberCode { code, concept: Some(at), listed: Some(listed) }];
+            bits.insert(concept);
+            let items = vec![MemberCode { code, concept: Some(concept), listed: Some(listed) }];
             let unknown_codes = HashSet::new();
             let part = MemberPart {
                 url,

@@ -36,11 +36,11 @@ impl<'a> SystemUnion<'a> {
     fn contains(&self, system: Option<&CodeSystem>, concept: Option<u32>, code: &str) -> bool {
         // Equal codes in different versions of the code system are the same code.
         let here = match concept.filter(|_| is_same(self.system, system)) {
-            Some(at) => Some(at),
+            Some(concept) => Some(concept),
             None => self.system.and_then(|system| system.find(code)),
         };
         match here {
-            Some(at) => self.bits.has(at),
+            Some(concept) => self.bits.has(concept),
             None => {
                 self.open
                     || self.unknown_codes.contains(code)
@@ -60,17 +60,18 @@ impl<'a> PartUnions<'a> {
         budget.spend(part.unknown_codes.len())?;
         let versions = self.0.entry(part.url).or_default();
         budget.spend(versions.len())?;
-        let at = versions.iter().position(|union| is_same(union.system, part.system)).unwrap_or_else(|| {
-            versions.push(SystemUnion {
-                system: part.system,
-                bits: ConceptSet::default(),
-                unknown_codes: HashSet::new(),
-                folded: HashSet::new(),
-                open: false,
+        let index =
+            versions.iter().position(|union| is_same(union.system, part.system)).unwrap_or_else(|| {
+                versions.push(SystemUnion {
+                    system: part.system,
+                    bits: ConceptSet::default(),
+                    unknown_codes: HashSet::new(),
+                    folded: HashSet::new(),
+                    open: false,
+                });
+                versions.len() - 1
             });
-            versions.len() - 1
-        });
-        let union = &mut versions[at];
+        let union = &mut versions[index];
         let before = union.bits.words();
         union.bits.unite(&part.bits);
         budget.spend_words(union.bits.words() - before, true)?;
@@ -137,8 +138,9 @@ impl<'a> PartUnions<'a> {
             },
             (unions, Some(known)) => {
                 budget.spend(part.bits.count() * unions.len())?;
-                part.bits.retain(|at| {
-                    unions.iter().any(|union| union.contains(system, Some(at), known.code(at))) == is_kept
+                part.bits.retain(|concept| {
+                    unions.iter().any(|union| union.contains(system, Some(concept), known.code(concept)))
+                        == is_kept
                 });
             }
         }

@@ -55,7 +55,7 @@ impl CodeMatch<'_> {
     }
 
     fn is_inactive(&self) -> bool {
-        matches!((self.system, self.concept), (Some(system), Some(at)) if system.is_inactive(at))
+        matches!((self.system, self.concept), (Some(system), Some(concept_number)) if system.is_inactive(concept_number))
     }
 }
 
@@ -95,7 +95,7 @@ impl<'a> SearchResult<'a> {
         budget.spend(1 + other.len() + other.len() * here / COMPARED_PER_STEP)?;
         for (mine, theirs) in [(&mut self.members, other.members), (&mut self.inactive, other.inactive)] {
             for member in theirs {
-                if !mine.iter().any(|known| known.is_same(&member)) {
+                if !mine.iter().any(|candidate| candidate.is_same(&member)) {
                     mine.push(member);
                 }
             }
@@ -185,48 +185,48 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
     ///
     /// # Errors
     /// Returns [`TxError`] if a code system that the search needs is invalid, or if a filter does not fit it.
-    pub(crate) fn search_value_set(&self, at: ValueSetScope<'a>) -> Result<SearchResult<'a>, TxError> {
-        let set = at.set;
+    pub(crate) fn search_value_set(&self, scope: ValueSetScope<'a>) -> Result<SearchResult<'a>, TxError> {
+        let set = scope.set;
         if self.quick_answer(&set.compose)? == Some(false) {
             return Ok(SearchResult::default());
         }
         self.budget.set_activity("searching the includes of a value set");
-        let mut found = SearchResult::default();
+        let mut result = SearchResult::default();
         for include in set.compose.includes_of(self.query.system) {
-            self.include(at, include, &mut found)?;
+            self.include(scope, include, &mut result)?;
         }
-        let is_held = !(found.members.is_empty() && found.inactive.is_empty());
+        let is_held = !(result.members.is_empty() && result.inactive.is_empty());
         if is_held && !set.compose.exclude.is_empty() {
             for exclude in set.compose.excludes_of(self.query.system) {
                 let mut out = SearchResult::default();
-                self.any_version_search().include(at, exclude, &mut out)?;
-                self.budget.spend(found.members.len() * out.members.len())?;
+                self.any_version_search().include(scope, exclude, &mut out)?;
+                self.budget.spend(result.members.len() * out.members.len())?;
                 let same =
                     |a: &CodeMatch<'_>, b: &CodeMatch<'_>| !exclude.own_version || a.version() == b.version();
                 let stays = |member: &CodeMatch<'_>| !out.members.iter().any(|other| same(other, member));
-                found.members.retain(stays);
-                found.inactive.retain(stays);
+                result.members.retain(stays);
+                result.inactive.retain(stays);
             }
         }
-        if found.exact {
-            found.members.retain(|member| member.version() == self.query.version);
+        if result.exact {
+            result.members.retain(|member| member.version() == self.query.version);
         }
         if set.compose.active_only {
-            let (inactive, active) = found.members.into_iter().partition(CodeMatch::is_inactive);
-            found.members = active;
-            found.inactive.extend::<Vec<_>>(inactive);
+            let (inactive, active) = result.members.into_iter().partition(CodeMatch::is_inactive);
+            result.members = active;
+            result.inactive.extend::<Vec<_>>(inactive);
         }
-        Ok(found)
+        Ok(result)
     }
 
     /// Returns whether the code is in a value set that passed [`check_value_set`](super::imports::check_value_set).
     ///
     /// # Errors
     /// Returns the same errors as [`search_value_set`](Self::search_value_set).
-    pub(crate) fn is_member(&self, at: ValueSetScope<'a>) -> Result<bool, TxError> {
-        match self.quick_answer(&at.set.compose)? {
+    pub(crate) fn is_member(&self, scope: ValueSetScope<'a>) -> Result<bool, TxError> {
+        match self.quick_answer(&scope.set.compose)? {
             Some(is_in) => Ok(is_in),
-            None => Ok(!self.search_value_set(at)?.members.is_empty()),
+            None => Ok(!self.search_value_set(scope)?.members.is_empty()),
         }
     }
 
@@ -247,7 +247,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             }
             let Some(system) = self.default_system() else { return Ok(None) };
             let system = system.get(self.budget)?;
-            if include.version.as_deref().is_some_and(|wanted| system.version.as_deref() != Some(wanted)) {
+            if include.version.as_deref().is_some_and(|written| system.version.as_deref() != Some(written)) {
                 return Ok(None);
             }
             // Does not stop at the first include with the code, so that errors of later ones are reported too.
@@ -265,28 +265,28 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
 
     fn include(
         &self,
-        at: ValueSetScope<'a>,
+        scope: ValueSetScope<'a>,
         include: &'a IncludeRule,
-        found: &mut SearchResult<'a>,
+        result: &mut SearchResult<'a>,
     ) -> Result<(), TxError> {
         self.budget.spend(1)?;
         if include.system.as_deref().is_some_and(|system| system != self.query.system) {
             return Ok(());
         }
-        if include.value_sets.is_empty() && found.is_empty() {
-            return self.search_system(at.set, include, found);
+        if include.value_sets.is_empty() && result.is_empty() {
+            return self.search_system(scope.set, include, result);
         }
         let mut here = SearchResult::default();
         if include.system.is_some() {
-            self.search_system(at.set, include, &mut here)?;
+            self.search_system(scope.set, include, &mut here)?;
         }
         // A code must satisfy all conditions of an include, as the comment in R4 and the text of R5 say.
         for canonical in &include.value_sets {
-            let imported = resolve_import(self.catalog, at, canonical, self.pins, self.budget)?
+            let imported = resolve_import(self.catalog, scope, canonical, self.pins, self.budget)?
                 .expect("imports are resolved before the search");
             let mut inner = self.imported(imported)?;
             if inner.members.is_empty() {
-                return found.merge(inner, self.budget);
+                return result.merge(inner, self.budget);
             }
             for member in &mut inner.members {
                 member.via.push(imported.set);
@@ -295,18 +295,18 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
                 here = inner;
             }
         }
-        found.merge(here, self.budget)
+        result.merge(here, self.budget)
     }
 
-    fn imported(&self, at: ValueSetScope<'a>) -> Result<SearchResult<'a>, TxError> {
-        let key = std::ptr::from_ref(at.set);
-        if let Some(found) = self.imported.borrow().get(&key) {
-            self.budget.spend(1 + found.len())?;
-            return Ok(found.clone());
+    fn imported(&self, scope: ValueSetScope<'a>) -> Result<SearchResult<'a>, TxError> {
+        let key = std::ptr::from_ref(scope.set);
+        if let Some(result) = self.imported.borrow().get(&key) {
+            self.budget.spend(1 + result.len())?;
+            return Ok(result.clone());
         }
-        let found = self.search_value_set(at)?;
-        self.imported.borrow_mut().insert(key, found.clone());
-        Ok(found)
+        let result = self.search_value_set(scope)?;
+        self.imported.borrow_mut().insert(key, result.clone());
+        Ok(result)
     }
 
     /// Searches the codes that the system, codes and filters of an include select.
@@ -314,10 +314,10 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         &self,
         set: &'a ValueSet,
         include: &'a IncludeRule,
-        found: &mut SearchResult<'a>,
+        result: &mut SearchResult<'a>,
     ) -> Result<(), TxError> {
         let system = self.query.system;
-        let wanted = self.wanted_version(include);
+        let requested = self.wanted_version(include);
         let lists = |code: &str| include.listed.as_ref().and_then(|listed| listed.get(code));
         let member = |system, concept, listed| CodeMatch {
             system,
@@ -328,17 +328,17 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             via: Vec::new(),
         };
         self.budget.spend(1 + self.pins.force.len() / 8)?;
-        let systems = self.code_systems(system, wanted, version_day(set, self.pins))?;
+        let systems = self.code_systems(system, requested, version_day(set, self.pins))?;
         if systems.is_empty() {
             // Of an unknown code system, only the listed codes are known.
             match lists(self.query.code) {
-                Some(listed) if self.trust_lists => found.members.push(member(None, None, Some(listed))),
+                Some(listed) if self.trust_lists => result.members.push(member(None, None, Some(listed))),
                 None if include.listed.is_some() => {}
-                _ => found.unknown.push((system.to_owned(), wanted.map(String::from))),
+                _ => result.unknown.push((system.to_owned(), requested.map(String::from))),
             }
         }
         for system in systems {
-            found.exact |= self.query.version.is_some() && self.query.version == system.version.as_deref();
+            result.exact |= self.query.version.is_some() && self.query.version == system.version.as_deref();
             let found_there = self.locate(system);
             let concept = found_there.map(|concept| concept.at);
             let listed = include.listed.as_ref().and_then(|listed| {
@@ -362,7 +362,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
                 None => system.content == ContentMode::Fragment && include.filters.is_empty(),
             };
             if is_in {
-                found.members.push(member(Some(system), concept, listed));
+                result.members.push(member(Some(system), concept, listed));
             }
         }
         Ok(())
@@ -383,12 +383,12 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         day: Option<&str>,
     ) -> Result<SystemVersions<'a>, TxError> {
         let find = |version: Option<&str>| -> Result<Option<&'a CodeSystem>, TxError> {
-            let found = match version {
+            let systems = match version {
                 None if day.is_none() => self.default_system(),
                 None => self.catalog.code_system_of(url, day, self.query.code),
                 version => self.catalog.code_system_for(url, version, self.query.code),
             };
-            let Some(resource) = found else { return Ok(None) };
+            let Some(resource) = systems else { return Ok(None) };
             let system = resource.get(self.budget)?;
             let speaks = matches!(system.content, ContentMode::Complete | ContentMode::Fragment);
             Ok(speaks.then_some(system))
@@ -396,12 +396,12 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         if wanted == Some("*") {
             let versions = self.catalog.code_system_versions(url);
             self.budget.spend(versions.len() * (1 + versions.len() / 8))?;
-            let found = versions.iter().rev().filter_map(|version| find(Some(version)).transpose());
-            let mut found: SystemVersions<'a> = found.collect::<Result<_, _>>()?;
-            if found.is_empty() {
-                found.extend(find(None)?);
+            let systems = versions.iter().rev().filter_map(|version| find(Some(version)).transpose());
+            let mut systems: SystemVersions<'a> = systems.collect::<Result<_, _>>()?;
+            if systems.is_empty() {
+                systems.extend(find(None)?);
             }
-            return Ok(found);
+            return Ok(systems);
         }
         if let Some(pattern) = wanted.filter(|wanted| canonical::is_pattern(wanted)) {
             let query = self.query.version.filter(|query| canonical::matches(pattern, query));

@@ -73,17 +73,17 @@ pub(crate) fn is_pattern(version: &str) -> bool {
 }
 
 /// Returns whether a version or pattern matches this version. A trailing `x` matches any number of parts.
-pub(crate) fn matches(wanted: &str, version: &str) -> bool {
-    if wanted == version || wanted == "*" {
+pub(crate) fn matches(requested: &str, version: &str) -> bool {
+    if requested == version || requested == "*" {
         return true;
     }
-    if !is_pattern(wanted) {
+    if !is_pattern(requested) {
         // SNOMED CT: an edition without a date matches each of its releases.
-        return version.strip_prefix(wanted).is_some_and(|rest| rest.starts_with("/version/"));
+        return version.strip_prefix(requested).is_some_and(|rest| rest.starts_with("/version/"));
     }
     let mut given = version.split('.');
     let mut last_wild = false;
-    for part in wanted.split('.') {
+    for part in requested.split('.') {
         last_wild = is_wild(part);
         match given.next() {
             Some(given) if last_wild || part == given => {}
@@ -117,9 +117,9 @@ mod tests {
             "20250101",
             "20250909",
         ];
-        for (at, older) in sorted.iter().enumerate() {
+        for (index, older) in sorted.iter().enumerate() {
             assert_eq!(compare(older, older), Ordering::Equal);
-            for newer in &sorted[at + 1..] {
+            for newer in &sorted[index + 1..] {
                 assert_eq!(compare(older, newer), Ordering::Less, "{older} < {newer}");
                 assert_eq!(compare(newer, older), Ordering::Greater, "{newer} > {older}");
             }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn patterns_match_versions() {
-        for (wanted, version, expected) in [
+        for (requested, version, expected) in [
             ("1.0.0", "1.0.0", true),
             ("1.0.x", "1.0.7", true),
             ("1.0.x", "1.1.0", false),
@@ -140,7 +140,7 @@ mod tests {
             ("1.x.0", "1.2.0.1", false),
             ("1.x.x", "1", false),
         ] {
-            assert_eq!(matches(wanted, version), expected, "{wanted} {version}");
+            assert_eq!(matches(requested, version), expected, "{requested} {version}");
         }
         assert!(is_pattern("1.x.x") && is_pattern("*") && !is_pattern("1.0.0"));
     }

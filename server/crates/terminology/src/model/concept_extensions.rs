@@ -84,8 +84,8 @@ pub(crate) fn stored_with_concept<'e>(
 /// Returns the position in [`REPEATED`] and the value of each extension of a listed concept that an expansion repeats.
 pub(crate) fn stored_with_listed_code(extensions: &[NamedValue<'_>]) -> Vec<(u8, Box<str>)> {
     let known = |one: &NamedValue<'_>| {
-        let at = REPEATED.iter().position(|repeated| repeated.in_value_set == &*one.name)?;
-        Some((at as u8, Box::from(one.value.as_deref()?)))
+        let index = REPEATED.iter().position(|repeated| repeated.in_value_set == &*one.name)?;
+        Some((index as u8, Box::from(one.value.as_deref()?)))
     };
     extensions.iter().filter_map(known).collect()
 }
@@ -105,6 +105,6 @@ pub(crate) fn standard_property_uri(code: &str) -> Option<String> {
         ("status", "status"),
         ("weight", "itemWeight"),
     ];
-    let (_, name) = NAMES.iter().find(|(known, _)| *known == code)?;
+    let (_, name) = NAMES.iter().find(|(key, _)| *key == code)?;
     Some(format!("{STANDARD_PROPERTIES}{name}"))
 }

@@ -61,8 +61,8 @@ impl LanguageRanges {
             _ => format!("{range}; q={weight}"),
         };
         out.named = weighted.iter().map(name).collect::<Vec<_>>().join(", ");
-        let wanted = weighted.iter().filter(|(range, weight)| *range != "*" && *weight > 0.0);
-        out.ranges = wanted.map(|(range, _)| range.to_ascii_lowercase()).collect();
+        let accepted = weighted.iter().filter(|(range, weight)| *range != "*" && *weight > 0.0);
+        out.ranges = accepted.map(|(range, _)| range.to_ascii_lowercase()).collect();
         Ok(out)
     }
 
@@ -99,7 +99,7 @@ impl LanguageRanges {
             Some(rest) if rest.starts_with('-') => Some(1),
             _ => (language[..primary(&language)] == range[..primary(range)]).then_some(2),
         };
-        let best = self.ranges.iter().enumerate().find_map(|(at, range)| Some((at, near(range)?)));
+        let best = self.ranges.iter().enumerate().find_map(|(index, range)| Some((index, near(range)?)));
         best.or_else(|| self.any.then_some(last))
     }
 

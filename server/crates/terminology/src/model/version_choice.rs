@@ -148,18 +148,18 @@ fn digits_of(date: &str) -> impl Iterator<Item = u8> {
 /// compared with those of other schemes, so the result does not depend on the order of the list.
 pub(crate) fn newest<'v>(versions: impl IntoIterator<Item = DatedVersion<'v>>) -> Option<usize> {
     let mut of_schemes: SmallVec<[(usize, DatedVersion<'v>); 2]> = SmallVec::new();
-    for (at, version) in versions.into_iter().enumerate() {
+    for (index, version) in versions.into_iter().enumerate() {
         match of_schemes.iter_mut().find(|(_, best)| best.has_scheme_of(&version)) {
-            Some(best) if version.by_scheme(&best.1).is_gt() => *best = (at, version),
+            Some(best) if version.by_scheme(&best.1).is_gt() => *best = (index, version),
             Some(_) => {}
-            None => of_schemes.push((at, version)),
+            None => of_schemes.push((index, version)),
         }
     }
     of_schemes.sort_by(|(_, one), (_, other)| one.scheme.cmp(&other.scheme));
     let better = |best: (usize, DatedVersion<'v>), next: (usize, DatedVersion<'v>)| {
         if next.1.by_date(&best.1).is_gt() { next } else { best }
     };
-    of_schemes.into_iter().reduce(better).map(|(at, _)| at)
+    of_schemes.into_iter().reduce(better).map(|(index, _)| index)
 }
 
 #[cfg(test)]

@@ -61,10 +61,11 @@ pub(crate) fn find_supplements<'a, 'c>(
 pub(crate) fn additions_to_concept<'a, 's>(
     supplements: &'s [LoadedSupplement<'a>],
     system: &'s CodeSystem,
-    at: u32,
+    concept: u32,
 ) -> impl Iterator<Item = (&'a CodeSystem, u32)> + 's {
-    let found = move |supplement: &'a CodeSystem| Some((supplement, supplement.find(system.code(at))?));
-    supplements_of(supplements, system).filter_map(found)
+    let in_supplement =
+        move |supplement: &'a CodeSystem| Some((supplement, supplement.find(system.code(concept))?));
+    supplements_of(supplements, system).filter_map(in_supplement)
 }
 
 /// Returns the supplements that extend a code system.
@@ -74,9 +75,9 @@ pub(crate) fn supplements_of<'a, 's>(
 ) -> impl Iterator<Item = &'a CodeSystem> + 's {
     let adds = move |header: &ResourceHeader| {
         header.supplements.as_deref().is_some_and(|canonical| {
-            let (url, wanted) = canonical::split(canonical);
+            let (url, requested) = canonical::split(canonical);
             let have = system.version.as_deref().unwrap_or_default();
-            url == system.url && wanted.is_none_or(|wanted| canonical::matches(wanted, have))
+            url == system.url && requested.is_none_or(|requested| canonical::matches(requested, have))
         })
     };
     supplements.iter().filter(move |(header, _)| adds(header)).map(|(_, supplement)| *supplement)
@@ -91,8 +92,9 @@ pub(crate) fn default_display<'a>(
     let own =
         listed.and_then(|(listed, language)| Some(ConceptText::own(listed.display.as_deref()?, language)));
     own.or_else(|| {
-        concept
-            .and_then(|(system, at)| Some(ConceptText::own(system.display(at)?, system.language.as_deref())))
+        concept.and_then(|(system, concept_number)| {
+            Some(ConceptText::own(system.display(concept_number)?, system.language.as_deref()))
+        })
     })
 }
 
@@ -118,13 +120,13 @@ pub(crate) fn collect_texts<'a>(
             source: None,
         }));
     }
-    let of_system = |system: &'a CodeSystem, at| {
+    let of_system = |system: &'a CodeSystem, concept_number| {
         let source = Some(&system.header).filter(|header| header.content == Some(ContentMode::Supplement));
-        let first = system.display(at).map(|text| TextWithUse {
+        let first = system.display(concept_number).map(|text| TextWithUse {
             source,
             ..TextWithUse::of(ConceptText::own(text, system.language.as_deref()))
         });
-        let more = system.designations(at).map(move |designation| TextWithUse {
+        let more = system.designations(concept_number).map(move |designation| TextWithUse {
             display: designation.into(),
             purpose: designation.usage,
             description_id: designation.description_id,
@@ -132,10 +134,10 @@ pub(crate) fn collect_texts<'a>(
         });
         first.into_iter().chain(more)
     };
-    if let Some((system, at)) = concept {
-        out.extend(of_system(system, at));
-        for (supplement, at) in additions_to_concept(supplements, system, at) {
-            out.extend(of_system(supplement, at));
+    if let Some((system, concept_number)) = concept {
+        out.extend(of_system(system, concept_number));
+        for (supplement, concept_number) in additions_to_concept(supplements, system, concept_number) {
+            out.extend(of_system(supplement, concept_number));
         }
     }
     // A value set often repeats the display of the code system but omits its language.
@@ -146,11 +148,11 @@ pub(crate) fn collect_texts<'a>(
         let ConceptText { text: words, language, .. } = text.display;
         let same = [places.find((words, language)), places.find((words, None))];
         match same.into_iter().flatten().min() {
-            Some(at) => {
-                let other = &mut unique[at];
+            Some(concept_number) => {
+                let other = &mut unique[concept_number];
                 if other.display.language.is_none() && language.is_some() {
                     other.display.language = language;
-                    places.rename(at, (words, language));
+                    places.rename(concept_number, (words, language));
                 }
                 other.display.kind = other.display.kind.min(text.display.kind);
                 other.purpose = other.purpose.or(text.purpose);
@@ -168,6 +170,6 @@ pub(crate) fn collect_texts<'a>(
 pub(crate) fn choose_display(texts: &[TextWithUse<'_>], languages: &LanguageRanges) -> Option<usize> {
     let displays: Vec<_> = texts.iter().map(|text| text.display).collect();
     let chosen = languages.choose(&displays)?;
-    let at = displays.iter().position(|display| std::ptr::eq(display.text, chosen))?;
-    (!languages.refuses(displays[at].language)).then_some(at)
+    let index = displays.iter().position(|display| std::ptr::eq(display.text, chosen))?;
+    (!languages.refuses(displays[index].language)).then_some(index)
 }

@@ -34,8 +34,8 @@ impl<K: Copy + Eq + Hash> FirstPositions<K> {
         match self.keys.len() {
             0..=SHORT => {}
             len if len == SHORT + 1 => {
-                for (at, key) in self.keys.iter().enumerate() {
-                    self.first.entry(*key).or_insert(at);
+                for (index, key) in self.keys.iter().enumerate() {
+                    self.first.entry(*key).or_insert(index);
                 }
             }
             len => {
@@ -45,12 +45,12 @@ impl<K: Copy + Eq + Hash> FirstPositions<K> {
     }
 
     /// Replaces the key of an item, which no other item may have.
-    pub(crate) fn rename(&mut self, at: usize, key: K) {
-        let old = std::mem::replace(&mut self.keys[at], key);
+    pub(crate) fn rename(&mut self, index: usize, key: K) {
+        let old = std::mem::replace(&mut self.keys[index], key);
         if self.keys.len() > SHORT {
             self.first.remove(&old);
-            let first = self.first.entry(key).or_insert(at);
-            *first = at.min(*first);
+            let first = self.first.entry(key).or_insert(index);
+            *first = index.min(*first);
         }
     }
 }
@@ -65,17 +65,17 @@ mod tests {
         #[test]
         fn the_first_position_is_found_in_lists_of_any_length(keys in prop::collection::vec(0..30_u8, 0..60)) {
             let mut places = FirstPositions::default();
-            for (at, key) in keys.iter().enumerate() {
-                prop_assert_eq!(places.find(*key), keys[..at].iter().position(|other| other == key));
+            for (index, key) in keys.iter().enumerate() {
+                prop_assert_eq!(places.find(*key), keys[..index].iter().position(|other| other == key));
                 places.push(*key);
             }
             // A unique key becomes one that other items may have.
             let mut keys = keys;
             for (old, new) in [(3, 4), (17, 2)] {
                 if keys.iter().filter(|key| **key == old).count() == 1 {
-                    let at = keys.iter().position(|key| *key == old).unwrap();
-                    keys[at] = new;
-                    places.rename(at, new);
+                    let index = keys.iter().position(|key| *key == old).unwrap();
+                    keys[index] = new;
+                    places.rename(index, new);
                 }
             }
             for key in 0..30 {

@@ -44,16 +44,16 @@ pub(crate) fn answer_lookup(
     };
     // A version in the request takes precedence over the day.
     let day = request::read_day(input)?.filter(|_| requested.version.is_none());
-    let found = match &requested.version {
+    let stored = match &requested.version {
         Some(version) => catalog.code_system_for(url, Some(version), code),
         None => catalog.code_system_of(url, day.as_deref(), code),
     };
-    let found = found.or_else(|| catalog.supplement(url));
-    let system = found.ok_or_else(|| unknown(day.as_deref()))?.get(budget)?;
+    let stored = stored.or_else(|| catalog.supplement(url));
+    let system = stored.ok_or_else(|| unknown(day.as_deref()))?.get(budget)?;
     if !matches!(system.content, ContentMode::Complete | ContentMode::Fragment) {
         return Err(Unprocessable::Content { system: url.to_owned(), content: system.content.name() }.into());
     }
-    let at = system.find(code).ok_or_else(|| TxError::UnknownConcept {
+    let concept = system.find(code).ok_or_else(|| TxError::UnknownConcept {
         code: code.to_owned(),
         system: url.to_owned(),
         version: system.version.clone(),
@@ -65,18 +65,19 @@ pub(crate) fn answer_lookup(
     if let Some(version) = &system.version {
         out.push_string("version", version);
     }
-    out.push_code("code", system.code(at));
+    out.push_code("code", system.code(concept));
     out.push_uri("system", url);
-    let texts = concept_texts::collect_texts(Some((system, at)), None, &supplements, budget)?;
+    let texts = concept_texts::collect_texts(Some((system, concept)), None, &supplements, budget)?;
     budget.spend(texts.len() * (1 + languages.steps() + wanted.languages.len()))?;
     let shown = concept_texts::choose_display(&texts, &languages);
     // R4 requires `display`. A concept without a display shows its code.
-    out.push_string("display", shown.map_or(system.code(at), |n| texts[n].display.text));
-    let own = || std::iter::once((system, at)).chain(additions_to_concept(&supplements, system, at));
+    out.push_string("display", shown.map_or(system.code(concept), |n| texts[n].display.text));
+    let own =
+        || std::iter::once((system, concept)).chain(additions_to_concept(&supplements, system, concept));
     if let Some(text) = wanted.wants_property(DEFINITION).then(|| definition(own(), &languages)).flatten() {
         out.push_string("definition", text);
     }
-    out.push_boolean("abstract", system.is_abstract(at));
+    out.push_boolean("abstract", system.is_abstract(concept));
     // The display is a designation too, because `display` has no language.
     for (_, text) in texts.iter().enumerate().filter(|(n, text)| {
         wanted.wants_designation(text)
@@ -107,14 +108,14 @@ pub(crate) fn answer_lookup(
         out.parameter.push(Parameter { name: "property".into(), value: None, part });
     };
     if wanted.wants_property("inactive") {
-        push("inactive", Value::Boolean(system.is_inactive(at)), None);
+        push("inactive", Value::Boolean(system.is_inactive(concept)), None);
     }
     for (name, up) in [("parent", true), ("child", false)] {
         if !wanted.wants_property(name) {
             continue;
         }
         budget.set_activity("listing the children of a concept, which the parameter property can leave out,");
-        let neighbours = system.hierarchy().neighbours(at, up);
+        let neighbours = system.hierarchy().neighbours(concept, up);
         budget.spend(NEIGHBOUR_STEPS * neighbours.len())?;
         budget.spend_memory(NEIGHBOUR_BYTES * neighbours.len())?;
         for &other in neighbours.iter() {
@@ -122,8 +123,8 @@ pub(crate) fn answer_lookup(
         }
     }
     budget.set_activity("looking up a concept");
-    for (from, at) in own() {
-        for (name, value) in from.properties(at) {
+    for (from, concept) in own() {
+        for (name, value) in from.properties(concept) {
             budget.spend(1 + from.header.property.len() / 8)?;
             if !from.is_structural(name) && wanted.wants_property(name) {
                 push(name, typed_value(from, name, value), None);
@@ -132,7 +133,7 @@ pub(crate) fn answer_lookup(
     }
     // The type of a defining relationship is the name of a property (FHIR R4, Using SNOMED CT).
     for attribute in
-        system.attributes(at).filter(|attribute| wanted.wants_property(system.code(attribute.kind)))
+        system.attributes(concept).filter(|attribute| wanted.wants_property(system.code(attribute.kind)))
     {
         let (value, description) = match attribute.value {
             AttributeValue::Concept(other) => {
@@ -162,10 +163,10 @@ fn definition<'a>(
     own: impl Iterator<Item = (&'a CodeSystem, u32)>,
     languages: &LanguageRanges,
 ) -> Option<&'a str> {
-    let definition = own.flat_map(|(from, at)| {
-        let plain = from.definition(at);
+    let definition = own.flat_map(|(from, index)| {
+        let plain = from.definition(index);
         let translated = from
-            .designations(at)
+            .designations(index)
             .filter(|definition| ConceptText::from(*definition).kind == TextKind::Definition);
         let language = from.language.as_deref();
         plain
@@ -210,7 +211,7 @@ struct LookupProperties<'a> {
 impl<'a> LookupProperties<'a> {
     fn read(input: OperationInput<'a>) -> Result<Self, TxError> {
         let names: HashSet<&str> = input.texts(LOOKUP_PROPERTY)?.into_iter().collect();
-        let ranges = names.iter().filter_map(|wanted| wanted.strip_prefix("lang."));
+        let ranges = names.iter().filter_map(|name| name.strip_prefix("lang."));
         let languages = ranges.filter_map(|range| LanguageRanges::parse(range).ok()).collect();
         Ok(Self { names, languages })
     }

@@ -43,8 +43,8 @@ pub(crate) fn answer_subsumes(
                 known: catalog.code_system_versions(url),
             };
             // Also finds supplements, so that the error can state the reason.
-            let found = catalog.code_system(url, request.version).or_else(|| catalog.supplement(url));
-            found.ok_or_else(unknown)?.get(budget)?
+            let stored = catalog.code_system(url, request.version).or_else(|| catalog.supplement(url));
+            stored.ok_or_else(unknown)?.get(budget)?
         }
     };
     let mut out = Parameters::new();
@@ -164,8 +164,8 @@ fn compare_codes(
         }
     }
     let [a, b] = system.locate_all(codes.map(|(_, code)| code));
-    let known = |found: Option<LocatedConcept>, (parameter, code): (&'static str, &str)| {
-        found.ok_or_else(|| unknown_code(system, parameter, code))
+    let known = |concept: Option<LocatedConcept>, (parameter, code): (&'static str, &str)| {
+        concept.ok_or_else(|| unknown_code(system, parameter, code))
     };
     let (a, b) = (known(a, codes[0])?, known(b, codes[1])?);
     if a.at == b.at {

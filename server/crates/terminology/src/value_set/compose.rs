@@ -185,25 +185,25 @@ impl IncludeRule {
     /// Compiles a rule. The outer error is a violation of FHIR's rules, the inner one a filter that cannot be used.
     pub(super) fn compile(
         written: &resource_json::IncludeJson<'_>,
-        at: &str,
+        index: &str,
     ) -> Result<Result<Self, Unprocessable>, String> {
         let by_code = !written.concept.is_empty();
         let by_filter = !written.filter.is_empty();
         if written.system.is_none() && written.value_set.is_empty() {
-            return Err(format!("{at} has neither system nor valueSet (vsd-1)"));
+            return Err(format!("{index} has neither system nor valueSet (vsd-1)"));
         }
         if written.system.is_none() && (by_code || by_filter) {
-            return Err(format!("{at} has codes or filters but no system (vsd-2)"));
+            return Err(format!("{index} has codes or filters but no system (vsd-2)"));
         }
         if by_code && by_filter {
-            return Err(format!("{at} has both codes and filters (vsd-3)"));
+            return Err(format!("{index} has both codes and filters (vsd-3)"));
         }
         let system = written.system.as_deref().unwrap_or_default();
         let filters = written
             .filter
             .iter()
             .enumerate()
-            .map(|(n, filter)| ValueSetFilter::compile(filter, system, format!("{at}.filter[{n}]")))
+            .map(|(n, filter)| ValueSetFilter::compile(filter, system, format!("{index}.filter[{n}]")))
             .collect::<Result<_, _>>();
         Ok(filters.map(|filters| Self {
             system: written.system.as_deref().map(Box::from),

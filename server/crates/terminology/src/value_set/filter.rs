@@ -75,9 +75,9 @@ impl ValueSetFilter {
     pub(crate) fn compile(
         written: &resource_json::FilterJson,
         system: &str,
-        at: String,
+        index: String,
     ) -> Result<Self, Unprocessable> {
-        let fault = |why: String| fault(written, system, &at, why);
+        let fault = |why: String| fault(written, system, &index, why);
         if written.value.is_empty() {
             return Err(fault("it has no value".to_owned()));
         }
@@ -90,7 +90,7 @@ impl ValueSetFilter {
             _ => FilterSubject::Property,
         };
         if let Some(op) = system_specific_operator(system, written) {
-            return Self::with_operator(written.clone(), op, system, &at);
+            return Self::with_operator(written.clone(), op, system, &index);
         }
         // A stored system may have other values than the built-in one, so the literal value is compared too.
         let compared = |value: &str| -> Result<Vec<String>, Unprocessable> {
@@ -122,7 +122,7 @@ impl ValueSetFilter {
             "descendent-leaf" => FilterOperator::DescendentLeaf,
             _ => return Err(fault(format!("'{}' is not a filter operator", written.op))),
         };
-        let filter = Self::new(written.clone(), system, subject, op, at);
+        let filter = Self::new(written.clone(), system, subject, op, index);
         if filter.walks_hierarchy() && subject != FilterSubject::Code {
             return Err(filter.fault(system, "this operator works on the property concept".to_owned()));
         }
@@ -137,11 +137,11 @@ impl ValueSetFilter {
         written: resource_json::FilterJson,
         op: Result<FilterOperator, String>,
         system: &str,
-        at: &str,
+        index: &str,
     ) -> Result<Self, Unprocessable> {
         match op {
-            Ok(op) => Ok(Self::new(written, system, FilterSubject::Code, op, at.to_owned())),
-            Err(why) => Err(fault(&written, system, at, why)),
+            Ok(op) => Ok(Self::new(written, system, FilterSubject::Code, op, index.to_owned())),
+            Err(why) => Err(fault(&written, system, index, why)),
         }
     }
 
@@ -150,9 +150,9 @@ impl ValueSetFilter {
         system: &str,
         subject: FilterSubject,
         op: FilterOperator,
-        at: String,
+        index: String,
     ) -> Self {
-        let source = Box::new(WrittenFilter { written, system: system.to_owned(), at });
+        let source = Box::new(WrittenFilter { written, system: system.to_owned(), at: index });
         Self { subject, op, named: NamedConceptCache::default(), source }
     }
 
@@ -177,8 +177,8 @@ impl ValueSetFilter {
         if self.walks_hierarchy() {
             return self.admits_by_position(system, concept, budget);
         }
-        let at = concept.at;
-        budget.spend(1 + system.property_count(at) / 8)?;
+        let concept_number = concept.at;
+        budget.spend(1 + system.property_count(concept_number) / 8)?;
         if self.subject == FilterSubject::Property && !system.has_property(&self.source.written.property) {
             return Err(self.fault(
                 &system.url,
@@ -187,7 +187,7 @@ impl ValueSetFilter {
         }
         Ok(match &self.op {
             FilterOperator::MemberOf => match system.subset(&self.source.written.value) {
-                Some(members) => members.binary_search(&at).is_ok(),
+                Some(members) => members.binary_search(&concept_number).is_ok(),
                 // If the concept exists, it has no members. An unknown concept is an error.
                 None if system.find(&self.source.written.value).is_some() => false,
                 None => {
@@ -197,32 +197,36 @@ impl ValueSetFilter {
                     ));
                 }
             },
-            FilterOperator::IsSubset => system.subset(system.code(at)).is_some(),
-            FilterOperator::Ecl(constraint) => {
-                constraint.admits(system, at, budget).map_err(|fault| self.ecl_fault(system, fault))?
-            }
-            FilterOperator::Equal => {
-                self.any_value(system, at, |value| self.equals(system, value, &self.source.written.value))
-            }
+            FilterOperator::IsSubset => system.subset(system.code(concept_number)).is_some(),
+            FilterOperator::Ecl(constraint) => constraint
+                .admits(system, concept_number, budget)
+                .map_err(|fault| self.ecl_fault(system, fault))?,
+            FilterOperator::Equal => self.any_value(system, concept_number, |value| {
+                self.equals(system, value, &self.source.written.value)
+            }),
             FilterOperator::In(list) => {
                 budget.spend(list.len() / 4)?;
-                self.any_value(system, at, |value| list.iter().any(|x| self.equals(system, value, x)))
+                self.any_value(system, concept_number, |value| {
+                    list.iter().any(|x| self.equals(system, value, x))
+                })
             }
             FilterOperator::NotIn(list) => {
                 budget.spend(list.len() / 4)?;
-                !self.any_value(system, at, |value| list.iter().any(|x| self.equals(system, value, x)))
+                !self.any_value(system, concept_number, |value| {
+                    list.iter().any(|x| self.equals(system, value, x))
+                })
             }
             FilterOperator::Regex(pattern) => {
                 let (regex, steps) = self.pattern(pattern, budget)?;
                 let bytes = Cell::new(0);
-                let is_match = self.any_value(system, at, |value| {
+                let is_match = self.any_value(system, concept_number, |value| {
                     bytes.set(bytes.get() + value.len());
                     regex.is_match(value)
                 });
                 budget.spend(steps + bytes.get() / 16)?;
                 is_match
             }
-            FilterOperator::Exists(wanted) => self.any_value(system, at, |_| true) == *wanted,
+            FilterOperator::Exists(wanted) => self.any_value(system, concept_number, |_| true) == *wanted,
             _ => unreachable!("operators that walk the hierarchy are handled above"),
         })
     }
@@ -250,9 +254,9 @@ impl ValueSetFilter {
             return Ok(among);
         }
         let mut out = ConceptSet::empty(system.len());
-        for at in among.iter_after(0) {
-            if self.admits(system, system.hierarchy().concept_at(at), budget)? {
-                out.insert(at);
+        for concept in among.iter_after(0) {
+            if self.admits(system, system.hierarchy().concept_at(concept), budget)? {
+                out.insert(concept);
             }
         }
         Ok(out)
@@ -271,7 +275,7 @@ impl ValueSetFilter {
             let children = hierarchy.children(named);
             budget.spend(children.len())?;
             let mut reached = ConceptSet::empty(hierarchy.len());
-            children.into_iter().for_each(|at| reached.insert(at));
+            children.into_iter().for_each(|concept| reached.insert(concept));
             among.intersect(&reached);
             return Ok(());
         }
@@ -286,7 +290,7 @@ impl ValueSetFilter {
             FilterOperator::DescendentLeaf => {
                 budget.spend(reached.count())?;
                 among.remove(named);
-                among.retain(|at| hierarchy.is_leaf(at));
+                among.retain(|concept| hierarchy.is_leaf(concept));
             }
             _ => {}
         }
@@ -382,16 +386,16 @@ impl ValueSetFilter {
     fn passes_by_position(
         &self,
         hierarchy: &ConceptHierarchy,
-        at: u32,
+        concept: u32,
         named: u32,
         is_reached: impl FnOnce() -> bool,
     ) -> bool {
         match self.op {
             FilterOperator::IsA | FilterOperator::Generalizes => is_reached(),
-            FilterOperator::DescendentOf => at != named && is_reached(),
+            FilterOperator::DescendentOf => concept != named && is_reached(),
             FilterOperator::IsNotA => !is_reached(),
-            FilterOperator::ChildOf => hierarchy.parents(at).contains(&named),
-            _ => at != named && is_reached() && hierarchy.is_leaf(at),
+            FilterOperator::ChildOf => hierarchy.parents(concept).contains(&named),
+            _ => concept != named && is_reached() && hierarchy.is_leaf(concept),
         }
     }
 
@@ -407,14 +411,14 @@ impl ValueSetFilter {
     }
 
     /// Returns whether any value that the filter tests satisfies `test`.
-    fn any_value(&self, system: &CodeSystem, at: u32, test: impl Fn(&str) -> bool) -> bool {
+    fn any_value(&self, system: &CodeSystem, concept: u32, test: impl Fn(&str) -> bool) -> bool {
         let codes = |list: &[u32]| list.iter().any(|other| test(system.code(*other)));
         match self.subject {
-            FilterSubject::Code => test(system.code(at)),
-            FilterSubject::Display => system.display(at).is_some_and(test),
-            FilterSubject::Parent => codes(&system.hierarchy().neighbours(at, true)),
-            FilterSubject::Child => codes(&system.hierarchy().neighbours(at, false)),
-            FilterSubject::Property => system.property(at, &self.source.written.property).any(test),
+            FilterSubject::Code => test(system.code(concept)),
+            FilterSubject::Display => system.display(concept).is_some_and(test),
+            FilterSubject::Parent => codes(&system.hierarchy().neighbours(concept, true)),
+            FilterSubject::Child => codes(&system.hierarchy().neighbours(concept, false)),
+            FilterSubject::Property => system.property(concept, &self.source.written.property).any(test),
         }
     }
 
@@ -448,13 +452,13 @@ fn system_specific_operator(
     }
 }
 
-fn fault(written: &resource_json::FilterJson, system: &str, at: &str, why: String) -> Unprocessable {
+fn fault(written: &resource_json::FilterJson, system: &str, concept: &str, why: String) -> Unprocessable {
     Unprocessable::from(Box::new(FilterFault {
         system: system.to_owned(),
         property: written.property.clone(),
         op: written.op.clone(),
         value: written.value.clone(),
-        at: at.to_owned(),
+        at: concept.to_owned(),
         why,
     }))
 }
@@ -485,10 +489,11 @@ mod tests {
     #[track_caller]
     fn check(property: &str, op: &str, value: &str, expected: &str) {
         let (system, filter) = (animals(), compile(property, op, value).unwrap());
-        let through = |at: &u32| {
-            filter.admits(&system, system.hierarchy().concept_at(*at), &Budget::default()).unwrap()
+        let through = |concept: &u32| {
+            filter.admits(&system, system.hierarchy().concept_at(*concept), &Budget::default()).unwrap()
         };
-        let codes: Vec<_> = (0..system.len() as u32).filter(through).map(|at| system.code(at)).collect();
+        let codes: Vec<_> =
+            (0..system.len() as u32).filter(through).map(|concept| system.code(concept)).collect();
         assert_eq!(codes.join(" "), expected, "{property} {op} {value}");
     }
 

@@ -103,7 +103,7 @@ fn decode_percent(text: &str) -> Cow<'_, str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
-        let hex = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        let hex = |index: usize| after.get(index).and_then(|byte| char::from(*byte).to_digit(16));
         match (byte, hex(0), hex(1)) {
             (b'%', Some(high), Some(low)) => {
                 bytes.push((high * 16 + low) as u8);

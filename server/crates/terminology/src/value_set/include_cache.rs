@@ -53,11 +53,11 @@ impl IncludeCache {
         if filters.iter().any(|filter| filter.is_certainly_rejected(system, concept)) {
             return Ok(false);
         }
-        let at = concept.at;
+        let concept_number = concept.at;
         if let Some(cached) = &*self.cached.load()
             && cached.instance == system.instance()
         {
-            return Ok(cached.bits.has(at));
+            return Ok(cached.bits.has(concept_number));
         }
         // Concurrent tests may be missed. An exact counter would make the threads wait for one another.
         let tests_so_far = self.tests_so_far.load(Ordering::Relaxed) + 1;
@@ -72,7 +72,7 @@ impl IncludeCache {
             }
             match made {
                 Ok(Some(bits)) => {
-                    let is_in = bits.has(at);
+                    let is_in = bits.has(concept_number);
                     self.cached.store(Some(Arc::new(CachedSet { instance: system.instance(), bits })));
                     return Ok(is_in);
                 }
@@ -141,15 +141,16 @@ mod tests {
         let systems = [system(20, 40), system(30, 40)];
         for round in 0..3 {
             for system in &systems {
-                for at in 0..system.len() as u32 {
+                for concept_number in 0..system.len() as u32 {
                     let budget = &Budget::default();
-                    let expected =
-                        filters[0].admits(system, system.hierarchy().concept_at(at), budget).unwrap();
-                    let concept = system.locate(system.code(at)).unwrap();
+                    let expected = filters[0]
+                        .admits(system, system.hierarchy().concept_at(concept_number), budget)
+                        .unwrap();
+                    let concept = system.locate(system.code(concept_number)).unwrap();
                     assert_eq!(
                         cache.admits(&filters, system, concept, budget).unwrap(),
                         expected,
-                        "{round}: {at}"
+                        "{round}: {concept_number}"
                     );
                 }
                 assert!(

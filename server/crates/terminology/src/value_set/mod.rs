@@ -84,9 +84,9 @@ impl ValueSet {
         let mut fault: Option<Unprocessable> = None;
         let mut compiled = |which: &str, list: &[resource_json::IncludeJson<'_>]| {
             let mut out = Vec::new();
-            for (at, written) in list.iter().enumerate() {
-                let at = format!("ValueSet.compose.{which}[{at}]");
-                match IncludeRule::compile(written, &at)? {
+            for (index, written) in list.iter().enumerate() {
+                let index = format!("ValueSet.compose.{which}[{index}]");
+                match IncludeRule::compile(written, &index)? {
                     Ok(include) => out.push(include),
                     Err(found) => {
                         fault.get_or_insert(found);
@@ -192,13 +192,13 @@ fn listed_by_system(contains: &[resource_json::ContainsJson<'_>]) -> Vec<Include
     ) {
         for item in contains {
             if let (Some(system), Some(code), false) = (&item.system, &item.code, item.r#abstract) {
-                let at = *known.entry((&**system, item.version.as_deref())).or_insert_with(|| {
+                let concept = *known.entry((&**system, item.version.as_deref())).or_insert_with(|| {
                     let (system, version) =
                         (Some(Box::from(&**system)), item.version.as_deref().map(Box::from));
                     out.push(IncludeRule { system, version, ..IncludeRule::default() });
                     out.len() - 1
                 });
-                let list = out[at].listed.get_or_insert_default();
+                let list = out[concept].listed.get_or_insert_default();
                 let display = item.display.as_deref().map(Box::from);
                 let listed = ListedCode { place: list.len(), display, ..ListedCode::default() };
                 list.entry((**code).into()).or_insert(listed);

@@ -11,8 +11,8 @@ use crate::http::reply::Response;
 
 /// POST {base}/account/apps/remove
 pub async fn withdraw_consent(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let (visit, sent) = read_form(context, body).await?;
-    let client_id = sent.get("client_id").unwrap_or_default();
+    let (visit, form) = read_form(context, body).await?;
+    let client_id = form.get("client_id").unwrap_or_default();
     let consents = &context.app.identity.consents;
     if consents.user_consent(&visit.user.sub, client_id, context.now).await?.is_none() {
         let text = t("This permission was already withdrawn.");

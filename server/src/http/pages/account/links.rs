@@ -15,10 +15,10 @@ use crate::http::reply::Response;
 
 /// POST {base}/account/links: redirects to the provider to link an account.
 pub async fn begin_link(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let (visit, sent) = read_fresh_form(context, body).await?;
-    let wanted = sent.get("provider").unwrap_or_default();
+    let (visit, form) = read_fresh_form(context, body).await?;
+    let wanted = form.get("provider").unwrap_or_default();
     let settings = context.app.settings();
-    let Some(provider) = settings.providers.iter().find(|known| known.provider.name == wanted) else {
+    let Some(provider) = settings.providers.iter().find(|candidate| candidate.provider.name == wanted) else {
         return show_error(context, &visit, StatusCode::BAD_REQUEST, t("This provider does not exist."))
             .await;
     };
@@ -39,8 +39,8 @@ pub async fn begin_link(context: &RequestContext, body: &mut RequestBody) -> Res
 
 /// POST {base}/account/links/remove
 pub async fn remove_link(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let (visit, sent) = read_fresh_form(context, body).await?;
-    let id = sent.get("id").unwrap_or_default();
+    let (visit, form) = read_fresh_form(context, body).await?;
+    let id = form.get("id").unwrap_or_default();
     match context.app.identity.sign_in.unlink_account(&visit.user, id, context.now).await {
         Ok(true) => Ok(redirect_done(context, "unlinked")),
         Ok(false) => {

@@ -27,9 +27,9 @@ pub async fn begin_registration(
 
 /// POST {base}/account/passkeys
 pub async fn add_passkey(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let (visit, sent) = read_fresh_form(context, body).await?;
+    let (visit, form) = read_fresh_form(context, body).await?;
     let [ceremony, credential, name] =
-        ["ceremony", "credential", "name"].map(|name| sent.get(name).unwrap_or_default());
+        ["ceremony", "credential", "name"].map(|name| form.get(name).unwrap_or_default());
     let added = context
         .app
         .identity
@@ -41,16 +41,16 @@ pub async fn add_passkey(context: &RequestContext, body: &mut RequestBody) -> Re
 
 /// POST {base}/account/passkeys/remove
 pub async fn remove_passkey(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let (visit, sent) = read_fresh_form(context, body).await?;
-    let id = sent.get("id").unwrap_or_default();
+    let (visit, form) = read_fresh_form(context, body).await?;
+    let id = form.get("id").unwrap_or_default();
     let removed = context.app.identity.sign_in.remove_passkey(&visit.user, id, context.now).await;
     ceremony_result(context, &visit, removed, "removed").await
 }
 
 /// POST {base}/account/passkeys/ask: sets whether a passkey is required after the password.
 pub async fn require_passkey(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let (visit, sent) = read_fresh_form(context, body).await?;
-    let ask = sent.get("ask") == Some("yes");
+    let (visit, form) = read_fresh_form(context, body).await?;
+    let ask = form.get("ask") == Some("yes");
     let changed = context.app.identity.sign_in.require_passkey(&visit.user.sub, ask, context.now).await;
     ceremony_result(context, &visit, changed, "saved").await
 }

@@ -21,17 +21,17 @@ use crate::node::hashing::HashRequester;
 
 /// POST {base}/account/password
 pub async fn change_password(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let (visit, sent) = read_form(context, body).await?;
+    let (visit, form) = read_form(context, body).await?;
     // If the password alone does not suffice for a sign-in, it does not suffice here either.
     let is_required = context.app.identity.sign_in.requires_passkey(&visit.user.sub, context.now).await?;
     if visit.user.password.is_none() || is_required {
         super::visit::check_fresh(context, &visit)?;
     }
     if visit.user.password.is_none() {
-        return set_password(context, &visit, &sent).await;
+        return set_password(context, &visit, &form).await;
     }
     // The old password could be guessed here as at sign-in, so the attempt is counted in the same way.
-    let current = sent.get("current").unwrap_or_default();
+    let current = form.get("current").unwrap_or_default();
     let (_, result) = check_password(context, &visit.user.username, current).await?;
     match result {
         PasswordResult::Right => {}
@@ -45,7 +45,7 @@ pub async fn change_password(context: &RequestContext, body: &mut RequestBody) -
         }
         PasswordResult::Busy => return busy_page(context, &visit).await,
     }
-    set_password(context, &visit, &sent).await
+    set_password(context, &visit, &form).await
 }
 
 async fn busy_page(context: &RequestContext, visit: &AccountVisit) -> Result<Response, Problem> {
@@ -59,10 +59,10 @@ async fn busy_page(context: &RequestContext, visit: &AccountVisit) -> Result<Res
 async fn set_password(
     context: &RequestContext,
     visit: &AccountVisit,
-    sent: &Params,
+    form: &Params,
 ) -> Result<Response, Problem> {
     let (app, username) = (&context.app, &visit.user.username);
-    let new = sent.get("new").unwrap_or_default();
+    let new = form.get("new").unwrap_or_default();
     let (password, random) = (new.to_owned(), app.clock.random.clone());
     let (policy, service, name) = (app.settings().passwords, app.base_url.clone(), username.clone());
     let hash = move || {
@@ -85,7 +85,7 @@ async fn set_password(
         }
         None => return busy_page(context, visit).await,
     };
-    let others = match sent.get("remove") {
+    let others = match form.get("remove") {
         Some("methods") => OtherMethods::Remove,
         _ => OtherMethods::Keep,
     };
@@ -105,10 +105,10 @@ async fn set_password(
         Err(error) => return Err(error.into()),
     };
     let agent = context.header(header::USER_AGENT).unwrap_or_default().to_owned();
-    let place = SessionOrigin { address: context.address_text(), agent };
+    let origin = SessionOrigin { address: context.address_text(), agent };
     let proof = SignInProof::from_session(&visit.session);
     let replaced = context.cookies.session.as_deref();
-    let session = app.identity.sessions.begin_session(&user, &proof, place, replaced, now).await?;
+    let session = app.identity.sessions.begin_session(&user, &proof, origin, replaced, now).await?;
     let response = redirect_done(context, "password");
     let response = cookie::set(response, Some(cookie::set_session(app, &session)));
     let device = app.identity.throttle.device_cookie(&user, None);

@@ -14,8 +14,8 @@ use crate::http::reply::{self, Response};
 
 /// POST {base}/account/sessions/end
 pub async fn end_session(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let (visit, sent) = read_form(context, body).await?;
-    let sid = sent.get("sid").unwrap_or_default();
+    let (visit, form) = read_form(context, body).await?;
+    let sid = form.get("sid").unwrap_or_default();
     if !context.app.identity.sessions.end_user_session(&visit.user.sub, sid, context.now).await? {
         let text = t("This session has ended already.");
         return show_error(context, &visit, StatusCode::NOT_FOUND, text).await;

@@ -59,10 +59,10 @@ pub(super) async fn read_form(
     context: &RequestContext,
     body: &mut RequestBody,
 ) -> Result<(AccountVisit, Params), Problem> {
-    let sent = csrf::read_form(context, body).await?;
+    let form = csrf::read_form(context, body).await?;
     let browser = context.cookies.browser.as_deref().unwrap_or_default().to_owned();
     match signed_in(context).await? {
-        Some((session, user)) => Ok((AccountVisit { session, user, browser }, sent)),
+        Some((session, user)) => Ok((AccountVisit { session, user, browser }, form)),
         None => Err(to_sign_in(context).into()),
     }
 }
@@ -72,9 +72,9 @@ pub(super) async fn read_fresh_form(
     context: &RequestContext,
     body: &mut RequestBody,
 ) -> Result<(AccountVisit, Params), Problem> {
-    let (visit, sent) = read_form(context, body).await?;
+    let (visit, form) = read_form(context, body).await?;
     check_fresh(context, &visit)?;
-    Ok((visit, sent))
+    Ok((visit, form))
 }
 
 /// Checks that the sign-in is recent enough for a change that adds a sign-in method.

@@ -26,9 +26,9 @@ pub async fn complete_sign_in(
     // The request time may be old, because the hash may have waited for its turn.
     let now = app.clock.now();
     let agent = context.header(header::USER_AGENT).unwrap_or_default().to_owned();
-    let place = SessionOrigin { address: context.address_text(), agent };
+    let origin = SessionOrigin { address: context.address_text(), agent };
     let value =
-        identity.sessions.begin_session(user, proof, place, context.cookies.session.as_deref(), now).await?;
+        identity.sessions.begin_session(user, proof, origin, context.cookies.session.as_deref(), now).await?;
     if let (Some(link), Some(browser)) = (&onward.link, context.cookies.browser.as_deref()) {
         match identity.sign_in.link_pending_account(link, browser, user, now).await {
             Ok(()) => {}

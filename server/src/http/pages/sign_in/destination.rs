@@ -15,8 +15,8 @@ pub struct SignInDestination {
 
 impl SignInDestination {
     /// Reads the values from a query or form.
-    pub fn read(sent: &Params) -> Self {
-        Self { back: resume::read_destination(sent), link: sent.get("link").map(str::to_owned) }
+    pub fn read(form: &Params) -> Self {
+        Self { back: resume::read_destination(form), link: form.get("link").map(str::to_owned) }
     }
 
     /// Returns the hidden fields.

@@ -120,11 +120,11 @@ pub async fn show_error(
 
 /// Processes the form.
 pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let sent = csrf::read_form(context, body).await?;
+    let form = csrf::read_form(context, body).await?;
     let (app, now) = (&context.app, context.now);
-    let username = sent.get("username").unwrap_or_default();
-    let typed = sent.get("password").unwrap_or_default().to_owned();
-    let onward = SignInDestination::read(&sent);
+    let username = form.get("username").unwrap_or_default();
+    let typed = form.get("password").unwrap_or_default().to_owned();
+    let onward = SignInDestination::read(&form);
     let (user, result) = check_password(context, username, &typed).await?;
     let sub = user.as_ref().map(|user| user.sub.clone());
     match result {

@@ -20,11 +20,11 @@ impl Bulk {
         client_id: &str,
         now: Timestamp,
     ) -> Result<(Job, u64), JobRequestError> {
-        let found = self.any_job(id, now).await?;
-        if found.0.client_id != client_id {
+        let job_and_revision = self.any_job(id, now).await?;
+        if job_and_revision.0.client_id != client_id {
             return Err(JobRequestError::NotFound { job: id.to_owned() });
         }
-        Ok(found)
+        Ok(job_and_revision)
     }
 
     /// Returns the job with this id for any client, unless the job has expired.
@@ -36,7 +36,7 @@ impl Bulk {
         let key = job::key(id);
         let record = self.worker.store.get(&key, now).await?.ok_or_else(unknown)?;
         let job: Job = decode(&key, &record.value)?;
-        if job.expires().is_some_and(|at| at <= now) {
+        if job.expires().is_some_and(|expiry| expiry <= now) {
             return Err(unknown());
         }
         Ok((job, record.revision))
@@ -145,7 +145,7 @@ impl Bulk {
     async fn listed(&self, job: &Job, name: &str, now: Timestamp) -> Result<ExportFile, FileError> {
         let found =
             file_list::find(&self.worker.store, job, name, now).await.map_err(JobRequestError::from)?;
-        let readable = found.filter(|(at, _)| *at < job.readable_files());
+        let readable = found.filter(|(index, _)| *index < job.readable_files());
         let (_, listed) = readable.ok_or_else(|| FileError::NotFound { file: name.to_owned() })?;
         Ok(ExportFile::new(job, listed, self.worker.files.clone(), self.gzips.clone()))
     }

@@ -547,7 +547,7 @@ impl Bulk {
             for (key, record) in &page {
                 let Some(job) = decode_or_log(key, &record.value) else { continue };
                 unclear.remove(&job.id);
-                let done = if job.expires().is_some_and(|at| at <= now) {
+                let done = if job.expires().is_some_and(|expiry| expiry <= now) {
                     count += 1;
                     self.remove(&job, record.revision, now).await
                 } else if job.state == JobState::Running && job.lease.until <= now {

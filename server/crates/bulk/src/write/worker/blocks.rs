@@ -42,9 +42,9 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 }
                 for (index, head) in batch.heads().iter().enumerate() {
                     let (page, files) = (ExportCursor::clone(&head.page), self.place.files + 1);
-                    let place =
+                    let checkpoint =
                         Checkpoint { part, page, skip: head.index, line: std::mem::take(&mut line), files };
-                    self.write_block(job, &batch.block(index), place).await?;
+                    self.write_block(job, &batch.block(index), checkpoint).await?;
                     self.record_if_due(job).await?;
                 }
                 heads = batch.into_postponed();
@@ -63,7 +63,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         &mut self,
         job: &Job,
         block: &OutputBlock<'_>,
-        place: Checkpoint,
+        checkpoint: Checkpoint,
     ) -> Result<(), JobError> {
         let (head_type, header, file_size) = (block.head_type(), block.header(), self.worker.file_size);
         // For a long block, this pass only determines the length; its resources are read again to write them.
@@ -83,9 +83,9 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         if count == 0 {
             return Ok(());
         }
-        let skip = place.line;
+        let skip = checkpoint.line;
         if skip == 0 && self.file.as_ref().is_some_and(|file| file.lines.bytes + bytes > file_size) {
-            self.close(place.clone()).await?;
+            self.close(checkpoint.clone()).await?;
         }
         self.line(ManifestSection::Output, head_type, BLOCKS, &header);
         let mut lines = block.lines();
@@ -109,7 +109,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                         file.continues = true;
                     }
                     let files = self.place.files + 1;
-                    self.close(Checkpoint { line: number - 1, files, ..place.clone() }).await?;
+                    self.close(Checkpoint { line: number - 1, files, ..checkpoint.clone() }).await?;
                     self.line(ManifestSection::Output, head_type, BLOCKS, &header);
                     in_file = 0;
                 }

@@ -347,8 +347,8 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 "the output format of this export is no longer supported; start a new export".to_owned();
             return Err(JobError::Failed { by_data: false, reason });
         }
-        for at in 0..self.job.files.len() {
-            let file = &self.job.files[at];
+        for index in 0..self.job.files.len() {
+            let file = &self.job.files[index];
             if !self.worker.files.has(file.at(&self.job.id), file.bytes).await? {
                 tracing::warn!(
                     job = self.job.id,
@@ -383,21 +383,21 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             let page = selection.cursor();
             let Some(lines) = selection.next_lines().await? else { break };
             let count = lines.ends.len();
-            let mut at = skip.min(count);
-            skip -= at;
-            while at < count {
-                let fit = self.fitting(&lines.ends, at);
+            let mut index = skip.min(count);
+            skip -= index;
+            while index < count {
+                let fit = self.fitting(&lines.ends, index);
                 if fit == 0 {
                     let files = self.place.files + 1;
-                    let place = Checkpoint { part, page: page.clone(), skip: at, line: 0, files };
-                    self.close(place).await?;
+                    let checkpoint = Checkpoint { part, page: page.clone(), skip: index, line: 0, files };
+                    self.close(checkpoint).await?;
                     continue;
                 }
-                let from = at.checked_sub(1).map_or(0, |before| lines.ends[before]);
-                let text = lines.text.slice(from..lines.ends[at + fit - 1]);
+                let from = index.checked_sub(1).map_or(0, |before| lines.ends[before]);
+                let text = lines.text.slice(from..lines.ends[index + fit - 1]);
                 self.lines(ManifestSection::Output, kind, kind, text, fit as u64);
                 self.written += fit as u64;
-                at += fit;
+                index += fit;
             }
             self.record_if_due(job).await?;
         }
@@ -418,10 +418,10 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             loop {
                 let page = selection.cursor();
                 let Some(versions) = selection.next().await? else { break };
-                for (at, version) in versions.iter().enumerate().skip(skip) {
+                for (index, version) in versions.iter().enumerate().skip(skip) {
                     if bundle.is_empty() {
                         let files = self.place.files;
-                        begins = Checkpoint { part, page: page.clone(), skip: at, line: 0, files };
+                        begins = Checkpoint { part, page: page.clone(), skip: index, line: 0, files };
                     }
                     bundle.add(&version.key);
                     if bundle.is_full() {
@@ -472,11 +472,11 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
     }
 
     /// Returns the number of lines from index `at` that fit into the file. For an empty file, returns at least one.
-    fn fitting(&self, ends: &[usize], at: usize) -> usize {
+    fn fitting(&self, ends: &[usize], index: usize) -> usize {
         let begun = self.file.as_ref().map_or(0, |file| file.lines.bytes);
-        let from = at.checked_sub(1).map_or(0, |before| ends[before]);
+        let from = index.checked_sub(1).map_or(0, |before| ends[before]);
         let is_in = |end: &usize| begun + (end - from) as u64 <= self.worker.file_size;
-        ends[at..].partition_point(is_in).max(usize::from(begun == 0))
+        ends[index..].partition_point(is_in).max(usize::from(begun == 0))
     }
 
     fn line(&mut self, section: ManifestSection, kind: &str, name: &str, line: &[u8]) {
@@ -487,9 +487,9 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         let file = self.file.get_or_insert_with(|| {
             let format = self.job.parameters.format;
             let name = format!("{name}.{:04}.{}", self.place.files + 1, format.extension());
-            let at =
+            let attempt_file =
                 AttemptFile { job: &self.job.id, attempt: self.job.lease.attempt, name: &name, made: "" };
-            let lines = OutputWriter::begin(format, FileWriter::new(&self.worker.files, at));
+            let lines = OutputWriter::begin(format, FileWriter::new(&self.worker.files, attempt_file));
             let kind = kind.to_owned();
             OpenFile { section, kind, continues: false, name, count: 0, lines }
         });

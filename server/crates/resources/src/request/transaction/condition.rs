@@ -25,15 +25,16 @@ impl Resources {
         for entry in entries.iter_mut() {
             let Some(EntryCondition::Search { text, at, own }) = entry.condition.take() else { continue };
             let filter = TypeFilter::read(&text, self.fhir_base(), at).map_err(ResourceBodyError::Search)?;
-            let (found, guard) = view.search_guarded(&filter).await?;
-            entry.guard = Some(guard).filter(|_| found.is_none());
-            let is_there = found.is_some();
-            if let Some(found) = found {
-                if let Some(own) = own.filter(|own| *own != found.id) {
-                    return Err(ResourceBodyError::WrongId { expected: found.id, found: own }.into());
+            let (matches, guard) = view.search_guarded(&filter).await?;
+            entry.guard = Some(guard).filter(|_| matches.is_none());
+            let is_there = matches.is_some();
+            if let Some(matches) = matches {
+                if let Some(own) = own.filter(|own| *own != matches.id) {
+                    return Err(ResourceBodyError::WrongId { expected: matches.id, found: own }.into());
                 }
-                names.insert(format!("{}/{}", entry.kind, entry.id), format!("{}/{}", entry.kind, found.id));
-                (entry.id, entry.expect) = (found.id, ExpectVersion::Version(found.version));
+                names
+                    .insert(format!("{}/{}", entry.kind, entry.id), format!("{}/{}", entry.kind, matches.id));
+                (entry.id, entry.expect) = (matches.id, ExpectVersion::Version(matches.version));
             } else {
                 entry.expect = ExpectVersion::Absent;
             }

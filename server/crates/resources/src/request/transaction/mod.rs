@@ -140,7 +140,7 @@ impl Resources {
         let entries: Vec<Result<PlannedEntry, ResourceBodyError>> = positions
             .into_iter()
             .zip(planned)
-            .map(|(at, entry)| entry.map_err(|error: ResourceBodyError| error.in_entry(at)))
+            .map(|(index, entry)| entry.map_err(|error: ResourceBodyError| error.in_entry(index)))
             .collect();
         let mut references = Vec::new();
         if is_transaction {
@@ -175,8 +175,8 @@ impl Resources {
             match entry {
                 // The state that the entries before it have left, and all acknowledged writes of other nodes.
                 Ok(PlannedEntry { action: EntryAction::Read, kind, id, .. }) => {
-                    let at = self.store().heard_seq();
-                    answers.push(Ok(EntryResult::Read(EntryRead { kind, id, at })));
+                    let seq = self.store().heard_seq();
+                    answers.push(Ok(EntryResult::Read(EntryRead { kind, id, at: seq })));
                 }
                 Ok(entry) => match self.commit(vec![entry], &[], now).await {
                     Ok(done) => answers.extend(done),

@@ -63,9 +63,11 @@ pub(crate) fn check_once<'a>(
     entries: impl IntoIterator<Item = &'a PlannedEntry>,
 ) -> Result<(), ResourceBodyError> {
     let mut seen = HashSet::new();
-    for (at, entry) in entries.into_iter().enumerate() {
+    for (index, entry) in entries.into_iter().enumerate() {
         if !seen.insert((entry.kind, &*entry.id)) {
-            return Err(ResourceBodyError::Entry("the transaction contains its resource twice").in_entry(at));
+            return Err(
+                ResourceBodyError::Entry("the transaction contains its resource twice").in_entry(index)
+            );
         }
     }
     Ok(())

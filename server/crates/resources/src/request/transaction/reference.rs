@@ -37,25 +37,25 @@ impl ConditionalReference {
         fhir_base: &str,
         now: Timestamp,
     ) -> Result<Vec<Self>, ResourceBodyError> {
-        let mut found = BTreeMap::new();
-        for (at, entry) in entries.iter().enumerate() {
+        let mut references = BTreeMap::new();
+        for (index, entry) in entries.iter().enumerate() {
             let Some(PreparedResource { draft, .. }) = &entry.prepared else { continue };
             for text in conditional_texts(&draft.bytes) {
-                if found.contains_key(&text) {
+                if references.contains_key(&text) {
                     continue;
                 }
                 let filter = TypeFilter::read(&text, fhir_base, now).map_err(|why| {
-                    ResourceBodyError::Search(format!("reference '{text}': {why}")).in_entry(at)
+                    ResourceBodyError::Search(format!("reference '{text}': {why}")).in_entry(index)
                 })?;
-                found.insert(text, filter);
-                if found.len() > MAX_REFERENCES || found.len() * entries.len() > MAX_COMPARISONS {
+                references.insert(text, filter);
+                if references.len() > MAX_REFERENCES || references.len() * entries.len() > MAX_COMPARISONS {
                     let why = "the transaction has too many different conditional references: at most 1,000, and at most \
                                1,000,000 divided by the number of entries";
-                    return Err(ResourceBodyError::Entry(why).in_entry(at));
+                    return Err(ResourceBodyError::Entry(why).in_entry(index));
                 }
             }
         }
-        Ok(found.into_iter().map(|(text, filter)| Self { text, filter }).collect())
+        Ok(references.into_iter().map(|(text, filter)| Self { text, filter }).collect())
     }
 }
 
@@ -91,19 +91,18 @@ impl Resources {
                 let body = entry.prepared.as_ref().map(|prepared| &prepared.draft.bytes[..]);
                 entry.kind == kind && !entry.is_left_out() && body.is_some_and(|body| filter.is_met(body))
             };
-            let mut found: Vec<String> =
-                entries.iter().filter(matches).map(|entry| entry.id.clone()).collect();
+            let mut ids: Vec<String> = entries.iter().filter(matches).map(|entry| entry.id.clone()).collect();
             let mut from: Option<String> = None;
-            while found.len() < 2 {
+            while ids.len() < 2 {
                 let page = view.search(kind, Some(filter), from.as_deref(), 2).await?;
                 let stored = page.resources.into_iter().map(|stored| stored.id);
-                found.extend(stored.filter(|id| !written.contains(&(kind, id.as_str()))));
+                ids.extend(stored.filter(|id| !written.contains(&(kind, id.as_str()))));
                 from = page.next;
                 if from.is_none() {
                     break;
                 }
             }
-            match &found[..] {
+            match &ids[..] {
                 [only] => names.insert(text.clone(), format!("{kind}/{only}")),
                 [] => return Err(ResourceError::NoMatch { reference: text.clone() }),
                 _ => return Err(ResourceError::Several { kind: kind.to_owned() }),

@@ -54,10 +54,10 @@ pub fn list(value: &str) -> Vec<&str> {
     };
     let mut filters = Vec::new();
     let mut start = 0;
-    for (at, _) in value.match_indices(',') {
-        if begins(&value[at + 1..]) {
-            filters.push(&value[start..at]);
-            start = at + 1;
+    for (offset, _) in value.match_indices(',') {
+        if begins(&value[offset + 1..]) {
+            filters.push(&value[start..offset]);
+            start = offset + 1;
         }
     }
     filters.push(&value[start..]);
@@ -75,12 +75,12 @@ impl TypeFilter {
     ///
     /// # Errors
     /// Returns a text with the parameter that is not supported and the reason.
-    pub fn read(text: &str, fhir_base: &str, at: Timestamp) -> Result<Self, String> {
+    pub fn read(text: &str, fhir_base: &str, time: Timestamp) -> Result<Self, String> {
         let example = "a filter is a search such as Observation?status=final";
         let (kind, query) = text.split_once('?').ok_or_else(|| format!("'{text}': {example}"))?;
         let kind = fhir::resource_type(kind.trim())
             .ok_or_else(|| format!("'{kind}' is not a resource type of FHIR R4; {example}"))?;
-        let context = SearchContext { fhir_base, at };
+        let context = SearchContext { fhir_base, at: time };
         let (mut parameters, mut values) = (0, 0);
         for (_, value) in form_urlencoded::parse(query.as_bytes()) {
             parameters += 1;
@@ -111,10 +111,10 @@ impl TypeFilter {
     /// Returns the ids that the search is limited to, or `None` if it has no `_id`.
     pub fn ids(&self) -> Option<Vec<&str>> {
         self.clauses.iter().find_map(|clause| match &clause.test {
-            FilterTest::Any(wanted) if clause.parameter.code == "_id" => Some(
-                wanted
+            FilterTest::Any(value) if clause.parameter.code == "_id" => Some(
+                value
                     .iter()
-                    .filter_map(|wanted| match wanted {
+                    .filter_map(|value| match value {
                         SearchValue::Token { code: Some(code), .. } => Some(code.as_str()),
                         _ => None,
                     })
@@ -155,23 +155,25 @@ impl FilterClause {
                 _ => Err(wrong("':missing' is true or false".to_owned())),
             };
         }
-        let wanted = split(value, ',').map(|value| SearchValue::read(&parameter, modifier, value, context));
-        let wanted = wanted.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-        let test = if modifier == Some("not") { FilterTest::Not(wanted) } else { FilterTest::Any(wanted) };
+        let values = split(value, ',').map(|value| SearchValue::read(&parameter, modifier, value, context));
+        let values = values.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+        let test = if modifier == Some("not") { FilterTest::Not(values) } else { FilterTest::Any(values) };
         Ok(Self { parameter, test })
     }
 
     fn is_met(&self, resource: &RawValue, fhir_base: &str) -> bool {
-        let (wanted, expected) = match &self.test {
+        let (searched, expected) = match &self.test {
             FilterTest::Missing(missing) => return self.has_value(resource) != *missing,
-            FilterTest::Any(wanted) => (wanted, true),
-            FilterTest::Not(wanted) => (wanted, false),
+            FilterTest::Any(searched) => (searched, true),
+            FilterTest::Not(searched) => (searched, false),
         };
-        let mut found = Vec::new();
+        let mut values_there = Vec::new();
         let is_there = self.parameter.places.iter().any(|place| {
-            found.clear();
-            values(resource, &place.path, &mut found);
-            found.iter().any(|value| wanted.iter().any(|wanted| wanted.is(place, value, fhir_base)))
+            values_there.clear();
+            values(resource, &place.path, &mut values_there);
+            values_there
+                .iter()
+                .any(|value| searched.iter().any(|searched| searched.is(place, value, fhir_base)))
         });
         is_there == expected
     }
@@ -179,11 +181,11 @@ impl FilterClause {
     /// Returns whether the resource has a value of the parameter, of the system or target type that the parameter is
     /// limited to.
     fn has_value(&self, resource: &RawValue) -> bool {
-        let mut found = Vec::new();
+        let mut values_there = Vec::new();
         self.parameter.places.iter().any(|place| {
-            found.clear();
-            values(resource, &place.path, &mut found);
-            found.iter().any(|value| value::is_included(place, value))
+            values_there.clear();
+            values(resource, &place.path, &mut values_there);
+            values_there.iter().any(|value| value::is_included(place, value))
         })
     }
 }

@@ -138,13 +138,13 @@ impl SearchValue {
     pub fn is(&self, place: &ElementPath, value: &RawValue, fhir_base: &str) -> bool {
         match self {
             Self::Date(prefix, wanted) => {
-                dates(place.data, value).iter().any(|found| compare_dates(*prefix, *wanted, *found))
+                dates(place.data, value).iter().any(|date| compare_dates(*prefix, *wanted, *date))
             }
             Self::Number(prefix, range, number) => {
-                value.get().parse().is_ok_and(|found| compare(*prefix, *range, *number, found, found))
+                value.get().parse().is_ok_and(|date| compare(*prefix, *range, *number, date, date))
             }
             Self::Quantity(prefix, range, number, unit) => {
-                quantity(value).is_some_and(|found| found.is(*prefix, *range, *number, unit))
+                quantity(value).is_some_and(|date| date.is(*prefix, *range, *number, unit))
             }
             Self::Reference(target) => target.is_of(place, value, fhir_base),
             Self::StartsWith(wanted) => {
@@ -155,9 +155,9 @@ impl SearchValue {
             Self::Token { system, code } => {
                 // FHIR prefers too many matches to too few, so codes are compared without regard to case, but ids exactly.
                 let is_same = if place.data == "id" { str::eq } else { folded_case };
-                tokens(place, value).iter().any(|found| found.is(system, code.as_deref(), is_same))
+                tokens(place, value).iter().any(|date| date.is(system, code.as_deref(), is_same))
             }
-            Self::Uri(wanted) => text(value).is_some_and(|found| is_uri(&found, wanted)),
+            Self::Uri(wanted) => text(value).is_some_and(|date| is_uri(&date, wanted)),
         }
     }
 }
@@ -239,8 +239,8 @@ fn date(text: &str) -> Option<Range<Timestamp>> {
 
 /// Returns the range for the prefix `ap`: extended on both sides by a tenth of the time between the date and the
 /// export.
-fn around(range: Range<Timestamp>, at: Timestamp) -> Range<Timestamp> {
-    let tenth = at.duration_since(range.from).abs() / 10;
+fn around(range: Range<Timestamp>, time: Timestamp) -> Range<Timestamp> {
+    let tenth = time.duration_since(range.from).abs() / 10;
     Range {
         from: range.from.checked_sub(tenth).unwrap_or(Timestamp::MIN),
         to: range.to.checked_add(tenth).unwrap_or(Timestamp::MAX),
@@ -271,30 +271,30 @@ pub(crate) fn dates(data: &str, value: &RawValue) -> Vec<Range<Timestamp>> {
                 .collect()
         }
         "Timing" => {
-            let mut found = Vec::new();
-            values(value, &["event"], &mut found);
-            let mut all: Vec<_> = found.iter().flat_map(|event| dates("dateTime", event)).collect();
-            found.clear();
-            values(value, &["repeat", "boundsPeriod"], &mut found);
-            all.extend(found.iter().flat_map(|bounds| dates("Period", bounds)));
+            let mut events = Vec::new();
+            values(value, &["event"], &mut events);
+            let mut all: Vec<_> = events.iter().flat_map(|event| dates("dateTime", event)).collect();
+            events.clear();
+            values(value, &["repeat", "boundsPeriod"], &mut events);
+            all.extend(events.iter().flat_map(|bounds| dates("Period", bounds)));
             all
         }
         _ => text(value).and_then(|text| date(&text)).into_iter().collect(),
     }
 }
 
-fn compare_dates(prefix: SearchPrefix, wanted: Range<Timestamp>, found: Range<Timestamp>) -> bool {
-    let holds = wanted.from <= found.from && found.to <= wanted.to;
+fn compare_dates(prefix: SearchPrefix, searched: Range<Timestamp>, stored: Range<Timestamp>) -> bool {
+    let holds = searched.from <= stored.from && stored.to <= searched.to;
     match prefix {
         SearchPrefix::Eq => holds,
         SearchPrefix::Ne => !holds,
-        SearchPrefix::Gt => found.to > wanted.to,
-        SearchPrefix::Lt => found.from < wanted.from,
-        SearchPrefix::Ge => holds || found.to > wanted.to,
-        SearchPrefix::Le => holds || found.from < wanted.from,
-        SearchPrefix::Sa => found.from >= wanted.to,
-        SearchPrefix::Eb => found.to <= wanted.from,
-        SearchPrefix::Ap => found.from < wanted.to && wanted.from < found.to,
+        SearchPrefix::Gt => stored.to > searched.to,
+        SearchPrefix::Lt => stored.from < searched.from,
+        SearchPrefix::Ge => holds || stored.to > searched.to,
+        SearchPrefix::Le => holds || stored.from < searched.from,
+        SearchPrefix::Sa => stored.from >= searched.to,
+        SearchPrefix::Eb => stored.to <= searched.from,
+        SearchPrefix::Ap => stored.from < searched.to && searched.from < stored.to,
     }
 }
 
@@ -319,8 +319,8 @@ fn number(text: &str, prefix: SearchPrefix) -> Result<(f64, Range<f64>), String>
 }
 
 /// Compares a value of the resource, which is between `low` and `high`, with the search value.
-fn compare(prefix: SearchPrefix, wanted: Range<f64>, number: f64, low: f64, high: f64) -> bool {
-    let holds = wanted.from <= low && high < wanted.to;
+fn compare(prefix: SearchPrefix, searched: Range<f64>, number: f64, low: f64, high: f64) -> bool {
+    let holds = searched.from <= low && high < searched.to;
     match prefix {
         SearchPrefix::Eq => holds,
         SearchPrefix::Ne => !holds,
@@ -330,7 +330,7 @@ fn compare(prefix: SearchPrefix, wanted: Range<f64>, number: f64, low: f64, high
         SearchPrefix::Le => low <= number,
         SearchPrefix::Sa => low > number,
         SearchPrefix::Eb => high < number,
-        SearchPrefix::Ap => low <= wanted.to && high >= wanted.from,
+        SearchPrefix::Ap => low <= searched.to && high >= searched.from,
     }
 }
 
@@ -370,7 +370,7 @@ impl Quantity<'_> {
         let is_unit = match (&unit.system, &unit.code) {
             (None, None) => true,
             (None, Some(code)) => {
-                [&self.code, &self.unit, &self.currency].into_iter().flatten().any(|found| **found == **code)
+                [&self.code, &self.unit, &self.currency].into_iter().flatten().any(|token| **token == **code)
             }
             (Some(system), code) => {
                 let (found_system, found_code) = match &self.currency {
@@ -378,7 +378,7 @@ impl Quantity<'_> {
                     None => (self.system.as_deref(), self.code.as_ref()),
                 };
                 found_system == Some(system.as_str())
-                    && code.as_ref().is_none_or(|code| found_code.is_some_and(|found| **found == **code))
+                    && code.as_ref().is_none_or(|code| found_code.is_some_and(|token| **token == **code))
             }
         };
         is_unit && compare(prefix, range, number, low, high)
@@ -444,10 +444,10 @@ pub(crate) fn reference_text<'a>(data: &str, value: &'a RawValue) -> Option<Text
 
 impl Target {
     fn is_of(&self, place: &ElementPath, value: &RawValue, fhir_base: &str) -> bool {
-        let Some(found) = reference_text(place.data, value) else { return false };
+        let Some(reference) = reference_text(place.data, value) else { return false };
         match self {
-            Self::Address(wanted) => is_uri(&found, wanted),
-            Self::Local { kind, id } => local(&found, fhir_base).is_some_and(|(found_kind, found_id)| {
+            Self::Address(wanted) => is_uri(&reference, wanted),
+            Self::Local { kind, id } => local(&reference, fhir_base).is_some_and(|(found_kind, found_id)| {
                 found_id == id
                     && kind.is_none_or(|kind| kind == found_kind)
                     && place.only.is_none_or(|only| only == found_kind)
@@ -457,8 +457,8 @@ impl Target {
 }
 
 /// Returns `true` if the URIs are equal. A canonical URL without a version matches all versions.
-fn is_uri(found: &str, wanted: &str) -> bool {
-    found == wanted || found.split_once('|').is_some_and(|(url, _)| url == wanted)
+fn is_uri(stored: &str, searched: &str) -> bool {
+    stored == searched || stored.split_once('|').is_some_and(|(url, _)| url == searched)
 }
 
 // Strings -------------------------------------------------------------------------------------------------------------
@@ -470,14 +470,14 @@ pub(crate) fn texts<'a>(data: &str, value: &'a RawValue) -> impl Iterator<Item =
         "Address" => &["text", "line", "city", "district", "state", "postalCode", "country"],
         _ => &[],
     };
-    let mut found = Vec::new();
+    let mut strings = Vec::new();
     if members.is_empty() {
-        found.push(value);
+        strings.push(value);
     }
     for member in members {
-        values(value, &[member], &mut found);
+        values(value, &[member], &mut strings);
     }
-    found.into_iter().filter_map(text)
+    strings.into_iter().filter_map(text)
 }
 
 // Tokens --------------------------------------------------------------------------------------------------------------
@@ -519,9 +519,9 @@ impl Token<'_> {
         let is_system = match system {
             System::Any => true,
             System::None => self.system.is_none(),
-            System::Is(system) => self.system.as_ref().is_some_and(|found| **found == **system),
+            System::Is(system) => self.system.as_ref().is_some_and(|own| **own == **system),
         };
-        let same = |code: &str| self.code.as_ref().is_some_and(|found| is_same(found, code));
+        let same = |code: &str| self.code.as_ref().is_some_and(|own| is_same(own, code));
         is_system && code.is_none_or(same)
     }
 }
@@ -540,10 +540,10 @@ pub(crate) fn tokens<'a>(place: &ElementPath, value: &'a RawValue) -> Vec<Token<
             codings.iter().filter_map(|coding| serde_json::from_str(coding.get()).ok()).collect()
         }
         "Coding" | "Identifier" | "ContactPoint" => {
-            let found: Option<Token<'a>> = serde_json::from_str(value.get()).ok();
+            let token: Option<Token<'a>> = serde_json::from_str(value.get()).ok();
             let counts =
-                |found: &Token<'_>| place.only.is_none_or(|only| found.system.as_deref() == Some(only));
-            found.filter(counts).into_iter().collect()
+                |token: &Token<'_>| place.only.is_none_or(|only| token.system.as_deref() == Some(only));
+            token.filter(counts).into_iter().collect()
         }
         _ => vec![plain(text(value))],
     }

@@ -39,8 +39,8 @@ impl Candidates {
     /// Returns the candidates of a clause that has as few as can be found out, or `None` if no clause limits the search
     /// well. A scan of the type then finds matches quickly.
     pub async fn best(store: &Store, clauses: &[IndexClause]) -> Result<Option<Self>, StoreError> {
-        if let Some(found) = Self::at_most(store, clauses, SOME).await? {
-            return Ok(Some(found));
+        if let Some(candidates) = Self::at_most(store, clauses, SOME).await? {
+            return Ok(Some(candidates));
         }
         let mut best: Option<(String, &IndexClause)> = None;
         for clause in clauses {
@@ -48,7 +48,7 @@ impl Candidates {
                 CollectedIds::All(ids) => return Ok(Some(Self::Collected(ids))),
                 // The greater the last of equally many ids is, the fewer ids there are in all.
                 CollectedIds::More { reached: Some(reached) }
-                    if best.as_ref().is_none_or(|(known, _)| *known < reached) =>
+                    if best.as_ref().is_none_or(|(key, _)| *key < reached) =>
                 {
                     best = Some((reached, clause));
                 }
@@ -128,8 +128,8 @@ impl TypeFilter {
                 if limit == 0 {
                     return Ok(None);
                 }
-                let found = collect(store, clause, limit).await?;
-                if let CollectedIds::All(ids) = found {
+                let collected = collect(store, clause, limit).await?;
+                if let CollectedIds::All(ids) = collected {
                     *entries -= ids.len();
                     all.extend(ids);
                     continue 'searches;

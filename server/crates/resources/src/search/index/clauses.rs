@@ -21,11 +21,11 @@ impl TypeFilter {
     /// `date=lt2021` look up one year.
     pub(crate) fn index_clauses(&self) -> Vec<IndexClause> {
         let mut clauses = Vec::new();
-        for (at, clause) in self.clauses.iter().enumerate() {
+        for (index, clause) in self.clauses.iter().enumerate() {
             let FilterTest::Any(wanted) = &clause.test else { continue };
             let is_same = |other: &FilterClause| other.parameter.code == clause.parameter.code;
             let dates: Option<Vec<_>> = match wanted[..] {
-                [SearchValue::Date(..)] if self.clauses[..at].iter().any(is_same) => continue,
+                [SearchValue::Date(..)] if self.clauses[..index].iter().any(is_same) => continue,
                 [SearchValue::Date(..)] => {
                     self.clauses.iter().filter(|other| is_same(other)).map(only_date).collect()
                 }
@@ -113,12 +113,12 @@ fn names(kind: &str, parameter: &SearchParameter) -> Option<Vec<TermName>> {
 }
 
 /// Returns the terms of alternative values, or `None` if one of them is not indexed.
-fn value_ranges(kind: &str, parameter: &SearchParameter, wanted: &[SearchValue]) -> Option<Vec<IndexRange>> {
+fn value_ranges(kind: &str, parameter: &SearchParameter, values: &[SearchValue]) -> Option<Vec<IndexRange>> {
     let mut ranges = Vec::new();
     let has_compartments = parameter.places.iter().any(|place| is_compartment_reference(kind, place));
     for name in names(kind, parameter)? {
         ranges.push(IndexRange::Term(name.overflow()));
-        for value in wanted {
+        for value in values {
             match value {
                 // References to Patients at these places have no terms.
                 SearchValue::Reference(Target::Local { kind: None | Some("Patient"), .. })
@@ -185,9 +185,9 @@ struct DateWindow {
 
 /// Returns the windows of single short dates and of all others that contain every date that meets a condition, or
 /// `None` for `ne`, which almost every date meets.
-fn windows(prefix: SearchPrefix, wanted: Range<Timestamp>) -> Option<[DateWindow; 2]> {
+fn windows(prefix: SearchPrefix, searched: Range<Timestamp>) -> Option<[DateWindow; 2]> {
     // One millisecond on both sides for times that are more precise.
-    let (from, to) = (wanted.from.as_millisecond() - 1, wanted.to.as_millisecond() + 1);
+    let (from, to) = (searched.from.as_millisecond() - 1, searched.to.as_millisecond() + 1);
     // The start of a short date is at most a day before its end.
     let before = |end: i64| end - SHORT_MS - 1;
     let window = |set, from, to| DateWindow { set, from, to };

@@ -32,19 +32,19 @@ struct ElementTerms {
 impl TermCollector {
     /// Adds the terms of a value of an element. `value` is valid JSON and not an array.
     pub fn add(&mut self, element: &IndexedElement, value: &[u8]) {
-        let at = self.elements.iter().position(|(name, _)| *name == element.name).unwrap_or_else(|| {
+        let index = self.elements.iter().position(|(name, _)| *name == element.name).unwrap_or_else(|| {
             self.elements.push((element.name, ElementTerms::default()));
             self.elements.len() - 1
         });
-        let (name, found) = &mut self.elements[at];
-        if found.is_overflown {
+        let (name, collected) = &mut self.elements[index];
+        if collected.is_overflown {
             return;
         }
         if let Ok(value) = serde_json::from_slice::<&RawValue>(value) {
-            found.add(*name, element, value);
+            collected.add(*name, element, value);
         }
-        if found.terms.len() + found.dates.len() > MAX_VALUES {
-            *found = ElementTerms { is_overflown: true, ..ElementTerms::default() };
+        if collected.terms.len() + collected.dates.len() > MAX_VALUES {
+            *collected = ElementTerms { is_overflown: true, ..ElementTerms::default() };
         }
     }
 

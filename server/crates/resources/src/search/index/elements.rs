@@ -39,11 +39,11 @@ impl ElementNode {
 
     fn at(&mut self, path: &[&'static str]) -> &mut Self {
         let [name, rest @ ..] = path else { return self };
-        let at = self.children.iter().position(|(own, _)| own == name).unwrap_or_else(|| {
+        let index = self.children.iter().position(|(own, _)| own == name).unwrap_or_else(|| {
             self.children.push((name, Self::default()));
             self.children.len() - 1
         });
-        self.children[at].1.at(rest)
+        self.children[index].1.at(rest)
     }
 }
 

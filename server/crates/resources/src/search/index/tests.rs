@@ -21,14 +21,14 @@ async fn write(store: &Store, terms_of: &[u8]) {
 }
 
 async fn all(store: &Store, candidates: &Candidates, count: usize) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+    let mut versions: Vec<String> = Vec::new();
     loop {
-        let page = candidates.next(store, found.last().map(String::as_str), count).await.unwrap();
+        let page = candidates.next(store, versions.last().map(String::as_str), count).await.unwrap();
         assert!(page.len() <= count);
         if page.is_empty() {
-            return found;
+            return versions;
         }
-        found.extend(page);
+        versions.extend(page);
     }
 }
 

@@ -81,9 +81,9 @@ impl SortKey {
     fn value(&self, resource: &RawValue) -> Option<SortValue> {
         let mut all = Vec::new();
         for place in &self.parameter.places {
-            let mut found = Vec::new();
-            values(resource, &place.path, &mut found);
-            for value in found {
+            let mut values_there = Vec::new();
+            values(resource, &place.path, &mut values_there);
+            for value in values_there {
                 match self.parameter.comparison {
                     ValueComparison::Date => all.extend(dates(place.data, value).into_iter().map(|range| {
                         let time = if self.is_descending { range.to } else { range.from };
@@ -144,7 +144,7 @@ impl CompartmentView<'_> {
         limit: impl Into<SearchLimit>,
     ) -> Result<(FoundResource, usize), ResourceError> {
         let (store, limit) = (self.resources().store(), limit.into());
-        let (at, offset) = match from {
+        let (seq, offset) = match from {
             Some(cursor) => read_cursor(cursor).ok_or(ResourceError::Page)?,
             None => (store.last_seq().await?, 0),
         };
@@ -152,17 +152,17 @@ impl CompartmentView<'_> {
             return Err(ResourceError::PageTooDeep { kind: kind.to_owned(), most: MAX_SORTED });
         }
         let mut first = FirstMatches::new(keys, offset.saturating_add(limit.count).min(MAX_SORTED));
-        let search = ExaminedSearch { kind, filter, at, costly: "_sort" };
+        let search = ExaminedSearch { kind, filter, at: seq, costly: "_sort" };
         self.each_match(search, |resource| first.add(resource)).await?;
         let count = first.count;
         let ids: Vec<String> = first.into_ids().into_iter().skip(offset).collect();
         let mut resources = Vec::with_capacity(ids.len());
-        for version in store.read_many(kind, ids, at, limit.bytes).await?.into_iter().flatten() {
+        for version in store.read_many(kind, ids, seq, limit.bytes).await?.into_iter().flatten() {
             let id = version.key.id.clone();
             resources.push(stored(kind, &id, Some(version))?);
         }
         let end = offset + resources.len();
-        let next = (end < count).then(|| format!("{at}~{SORTED}~{end}"));
+        let next = (end < count).then(|| format!("{seq}~{SORTED}~{end}"));
         Ok((FoundResource { resources, next }, count))
     }
 
@@ -176,8 +176,8 @@ impl CompartmentView<'_> {
         filter: Option<&TypeFilter>,
     ) -> Result<usize, ResourceError> {
         let mut count = 0;
-        let at = self.resources().store().last_seq().await?;
-        let search = ExaminedSearch { kind, filter, at, costly: "_total or _summary=count" };
+        let seq = self.resources().store().last_seq().await?;
+        let search = ExaminedSearch { kind, filter, at: seq, costly: "_total or _summary=count" };
         self.each_match(search, |_| count += 1).await?;
         Ok(count)
     }
@@ -258,6 +258,6 @@ impl<'a> FirstMatches<'a> {
 /// Parses the cursor of a sorted search: the sequence number, and the number of resources before the page.
 fn read_cursor(cursor: &str) -> Option<(Seq, usize)> {
     let mut parts = cursor.splitn(3, '~');
-    let (at, order, offset) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?.parse().ok()?);
-    (order == SORTED).then_some((Seq(at), offset))
+    let (seq, order, offset) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?.parse().ok()?);
+    (order == SORTED).then_some((Seq(seq), offset))
 }

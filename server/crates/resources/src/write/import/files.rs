@@ -26,7 +26,7 @@ pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     let mut folders = vec![path.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {
@@ -39,12 +39,12 @@ pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
             if is_folder {
                 folders.push(entry.path());
             } else if entry.path().is_file() {
-                found.push(entry.path());
+                files.push(entry.path());
             }
         }
     }
-    found.sort();
-    Ok(found)
+    files.sort();
+    Ok(files)
 }
 
 /// Returns the total size in bytes of all files below some paths. Files that cannot be read count as 0.
@@ -147,15 +147,15 @@ mod tests {
         fn check(text: &str, expected: &[&str]) {
             // The buffer is smaller than the lines, so that lines cross its boundaries.
             let mut source = BufReader::with_capacity(3, text.as_bytes());
-            let (mut buffer, mut found) = (Vec::new(), Vec::new());
+            let (mut buffer, mut lines) = (Vec::new(), Vec::new());
             loop {
                 match next_line(&mut source, &mut buffer, 5).unwrap() {
-                    InputLine::Text => found.push(String::from_utf8(buffer.clone()).unwrap()),
-                    InputLine::TooLong => found.push("too long".to_owned()),
+                    InputLine::Text => lines.push(String::from_utf8(buffer.clone()).unwrap()),
+                    InputLine::TooLong => lines.push("too long".to_owned()),
                     InputLine::End => break,
                 }
             }
-            assert_eq!(found, expected, "{text:?}");
+            assert_eq!(lines, expected, "{text:?}");
         }
         check("", &[]);
         check("a", &["a"]);

@@ -251,8 +251,8 @@ impl<N: FnMut() -> String> LineReader<N> {
         let limits = self.options.limits;
         let entries = bundle.entry.iter().zip(&places).enumerate();
         entries
-            .filter_map(|(at, (entry, place))| Some((at, entry.resource?, place.as_ref()?)))
-            .map(|(at, resource, (kind, id))| {
+            .filter_map(|(index, (entry, place))| Some((index, entry.resource?, place.as_ref()?)))
+            .map(|(index, resource, (kind, id))| {
                 prepare_named(
                     resource.get().as_bytes(),
                     Some(kind),
@@ -261,7 +261,7 @@ impl<N: FnMut() -> String> LineReader<N> {
                     &self.fhir_base,
                     Some(&names),
                 )
-                .map_err(|error| error.in_entry(at))
+                .map_err(|error| error.in_entry(index))
             })
             .collect()
     }

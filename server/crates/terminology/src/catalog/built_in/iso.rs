@@ -11,11 +11,11 @@ use crate::grammar::table_rows;
 /// Returns `urn:iso:std:iso:3166`, in which each country has an alpha-2, an alpha-3 and a numeric code.
 pub(super) fn countries() -> StoredResource<CodeSystem> {
     let table: Vec<_> = table_rows(include_str!("../../../data/countries.tsv")).collect();
-    let column = |at: usize| {
+    let column = |index: usize| {
         table.iter().map(move |row| {
-            let others = (0..3).filter(|other| *other != at);
+            let others = (0..3).filter(|other| *other != index);
             let same: Vec<_> = others.map(|n| json!({ "code": KINDS[n], "valueString": row[n] })).collect();
-            json!({ "code": row[at], "display": row[3], "property": same })
+            json!({ "code": row[index], "display": row[3], "property": same })
         })
     };
     let concepts = column(0).chain(column(1)).chain(column(2)).chain(user_assigned()).collect();
@@ -62,7 +62,7 @@ mod tests {
     #[track_caller]
     fn check(system: &StoredResource<CodeSystem>, code: &str, display: Option<&str>) {
         let system = system.get(&crate::model::Budget::default()).unwrap();
-        assert_eq!(system.find(code).and_then(|at| system.display(at)), display, "{code}");
+        assert_eq!(system.find(code).and_then(|offset| system.display(offset)), display, "{code}");
     }
 
     #[test]
@@ -110,13 +110,13 @@ mod tests {
             subdivisions.get(&crate::model::Budget::default()).unwrap(),
         );
         assert_eq!(subdivisions.len(), 5_046);
-        for at in 0..subdivisions.len() as u32 {
-            let code = subdivisions.code(at);
+        for index in 0..subdivisions.len() as u32 {
+            let code = subdivisions.code(index);
             let (country, part) = code.split_once('-').unwrap();
             assert!(country.len() == 2 && countries.find(country).is_some(), "{code}");
             let is_part = (1..=3).contains(&part.len());
             assert!(is_part && part.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit()), "{code}");
-            let display = subdivisions.display(at).unwrap();
+            let display = subdivisions.display(index).unwrap();
             assert!(!display.contains(['¹', '²', '³', '†', '*']), "{code}: {display}");
         }
     }

@@ -49,8 +49,8 @@ pub(crate) const URLS: &[&str] =
 pub(crate) fn system(url: &str) -> Option<&'static StoredResource<CodeSystem>> {
     static SYSTEMS: [OnceLock<StoredResource<CodeSystem>>; URLS.len()] =
         [const { OnceLock::new() }; URLS.len()];
-    let at = URLS.iter().position(|known| *known == url)?;
-    Some(SYSTEMS[at].get_or_init(|| match CodeGrammar::for_system(url) {
+    let index = URLS.iter().position(|candidate| *candidate == url)?;
+    Some(SYSTEMS[index].get_or_init(|| match CodeGrammar::for_system(url) {
         Some(grammar) => of_grammar(grammar, None),
         None if url == ADMINISTRATIVE_GENDER => fhir::administrative_gender(),
         None if url == PUBLICATION_STATUS => fhir::publication_status(),

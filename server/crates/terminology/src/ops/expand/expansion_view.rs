@@ -52,8 +52,8 @@ impl<'a> ExpansionView<'a, '_> {
         let unwanted = |part: &MemberPart<'_>| {
             let have = part.system.and_then(|system| system.version.as_deref()).unwrap_or_default();
             self.request.exclude_systems.iter().any(|canonical| {
-                let (url, wanted) = canonical::split(canonical);
-                url == part.url && wanted.is_none_or(|wanted| canonical::matches(wanted, have))
+                let (url, requested) = canonical::split(canonical);
+                url == part.url && requested.is_none_or(|requested| canonical::matches(requested, have))
             })
         };
         members.parts.retain(|part| !unwanted(part));
@@ -146,19 +146,19 @@ impl<'a> ExpansionView<'a, '_> {
         let shown = concept_texts::choose_display(&texts, &self.languages);
         let concept = part.system.zip(item.concept);
         let mut extension = Vec::new();
-        if let Some((system, at)) = concept {
-            let added = concept_texts::additions_to_concept(&self.supplements, system, at);
-            for (from, at) in std::iter::once((system, at)).chain(added) {
-                let steps = from.property_count(at) / 4;
+        if let Some((system, concept_number)) = concept {
+            let added = concept_texts::additions_to_concept(&self.supplements, system, concept_number);
+            for (from, concept_number) in std::iter::once((system, concept_number)).chain(added) {
+                let steps = from.property_count(concept_number) / 4;
                 for name in &self.request.properties {
                     self.budget.spend(1 + steps)?;
-                    for value in property_values(from, at, name) {
+                    for value in property_values(from, concept_number, name) {
                         self.budget.spend(PROPERTY_STEPS + from.header.property.len() / 8)?;
                         extension.push(property_extension(name, &value));
                     }
                 }
             }
-            if let Some(status) = system.status_to_report(at)
+            if let Some(status) = system.status_to_report(concept_number)
                 && !self.request.properties.contains(&STATUS)
             {
                 extension.push(property_extension(STATUS, &Value::Text("Code", status.to_owned())));
@@ -172,10 +172,10 @@ impl<'a> ExpansionView<'a, '_> {
         Ok(ContainsRow {
             extension,
             system: part.url,
-            r#abstract: concept.is_some_and(|(system, at)| system.is_abstract(at)),
-            inactive: concept.is_some_and(|(system, at)| system.is_inactive(at)),
+            r#abstract: concept.is_some_and(|(system, concept_number)| system.is_abstract(concept_number)),
+            inactive: concept.is_some_and(|(system, concept_number)| system.is_inactive(concept_number)),
             version: part.system.filter(|_| with_version).and_then(|system| system.version.as_deref()),
-            code: concept.map_or(item.code, |(system, at)| system.code(at)),
+            code: concept.map_or(item.code, |(system, concept_number)| system.code(concept_number)),
             display: shown.map(|n| texts[n].display.text),
             designation: designation.map(|(_, text)| *text).collect(),
             contains: Vec::new(),
@@ -193,15 +193,15 @@ impl<'a> ExpansionView<'a, '_> {
         self.budget.spend(repeated.len() * (1 + self.supplements.len()))?;
         for one in repeated {
             let of_list = item.listed.and_then(|listed| {
-                let same = |(at, _): &&(u8, Box<str>)| REPEATED.get(usize::from(*at)) == Some(*one);
+                let same = |(index, _): &&(u8, Box<str>)| REPEATED.get(usize::from(*index)) == Some(*one);
                 listed.extensions.iter().find(same).map(|(_, value)| &**value)
             });
             let of_system = || {
-                let (url, (system, at)) = (one.in_system?, concept?);
-                let mut added = concept_texts::additions_to_concept(&self.supplements, system, at);
+                let (url, (system, index)) = (one.in_system?, concept?);
+                let mut added = concept_texts::additions_to_concept(&self.supplements, system, index);
                 system
-                    .extension(at, url)
-                    .or_else(|| added.find_map(|(supplement, at)| supplement.extension(at, url)))
+                    .extension(index, url)
+                    .or_else(|| added.find_map(|(supplement, index)| supplement.extension(index, url)))
             };
             let Some(text) = of_list.or_else(of_system) else { continue };
             self.budget.spend(PROPERTY_STEPS)?;
@@ -225,7 +225,7 @@ impl<'a> ExpansionView<'a, '_> {
     /// Notes that the page has a property.
     fn mention_property(&self, code: &str) {
         let mut shown = self.shown_properties.borrow_mut();
-        if !shown.iter().any(|known| known == code) {
+        if !shown.iter().any(|candidate| candidate == code) {
             shown.push(code.to_owned());
         }
     }
@@ -244,18 +244,18 @@ impl<'a> ExpansionView<'a, '_> {
 /// Returns the values of a property. The values of standard properties are read from the index.
 fn property_values<'s>(
     system: &'s CodeSystem,
-    at: u32,
+    concept: u32,
     name: &'s str,
 ) -> Box<dyn Iterator<Item = Value> + 's> {
     let codes = |up: bool| {
-        let list = system.hierarchy().neighbours(at, up).into_owned();
-        list.into_iter().map(|at| Value::Text("Code", system.code(at).to_owned()))
+        let list = system.hierarchy().neighbours(concept, up).into_owned();
+        list.into_iter().map(|concept| Value::Text("Code", system.code(concept).to_owned()))
     };
     match name {
         "parent" => Box::new(codes(true)),
         "child" => Box::new(codes(false)),
-        "inactive" => Box::new(std::iter::once(Value::Boolean(system.is_inactive(at)))),
-        _ => Box::new(system.property(at, name).map(move |value| typed_value(system, name, value))),
+        "inactive" => Box::new(std::iter::once(Value::Boolean(system.is_inactive(concept)))),
+        _ => Box::new(system.property(concept, name).map(move |value| typed_value(system, name, value))),
     }
 }
 
@@ -283,27 +283,33 @@ fn nest_rows<'a>(
 ) -> Vec<ContainsRow<'a>> {
     let ordinals: Vec<u32> = items.iter().filter_map(|item| item.concept).collect();
     // Ordinals are in preorder, so a tree parent precedes its children.
-    let parent_of = |at: u32| {
-        let parents = system.hierarchy().parents(at).iter().rev().filter(|parent| **parent < at);
+    let parent_of = |concept_number: u32| {
+        let parents = system
+            .hierarchy()
+            .parents(concept_number)
+            .iter()
+            .rev()
+            .filter(|parent| **parent < concept_number);
         parents.filter_map(|parent| ordinals.binary_search(parent).ok()).next()
     };
-    let above: Vec<Option<usize>> = ordinals.iter().map(|at| parent_of(*at)).collect();
+    let above: Vec<Option<usize>> =
+        ordinals.iter().map(|concept_number| parent_of(*concept_number)).collect();
     let mut depth = vec![0; above.len()];
-    for at in 0..above.len() {
-        depth[at] = above[at].map_or(0, |parent| depth[parent] + 1);
+    for concept_number in 0..above.len() {
+        depth[concept_number] = above[concept_number].map_or(0, |parent| depth[parent] + 1);
     }
     if depth.iter().any(|depth| *depth > DEPTH) {
         return rows;
     }
     let mut rows: Vec<_> = rows.into_iter().map(Some).collect();
-    for at in (0..rows.len()).rev() {
-        let mut row = rows[at].take();
+    for concept_number in (0..rows.len()).rev() {
+        let mut row = rows[concept_number].take();
         if let Some(row) = &mut row {
             row.contains.reverse();
         }
-        match above[at].and_then(|parent| rows[parent].as_mut()) {
+        match above[concept_number].and_then(|parent| rows[parent].as_mut()) {
             Some(parent) => parent.contains.extend(row),
-            None => rows[at] = row,
+            None => rows[concept_number] = row,
         }
     }
     rows.into_iter().flatten().collect()

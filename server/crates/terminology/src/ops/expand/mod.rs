@@ -151,9 +151,9 @@ fn find_value_set<'a>(
     })?;
     let (url, in_url) = canonical::split(canonical);
     let pin = pinned(&request.pins.value_sets, url);
-    let wanted = input.text(VALUE_SET_VERSION)?.or(in_url).or(pin);
-    catalog.value_set(url, wanted, budget)?.ok_or_else(|| TxError::UnknownValueSet {
-        url: canonical::join(url, wanted),
+    let version = input.text(VALUE_SET_VERSION)?.or(in_url).or(pin);
+    catalog.value_set(url, version, budget)?.ok_or_else(|| TxError::UnknownValueSet {
+        url: canonical::join(url, version),
         ecosystem: request.ecosystem,
     })
 }

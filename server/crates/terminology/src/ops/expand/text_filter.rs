@@ -50,21 +50,21 @@ impl<'a, 'r> TextFilter<'a, 'r> {
         if let Some(system) = part.system
             && !self.found.contains_key(&std::ptr::from_ref(system))
         {
-            let found = self.find_matches(system)?;
-            self.found.insert(std::ptr::from_ref(system), found);
+            let matches = self.find_matches(system)?;
+            self.found.insert(std::ptr::from_ref(system), matches);
         }
-        let found = part.system.and_then(|system| self.found.get(&std::ptr::from_ref(system)));
+        let matches = part.system.and_then(|system| self.found.get(&std::ptr::from_ref(system)));
         let Some(items) = &part.listed else {
-            if let Some(found) = found {
+            if let Some(matches) = matches {
                 self.budget.spend_words(part.bits.words(), false)?;
-                part.bits.intersect(&found.all);
+                part.bits.intersect(&matches.all);
                 part.bits.trim();
             }
             return Ok(());
         };
         let mut matching = HashSet::new();
         for item in items {
-            if self.is_match(item, found)? {
+            if self.is_match(item, matches)? {
                 matching.insert(code_identity(item.concept, item.code));
             }
         }
@@ -74,7 +74,7 @@ impl<'a, 'r> TextFilter<'a, 'r> {
 
     /// Returns whether a code that the value set lists matches. The texts of its concept are looked up in the word index;
     /// the code, display and designations in the value set are tested one by one.
-    fn is_match(&self, item: &MemberCode<'a>, found: Option<&WordMatches>) -> Result<bool, TxError> {
+    fn is_match(&self, item: &MemberCode<'a>, matches: Option<&WordMatches>) -> Result<bool, TxError> {
         let listed = item.listed.into_iter();
         let own = || {
             let designations = listed.clone().flat_map(|listed| &listed.designations).map(|one| &*one.text);
@@ -84,7 +84,8 @@ impl<'a, 'r> TextFilter<'a, 'r> {
         let bytes: usize = own().map(str::len).sum();
         for (number, word) in self.words.iter().enumerate() {
             self.budget.spend(1 + bytes / BYTES_PER_STEP)?;
-            let known = item.concept.zip(found).is_some_and(|(at, found)| found.each[number].has(at));
+            let known =
+                item.concept.zip(matches).is_some_and(|(index, matches)| matches.each[number].has(index));
             if !known && !own().any(|text| begins_word(text, word)) {
                 return Ok(false);
             }
@@ -121,14 +122,17 @@ fn add_supplement_matches(
     let is_exact = |system: &CodeSystem| system.case_sensitive != Some(false);
     if is_exact(system) && is_exact(supplement) {
         budget.spend(2 * added.count())?;
-        added.iter_after(0).filter_map(|at| system.find(supplement.code(at))).for_each(|at| to.insert(at));
+        added
+            .iter_after(0)
+            .filter_map(|concept| system.find(supplement.code(concept)))
+            .for_each(|concept| to.insert(concept));
         return Ok(());
     }
     // Codes that differ by case may be equal in the other code system.
     budget.spend(2 * system.len())?;
-    for at in 0..system.len() as u32 {
-        if supplement.find(system.code(at)).is_some_and(|found| added.has(found)) {
-            to.insert(at);
+    for concept in 0..system.len() as u32 {
+        if supplement.find(system.code(concept)).is_some_and(|supplemented| added.has(supplemented)) {
+            to.insert(concept);
         }
     }
     Ok(())

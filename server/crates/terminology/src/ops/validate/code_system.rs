@@ -75,14 +75,14 @@ fn find_code_system<'a>(
     input: OperationInput<'_>,
     budget: &Budget<'_>,
 ) -> Result<Result<&'a CodeSystem, (ValidationIssue, String)>, TxError> {
-    let (place, coding) = request.codings()[0];
+    let (path, coding) = request.codings()[0];
     let named = input.text(CODE_SYSTEM_URL)?.or(input.text(CODE_SYSTEM_ALIAS)?);
     let Some(canonical) = named.or(coding.system.as_deref()) else {
-        return match place {
+        return match path {
             CodingPath::Code => Err(TxError::Missing {
                 what: "parameter 'url' is required unless the operation is called on a CodeSystem".to_owned(),
             }),
-            _ => Ok(Err((ValidationIssue::no_system().at(place.coding_path()), String::new()))),
+            _ => Ok(Err((ValidationIssue::no_system().at(path.coding_path()), String::new()))),
         };
     };
     let (url, in_url) = canonical::split(canonical);
@@ -90,30 +90,30 @@ fn find_code_system<'a>(
     let wanted = input.text(VERSION)?.or(in_url).or(own);
     let wanted = request.pins.replacing(url, wanted).or(wanted);
     let code = coding.code.as_deref().unwrap_or_default();
-    let found = match wanted {
+    let stored = match wanted {
         None => catalog.code_system_of(url, request.pins.date.as_deref(), code),
         version => catalog.code_system_for(url, version, code),
     };
-    if let Some(resource) = found.or_else(|| catalog.supplement(url)) {
+    if let Some(resource) = stored.or_else(|| catalog.supplement(url)) {
         return Ok(Ok(resource.get(budget)?));
     }
     let known = catalog.code_system_versions(url);
     let (why, missing) = if catalog.value_set(url, None, budget)?.is_some() {
         (ValidationIssue::system_is_value_set(url), url.to_owned())
-    } else if !url.contains(':') && !matches!(place, CodingPath::Code) {
+    } else if !url.contains(':') && !matches!(path, CodingPath::Code) {
         (ValidationIssue::relative_system(), url.to_owned())
     } else {
         let canonical = canonical::join(url, wanted.filter(|_| !known.is_empty()));
         (ValidationIssue::unknown_code_system(url, wanted, &known), canonical)
     };
-    Ok(Err((why.at(place.member_path("system")), missing)))
+    Ok(Err((why.at(path.member_path("system")), missing)))
 }
 
 /// Returns the answer without a usable code system. `cause` is its canonical URL, if known.
 fn unusable(request: &ValidateRequest<'_>, why: ValidationIssue, cause: String) -> Parameters {
-    let (place, coding) = request.codings()[0];
+    let (path, coding) = request.codings()[0];
     let why = match why.issue.expression.is_empty() && !cause.is_empty() {
-        true => why.at(place.member_path("system")),
+        true => why.at(path.member_path("system")),
         false => why,
     };
     let missing = Some(cause).filter(|cause| !cause.is_empty()).into_iter().collect();

@@ -91,7 +91,7 @@ impl<'a> CodingValidator<'a, '_> {
     pub(super) fn validate_coding<'q>(
         &self,
         coding: &'q Coding,
-        place: CodingPath,
+        path: CodingPath,
     ) -> Result<CodingResult<'q>, TxError> {
         let mut out = CodingResult {
             coding,
@@ -108,43 +108,43 @@ impl<'a> CodingValidator<'a, '_> {
         self.budget.spend(CODING_STEPS)?;
         if coding.code.as_deref().is_none_or(str::is_empty) {
             // Another coding of the concept has a code.
-            out.issues.push(ValidationIssue::no_code().at(place.coding_path()));
+            out.issues.push(ValidationIssue::no_code().at(path.coding_path()));
             return Ok(out);
         }
         let Some(system) = coding.system.as_deref().filter(|system| !system.is_empty()) else {
-            out.issues.extend(self.not_in_set(coding, place));
-            out.issues.push(ValidationIssue::no_system().at(place.coding_path()));
+            out.issues.extend(self.not_in_set(coding, path));
+            out.issues.push(ValidationIssue::no_system().at(path.coding_path()));
             return Ok(out);
         };
         if CodeGrammar::for_system(system).is_some() {
             self.budget.spend_words(GRAMMAR_CODE_WORDS, true)?;
         }
-        let mut found = match self.system {
+        let mut result = match self.system {
             Some(only) => self.in_system(only, coding),
             None => self.search(system, coding)?,
         };
         if self.request.active_only {
             let is_inactive =
-                |m: &CodeMatch<'_>| m.system.zip(m.concept).is_some_and(|(s, at)| s.is_inactive(at));
-            let (inactive, active): (Vec<_>, Vec<_>) = found.members.into_iter().partition(is_inactive);
-            found.members = active;
-            found.inactive.extend(inactive);
+                |m: &CodeMatch<'_>| m.system.zip(m.concept).is_some_and(|(s, index)| s.is_inactive(index));
+            let (inactive, active): (Vec<_>, Vec<_>) = result.members.into_iter().partition(is_inactive);
+            result.members = active;
+            result.inactive.extend(inactive);
         }
-        if let Some(member) = self.best_match(&found.members, coding)? {
+        if let Some(member) = self.best_match(&result.members, coding)? {
             out.in_set = true;
-            self.report_match(member, coding, place, &mut out)?;
-        } else if let Some((system, wanted)) = found.unknown.into_iter().next() {
-            self.report_undecided(&system, wanted.as_deref(), place, &mut out)?;
-        } else if let Some(member) = found.inactive.first() {
+            self.report_match(member, coding, path, &mut out)?;
+        } else if let Some((system, wanted)) = result.unknown.into_iter().next() {
+            self.report_undecided(&system, wanted.as_deref(), path, &mut out)?;
+        } else if let Some(member) = result.inactive.first() {
             out.issues.push(
                 ValidationIssue::not_active(coding.code.as_deref().unwrap_or_default())
-                    .at(place.member_path("code")),
+                    .at(path.member_path("code")),
             );
-            out.issues.extend(self.not_in_set(coding, place));
-            self.report_match(member, coding, place, &mut out)?;
+            out.issues.extend(self.not_in_set(coding, path));
+            self.report_match(member, coding, path, &mut out)?;
         } else {
-            out.issues.extend(self.not_in_set(coding, place));
-            self.report_non_member(system, place, &mut out)?;
+            out.issues.extend(self.not_in_set(coding, path));
+            self.report_non_member(system, path, &mut out)?;
         }
         Ok(out)
     }
@@ -164,7 +164,7 @@ impl<'a> CodingValidator<'a, '_> {
     }
 
     /// Returns the issue for a code that is not in the value set; `None` if a code system is validated.
-    fn not_in_set(&self, coding: &Coding, place: CodingPath) -> Option<ValidationIssue> {
+    fn not_in_set(&self, coding: &Coding, path: CodingPath) -> Option<ValidationIssue> {
         if self.system.is_some() {
             return None;
         }
@@ -174,8 +174,8 @@ impl<'a> CodingValidator<'a, '_> {
             named.push_str(&format!(" ('{display}')"));
         }
         let set = self.set.canonical();
-        let one_of_several = matches!(place, CodingPath::Concept(_));
-        Some(ValidationIssue::not_in_value_set(&named, &set, one_of_several).at(place.member_path("code")))
+        let one_of_several = matches!(path, CodingPath::Concept(_));
+        Some(ValidationIssue::not_in_value_set(&named, &set, one_of_several).at(path.member_path("code")))
     }
 
     /// Returns the match that fits the coding best: with its version, then with a known concept, then with its display,
@@ -248,25 +248,25 @@ impl<'a> CodingValidator<'a, '_> {
         &self,
         member: &CodeMatch<'a>,
         coding: &Coding,
-        place: CodingPath,
+        path: CodingPath,
         out: &mut CodingResult<'_>,
     ) -> Result<(), TxError> {
         let code = coding.code.as_deref().unwrap_or_default();
         let url = coding.system.as_deref().unwrap_or_default();
         out.version = member.version().map(String::from);
         let Some(system) = member.system else {
-            out.issues.push(ValidationIssue::taken_on_trust(url).at(place.member_path("system")));
-            return self.check_display(member, coding, place, out);
+            out.issues.push(ValidationIssue::taken_on_trust(url).at(path.member_path("system")));
+            return self.check_display(member, coding, path, out);
         };
-        self.check_version(system, member, coding, place, out);
+        self.check_version(system, member, coding, path, out);
         match member.concept {
-            Some(at) => self.report_concept(system, at, member, coding, place, out),
+            Some(concept_number) => self.report_concept(system, concept_number, member, coding, path, out),
             None => {
                 let note = ValidationIssue::unknown_code_in_fragment(code, url, system.version.as_deref());
-                out.issues.push(note.at(place.member_path("code")));
+                out.issues.push(note.at(path.member_path("code")));
             }
         }
-        self.check_display(member, coding, place, out)?;
+        self.check_display(member, coding, path, out)?;
         self.system_status(system, member, out);
         Ok(())
     }
@@ -274,38 +274,38 @@ impl<'a> CodingValidator<'a, '_> {
     fn report_concept(
         &self,
         system: &CodeSystem,
-        at: u32,
+        concept: u32,
         member: &CodeMatch<'a>,
         coding: &Coding,
-        place: CodingPath,
+        path: CodingPath,
         out: &mut CodingResult<'_>,
     ) {
         let code = coding.code.as_deref().unwrap_or_default();
-        let right = system.code(at);
+        let right = system.code(concept);
         let canonical = canonical::join(&system.url, system.version.as_deref());
         if right != code {
             out.normalized_code = Some(right.to_owned());
-            out.issues.push(
-                ValidationIssue::case_difference(code, right, &canonical).at(place.member_path("code")),
-            );
+            out.issues
+                .push(ValidationIssue::case_difference(code, right, &canonical).at(path.member_path("code")));
         }
-        if system.is_abstract(at) && !self.request.abstract_allowed {
+        if system.is_abstract(concept) && !self.request.abstract_allowed {
             out.in_set = false;
-            out.issues.push(ValidationIssue::abstract_code(&system.url, code).at(place.member_path("code")));
-            out.issues.extend(self.not_in_set(coding, place));
+            out.issues.push(ValidationIssue::abstract_code(&system.url, code).at(path.member_path("code")));
+            out.issues.extend(self.not_in_set(coding, path));
         }
-        if system.is_inactive(at) {
+        if system.is_inactive(concept) {
             out.inactive = true;
-            out.status = system.concept_status(at).filter(|status| *status != "inactive").map(String::from);
-            out.issues.push(ValidationIssue::inactive(code, out.status.as_deref()).at(place.coding_path()));
-        } else if system.is_deprecated(at) {
+            out.status =
+                system.concept_status(concept).filter(|status| *status != "inactive").map(String::from);
+            out.issues.push(ValidationIssue::inactive(code, out.status.as_deref()).at(path.coding_path()));
+        } else if system.is_deprecated(concept) {
             out.status = Some("deprecated".to_owned());
-            out.issues.push(ValidationIssue::deprecated(code).at(place.coding_path()));
+            out.issues.push(ValidationIssue::deprecated(code).at(path.coding_path()));
         }
         if member.listed.is_some_and(|listed| listed.deprecated) {
             let set = member.set.canonical();
             let note = ValidationIssue::deprecated_in_value_set(code, &system.url, &set);
-            out.issues.push(note.at(place.member_path("code")));
+            out.issues.push(note.at(path.member_path("code")));
         }
     }
 
@@ -314,7 +314,7 @@ impl<'a> CodingValidator<'a, '_> {
         system: &CodeSystem,
         member: &CodeMatch<'a>,
         coding: &Coding,
-        place: CodingPath,
+        path: CodingPath,
         out: &mut CodingResult<'_>,
     ) {
         let actual = system.version.as_deref().unwrap_or_default();
@@ -322,7 +322,7 @@ impl<'a> CodingValidator<'a, '_> {
             && !canonical::matches(required, actual)
         {
             let note = ValidationIssue::version_check(&system.url, actual, required);
-            out.issues.push(note.at(place.member_path("version")));
+            out.issues.push(note.at(path.member_path("version")));
         }
         let Some(given) = coding.version.as_deref().filter(|given| !canonical::matches(given, actual)) else {
             return;
@@ -337,24 +337,24 @@ impl<'a> CodingValidator<'a, '_> {
             (None, None) => ValidationIssue::default_version_mismatch(&system.url, actual, given),
             (None, Some(written)) => ValidationIssue::version_mismatch(&system.url, written, None, given),
         };
-        out.issues.push(note.at(place.member_path("version")));
+        out.issues.push(note.at(path.member_path("version")));
         if !is_known {
-            self.unknown_version(&system.url, given, place, out);
+            self.unknown_version(&system.url, given, path, out);
         }
     }
 
-    fn unknown_version(&self, system: &str, wanted: &str, place: CodingPath, out: &mut CodingResult<'_>) {
+    fn unknown_version(&self, system: &str, version: &str, path: CodingPath, out: &mut CodingResult<'_>) {
         let known = self.catalog.code_system_versions(system);
-        let note = ValidationIssue::unknown_code_system(system, Some(wanted), &known);
-        out.issues.push(note.at(place.member_path("system")));
-        out.missing.push(canonical::join(system, Some(wanted)));
+        let note = ValidationIssue::unknown_code_system(system, Some(version), &known);
+        out.issues.push(note.at(path.member_path("system")));
+        out.missing.push(canonical::join(system, Some(version)));
     }
 
     fn check_display(
         &self,
         member: &CodeMatch<'a>,
         coding: &Coding,
-        place: CodingPath,
+        path: CodingPath,
         out: &mut CodingResult<'_>,
     ) -> Result<(), TxError> {
         let displays = self.displays(member)?;
@@ -381,7 +381,7 @@ impl<'a> CodingValidator<'a, '_> {
         };
         let soften = self.request.lenient_display && note.issue.severity == Severity::Error;
         let note = if soften { note.into_warning() } else { note };
-        out.issues.push(note.at(place.member_path("display")));
+        out.issues.push(note.at(path.member_path("display")));
         Ok(())
     }
 
@@ -415,7 +415,7 @@ impl<'a> CodingValidator<'a, '_> {
         &self,
         system: &str,
         wanted: Option<&str>,
-        place: CodingPath,
+        path: CodingPath,
         out: &mut CodingResult<'_>,
     ) -> Result<(), TxError> {
         let given = out.coding.version.as_deref();
@@ -423,18 +423,18 @@ impl<'a> CodingValidator<'a, '_> {
             && wanted != given
         {
             let note = ValidationIssue::version_mismatch(system, wanted, None, given);
-            out.issues.push(note.at(place.member_path("version")));
+            out.issues.push(note.at(path.member_path("version")));
         }
         let known = self.catalog.code_system_versions(system);
         let note = ValidationIssue::unknown_code_system(system, wanted, &known);
-        out.issues.push(note.at(place.member_path("system")));
+        out.issues.push(note.at(path.member_path("system")));
         out.undecided = true;
         out.missing.push(canonical::join(system, wanted.filter(|_| !known.is_empty())));
         if let Some(resource) = self.catalog.code_system(system, self.wanted_version(system, given)) {
             let system = resource.get(self.budget)?;
             out.version = system.version.clone();
             let concept = out.coding.code.as_deref().and_then(|code| system.find(code));
-            out.display = concept.and_then(|at| system.display(at)).map(String::from);
+            out.display = concept.and_then(|concept_number| system.display(concept_number)).map(String::from);
         }
         Ok(())
     }
@@ -443,7 +443,7 @@ impl<'a> CodingValidator<'a, '_> {
     fn report_non_member(
         &self,
         system: &str,
-        place: CodingPath,
+        path: CodingPath,
         out: &mut CodingResult<'_>,
     ) -> Result<(), TxError> {
         if self.request.membership_only {
@@ -453,24 +453,23 @@ impl<'a> CodingValidator<'a, '_> {
         let wanted = self.wanted_version(system, coding.version.as_deref());
         let code = coding.code.as_deref().unwrap_or_default();
         let Some(resource) = self.catalog.code_system_for(system, wanted, code) else {
-            return self.report_unknown_system(system, wanted, place, out);
+            return self.report_unknown_system(system, wanted, path, out);
         };
         let found = resource.get(self.budget)?;
         out.version = found.version.clone();
         match found.find(code) {
-            Some(at) => {
-                let member = self.system_match(found, Some(at));
-                self.check_display(&member, coding, place, out)?;
+            Some(concept) => {
+                let member = self.system_match(found, Some(concept));
+                self.check_display(&member, coding, path, out)?;
                 self.system_status(found, &member, out);
             }
             None if found.content == ContentMode::Complete => {
                 let note = ValidationIssue::unknown_code(code, system, found.version.as_deref());
-                out.issues.push(note.at(place.member_path("code")));
+                out.issues.push(note.at(path.member_path("code")));
                 if let Some(why) =
                     grammar::rejection_reason(system, code).filter(|_| self.catalog.is_endless(system))
                 {
-                    out.issues
-                        .push(ValidationIssue::not_in_grammar(code, &why).at(place.member_path("code")));
+                    out.issues.push(ValidationIssue::not_in_grammar(code, &why).at(path.member_path("code")));
                 }
             }
             None => {}
@@ -488,25 +487,26 @@ impl<'a> CodingValidator<'a, '_> {
         &self,
         system: &str,
         wanted: Option<&str>,
-        place: CodingPath,
+        path: CodingPath,
         out: &mut CodingResult<'_>,
     ) -> Result<(), TxError> {
-        let at = place.member_path("system");
+        let concept = path.member_path("system");
         if let Some(version) = wanted.filter(|_| self.catalog.code_system(system, None).is_some()) {
-            self.unknown_version(system, version, place, out);
+            self.unknown_version(system, version, path, out);
         } else if let Some(supplement) = self.catalog.supplement(system) {
             let version = supplement.header().and_then(|header| header.version.as_deref());
-            out.issues.push(ValidationIssue::system_is_supplement(&canonical::join(system, version)).at(at));
+            out.issues
+                .push(ValidationIssue::system_is_supplement(&canonical::join(system, version)).at(concept));
         } else if self.catalog.value_set(system, None, self.budget)?.is_some() {
-            out.issues.push(ValidationIssue::system_is_value_set(system).at(at));
-        } else if !system.contains(':') && !matches!(place, CodingPath::Code) {
-            out.issues.push(ValidationIssue::relative_system().at(at));
+            out.issues.push(ValidationIssue::system_is_value_set(system).at(concept));
+        } else if !system.contains(':') && !matches!(path, CodingPath::Code) {
+            out.issues.push(ValidationIssue::relative_system().at(concept));
         } else {
             let note = match wanted {
                 None if system.contains(':') => ValidationIssue::foreign_code_system(system),
                 _ => ValidationIssue::unknown_code_system(system, wanted, &[]),
             };
-            out.issues.push(note.at(at));
+            out.issues.push(note.at(concept));
             out.missing.push(system.to_owned());
         }
         Ok(())

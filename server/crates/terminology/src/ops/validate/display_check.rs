@@ -48,17 +48,17 @@ pub(crate) fn compare_display<'a>(
     let fits =
         |display: &&ConceptText<'a>| languages.is_empty() || languages.rank(display.language).is_some();
     let current = || displays.iter().filter(|display| display.retired.is_none());
-    let wanted: Vec<ConceptText<'a>> = current().filter(fits).copied().collect();
-    if wanted.iter().any(|display| same(display.text, given)) {
+    let preferred: Vec<ConceptText<'a>> = current().filter(fits).copied().collect();
+    if preferred.iter().any(|display| same(display.text, given)) {
         return DisplayVerdict::Right;
     }
     let mut retired = displays.iter().filter(fits).filter(|display| display.retired.is_some());
     if retired.any(|display| same(display.text, given)) {
         return DisplayVerdict::Retired {
-            right: preferred_displays(wanted).iter().map(|display| display.text).collect(),
+            right: preferred_displays(preferred).iter().map(|display| display.text).collect(),
         };
     }
-    if wanted.is_empty() {
+    if preferred.is_empty() {
         // The default language is the language of the first display.
         let default = current().next();
         let in_default =
@@ -74,9 +74,9 @@ pub(crate) fn compare_display<'a>(
     }
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     DisplayVerdict::Wrong {
-        whitespace: wanted.iter().any(|display| same(&words(display.text), &words(given))),
+        whitespace: preferred.iter().any(|display| same(&words(display.text), &words(given))),
         languages: if languages.is_empty() { "--".to_owned() } else { languages.named.clone() },
-        right: preferred_displays(wanted),
+        right: preferred_displays(preferred),
     }
 }
 

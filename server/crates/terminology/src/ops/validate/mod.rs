@@ -45,7 +45,7 @@ pub(crate) fn answer_validate_code(
     budget.set_activity("validating codes");
     let request = ValidateRequest::read(input, ValidateOperation::ValueSet, budget)?;
     let inline;
-    let at = match level {
+    let scope = match level {
         OperationLevel::Instance(id) => ValueSetScope::uncontained(catalog.value_set_by_id(id, budget)?),
         OperationLevel::Type => match sent_value_set(input, budget)? {
             Some(given) => {
@@ -55,8 +55,8 @@ pub(crate) fn answer_validate_code(
             None => ValueSetScope::uncontained(find_value_set(catalog, &request, input, budget)?),
         },
     };
-    let ValueSetScope { container, set } = at;
-    match imports::check_value_set(catalog, at, &request.pins, request.ecosystem, budget) {
+    let ValueSetScope { container, set } = scope;
+    match imports::check_value_set(catalog, scope, &request.pins, request.ecosystem, budget) {
         Ok(()) => {}
         // The value set exists, but not its import. In the ecosystem this is a negative answer.
         Err(TxError::UnknownValueSet { url, ecosystem: true }) => {
@@ -103,7 +103,7 @@ fn validate_all_codings(validator: &CodingValidator<'_, '_>) -> Result<ValidateA
     };
     let codings = validator.request.codings().into_iter().filter(|(_, coding)| counts(coding));
     let mut results: Vec<_> =
-        codings.map(|(place, coding)| validator.validate_coding(coding, place)).collect::<Result<_, _>>()?;
+        codings.map(|(path, coding)| validator.validate_coding(coding, path)).collect::<Result<_, _>>()?;
     let mut answer = match &validator.request.subject {
         ValidateSubject::Concept(_) => answer_concept(validator, results),
         ValidateSubject::Code(_) | ValidateSubject::Coding(_) => {
@@ -172,13 +172,13 @@ fn find_value_set<'a>(
     let (url, in_url) = canonical::split(canonical);
     let pin = pinned(&request.pins.value_sets, url);
     let wanted = input.text(VALUE_SET_VERSION)?.or(in_url).or(pin);
-    let found = match wanted {
+    let stored = match wanted {
         None => catalog.value_set_of(url, request.pins.date.as_deref(), budget)?,
         version => catalog.value_set(url, version, budget)?,
     };
     let unknown =
         || TxError::UnknownValueSet { url: canonical::join(url, wanted), ecosystem: request.ecosystem };
-    found.ok_or_else(unknown)
+    stored.ok_or_else(unknown)
 }
 
 /// Returns the supplements that the request or the value set requires.
@@ -210,8 +210,9 @@ fn languages(request: &ValidateRequest<'_>, set: &ValueSet) -> Result<LanguageRa
 fn infer_system(validator: &CodingValidator<'_, '_>, coding: &Coding) -> Result<ValidateAnswer, TxError> {
     let code = coding.code.as_deref().unwrap_or_default();
     let mut matches = Vec::new();
-    let at = ValueSetScope { container: validator.container, set: validator.set };
-    for system in imports::code_systems_of(validator.catalog, at, &validator.request.pins, validator.budget)?
+    let scope = ValueSetScope { container: validator.container, set: validator.set };
+    for system in
+        imports::code_systems_of(validator.catalog, scope, &validator.request.pins, validator.budget)?
     {
         if !validator.search(system, coding)?.members.is_empty() {
             matches.push(system);
@@ -350,14 +351,14 @@ fn answer_concept(validator: &CodingValidator<'_, '_>, mut results: Vec<CodingRe
         results
             .iter_mut()
             .enumerate()
-            .filter(|(at, _)| *at != right)
+            .filter(|(index, _)| *index != right)
             .for_each(|(_, other)| other.downgrade_errors());
     }
     let member = right.or_else(|| results.iter().position(|one| one.in_set));
     let undecided = results.iter().any(|one| one.undecided);
     let valid = member.is_some() && results.iter().all(CodingResult::has_no_error);
     let mut answer = match member {
-        Some(at) => to_answer(results.remove(at)),
+        Some(index) => to_answer(results.remove(index)),
         // If several codings were validated, the answer does not describe a single one of them.
         None => ValidateAnswer {
             inactive: results.iter().any(|one| one.inactive),

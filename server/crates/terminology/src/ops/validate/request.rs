@@ -120,7 +120,7 @@ impl<'a> ValidateRequest<'a> {
                 .coding
                 .iter()
                 .enumerate()
-                .map(|(at, coding)| (CodingPath::Concept(at), coding))
+                .map(|(index, coding)| (CodingPath::Concept(index), coding))
                 .collect(),
         }
     }

@@ -52,11 +52,11 @@ impl<'a> EclEvaluator<'a> {
 
     /// Returns the concept with a code or an alternate identifier.
     pub(super) fn find_concept(&self, code: &str) -> Result<u32, EclError> {
-        let found = match code.split_once('#') {
+        let concept = match code.split_once('#') {
             Some((alias, identifier)) => self.find_identified(alias, identifier),
             None => self.system.find(code),
         };
-        found.ok_or_else(|| EclError::UnknownConcept(code.to_owned()))
+        concept.ok_or_else(|| EclError::UnknownConcept(code.to_owned()))
     }
 
     /// Returns the concept with an alternate identifier. The alias of its scheme is one of ECL, or a term of the concept
@@ -66,8 +66,8 @@ impl<'a> EclEvaluator<'a> {
         let known = SCHEME_ALIASES.iter().find(|(known, _)| known.eq_ignore_ascii_case(alias));
         let mut schemes = identifiers.schemes().filter(|scheme| match known {
             Some((_, known)) => known == scheme,
-            None => self.system.find(scheme).is_some_and(|at| {
-                let mut terms = self.system.displays(at).filter(|term| term.retired.is_none());
+            None => self.system.find(scheme).is_some_and(|concept| {
+                let mut terms = self.system.displays(concept).filter(|term| term.retired.is_none());
                 terms.any(|term| same_folded(&term.text.replace(' ', "-"), alias))
             }),
         });
@@ -78,39 +78,42 @@ impl<'a> EclEvaluator<'a> {
     ///
     /// # Errors
     /// Returns [`EclError`] if the expression names an unknown concept, or if the budget is spent.
-    pub(super) fn contains(&self, expression: &EclExpression, at: u32) -> Result<bool, EclError> {
+    pub(super) fn contains(&self, expression: &EclExpression, concept: u32) -> Result<bool, EclError> {
         self.spend_step()?;
         if self.sets.is_some() && !is_quick(expression) {
-            return Ok(self.concepts_of(expression)?.has(at));
+            return Ok(self.concepts_of(expression)?.has(concept));
         }
         Ok(match expression {
-            EclExpression::Any => !self.system.is_inactive(at),
+            EclExpression::Any => !self.system.is_inactive(concept),
             EclExpression::AnyState => true,
-            EclExpression::Concept(code) => self.find_concept(code)? == at,
-            EclExpression::MemberOf(inner) => self.is_member(inner, at)?,
-            EclExpression::Members(query) => self.is_selected(query, at)?,
-            EclExpression::Walk(walk, inner) => self.reaches(*walk, inner, at)?,
-            EclExpression::And(all) => self.all_hold(all, |each| self.contains(each, at))?,
-            EclExpression::Or(any) => self.any_holds(any, |each| self.contains(each, at))?,
-            EclExpression::Minus(from, without) => self.contains(from, at)? && !self.contains(without, at)?,
-            EclExpression::Refined(inner, refinement) => {
-                self.contains(inner, at)? && self.satisfies(refinement, at)?
+            EclExpression::Concept(code) => self.find_concept(code)? == concept,
+            EclExpression::MemberOf(inner) => self.is_member(inner, concept)?,
+            EclExpression::Members(query) => self.is_selected(query, concept)?,
+            EclExpression::Walk(walk, inner) => self.reaches(*walk, inner, concept)?,
+            EclExpression::And(all) => self.all_hold(all, |each| self.contains(each, concept))?,
+            EclExpression::Or(any) => self.any_holds(any, |each| self.contains(each, concept))?,
+            EclExpression::Minus(from, without) => {
+                self.contains(from, concept)? && !self.contains(without, concept)?
             }
-            EclExpression::Values(of, name) => self.is_value(of, name, at)?,
+            EclExpression::Refined(inner, refinement) => {
+                self.contains(inner, concept)? && self.satisfies(refinement, concept)?
+            }
+            EclExpression::Values(of, name) => self.is_value(of, name, concept)?,
             EclExpression::Extreme { is_top, of } => {
                 // The concept is reached from another one of the set exactly if that one is an ancestor or descendant.
                 let beyond = HierarchyOperator { up: !*is_top, one_step: false, with_self: false };
-                self.contains(of, at)? && !self.reaches(beyond, of, at)?
+                self.contains(of, concept)? && !self.reaches(beyond, of, concept)?
             }
             EclExpression::Filtered(inner, filters) => {
-                self.contains(inner, at)? && self.all_hold(filters, |filter| self.passes(filter, at))?
+                self.contains(inner, concept)?
+                    && self.all_hold(filters, |filter| self.passes(filter, concept))?
             }
             EclExpression::Described(inner, filters) => {
-                self.contains(inner, at)? && self.is_described(filters, at)?
+                self.contains(inner, concept)? && self.is_described(filters, concept)?
             }
             EclExpression::WithHistory(inner, profile) => {
-                self.contains(inner, at)?
-                    || self.replaced_by_any(profile, at, |to| self.contains(inner, to))?
+                self.contains(inner, concept)?
+                    || self.replaced_by_any(profile, concept, |to| self.contains(inner, to))?
             }
         })
     }
@@ -120,14 +123,14 @@ impl<'a> EclEvaluator<'a> {
     /// # Errors
     /// Returns the same errors as [`contains`](Self::contains).
     pub(super) fn concepts_of(&self, expression: &EclExpression) -> Result<Rc<ConceptSet>, EclError> {
-        let place = std::ptr::from_ref(expression);
+        let address = std::ptr::from_ref(expression);
         let sets = self.sets.as_ref().map(|sets| &sets.expressions);
-        if let Some(known) = sets.and_then(|sets| sets.borrow().get(&place).cloned()) {
+        if let Some(known) = sets.and_then(|sets| sets.borrow().get(&address).cloned()) {
             return Ok(known);
         }
         let set = Rc::new(self.compute_set(expression)?);
         if let Some(sets) = sets {
-            sets.borrow_mut().insert(place, set.clone());
+            sets.borrow_mut().insert(address, set.clone());
         }
         Ok(set)
     }
@@ -143,7 +146,7 @@ impl<'a> EclEvaluator<'a> {
                 out = ConceptSet::full(len);
                 if self.system.has_inactive() {
                     self.budget.spend(len / 8)?;
-                    out.retain(|at| !self.system.is_inactive(at));
+                    out.retain(|concept| !self.system.is_inactive(concept));
                 }
             }
             EclExpression::Extreme { is_top, of } => {
@@ -154,28 +157,28 @@ impl<'a> EclEvaluator<'a> {
                 out.subtract(&self.walk_from(beyond, &set)?);
             }
             EclExpression::Filtered(inner, filters) => {
-                for at in self.concepts_of(inner)?.iter_after(0) {
+                for concept in self.concepts_of(inner)?.iter_after(0) {
                     self.spend_step()?;
-                    if self.all_hold(filters, |filter| self.passes(filter, at))? {
-                        out.insert(at);
+                    if self.all_hold(filters, |filter| self.passes(filter, concept))? {
+                        out.insert(concept);
                     }
                 }
             }
             EclExpression::Described(inner, filters) => {
-                for at in self.concepts_of(inner)?.iter_after(0) {
+                for concept in self.concepts_of(inner)?.iter_after(0) {
                     self.spend_step()?;
-                    if self.is_described(filters, at)? {
-                        out.insert(at);
+                    if self.is_described(filters, concept)? {
+                        out.insert(concept);
                     }
                 }
             }
             EclExpression::WithHistory(inner, profile) => {
                 let set = self.concepts_of(inner)?;
                 out = (*set).clone();
-                for at in 0..len as u32 {
+                for concept in 0..len as u32 {
                     self.spend_step()?;
-                    if !set.has(at) && self.replaced_by_any(profile, at, |to| Ok(set.has(to)))? {
-                        out.insert(at);
+                    if !set.has(concept) && self.replaced_by_any(profile, concept, |to| Ok(set.has(to)))? {
+                        out.insert(concept);
                     }
                 }
             }
@@ -189,7 +192,7 @@ impl<'a> EclEvaluator<'a> {
                 let names = self.concepts_of(inner)?;
                 for name in self.system.subset_names() {
                     self.spend_step()?;
-                    if self.system.find(name).is_some_and(|at| names.has(at)) {
+                    if self.system.find(name).is_some_and(|concept| names.has(concept)) {
                         self.add_subset(name, &mut out)?;
                     }
                 }
@@ -215,10 +218,10 @@ impl<'a> EclEvaluator<'a> {
                 out.subtract(&*self.concepts_of(without)?);
             }
             EclExpression::Refined(inner, refinement) => {
-                for at in self.concepts_of(inner)?.iter_after(0) {
+                for concept in self.concepts_of(inner)?.iter_after(0) {
                     self.spend_step()?;
-                    if self.satisfies(refinement, at)? {
-                        out.insert(at);
+                    if self.satisfies(refinement, concept)? {
+                        out.insert(concept);
                     }
                 }
             }
@@ -241,7 +244,7 @@ impl<'a> EclEvaluator<'a> {
     fn add_subset(&self, name: &str, out: &mut ConceptSet) -> Result<(), EclError> {
         let members = self.system.subset(name).unwrap_or_default();
         self.budget.spend(members.len() / 8)?;
-        members.iter().for_each(|at| out.insert(*at));
+        members.iter().for_each(|concept| out.insert(*concept));
         Ok(())
     }
 
@@ -252,16 +255,16 @@ impl<'a> EclEvaluator<'a> {
         if !hierarchy.cycle().is_empty() {
             return Ok(out);
         }
-        for at in from.iter_after(0) {
+        for index in from.iter_after(0) {
             self.spend_step()?;
-            let next = hierarchy.neighbours(at, walk.up).into_owned();
+            let next = hierarchy.neighbours(index, walk.up).into_owned();
             match walk.one_step {
                 true => next.into_iter().for_each(|other| out.insert(other)),
                 false => out.reach(hierarchy, next, walk.up, self.budget)?,
             }
         }
         if walk.with_self {
-            from.iter_after(0).for_each(|at| out.insert(at));
+            from.iter_after(0).for_each(|index| out.insert(index));
         }
         Ok(out)
     }
@@ -292,9 +295,10 @@ impl<'a> EclEvaluator<'a> {
         Ok(false)
     }
 
-    fn is_member(&self, of: &EclExpression, at: u32) -> Result<bool, EclError> {
-        let is_in =
-            |name: &str| self.system.subset(name).is_some_and(|members| members.binary_search(&at).is_ok());
+    fn is_member(&self, of: &EclExpression, concept: u32) -> Result<bool, EclError> {
+        let is_in = |name: &str| {
+            self.system.subset(name).is_some_and(|members| members.binary_search(&concept).is_ok())
+        };
         if let EclExpression::Concept(code) = of {
             return Ok(is_in(self.system.code(self.find_concept(code)?)));
         }
@@ -307,21 +311,21 @@ impl<'a> EclEvaluator<'a> {
 
     /// Returns whether an operator reaches this concept from a concept of the expression. It walks in reverse, starting
     /// from this concept.
-    fn reaches(&self, walk: HierarchyOperator, from: &EclExpression, at: u32) -> Result<bool, EclError> {
+    fn reaches(&self, walk: HierarchyOperator, from: &EclExpression, concept: u32) -> Result<bool, EclError> {
         let hierarchy = self.system.hierarchy();
         if !hierarchy.cycle().is_empty() {
             return Ok(false);
         }
         if let (EclExpression::Concept(code), false) = (from, walk.one_step) {
             let named = self.find_concept(code)?;
-            let (below, above) = if walk.up { (named, at) } else { (at, named) };
+            let (below, above) = if walk.up { (named, concept) } else { (concept, named) };
             self.budget.spend(hierarchy.walk_steps())?;
-            return Ok(hierarchy.is_a(below, above) && (walk.with_self || at != named));
+            return Ok(hierarchy.is_a(below, above) && (walk.with_self || concept != named));
         }
-        if walk.with_self && self.contains(from, at)? {
+        if walk.with_self && self.contains(from, concept)? {
             return Ok(true);
         }
-        let (mut seen, mut waiting) = (HashSet::from([at]), vec![at]);
+        let (mut seen, mut waiting) = (HashSet::from([concept]), vec![concept]);
         while let Some(here) = waiting.pop() {
             self.spend_step()?;
             for &other in hierarchy.neighbours(here, !walk.up).iter().filter(|other| seen.insert(**other)) {
@@ -338,44 +342,54 @@ impl<'a> EclEvaluator<'a> {
 
     /// Returns whether the concept is the value of such an attribute of such a concept. No index exists from values
     /// to concepts, so all concepts are tested.
-    fn is_value(&self, of: &EclExpression, name: &EclExpression, at: u32) -> Result<bool, EclError> {
+    fn is_value(&self, of: &EclExpression, name: &EclExpression, concept: u32) -> Result<bool, EclError> {
         self.any_holds(0..self.system.len() as u32, |source| {
             self.spend_step()?;
-            let mut mine = self.system.attributes(source).filter(|a| a.value == AttributeValue::Concept(at));
+            let mut mine =
+                self.system.attributes(source).filter(|a| a.value == AttributeValue::Concept(concept));
             let named = self.any_holds(&mut mine, |attribute| self.contains(name, attribute.kind))?;
             Ok(named && self.contains(of, source)?)
         })
     }
 
-    fn satisfies(&self, refinement: &EclRefinement, at: u32) -> Result<bool, EclError> {
+    fn satisfies(&self, refinement: &EclRefinement, concept: u32) -> Result<bool, EclError> {
         self.spend_step()?;
         match refinement {
-            EclRefinement::And(all) => self.all_hold(all, |each| self.satisfies(each, at)),
-            EclRefinement::Or(any) => self.any_holds(any, |each| self.satisfies(each, at)),
+            EclRefinement::And(all) => self.all_hold(all, |each| self.satisfies(each, concept)),
+            EclRefinement::Or(any) => self.any_holds(any, |each| self.satisfies(each, concept)),
             EclRefinement::Attribute(attribute) => {
-                let count = self.attribute_count(attribute, at, None)?;
+                let count = self.attribute_count(attribute, concept, None)?;
                 Ok(attribute.cardinality.admits(count))
             }
             EclRefinement::Group(cardinality, inner) => {
                 let mut groups: Vec<u32> =
-                    self.system.attributes(at).map(|a| a.group).filter(|group| *group != 0).collect();
+                    self.system.attributes(concept).map(|a| a.group).filter(|group| *group != 0).collect();
                 groups.sort_unstable();
                 groups.dedup();
                 let mut count = 0;
                 for group in groups {
-                    count += u32::from(self.satisfies_in_group(inner, at, group)?);
+                    count += u32::from(self.satisfies_in_group(inner, concept, group)?);
                 }
                 Ok(cardinality.admits(count))
             }
         }
     }
 
-    fn satisfies_in_group(&self, refinement: &EclRefinement, at: u32, group: u32) -> Result<bool, EclError> {
+    fn satisfies_in_group(
+        &self,
+        refinement: &EclRefinement,
+        concept: u32,
+        group: u32,
+    ) -> Result<bool, EclError> {
         match refinement {
-            EclRefinement::And(all) => self.all_hold(all, |each| self.satisfies_in_group(each, at, group)),
-            EclRefinement::Or(any) => self.any_holds(any, |each| self.satisfies_in_group(each, at, group)),
+            EclRefinement::And(all) => {
+                self.all_hold(all, |each| self.satisfies_in_group(each, concept, group))
+            }
+            EclRefinement::Or(any) => {
+                self.any_holds(any, |each| self.satisfies_in_group(each, concept, group))
+            }
             EclRefinement::Attribute(attribute) => {
-                Ok(attribute.cardinality.admits(self.attribute_count(attribute, at, Some(group))?))
+                Ok(attribute.cardinality.admits(self.attribute_count(attribute, concept, Some(group))?))
             }
             EclRefinement::Group(..) => Ok(false),
         }
@@ -384,43 +398,43 @@ impl<'a> EclEvaluator<'a> {
     /// Returns how often the concept has the attribute, within one group if there is one.
     fn attribute_count(
         &self,
-        wanted: &AttributeConstraint,
-        at: u32,
+        constraint: &AttributeConstraint,
+        concept: u32,
         group: Option<u32>,
     ) -> Result<u32, EclError> {
         let mut count = 0;
-        if let (true, Some(sets)) = (wanted.reversed, &self.sets) {
-            let place = std::ptr::from_ref(wanted);
-            let known = sets.reversed.borrow().get(&place).cloned();
+        if let (true, Some(sets)) = (constraint.reversed, &self.sets) {
+            let address = std::ptr::from_ref(constraint);
+            let known = sets.reversed.borrow().get(&address).cloned();
             let counts = match known {
                 Some(counts) => counts,
                 None => {
-                    let counts = Rc::new(self.reversed_counts(wanted)?);
-                    sets.reversed.borrow_mut().insert(place, counts.clone());
+                    let counts = Rc::new(self.reversed_counts(constraint)?);
+                    sets.reversed.borrow_mut().insert(address, counts.clone());
                     counts
                 }
             };
-            return Ok(counts[at as usize]);
+            return Ok(counts[concept as usize]);
         }
-        if wanted.reversed {
+        if constraint.reversed {
             // Counts the attributes whose value is this concept.
             for source in 0..self.system.len() as u32 {
                 self.spend_step()?;
                 for attribute in self.system.attributes(source) {
-                    if attribute.value == AttributeValue::Concept(at)
-                        && self.contains(&wanted.name, attribute.kind)?
+                    if attribute.value == AttributeValue::Concept(concept)
+                        && self.contains(&constraint.name, attribute.kind)?
                     {
-                        count += u32::from(self.value_matches(wanted, AttributeValue::Concept(source))?);
+                        count += u32::from(self.value_matches(constraint, AttributeValue::Concept(source))?);
                     }
                 }
             }
             return Ok(count);
         }
-        for attribute in self.system.attributes(at) {
+        for attribute in self.system.attributes(concept) {
             self.spend_step()?;
             if group.is_none_or(|group| group == attribute.group)
-                && self.contains(&wanted.name, attribute.kind)?
-                && self.value_matches(wanted, attribute.value)?
+                && self.contains(&constraint.name, attribute.kind)?
+                && self.value_matches(constraint, attribute.value)?
             {
                 count += 1;
             }
@@ -429,16 +443,16 @@ impl<'a> EclEvaluator<'a> {
     }
 
     /// Returns how often each concept is the value of a reversed attribute.
-    fn reversed_counts(&self, wanted: &AttributeConstraint) -> Result<Vec<u32>, EclError> {
+    fn reversed_counts(&self, constraint: &AttributeConstraint) -> Result<Vec<u32>, EclError> {
         let mut counts = vec![0; self.system.len()];
         for source in 0..self.system.len() as u32 {
             self.spend_step()?;
             for attribute in self.system.attributes(source) {
-                if let (AttributeValue::Concept(at), true) =
-                    (attribute.value, self.contains(&wanted.name, attribute.kind)?)
+                if let (AttributeValue::Concept(index), true) =
+                    (attribute.value, self.contains(&constraint.name, attribute.kind)?)
                 {
-                    counts[at as usize] +=
-                        u32::from(self.value_matches(wanted, AttributeValue::Concept(source))?);
+                    counts[index as usize] +=
+                        u32::from(self.value_matches(constraint, AttributeValue::Concept(source))?);
                 }
             }
         }
@@ -448,28 +462,28 @@ impl<'a> EclEvaluator<'a> {
     /// Returns whether a value satisfies the comparison of an attribute. A value of another type satisfies none.
     fn value_matches(
         &self,
-        wanted: &AttributeConstraint,
+        constraint: &AttributeConstraint,
         value: AttributeValue<'_>,
     ) -> Result<bool, EclError> {
-        let matches = match (&wanted.value, value) {
+        let matches = match (&constraint.value, value) {
             (ValueConstraint::Expression(expression), AttributeValue::Concept(at)) => {
                 self.contains(expression, at)?
             }
             (_, AttributeValue::Concept(_)) | (ValueConstraint::Expression(_), _) => return Ok(false),
-            (wanted, AttributeValue::Literal(text)) => match (wanted, LiteralValue::parse(text)) {
-                (ValueConstraint::Number(order, or_equal, wanted), LiteralValue::Number(number)) => {
-                    let Some(found) = number.partial_cmp(wanted) else { return Ok(false) };
+            (constraint, AttributeValue::Literal(text)) => match (constraint, LiteralValue::parse(text)) {
+                (ValueConstraint::Number(order, or_equal, constraint), LiteralValue::Number(number)) => {
+                    let Some(found) = number.partial_cmp(constraint) else { return Ok(false) };
                     found == *order || (*or_equal && found.is_eq())
                 }
                 (ValueConstraint::Text(any), LiteralValue::Text(text)) => {
                     self.budget.spend(any.len() / 8)?;
-                    any.iter().any(|wanted| wanted == text)
+                    any.iter().any(|constraint| constraint == text)
                 }
-                (ValueConstraint::Boolean(wanted), LiteralValue::Boolean(value)) => *wanted == value,
+                (ValueConstraint::Boolean(constraint), LiteralValue::Boolean(value)) => *constraint == value,
                 _ => return Ok(false),
             },
         };
-        Ok(matches != wanted.negated)
+        Ok(matches != constraint.negated)
     }
 }
 

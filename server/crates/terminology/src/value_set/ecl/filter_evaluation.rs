@@ -19,12 +19,12 @@ pub(super) struct ComponentState<'a> {
 
 impl EclEvaluator<'_> {
     /// Returns whether a concept passes a filter.
-    pub(super) fn passes(&self, filter: &EclFilter<ConceptTest>, at: u32) -> Result<bool, EclError> {
-        let property = |name| self.system.property(at, name).next();
+    pub(super) fn passes(&self, filter: &EclFilter<ConceptTest>, concept: u32) -> Result<bool, EclError> {
+        let property = |name| self.system.property(concept, name).next();
         let passes = match &filter.test {
             ConceptTest::Component(test) => {
                 let state = ComponentState {
-                    is_active: !self.system.is_inactive(at),
+                    is_active: !self.system.is_inactive(concept),
                     module: property("moduleId"),
                     effective_time: property("effectiveTime"),
                 };
@@ -39,7 +39,7 @@ impl EclEvaluator<'_> {
                 self.names_component(statuses, status)?
             }
             ConceptTest::SemanticTag(tags) => self
-                .any_holds(self.system.descriptions(at).filter(|one| one.is_active), |description| {
+                .any_holds(self.system.descriptions(concept).filter(|one| one.is_active), |description| {
                     self.has_tag(&description, tags)
                 })?,
         };
@@ -53,7 +53,9 @@ impl EclEvaluator<'_> {
         state: &ComponentState<'_>,
     ) -> Result<Option<bool>, EclError> {
         Ok(match test {
-            ComponentTest::Active(wanted) => Some(wanted.is_none_or(|wanted| wanted == state.is_active)),
+            ComponentTest::Active(is_wanted) => {
+                Some(is_wanted.is_none_or(|is_wanted| is_wanted == state.is_active))
+            }
             ComponentTest::Module(modules) => match state.module {
                 Some(module) => Some(self.names_component(modules, module)?),
                 None => None,
@@ -62,8 +64,8 @@ impl EclEvaluator<'_> {
                 self.budget.spend(dates.len() / 8)?;
                 state.effective_time.map(|date| {
                     dates.iter().any(|other| {
-                        let found = date.cmp(other);
-                        found == *order || (*or_equal && found.is_eq())
+                        let actual = date.cmp(other);
+                        actual == *order || (*or_equal && actual.is_eq())
                     })
                 })
             }
@@ -80,7 +82,7 @@ impl EclEvaluator<'_> {
                 self.any_holds(any, |each| self.names_component(each, id))
             }
             expression => match self.system.find(id) {
-                Some(at) => self.contains(expression, at),
+                Some(concept) => self.contains(expression, concept),
                 None => Ok(false),
             },
         }
@@ -91,13 +93,13 @@ impl EclEvaluator<'_> {
     pub(super) fn is_described(
         &self,
         filters: &[EclFilter<DescriptionTest>],
-        at: u32,
+        concept: u32,
     ) -> Result<bool, EclError> {
         let is_state = |filter: &EclFilter<DescriptionTest>| {
             matches!(filter.test, DescriptionTest::Component(ComponentTest::Active(_)))
         };
         let any_state = filters.iter().any(is_state);
-        let descriptions = self.system.descriptions(at).filter(|one| any_state || one.is_active);
+        let descriptions = self.system.descriptions(concept).filter(|one| any_state || one.is_active);
         self.any_holds(descriptions, |description| {
             self.budget.spend(1 + description.term.len() / BYTES_PER_STEP)?;
             self.all_hold(filters, |filter| self.description_passes(filter, &description))
@@ -161,19 +163,19 @@ impl EclEvaluator<'_> {
     fn has_tag(&self, description: &ConceptDescription<'_>, tags: &[String]) -> Result<bool, EclError> {
         self.budget.spend(1 + tags.len() / 8)?;
         let tag = semantic_tag(description.term).filter(|_| description.kind == SNOMED_CT_NAME);
-        Ok(tag.is_some_and(|tag| tags.iter().any(|wanted| same_folded(wanted, tag))))
+        Ok(tag.is_some_and(|tag| tags.iter().any(|searched| same_folded(searched, tag))))
     }
 
     /// Returns whether a historical association of a profile leads from a concept to one that passes a test.
     pub(super) fn replaced_by_any(
         &self,
         profile: &HistoryProfile,
-        at: u32,
+        concept: u32,
         test: impl Fn(u32) -> Result<bool, EclError>,
     ) -> Result<bool, EclError> {
         // An association is a property whose name is the id of the reference set. No other property has such a name.
         let is_id = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
-        let properties = self.system.properties(at).filter(|(name, _)| is_id(name));
+        let properties = self.system.properties(concept).filter(|(name, _)| is_id(name));
         let associations = properties.filter_map(|(name, target)| Some((name, self.system.find(target)?)));
         self.any_holds(associations, |(reference_set, target)| {
             self.spend_step()?;
@@ -181,7 +183,7 @@ impl EclEvaluator<'_> {
                 HistoryProfile::Listed(list) => list.contains(&reference_set),
                 HistoryProfile::All => true,
                 HistoryProfile::Of(sets) => match self.system.find(reference_set) {
-                    Some(at) => self.contains(sets, at)?,
+                    Some(concept) => self.contains(sets, concept)?,
                     None => false,
                 },
             };

@@ -300,8 +300,8 @@ impl EclParser<'_> {
         expected: &'static str,
     ) -> Result<EclExpression, EclError> {
         let list = self.parse_list(|parser| {
-            let found = tokens.iter().find(|(token, _)| parser.take_keyword(token));
-            let (_, concept) = found.ok_or_else(|| parser.expected(expected))?;
+            let token_value = tokens.iter().find(|(token, _)| parser.take_keyword(token));
+            let (_, concept) = token_value.ok_or_else(|| parser.expected(expected))?;
             Ok(EclExpression::Concept((*concept).to_owned()))
         })?;
         Ok(EclExpression::Or(list))

@@ -131,27 +131,27 @@ impl SearchTerm {
 fn is_like(text: &str, pattern: &[Option<char>]) -> bool {
     if text.is_ascii() {
         let bytes = text.as_bytes();
-        return is_like_letters(bytes.len(), |at| char::from(bytes[at].to_ascii_lowercase()), pattern);
+        return is_like_letters(bytes.len(), |index| char::from(bytes[index].to_ascii_lowercase()), pattern);
     }
     let letters: Vec<char> = text.chars().flat_map(char::to_lowercase).collect();
-    is_like_letters(letters.len(), |at| letters[at], pattern)
+    is_like_letters(letters.len(), |index| letters[index], pattern)
 }
 
 fn is_like_letters(count: usize, letter_at: impl Fn(usize) -> char, pattern: &[Option<char>]) -> bool {
-    let (mut at, mut next) = (0, 0);
+    let (mut index, mut next) = (0, 0);
     // The last wildcard, and the position behind the text that it has matched so far.
     let mut wildcard = None;
-    while at < count {
+    while index < count {
         match pattern.get(next) {
             Some(None) => {
-                wildcard = Some((next, at));
+                wildcard = Some((next, index));
                 next += 1;
             }
-            Some(Some(letter)) if *letter == letter_at(at) => (at, next) = (at + 1, next + 1),
+            Some(Some(letter)) if *letter == letter_at(index) => (index, next) = (index + 1, next + 1),
             _ => match wildcard {
                 Some((back, matched)) => {
                     wildcard = Some((back, matched + 1));
-                    (at, next) = (matched + 1, back + 1);
+                    (index, next) = (matched + 1, back + 1);
                 }
                 None => return false,
             },

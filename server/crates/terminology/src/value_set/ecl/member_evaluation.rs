@@ -20,7 +20,7 @@ impl<'a> EclEvaluator<'a> {
         for table in self.member_tables(query)? {
             for row in table.rows() {
                 if self.row_passes(query, &table, row)? {
-                    self.selected_concepts(query, &table, row).for_each(|at| out.insert(at));
+                    self.selected_concepts(query, &table, row).for_each(|concept| out.insert(concept));
                 }
             }
         }
@@ -28,15 +28,16 @@ impl<'a> EclEvaluator<'a> {
     }
 
     /// Returns whether a query selects a concept.
-    pub(super) fn is_selected(&self, query: &MemberQuery, at: u32) -> Result<bool, EclError> {
+    pub(super) fn is_selected(&self, query: &MemberQuery, concept: u32) -> Result<bool, EclError> {
         for table in self.member_tables(query)? {
             let is_found = match query.selected {
                 SelectedFields::Members => {
-                    self.any_holds(table.rows_of(at), |row| self.row_passes(query, &table, row))?
+                    self.any_holds(table.rows_of(concept), |row| self.row_passes(query, &table, row))?
                 }
                 _ => self.any_holds(table.rows(), |row| {
                     self.spend_step()?;
-                    let selects = self.selected_concepts(query, &table, row).any(|selected| selected == at);
+                    let selects =
+                        self.selected_concepts(query, &table, row).any(|selected| selected == concept);
                     Ok(selects && self.row_passes(query, &table, row)?)
                 })?,
             };
@@ -58,8 +59,8 @@ impl<'a> EclEvaluator<'a> {
         let mut tables = Vec::new();
         for name in self.system.member_tables() {
             self.spend_step()?;
-            if let Some(at) = self.system.find(name)
-                && self.contains(&query.reference_sets, at)?
+            if let Some(concept) = self.system.find(name)
+                && self.contains(&query.reference_sets, concept)?
             {
                 tables.extend(self.system.member_table(name));
             }
@@ -75,7 +76,7 @@ impl<'a> EclEvaluator<'a> {
         row: MemberRow<'a>,
     ) -> impl Iterator<Item = u32> + use<'a, 'q> {
         let of_field = move |field: usize| match table.value(row, field) {
-            Some(AttributeValue::Concept(at)) => Some(at),
+            Some(AttributeValue::Concept(concept)) => Some(concept),
             _ => None,
         };
         let (named, takes_all): (&[String], bool) = match &query.selected {
@@ -141,7 +142,7 @@ impl<'a> EclEvaluator<'a> {
             AttributeValue::Literal(text) => text,
         };
         let compares =
-            |found: std::cmp::Ordering, order, or_equal| found == order || (or_equal && found.is_eq());
+            |actual: std::cmp::Ordering, order, or_equal| actual == order || (or_equal && actual.is_eq());
         Ok(match test {
             FieldTest::Concepts(expression) => {
                 let is_id = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -149,8 +150,8 @@ impl<'a> EclEvaluator<'a> {
             }
             FieldTest::Number(order, or_equal, wanted) => {
                 let number: Option<f64> = text.parse().ok();
-                let found = number.and_then(|number| number.partial_cmp(wanted));
-                found.map(|found| compares(found, *order, *or_equal))
+                let actual = number.and_then(|number| number.partial_cmp(wanted));
+                actual.map(|actual| compares(actual, *order, *or_equal))
             }
             FieldTest::Text(terms) => Some(self.any_holds(terms, |term| {
                 self.budget.spend(term.steps() * (1 + text.len() / BYTES_PER_STEP))?;
@@ -180,7 +181,7 @@ fn check_fields(query: &MemberQuery, table: &MemberTable<'_>) -> Result<(), EclE
         SelectedFields::Members | SelectedFields::All => &[],
     };
     let is_known = |name: &str| {
-        [MEMBER, REFERENCE_SET].iter().any(|known| known.eq_ignore_ascii_case(name))
+        [MEMBER, REFERENCE_SET].iter().any(|candidate| candidate.eq_ignore_ascii_case(name))
             || table.field(name).is_some()
     };
     match of_filters.chain(selected).find(|name| !is_known(name)) {

@@ -48,8 +48,13 @@ impl EclConstraint {
     ///
     /// # Errors
     /// Returns [`EclError`] if the constraint names an unknown concept, or if the budget is spent.
-    pub(crate) fn admits(&self, system: &CodeSystem, at: u32, budget: &Budget<'_>) -> Result<bool, EclError> {
-        EclEvaluator::of_one(system, budget).contains(&self.0, at)
+    pub(crate) fn admits(
+        &self,
+        system: &CodeSystem,
+        concept: u32,
+        budget: &Budget<'_>,
+    ) -> Result<bool, EclError> {
+        EclEvaluator::of_one(system, budget).contains(&self.0, concept)
     }
 
     /// Returns all concepts that satisfy the constraint.

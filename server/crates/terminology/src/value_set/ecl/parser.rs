@@ -99,9 +99,9 @@ impl<'t> EclParser<'t> {
 
     pub(super) fn take(&mut self, token: &str) -> bool {
         self.skip_space();
-        let found = self.remaining().starts_with(token);
-        self.at += if found { token.len() } else { 0 };
-        found
+        let is_next = self.remaining().starts_with(token);
+        self.at += if is_next { token.len() } else { 0 };
+        is_next
     }
 
     /// Consumes the characters that pass a test.
@@ -117,10 +117,10 @@ impl<'t> EclParser<'t> {
     pub(super) fn take_keyword(&mut self, word: &str) -> bool {
         self.skip_space();
         let rest = self.remaining();
-        let found = rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
+        let is_next = rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
             && !rest[word.len()..].starts_with(|c: char| c.is_alphanumeric());
-        self.at += if found { word.len() } else { 0 };
-        found
+        self.at += if is_next { word.len() } else { 0 };
+        is_next
     }
 
     pub(super) fn parse_number<T: std::str::FromStr>(
@@ -243,18 +243,18 @@ impl<'t> EclParser<'t> {
     /// Takes `-WORD` or `_WORD`.
     fn take_suffix(&mut self, word: &str) -> bool {
         let here = self.at;
-        let found = (self.take("-") || self.take("_")) && self.take_keyword(word);
-        self.at = if found { self.at } else { here };
-        found
+        let is_next = (self.take("-") || self.take("_")) && self.take_keyword(word);
+        self.at = if is_next { self.at } else { here };
+        is_next
     }
 
     /// Takes a word that other characters than letters may follow.
     fn take_word(&mut self, word: &str) -> bool {
         self.skip_space();
         let rest = self.remaining();
-        let found = rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
-        self.at += if found { word.len() } else { 0 };
-        found
+        let is_next = rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
+        self.at += if is_next { word.len() } else { 0 };
+        is_next
     }
 
     pub(super) fn parse_boolean(&mut self, with_digits: bool) -> Result<bool, EclError> {

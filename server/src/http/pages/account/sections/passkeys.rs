@@ -33,7 +33,7 @@ pub(super) async fn section(context: &RequestContext, visit: &AccountVisit) -> R
                             div.quiet {
                                 (phrase("added {}", &[date_time(passkey.since)])) br;
                                 @match passkey.last_used {
-                                    Some(at) => { (phrase("last used {}", &[date_time(at)])) }
+                                    Some(time) => { (phrase("last used {}", &[date_time(time)])) }
                                     None => { (t("not used yet")) }
                                 }
                             }
