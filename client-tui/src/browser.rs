@@ -52,8 +52,8 @@ mod tests {
     #[track_caller]
     fn check(command: &str, expected: &[&str]) {
         let (program, arguments) = command_line(command, "https://as.example/?a=b&c");
-        let found: Vec<_> = std::iter::once(program).chain(arguments).collect();
-        assert_eq!(found, expected);
+        let words: Vec<_> = std::iter::once(program).chain(arguments).collect();
+        assert_eq!(words, expected);
     }
 
     #[test]

@@ -27,14 +27,14 @@ pub async fn profile_text(target: &TestTarget, spec: &Specification) -> String {
     let methods = addresses.metadata.as_ref().map(|metadata| &metadata["code_challenge_methods_supported"]);
     let pkce = methods.is_some_and(|methods| !methods.is_null());
     for ProfileMember { name, meaning, .. } in SETTINGS {
-        let found = match name {
+        let default = match name {
             "base_url" => addresses.metadata.is_some().then(|| json!(addresses.base_url)),
             "fhir_base" => addresses.fhir_base.as_ref().map(|base| json!(base)),
             "pkce" if addresses.metadata.is_some() => Some(json!(pkce)),
             name => target.profile.get(name).cloned(),
         };
         let _ = write!(text, "\n# {meaning}\n");
-        text.push_str(&match found {
+        text.push_str(&match default {
             Some(value) if !value.is_object() => format!("{name} = {value}\n"),
             _ => format!("# {}\n", setting_example(name)),
         });
@@ -49,17 +49,17 @@ pub async fn profile_text(target: &TestTarget, spec: &Specification) -> String {
         }
         let cases = if count == 1 { "1 case uses it".to_owned() } else { format!("{count} cases use it") };
         let _ = write!(text, "\n# {meaning}\n# {cases} directly.\n");
-        let found = match name {
+        let default = match name {
             "groups" => ids(target, "Group", "id").await,
             "code_systems" => ids(target, "CodeSystem", "url").await,
             "value_sets" => ids(target, "ValueSet", "url").await,
             _ => Vec::new(),
         };
-        text.push_str(&match (name, found.is_empty()) {
+        text.push_str(&match (name, default.is_empty()) {
             (_, true) => commented(&member_example(name)),
-            ("groups", false) => format!("groups = {}\n", json!(found)),
+            ("groups", false) => format!("groups = {}\n", json!(default)),
             (_, false) => {
-                found.iter().map(|url| format!("[[{name}]]\nurl = {}\n", json!(url))).collect::<String>()
+                default.iter().map(|url| format!("[[{name}]]\nurl = {}\n", json!(url))).collect::<String>()
             }
         });
     }

@@ -181,8 +181,9 @@ fn mask_url(url: &Url) -> String {
 fn mask_form(form: &str) -> String {
     let field = |field: &str| {
         let (name, _) = field.split_once('=')?;
-        let known = form_urlencoded::parse(name.as_bytes()).next().is_some_and(|(name, _)| is_secret(&name));
-        known.then(|| format!("{name}={MASK}"))
+        let is_secret_name =
+            form_urlencoded::parse(name.as_bytes()).next().is_some_and(|(name, _)| is_secret(&name));
+        is_secret_name.then(|| format!("{name}={MASK}"))
     };
     form.split('&').map(|text| field(text).unwrap_or_else(|| text.to_owned())).collect::<Vec<_>>().join("&")
 }

@@ -226,8 +226,8 @@ struct Ascent {
 
 impl Ascent {
     fn from(code: &str) -> Self {
-        let known = BTreeMap::from([(code.to_owned(), (None, None))]);
-        Self { known, level: vec![code.to_owned()], ..Self::default() }
+        let named = BTreeMap::from([(code.to_owned(), (None, None))]);
+        Self { known: named, level: vec![code.to_owned()], ..Self::default() }
     }
 
     /// Returns whether another level must be looked up to reach a code. The first level is always looked up, because it

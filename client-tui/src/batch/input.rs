@@ -130,8 +130,8 @@ fn read_csv(text: &str) -> Result<Vec<Result<RawRow, String>>, BatchError> {
         return Err(BatchError::NoCodeColumn(header.iter().collect::<Vec<_>>().join(",")));
     };
     let (url, system, display) = (column("url"), column("system"), column("display"));
-    let value = |record: &StringRecord, at: Option<usize>| {
-        at.and_then(|at| record.get(at)).unwrap_or_default().to_owned()
+    let value = |record: &StringRecord, location: Option<usize>| {
+        location.and_then(|location| record.get(location)).unwrap_or_default().to_owned()
     };
     let mut rows = Vec::new();
     for record in reader.records() {

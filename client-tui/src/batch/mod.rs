@@ -98,10 +98,10 @@ impl BatchResult {
             ..Self::default()
         };
         match answer {
-            Ok(found) => Self {
-                result: Some(found.result),
-                server_display: found.display,
-                message: found.message,
+            Ok(validated) => Self {
+                result: Some(validated.result),
+                server_display: validated.display,
+                message: validated.message,
                 ..asked
             },
             Err(error) => Self { error: Some(error), ..asked },

@@ -42,7 +42,7 @@ pub(super) async fn compare(api: &Api, args: CompareArgs) -> Result<(), CommandF
 async fn ask(api: &Api, question: &ComparedQuestion, bearer: &Bearer) -> Result<Value, ApiError> {
     fn value<A: Serialize>(answer: Result<A, ApiError>) -> Result<Value, ApiError> {
         match answer {
-            Ok(found) => Ok(json!(found)),
+            Ok(checked) => Ok(json!(checked)),
             // The address of the request differs in any case.
             Err(ApiError::Refused { status, text, .. }) => {
                 Ok(json!({ "status": status.as_u16(), "error": text }))

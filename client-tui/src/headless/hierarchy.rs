@@ -10,13 +10,13 @@ pub(super) async fn tree(api: &Api, args: TreeArgs) -> Result<(), CommandFailure
     let bearer = terminology_bearer(api, &args.ask).await?;
     let TreeArgs { concept: ConceptArgs { system, version, code }, ask } = args;
     let query = HierarchyQuery { system, version: version.unwrap_or_default(), code };
-    let found = api.concept(&query, &bearer).await?;
-    Output { json: ask.ask.sign_in.json }.result(&found, || {
-        let concept = ConceptLabel { code: found.code.clone(), display: found.display.clone() };
-        let mut lines: Vec<_> = found.parents.iter().map(|parent| label(0, parent)).collect();
-        lines.push(label(usize::from(!found.parents.is_empty()), &concept));
-        let depth = 1 + usize::from(!found.parents.is_empty());
-        lines.extend(found.children.iter().map(|child| label(depth, child)));
+    let level = api.concept(&query, &bearer).await?;
+    Output { json: ask.ask.sign_in.json }.result(&level, || {
+        let concept = ConceptLabel { code: level.code.clone(), display: level.display.clone() };
+        let mut lines: Vec<_> = level.parents.iter().map(|parent| label(0, parent)).collect();
+        lines.push(label(usize::from(!level.parents.is_empty()), &concept));
+        let depth = 1 + usize::from(!level.parents.is_empty());
+        lines.extend(level.children.iter().map(|child| label(depth, child)));
         lines.join("\n")
     })
 }
@@ -25,13 +25,13 @@ pub(super) async fn path(api: &Api, args: PathArgs) -> Result<(), CommandFailure
     let bearer = terminology_bearer(api, &args.ask).await?;
     let PathArgs { system, codes: CodePairArgs { version, code_a, code_b }, ask } = args;
     let query = PathQuery { system, version: version.unwrap_or_default(), code_a, code_b };
-    let found = api.hierarchy_path(&query, &bearer).await?;
-    Output { json: ask.ask.sign_in.json }.result(&found, || {
-        let mut lines = vec![found.sentence()];
-        lines.extend(found.chain.iter().enumerate().map(|(depth, concept)| label(depth, concept)));
+    let steps = api.hierarchy_path(&query, &bearer).await?;
+    Output { json: ask.ask.sign_in.json }.result(&steps, || {
+        let mut lines = vec![steps.sentence()];
+        lines.extend(steps.chain.iter().enumerate().map(|(depth, concept)| label(depth, concept)));
         lines.join("\n")
     })?;
-    ask.verdict(!found.chain.is_empty())
+    ask.verdict(!steps.chain.is_empty())
 }
 
 /// Returns a concept as a line, indented by its depth.

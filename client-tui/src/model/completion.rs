@@ -31,9 +31,9 @@ impl Completion {
     pub fn step(&mut self, down: bool) {
         self.selected = match (self.selected, down) {
             (None, true) => Some(0),
-            (Some(at), true) => Some((at + 1).min(self.items.len() - 1)),
+            (Some(selected), true) => Some((selected + 1).min(self.items.len() - 1)),
             (None | Some(0), false) => None,
-            (Some(at), false) => Some(at - 1),
+            (Some(selected), false) => Some(selected - 1),
         };
     }
 

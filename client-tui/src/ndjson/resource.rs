@@ -96,28 +96,28 @@ fn name(value: &Value) -> Option<String> {
 
 /// Returns the relative references in a resource, such as `Patient/p1`, without repetitions.
 pub fn references(json: &Value) -> Vec<String> {
-    fn collect(json: &Value, found: &mut Vec<String>) {
+    fn collect(json: &Value, out: &mut Vec<String>) {
         match json {
             Value::Object(members) => {
                 for (name, value) in members {
                     match value {
                         Value::String(text) if name == "reference" => {
-                            let is_listed = found.iter().any(|is_listed| is_listed == text);
+                            let is_listed = out.iter().any(|is_listed| is_listed == text);
                             if !is_listed && split_reference(text).is_some() {
-                                found.push(text.clone());
+                                out.push(text.clone());
                             }
                         }
-                        other => collect(other, found),
+                        other => collect(other, out),
                     }
                 }
             }
-            Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+            Value::Array(items) => items.iter().for_each(|item| collect(item, out)),
             _ => {}
         }
     }
-    let mut found = Vec::new();
-    collect(json, &mut found);
-    found
+    let mut out = Vec::new();
+    collect(json, &mut out);
+    out
 }
 
 /// Splits a reference into type and id.

@@ -314,21 +314,21 @@ impl ProfileEffects {
     fn run_export(&mut self, folder: PathBuf, new: Option<ExportJob>, bearer: Bearer) {
         let (api, sender) = (self.api.clone(), self.sender.clone());
         let registry = self.services.registry.clone();
-        let at = folder.clone();
+        let export_folder = folder.clone();
         let task = tokio::spawn(async move {
-            let (events, place) = (sender.clone(), at.clone());
+            let (events, place) = (sender.clone(), export_folder.clone());
             let watch = move |event: ExportEvent| {
                 let _ = events.send(Message::ExportProgress { folder: place.clone(), event });
             };
             let prepared = match new {
-                Some(job) => ExportRun::start(&api, bearer, job, &at, &registry, watch),
-                None => ExportRun::resume(&api, bearer, &at, watch),
+                Some(job) => ExportRun::start(&api, bearer, job, &export_folder, &registry, watch),
+                None => ExportRun::resume(&api, bearer, &export_folder, watch),
             };
             let result = match prepared {
                 Ok(run) => run.to_completion().await.map(drop),
                 Err(error) => Err(error),
             };
-            let _ = sender.send(Message::ExportEnded { folder: at, result: in_words(result) });
+            let _ = sender.send(Message::ExportEnded { folder: export_folder, result: in_words(result) });
         });
         self.exports.insert(folder, task);
     }

@@ -79,8 +79,8 @@ pub(super) fn on_restored(model: &mut Model, session: Option<SignedInSession>) -
 
 /// Takes over the session after its token may have been renewed.
 pub(super) fn on_session(model: &mut Model, session: Option<SignedInSession>) {
-    if let (Some(session), SignInState::In(known)) = (session, &mut model.sign_in.state) {
-        *known = session;
+    if let (Some(session), SignInState::In(current)) = (session, &mut model.sign_in.state) {
+        *current = session;
     }
 }
 

@@ -104,8 +104,8 @@ fn draw_selected(model: &Model, row: &ExportRow, canvas: &mut Canvas, area: Rect
         _ => {}
     }
     if let Some(time) = &row.job.transaction_time {
-        let known: Option<u64> = output_files(row).map(|(file, _)| file.count).sum();
-        let resources = known.map(|count| format!(", {count} resources")).unwrap_or_default();
+        let total: Option<u64> = output_files(row).map(|(file, _)| file.count).sum();
+        let resources = total.map(|count| format!(", {count} resources")).unwrap_or_default();
         lines.push(Line::raw(format!("{} files{resources}, as of {}", row.job.files.len(), as_of(time))));
     }
     if row.job.phase == ExportPhase::Complete {

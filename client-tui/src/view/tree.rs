@@ -104,26 +104,29 @@ fn answer_rows<'a, Q, A>(
     }
 }
 
-fn concept_rows(found: &HierarchyConcept, theme: Theme) -> Vec<TreeRow<'_>> {
-    let mut rows: Vec<_> =
-        found.parents.iter().map(|concept| TreeRow::Concept { branch: String::new(), concept }).collect();
-    if found.parents.is_empty() {
+fn concept_rows(parent_concept: &HierarchyConcept, theme: Theme) -> Vec<TreeRow<'_>> {
+    let mut rows: Vec<_> = parent_concept
+        .parents
+        .iter()
+        .map(|concept| TreeRow::Concept { branch: String::new(), concept })
+        .collect();
+    if parent_concept.parents.is_empty() {
         rows.push(TreeRow::Text(Line::styled("  (no concept above)", theme.quiet())));
     }
     rows.push(TreeRow::Text(Line::from(vec![
         Span::styled("  └─ ", theme.quiet()),
-        Span::styled(found.code.as_str(), theme.good()),
-        Span::styled(format!("  {}", found.display.as_deref().unwrap_or_default()), theme.good()),
+        Span::styled(parent_concept.code.as_str(), theme.good()),
+        Span::styled(format!("  {}", parent_concept.display.as_deref().unwrap_or_default()), theme.good()),
     ])));
-    let last = found.children.len().saturating_sub(1);
-    rows.extend(found.children.iter().enumerate().map(|(index, concept)| {
+    let last = parent_concept.children.len().saturating_sub(1);
+    rows.extend(parent_concept.children.iter().enumerate().map(|(index, concept)| {
         let branch = if index == last { "   └─ " } else { "   ├─ " };
         TreeRow::Concept { branch: branch.to_owned(), concept }
     }));
-    if found.children.is_empty() {
+    if parent_concept.children.is_empty() {
         rows.push(TreeRow::Text(Line::styled("     (no concept below)", theme.quiet())));
     }
-    if let Some(definition) = &found.definition {
+    if let Some(definition) = &parent_concept.definition {
         rows.push(TreeRow::Text(Line::default()));
         rows.push(TreeRow::Text(Line::raw(format!("  {definition}"))));
     }

@@ -23,21 +23,21 @@ pub fn mask(text: &str, secrets: &BTreeSet<String>) -> String {
         .filter(|(_, form)| text.contains(form))
         .collect();
     let forms: Vec<(bool, String)> = forms.into_iter().map(|(length, form)| (length < SHORT, form)).collect();
-    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut spans: Vec<Range<usize>> = Vec::new();
     for (is_short, form) in &forms {
         let mut from = 0;
         while let Some(offset) = text[from..].find(form.as_str()).map(|offset| from + offset) {
             let span = offset..offset + form.len();
             if !is_short || stands_alone(text, &span) {
-                found.push(span);
+                spans.push(span);
             }
             from = offset + text[offset..].chars().next().map_or(1, char::len_utf8);
         }
     }
-    found.sort_by_key(|span| span.start);
+    spans.sort_by_key(|span| span.start);
     let mut masked = String::with_capacity(text.len());
     let mut end = 0;
-    for span in found {
+    for span in spans {
         // Secrets can overlap, or contain each other.
         if end == 0 || span.start > end {
             masked.push_str(&text[end..span.start]);

@@ -119,10 +119,10 @@ pub fn increments_add_up(test: &LawTest<'_>) -> Result<(), Broken> {
             all.updated.iter().filter(|(_, updated)| **updated > since).map(|(id, _)| id).collect();
         let at_the_time: BTreeSet<_> =
             all.updated.iter().filter(|(_, updated)| **updated == since).map(|(id, _)| id).collect();
-        let found: BTreeSet<_> = increment.updated.keys().collect();
-        let missing: Vec<_> = expected.difference(&found).take(5).collect();
+        let ids: BTreeSet<_> = increment.updated.keys().collect();
+        let missing: Vec<_> = expected.difference(&ids).take(5).collect();
         let surplus: Vec<_> =
-            found.iter().filter(|id| !expected.contains(*id) && !at_the_time.contains(*id)).take(5).collect();
+            ids.iter().filter(|id| !expected.contains(*id) && !at_the_time.contains(*id)).take(5).collect();
         let is_right = missing.is_empty() && surplus.is_empty();
         let difference = format!("_since={since}: missing {missing:?}, not changed since {surplus:?}");
         Ok((!is_right).then(|| failure(increment.shown, difference)))

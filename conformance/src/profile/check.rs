@@ -17,8 +17,8 @@ const SIMILAR: f64 = 0.8;
 /// Returns an error for the first unknown member or value of a wrong type.
 pub(super) fn check_members(text: &str) -> Result<()> {
     let profile = DeTable::parse(text)?;
-    let known: Vec<&str> = SETTINGS.iter().chain(&MEMBERS).map(|member| member.name).collect();
-    check_names(text, profile.get_ref(), "a profile", &known)?;
+    let names: Vec<&str> = SETTINGS.iter().chain(&MEMBERS).map(|member| member.name).collect();
+    check_names(text, profile.get_ref(), "a profile", &names)?;
     for member in SETTINGS.iter().chain(&MEMBERS) {
         if let Some(value) = profile.get_ref().get(member.name) {
             check_value(text, member.name, member.kind, value)?;
@@ -56,17 +56,18 @@ fn check_value(text: &str, name: &str, kind: MemberKind, value: &Spanned<DeValue
 }
 
 /// Checks that a table has only members of these names.
-fn check_names(text: &str, table: &DeTable<'_>, owner: &str, known: &[&str]) -> Result<()> {
-    let Some(unknown) = table.keys().find(|name| !known.contains(&name.get_ref().as_ref())) else {
+fn check_names(text: &str, table: &DeTable<'_>, owner: &str, valid_names: &[&str]) -> Result<()> {
+    let Some(unknown) = table.keys().find(|name| !valid_names.contains(&name.get_ref().as_ref())) else {
         return Ok(());
     };
     let (line, name) = (line_at(text, unknown.span().start), unknown.get_ref());
     let owner = if owner == "a profile" { owner.to_owned() } else { format!("'{owner}'") };
-    let nearest = known.iter().map(|known| (strsim::jaro_winkler(name, known), known));
+    let nearest =
+        valid_names.iter().map(|valid_names| (strsim::jaro_winkler(name, valid_names), valid_names));
     let nearest = nearest.filter(|(similarity, _)| *similarity > SIMILAR).max_by(|a, b| a.0.total_cmp(&b.0));
     let hint = match nearest {
         Some((_, nearest)) => format!("did you mean '{nearest}'?"),
-        None => format!("its members are {}", known.join(", ")),
+        None => format!("its members are {}", valid_names.join(", ")),
     };
     bail!("line {line}: '{name}' is not a member of {owner}; {hint}")
 }

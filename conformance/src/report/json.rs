@@ -188,9 +188,10 @@ mod tests {
                 .iter()
                 .all(|(name, rule)| member(name).is_none_or(|value| fits(value, rule, whole))),
             "additionalProperties" => value.as_object().is_some_and(|members| {
-                let known = schema.get("properties");
-                let mut others =
-                    members.iter().filter(|(name, _)| known.is_none_or(|known| known.get(name).is_none()));
+                let properties = schema.get("properties");
+                let mut others = members
+                    .iter()
+                    .filter(|(name, _)| properties.is_none_or(|properties| properties.get(name).is_none()));
                 others.all(|(_, value)| *rule != false && fits(value, rule, whole))
             }),
             other => panic!("unknown keyword {other}"),

@@ -84,8 +84,8 @@ mod tests {
         };
         assert_eq!(fault(format!("json={}", path("a.jsonl"))), "no fault");
         assert_eq!(fault("html".to_owned()), "--report 'html' must be KIND=FILE");
-        let known = "json, html, junit, markdown, sarif, testreport, badge";
-        assert_eq!(fault("pdf=a".to_owned()), format!("--report 'pdf' is not known; use {known}"));
+        let kinds = "json, html, junit, markdown, sarif, testreport, badge";
+        assert_eq!(fault("pdf=a".to_owned()), format!("--report 'pdf' is not known; use {kinds}"));
         let missing = path("missing/a.html");
         assert!(fault(format!("html={missing}")).starts_with(&format!("failed to write {missing}: ")));
     }

@@ -242,11 +242,11 @@ pub fn check_step(
         }
     }
     // The expectation can refer to a part that this step captures, unless the part replaces a variable.
-    let mut known = captured.clone();
-    known.extend_from(vars);
-    let mut differences = response_check::check_response(&step.expect, answer, &known, keys, house)?;
+    let mut variables = captured.clone();
+    variables.extend_from(vars);
+    let mut differences = response_check::check_response(&step.expect, answer, &variables, keys, house)?;
     if house && let Some(more) = &step.house {
-        differences.extend(response_check::check_response(more, answer, &known, keys, house)?);
+        differences.extend(response_check::check_response(more, answer, &variables, keys, house)?);
     }
     differences.append(&mut missing);
     vars.extend_from(&captured);

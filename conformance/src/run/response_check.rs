@@ -146,8 +146,8 @@ fn check_parameters(
     }
     let named = body["parameter"].as_array().cloned().unwrap_or_default();
     for (name, expected) in expected {
-        let found = named.iter().find(|parameter| parameter["name"] == name.as_str());
-        matcher::json(&format!("parameter {name}"), expected, found, vars, out)?;
+        let sent_parameter = named.iter().find(|parameter| parameter["name"] == name.as_str());
+        matcher::json(&format!("parameter {name}"), expected, sent_parameter, vars, out)?;
     }
     Ok(())
 }

@@ -87,9 +87,9 @@ fn check_assertions(case: &Case, faults: &mut Vec<String>) {
 }
 
 fn check_cases(spec: &Specification, faults: &mut Vec<String>) {
-    let known: BTreeSet<_> = spec.requirements.iter().map(|r| r.id.as_str()).collect();
+    let requirement_ids: BTreeSet<_> = spec.requirements.iter().map(|r| r.id.as_str()).collect();
     for case in &spec.cases {
-        for requirement in case.covers.iter().filter(|id| !known.contains(id.as_str())) {
+        for requirement in case.covers.iter().filter(|id| !requirement_ids.contains(id.as_str())) {
             faults.push(format!("{} covers {requirement}, which does not exist", case.id));
         }
         check_assertions(case, faults);

@@ -165,9 +165,8 @@ fn parameters(with: &[String], input: Map<String, Value>) -> Result<Value, Strin
 /// Returns a value as a member whose name contains the type: `{ "valueCode": "a" }`.
 fn typed(name: &str, value: Value) -> Result<Value, String> {
     let of_name = || {
-        let found =
-            PARAMETER_TYPES.iter().find(|(_, names)| names.contains(&name)).map(|(member, _)| *member);
-        found.ok_or_else(|| {
+        let row = PARAMETER_TYPES.iter().find(|(_, names)| names.contains(&name)).map(|(member, _)| *member);
+        row.ok_or_else(|| {
             format!("the type of '{name}' is not known; write it as a table such as {{ valueString = … }}")
         })
     };

@@ -18,8 +18,8 @@ impl<F: Fn(usize, usize) -> bool> ItemPairing<F> {
     }
 
     fn fits(&mut self, index: usize, of: usize) -> bool {
-        if let Some(known) = self.known.get(&(index, of)) {
-            return *known;
+        if let Some(cached) = self.known.get(&(index, of)) {
+            return *cached;
         }
         let fits = (self.fits)(index, of);
         self.known.insert((index, of), fits);

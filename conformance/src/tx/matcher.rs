@@ -100,28 +100,33 @@ impl AnswerMatcher<'_> {
         // Three files of the suite use this spelling.
         may_lack.extend(list("$optional"));
         let counted = list("$count-arrays$");
-        for (name, wanted) in expected.iter().filter(|(name, _)| !name.starts_with('$')) {
+        for (name, expected_value) in expected.iter().filter(|(name, _)| !name.starts_with('$')) {
             let here = join(path, name);
             let Some(given) = answer.get(name) else {
                 let all_optional = || {
-                    let items = wanted.as_array().filter(|items| !items.is_empty());
+                    let items = expected_value.as_array().filter(|items| !items.is_empty());
                     items.is_some_and(|items| items.iter().all(|item| self.is_optional(item)))
                 };
-                if may_lack.contains(&name.as_str()) || self.is_optional(wanted) || all_optional() {
+                if may_lack.contains(&name.as_str()) || self.is_optional(expected_value) || all_optional() {
                     continue;
                 }
-                return Some(format!("{here}: missing in the answer (expected {})", short(wanted)));
+                return Some(format!("{here}: missing in the answer (expected {})", short(expected_value)));
             };
-            if let Some(wanted) = wanted.as_array().filter(|_| counted.contains(&name.as_str())) {
+            if let Some(expected_value) =
+                expected_value.as_array().filter(|_| counted.contains(&name.as_str()))
+            {
                 match given.as_array().map(Vec::len) {
-                    Some(length) if length == wanted.len() => continue,
+                    Some(length) if length == expected_value.len() => continue,
                     Some(length) => {
-                        return Some(format!("{here}: expected {} items, got {length}", wanted.len()));
+                        return Some(format!(
+                            "{here}: expected {} items, got {length}",
+                            expected_value.len()
+                        ));
                     }
                     None => return Some(format!("{here}: expected an array, got {}", short(given))),
                 }
             }
-            if let Some(difference) = self.value(wanted, given, &here, notes) {
+            if let Some(difference) = self.value(expected_value, given, &here, notes) {
                 return Some(difference);
             }
         }

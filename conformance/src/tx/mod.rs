@@ -134,11 +134,11 @@ impl SuiteRun {
             return Some("operation unknown to the runner".to_owned());
         };
         let is_offered = match offered.get(operation.name) {
-            Some(known) => *known,
+            Some(offer) => *offer,
             None => {
-                let found = self.server.offers(operation).await;
-                offered.insert(operation.name, found);
-                found
+                let offered_now = self.server.offers(operation).await;
+                offered.insert(operation.name, offered_now);
+                offered_now
             }
         };
         (!is_offered).then(|| "operation not offered by the server".to_owned())
@@ -200,10 +200,10 @@ impl SuiteRun {
         let kind =
             |value: &Value| value.get("resourceType").and_then(Value::as_str).unwrap_or("?").to_owned();
         if kind(&expected) != kind(&got) {
-            let (expected, found) = (kind(&expected), kind(&got));
+            let (expected, answer_kind) = (kind(&expected), kind(&got));
             let text = got.pointer("/issue/0/details/text").unwrap_or(&got);
             return Err(format!(
-                "expected a {expected}, got HTTP {} {found}: {}",
+                "expected a {expected}, got HTTP {} {answer_kind}: {}",
                 status.as_u16(),
                 matcher::short(text)
             ));
@@ -219,18 +219,18 @@ impl SuiteRun {
             return Err(difference);
         }
         let is_second = test.response2.as_deref() == Some(name);
-        let wanted = match &test.http_code {
+        let expected_status = match &test.http_code {
             Some(code) => code.as_str(),
             // An expected second response that is an OperationOutcome must have an error status.
             None if is_second && kind(&expected) == "OperationOutcome" => "4xx",
             None => "2xx",
         };
         let given = status.as_str();
-        let fits = match wanted.strip_suffix("xx") {
+        let fits = match expected_status.strip_suffix("xx") {
             Some(class) => given.starts_with(class),
-            None => given == wanted,
+            None => given == expected_status,
         };
-        if fits { Ok(notes) } else { Err(format!("HTTP status: expected {wanted}, got {given}")) }
+        if fits { Ok(notes) } else { Err(format!("HTTP status: expected {expected_status}, got {given}")) }
     }
 
     fn request(&self, suite: &TestSuite, test: &SuiteTest) -> Result<Value> {

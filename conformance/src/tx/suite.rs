@@ -126,8 +126,8 @@ impl TestFiles {
     /// # Errors
     /// Returns an error if the file is missing or is not JSON.
     pub fn get(&self, name: &str) -> Result<Rc<Value>> {
-        if let Some(known) = self.read.borrow().get(name) {
-            return Ok(known.clone());
+        if let Some(cached) = self.read.borrow().get(name) {
+            return Ok(cached.clone());
         }
         let path = self.root.join(name);
         let bytes = std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
@@ -142,8 +142,8 @@ impl TestFiles {
     /// # Errors
     /// Returns an error if the file is missing or is not JSON.
     pub fn r4(&self, name: &str) -> Result<Rc<Value>> {
-        if let Some(known) = self.in_r4.borrow().get(name) {
-            return Ok(known.clone());
+        if let Some(cached) = self.in_r4.borrow().get(name) {
+            return Ok(cached.clone());
         }
         let value = Rc::new(r4::from_r5(&*self.get(name)?));
         self.in_r4.borrow_mut().insert(name.to_owned(), value.clone());

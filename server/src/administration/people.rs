@@ -129,7 +129,7 @@ async fn user_named(services: &AdminServices<'_>, name: &str) -> Result<User> {
 
 /// Returns the output lines of `trefoil user show`.
 fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
-    let at = fhir::instant::format;
+    let time = fhir::instant::format;
     let yes = |it: bool| if it { "yes" } else { "no" };
     let mut rows: Vec<(String, String)> = [
         ("user", user.username.clone()),
@@ -151,13 +151,13 @@ fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
     }));
     for passkey in &methods.passkeys {
         let used =
-            passkey.last_used.map_or("never used".to_owned(), |used| format!("last used {}", at(used)));
-        let text = format!("{}  {}  since {}, {used}", passkey.id, passkey.name, at(passkey.since));
+            passkey.last_used.map_or("never used".to_owned(), |used| format!("last used {}", time(used)));
+        let text = format!("{}  {}  since {}, {used}", passkey.id, passkey.name, time(passkey.since));
         rows.push(("passkey".to_owned(), text));
     }
     rows.push(("recovery codes".to_owned(), methods.recovery_codes.to_string()));
     for link in &methods.linked_accounts {
-        let text = format!("{}  {} at {}  since {}", link.id, link.label, link.provider, at(link.since));
+        let text = format!("{}  {} at {}  since {}", link.id, link.label, link.provider, time(link.since));
         rows.push(("linked account".to_owned(), text));
     }
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();

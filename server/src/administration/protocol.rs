@@ -274,19 +274,19 @@ mod tests {
     #[test]
     fn every_command_has_a_command_line() {
         let command_line = AdminCommandLine::command();
-        let mut known = BTreeSet::new();
+        let mut commands = BTreeSet::new();
         for command in command_line.get_subcommands() {
             let actions: Vec<_> = command.get_subcommands().map(|action| action.get_name()).collect();
             match actions.is_empty() {
-                true => drop(known.insert(command.get_name().to_owned())),
+                true => drop(commands.insert(command.get_name().to_owned())),
                 false => {
-                    known.extend(actions.iter().map(|action| format!("{} {action}", command.get_name())))
+                    commands.extend(actions.iter().map(|action| format!("{} {action}", command.get_name())))
                 }
             }
         }
         let covers = |line: &&str, name: &str| **line == *name || line.starts_with(&format!("{name} "));
-        known.retain(|name| !COMMAND_LINES.iter().any(|line| covers(line, name)));
-        assert!(known.is_empty(), "the format is not checked for: {known:?}");
+        commands.retain(|name| !COMMAND_LINES.iter().any(|line| covers(line, name)));
+        assert!(commands.is_empty(), "the format is not checked for: {commands:?}");
     }
 
     #[test]

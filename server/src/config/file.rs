@@ -111,10 +111,10 @@ pub(super) fn with_nearest(text: String) -> String {
     let Some((_, rest)) = rest else { return text };
     let mut names = rest.split('`').skip(1).step_by(2);
     let Some(unknown) = names.next() else { return text };
-    let known: Vec<_> = names.collect();
-    match nearest_name(unknown, known.iter().copied()) {
+    let valid_names: Vec<_> = names.collect();
+    match nearest_name(unknown, valid_names.iter().copied()) {
         // The text already names the only one.
-        Some(_) if known.len() == 1 => text,
+        Some(_) if valid_names.len() == 1 => text,
         Some(name) => format!("{}; did you mean `{name}`?", text.trim_end()),
         None => text,
     }

@@ -112,8 +112,8 @@ pub fn routes(app: Arc<App>) -> Routes {
                     peer.map(|peer| caller_address(&settings.trusted_proxies, peer.0.ip(), &headers));
                 let reservation = app.bodies.reservation(BudgetOwner::Address(client_address));
                 let body = RequestBody::new(&headers, extract::body_stream(stream), reservation);
-                let found = find(path.as_str());
-                let must_complete = found
+                let matched = find(path.as_str());
+                let must_complete = matched
                     .as_ref()
                     .is_ok_and(|(routes, _)| routes.method(&method).is_some_and(|route| !route.only_reads()));
                 let context = RequestContext {
@@ -129,7 +129,7 @@ pub fn routes(app: Arc<App>) -> Routes {
                 };
                 let app = app.clone();
                 async move {
-                    let answering = answer(context, body, found);
+                    let answering = answer(context, body, matched);
                     match must_complete {
                         true => app.abandoned.run_to_end(answering).await,
                         false => answering.await,

@@ -41,8 +41,8 @@ impl GroupMembers {
         bulk: &Bulk,
         now: Timestamp,
     ) -> Result<Arc<[String]>, GroupError> {
-        let found = self.lookup(groups).filter(|list| list.until.is_none_or(|until| now < until));
-        let current = match found {
+        let cached = self.lookup(groups).filter(|list| list.until.is_none_or(|until| now < until));
+        let current = match cached {
             Some(list) => list.if_unchanged(store).await?,
             None => None,
         };

@@ -73,21 +73,21 @@ impl ProviderCalls {
         if let Some(endpoints) = &provider.provider.endpoints {
             return Ok(endpoints.clone());
         }
-        let known = self.lock_discovered().get(issuer).cloned();
-        if let Some(known) = &known
-            && now < known.read + DISCOVERY_LIFETIME
+        let cached = self.lock_discovered().get(issuer).cloned();
+        if let Some(cached) = &cached
+            && now < cached.read + DISCOVERY_LIFETIME
         {
-            return Ok(known.endpoints.clone());
+            return Ok(cached.endpoints.clone());
         }
-        match (self.discover(issuer, provider.timeout).await, known) {
+        match (self.discover(issuer, provider.timeout).await, cached) {
             (Ok(endpoints), _) => {
-                let found = DiscoveredEndpoints { endpoints: endpoints.clone(), read: now };
-                self.lock_discovered().insert(issuer.clone(), found);
+                let discovered = DiscoveredEndpoints { endpoints: endpoints.clone(), read: now };
+                self.lock_discovered().insert(issuer.clone(), discovered);
                 Ok(endpoints)
             }
-            (Err(failure), Some(known)) => {
+            (Err(failure), Some(cached)) => {
                 tracing::warn!(issuer, ?failure, "failed to read the discovery document again");
-                Ok(known.endpoints)
+                Ok(cached.endpoints)
             }
             (Err(failure), None) => {
                 tracing::warn!(issuer, ?failure, "failed to read the discovery document");

@@ -67,21 +67,21 @@ impl SavedIndexes {
     /// # Errors
     /// Returns an error if the folder cannot be read.
     pub fn releases(&self) -> io::Result<Vec<TerminologyChange>> {
-        let mut found = Vec::new();
+        let mut names = Vec::new();
         for entry in fs::read_dir(self.folder.join("releases"))? {
             let path = entry?.path();
             let Some(id) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".index")) else {
                 continue;
             };
             match read_index(&path) {
-                Ok(index) => found.push(TerminologyChange::Index { id: id.to_owned(), index }),
+                Ok(index) => names.push(TerminologyChange::Index { id: id.to_owned(), index }),
                 Err(error) => tracing::error!(
                     %error, path = %path.display(),
                     "a code system cannot be used; import its release again"
                 ),
             }
         }
-        Ok(found)
+        Ok(names)
     }
 
     /// Removes the partial files of a killed process. The caller must hold the lock of the store, and must not have
@@ -184,12 +184,12 @@ impl SavedIndexes {
     ///
     /// # Errors
     /// Returns an error if the index is invalid or a file cannot be written.
-    pub fn save_fetched(&self, known: &LocalRelease, source: &str) -> io::Result<Option<CodeSystemIndex>> {
-        let (id, part) = (known.id.as_str(), self.fetched_path(&known.id));
+    pub fn save_fetched(&self, release: &LocalRelease, source: &str) -> io::Result<Option<CodeSystemIndex>> {
+        let (id, part) = (release.id.as_str(), self.fetched_path(&release.id));
         let index = read_index(&part);
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = self.read_hash(id, "source")? == known.source
-            && (known.source.is_some() || !self.release_path(id).exists());
+        let is_same = self.read_hash(id, "source")? == release.source
+            && (release.source.is_some() || !self.release_path(id).exists());
         if !is_same || index.is_err() {
             fs::remove_file(&part)?;
             return index.map(|_| None);

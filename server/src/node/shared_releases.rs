@@ -221,8 +221,8 @@ impl SharedReleases {
 
     /// Fetches the index of a release and compares its hash. Returns `None` if this node imports the release itself
     /// meanwhile.
-    async fn fetch(&self, known: LocalRelease, record: ReleaseRecord) -> Result<Option<TerminologyChange>> {
-        let id = known.id.clone();
+    async fn fetch(&self, release: LocalRelease, record: ReleaseRecord) -> Result<Option<TerminologyChange>> {
+        let id = release.id.clone();
         let part = self.indexes.fetched_path(&id);
         let downloaded = self.download(&record, &part).await;
         let indexes = self.indexes.clone();
@@ -231,7 +231,7 @@ impl SharedReleases {
             drop(tokio::fs::remove_file(&part).await);
             return Err(error);
         }
-        let index = run_blocking(move || indexes.save_fetched(&known, &record.source)).await??;
+        let index = run_blocking(move || indexes.save_fetched(&release, &record.source)).await??;
         Ok(index.map(|index| {
             tracing::info!(id, "fetched a release that another node has imported");
             TerminologyChange::Index { id, index }

@@ -67,11 +67,11 @@ impl TerminologySync {
             let releases = run_blocking(move || indexes.releases()).await??;
             self.terminology.apply(releases);
         }
-        let at = self.store.last_seq().await?;
+        let seq = self.store.last_seq().await?;
         for kind in TERMINOLOGY_TYPES {
             let mut after: Option<String> = None;
             loop {
-                let page = self.store.scan_kind(kind, ScanOptions::at(at).after(after.as_deref())).await?;
+                let page = self.store.scan_kind(kind, ScanOptions::at(seq).after(after.as_deref())).await?;
                 let stored = page.versions.into_iter().map(|version| ResourceVersion {
                     kind,
                     id: version.key.id,
@@ -85,7 +85,7 @@ impl TerminologySync {
                 }
             }
         }
-        self.applied.store(at.0, Ordering::Release);
+        self.applied.store(seq.0, Ordering::Release);
         Ok(())
     }
 

@@ -376,8 +376,8 @@ mod tests {
                 std::fs::read_to_string(path).unwrap().lines().any(|line| line == text)
             })
         };
-        for found in futures_util::future::join_all((0..200).map(write)).await {
-            assert!(found.unwrap());
+        for written in futures_util::future::join_all((0..200).map(write)).await {
+            assert!(written.unwrap());
         }
         log.close();
         assert_eq!((log.lost(), log.state.queued.load(Ordering::Relaxed)), (0, 0));

@@ -60,9 +60,9 @@ pub fn resolve(definitions: &FhirDefinitions, base: &str, expression: &str) -> O
         if first.element != base {
             continue;
         }
-        let mut found = Vec::new();
-        ElementResolver { definitions, base, found: &mut found }.descend(base, steps, Vec::new());
-        for (members, data_type) in found {
+        let mut resolved = Vec::new();
+        ElementResolver { definitions, base, found: &mut resolved }.descend(base, steps, Vec::new());
+        for (members, data_type) in resolved {
             let path = SearchPath { members, data_type, only: only.map(str::to_owned) };
             if !paths.contains(&path) {
                 paths.push(path);
@@ -114,8 +114,8 @@ impl ElementResolver<'_> {
             return self.add(element, &members);
         };
         let child = format!("{path}.{}", step.element);
-        if let Some(found) = elements.get(&child) {
-            if step.cast.is_none_or(|cast| found.type_names().any(|name| name == cast)) {
+        if let Some(declared) = elements.get(&child) {
+            if step.cast.is_none_or(|cast| declared.type_names().any(|name| name == cast)) {
                 members.push(step.element.to_owned());
                 self.descend(&child, rest, members);
             }

@@ -62,17 +62,17 @@ fn normalized(path: &Path) -> String {
 /// Returns the anchors of a document's headings: lower case, spaces as hyphens, no other punctuation.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut is_code = false;
-    let mut found = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for line in text.lines() {
         if line.starts_with("```") {
             is_code = !is_code;
         } else if let (false, true) = (is_code, line.starts_with('#')) {
             let heading = line.trim_start_matches('#').trim().to_lowercase();
             let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-            found.insert(kept.collect::<String>().replace(' ', "-"));
+            names.insert(kept.collect::<String>().replace(' ', "-"));
         }
     }
-    found
+    names
 }
 
 #[cfg(test)]

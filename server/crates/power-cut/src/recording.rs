@@ -416,8 +416,8 @@ impl Recorder {
             MARKS_INODE
         } else {
             let (folder, name) = self.parent(&path)?;
-            let found = if path.is_empty() { Some(ROOT) } else { self.live.entry(folder, &name) };
-            match found {
+            let node = if path.is_empty() { Some(ROOT) } else { self.live.entry(folder, &name) };
+            match node {
                 Some(inode) => {
                     if call.has(flags, "O_TRUNC") && self.length(inode) > 0 {
                         self.push(Operation::Length { file: inode, length: 0 });

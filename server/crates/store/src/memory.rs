@@ -183,8 +183,8 @@ impl StoreState {
             .take_while(|key| key.kind == kind)
             .skip_while(|key| is_before(key, from, false))
             .take_while(|key| is_before(key, until, true));
-        let mut found = keys.filter_map(|key| self.at(key, scan.at));
-        let last = found.find(|version| (scan.deleted || !version.is_deleted()) && is_enough(version));
+        let mut present = keys.filter_map(|key| self.at(key, scan.at));
+        let last = present.find(|version| (scan.deleted || !version.is_deleted()) && is_enough(version));
         Ok(last.map(|version| version.key.id.clone()))
     }
 
@@ -251,8 +251,8 @@ impl Ledger for MemoryEngine {
             _ => Bound::Included(prefix),
         };
         let state = self.read_state();
-        let found = state.records.range::<str, _>((start, Bound::Unbounded));
-        Ok(found
+        let rows = state.records.range::<str, _>((start, Bound::Unbounded));
+        Ok(rows
             .take_while(|(key, _)| key.starts_with(prefix))
             .filter(|(_, record)| record.is_live(now))
             .take(limit)
@@ -394,8 +394,8 @@ impl Versions for MemoryEngine {
     ) -> Result<Vec<ChangeRecord>, StoreError> {
         let state = self.read_state();
         let behind = state.changes.range((Bound::Excluded(after), Bound::Unbounded));
-        let wanted = behind.filter(|(_, change)| kinds.contains(&change.key.kind.as_str()));
-        Ok(wanted.take(limit).map(|(_, change)| change.clone()).collect())
+        let changes = behind.filter(|(_, change)| kinds.contains(&change.key.kind.as_str()));
+        Ok(changes.take(limit).map(|(_, change)| change.clone()).collect())
     }
 
     async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {

@@ -211,7 +211,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
             return Err(StoreError::IndexChanged { key: key.to_string() });
         }
         let replaced = match self.newest.get(&key) {
-            Some(known) => known.clone(),
+            Some(pending) => pending.clone(),
             None => self.present.newest(&key)?,
         };
         let live = replaced.as_ref().filter(|version| !version.is_deleted());
@@ -314,7 +314,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
 
     fn current_record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {
         match self.current.get(key) {
-            Some(known) => Ok(known.clone()),
+            Some(pending) => Ok(pending.clone()),
             None => self.present.record(key),
         }
     }

@@ -76,8 +76,8 @@ fn code_system_header(title: &BytesStart<'_>, file: &str) -> Result<ResourceHead
     let name = attribute(title, "name")?.unwrap_or_default();
     let lower = name.to_lowercase();
     let (_, url) = KNOWN.iter().find(|(begin, _)| lower.starts_with(begin)).ok_or_else(|| {
-        let known = KNOWN.map(|(name, _)| name).join(", ");
-        format!("the classification '{name}' of {file} has no known canonical URL; supported are {known}")
+        let kinds = KNOWN.map(|(name, _)| name).join(", ");
+        format!("the classification '{name}' of {file} has no known canonical URL; supported are {kinds}")
     })?;
     let property = |code: &str| PropertyDefinition { code: code.to_owned(), ..PropertyDefinition::default() };
     Ok(ResourceHeader {

@@ -162,7 +162,7 @@ fn package_dependencies(
         .collect();
     match &inspections[of] {
         Ok(ReleaseInspection::Rf2Package(_)) => find_dependencies(of, &packages)
-            .map(|found| found.into_iter().map(|index| paths[index].clone()).collect())
+            .map(|dependencies| dependencies.into_iter().map(|index| paths[index].clone()).collect())
             .map_err(|why| ImportError::in_file(&paths[of].display().to_string(), why)),
         Ok(_) => Ok(Vec::new()),
         Err(error) => Err(error.clone()),
@@ -177,25 +177,25 @@ fn find_dependencies(of: usize, packages: &[Option<&Rf2Package>]) -> Result<Vec<
     let index = |index: usize| packages[index].expect("only packages are inspected");
     let mut settled: BTreeSet<_> = index(of).holds.keys().collect();
     let mut needed: VecDeque<_> = index(of).needs.iter().collect();
-    let mut found: Vec<usize> = Vec::new();
+    let mut providers: Vec<usize> = Vec::new();
     while let Some((module, date)) = needed.pop_front() {
         if !settled.insert(module) {
             continue;
         }
         let holds = |place: &usize| index(*place).holds.get(module) == Some(date);
-        if found.iter().any(holds) {
+        if providers.iter().any(holds) {
             continue;
         }
         let others = (0..packages.len()).filter(|place| *place != of && packages[*place].is_some());
         // Prefers the package with the fewest additional modules.
         let best = others.filter(holds).min_by_key(|place| index(*place).holds.len());
         let best = best.ok_or_else(|| missing_module(module, date, packages))?;
-        found.push(best);
+        providers.push(best);
         needed.extend(&index(best).needs);
     }
     // The base sorts first, because it has no dependencies.
-    found.sort_by_key(|place| index(*place).needs.len());
-    Ok(found)
+    providers.sort_by_key(|place| index(*place).needs.len());
+    Ok(providers)
 }
 
 fn missing_module(module: &str, date: &str, packages: &[Option<&Rf2Package>]) -> String {

@@ -183,10 +183,12 @@ impl<'s> CsvTable<'s> {
         let uncounted = uncounted(&mut *input).map_err(unreadable(name))?;
         let mut csv = csv::Reader::from_reader(input);
         let header = csv.headers().map_err(|error| ImportError::at_line(name, 1, error))?;
-        let columns = headings.iter().enumerate().map(|(index, wanted)| {
-            let is_it = |heading: &str| heading.trim_start_matches('\u{feff}').eq_ignore_ascii_case(wanted);
-            let missing =
-                || ImportError::at_line(name, 1, format_args!("no column has the heading '{wanted}'"));
+        let columns = headings.iter().enumerate().map(|(index, expected_heading)| {
+            let is_it =
+                |heading: &str| heading.trim_start_matches('\u{feff}').eq_ignore_ascii_case(expected_heading);
+            let missing = || {
+                ImportError::at_line(name, 1, format_args!("no column has the heading '{expected_heading}'"))
+            };
             match header.iter().position(is_it) {
                 None if index < needed => Err(missing()),
                 // A missing column gets a position past the end of every line, so its fields are empty.

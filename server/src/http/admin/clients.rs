@@ -61,9 +61,9 @@ fn client_response(
 /// Returns the client with this id, unless it belongs to a demo project that is not served.
 async fn addressed_client(context: &RequestContext, client_id: &str) -> Result<VersionedClient, Problem> {
     let identity = &context.app.identity;
-    let found = identity.clients.versioned_client(client_id, context.now).await?;
-    let found = found.filter(|found| identity.demo || !found.client.demo);
-    found.ok_or_else(|| Problem::no_such("client"))
+    let record = identity.clients.versioned_client(client_id, context.now).await?;
+    let record = record.filter(|record| identity.demo || !record.client.demo);
+    record.ok_or_else(|| Problem::no_such("client"))
 }
 
 async fn visible_clients(context: &RequestContext) -> Result<Vec<Client>, Problem> {
@@ -75,12 +75,12 @@ async fn visible_clients(context: &RequestContext) -> Result<Vec<Client>, Proble
 pub async fn list_clients(context: &RequestContext) -> Result<Response, Problem> {
     check_administrator(context).await?;
     let (after, count) = page_parameters(context)?;
-    let mut found = visible_clients(context).await?;
-    found.retain(|client| after.as_ref().is_none_or(|after| client.client_id > *after));
-    let more = found.len() > count;
-    found.truncate(count);
-    let next = found.last().filter(|_| more).map(|client| client.client_id.clone());
-    let clients: Vec<_> = found.iter().map(|client| ShownClient::new(client, context.now)).collect();
+    let mut visible = visible_clients(context).await?;
+    visible.retain(|client| after.as_ref().is_none_or(|after| client.client_id > *after));
+    let more = visible.len() > count;
+    visible.truncate(count);
+    let next = visible.last().filter(|_| more).map(|client| client.client_id.clone());
+    let clients: Vec<_> = visible.iter().map(|client| ShownClient::new(client, context.now)).collect();
     Ok(json(StatusCode::OK, &json!({ "clients": clients, "next": next })))
 }
 

@@ -16,17 +16,17 @@ pub async fn list_methods(context: &RequestContext, sub: String) -> Result<Respo
     check_administrator(context).await?;
     let user = addressed_user(context, &sub).await?.user;
     let methods = context.app.identity.sign_in.sign_in_methods(&user.sub, context.now).await?;
-    let at = fhir::instant::format;
+    let time = fhir::instant::format;
     let passkeys = methods.passkeys.iter().map(|passkey| {
         json!({
             "id": passkey.id,
             "name": passkey.name,
-            "since": at(passkey.since),
-            "last_used": passkey.last_used.map(at),
+            "since": time(passkey.since),
+            "last_used": passkey.last_used.map(time),
         })
     });
     let linked_accounts = methods.linked_accounts.iter().map(|link| {
-        json!({ "id": link.id, "provider": link.provider, "label": link.label, "since": at(link.since) })
+        json!({ "id": link.id, "provider": link.provider, "label": link.label, "since": time(link.since) })
     });
     let user_json = json!({
         "password": user.password.is_some(),

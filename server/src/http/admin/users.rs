@@ -92,8 +92,8 @@ pub async fn create_user(context: &RequestContext, body: &mut RequestBody) -> Re
     change.apply(&mut user);
     let identity = &context.app.identity;
     let user = identity.users.add_user(user, context.now).await?;
-    let found = identity.users.versioned_user(&user.sub, context.now).await?;
-    let response = user_response(StatusCode::CREATED, &found.ok_or_else(|| Problem::no_such("user"))?);
+    let created = identity.users.versioned_user(&user.sub, context.now).await?;
+    let response = user_response(StatusCode::CREATED, &created.ok_or_else(|| Problem::no_such("user"))?);
     let location = format!("{}/admin/users/{}", context.app.base_url, user.sub);
     Ok(reply::with(response, header::LOCATION, &location))
 }
@@ -152,11 +152,11 @@ pub async fn sign_out_user(context: &RequestContext, sub: String) -> Result<Resp
 /// DELETE {base}/admin/users/{sub}
 pub async fn delete_user(context: &RequestContext, sub: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let found = addressed_user(context, &sub).await?;
-    if expected_revision(context)?.is_some_and(|revision| revision != found.revision) {
+    let entry = addressed_user(context, &sub).await?;
+    if expected_revision(context)?.is_some_and(|revision| revision != entry.revision) {
         return Err(precondition_failed("the user was changed since it was read; read it again"));
     }
-    let done = context.app.identity.users.delete_user(&found.user.username, context.now).await;
+    let done = context.app.identity.users.delete_user(&entry.user.username, context.now).await;
     done?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }
@@ -165,8 +165,8 @@ pub async fn delete_user(context: &RequestContext, sub: String) -> Result<Respon
 pub async fn list_sessions(context: &RequestContext, sub: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
     let user = addressed_user(context, &sub).await?.user;
-    let found = context.app.identity.sessions.user_sessions(&user, context.now).await?;
-    let user_json: Vec<_> = found
+    let active = context.app.identity.sessions.user_sessions(&user, context.now).await?;
+    let user_json: Vec<_> = active
         .iter()
         .map(|session| {
             json!({

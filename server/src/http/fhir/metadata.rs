@@ -161,8 +161,8 @@ fn capability_statement(app: &App, date: &str) -> Bytes {
                 "searchInclude": ["*"],
             });
             // FHIR does not allow empty lists, and some types have no parameters of their own.
-            if let known @ [_, ..] = &*search_parameters(kind) {
-                resource["searchParam"] = known.into();
+            if let parameters @ [_, ..] = &*search_parameters(kind) {
+                resource["searchParam"] = parameters.into();
             }
             if let operations @ [_, ..] = &*operations(app, Some(kind)) {
                 resource["operation"] = operations.into();

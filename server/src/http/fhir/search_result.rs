@@ -113,7 +113,7 @@ impl SearchResultOptions {
         matches: &[StoredResource],
         memory: &mut AnswerMemory,
     ) -> Result<Vec<StoredResource>, Problem> {
-        let known: HashSet<(&str, &str)> =
+        let matched: HashSet<(&str, &str)> =
             matches.iter().map(|found| (found.kind, found.id.as_str())).collect();
         let mut targets = BTreeSet::new();
         for found in matches {
@@ -122,13 +122,13 @@ impl SearchResultOptions {
                 include.targets(&found.bytes, &context.app.fhir_base, limit, &mut targets);
             }
         }
-        targets.retain(|(kind, id)| !known.contains(&(*kind, id.as_str())));
+        targets.retain(|(kind, id)| !matched.contains(&(*kind, id.as_str())));
         let most_bytes = AnswerMemory::page_bytes(context);
         let (mut included, mut bytes) = (Vec::new(), 0);
         // The targets are sorted by type, and all of a type have the same view.
         let mut view: Option<(&str, Option<CompartmentView<'_>>)> = None;
         for (kind, id) in targets.into_iter().take(MAX_INCLUDED) {
-            if view.as_ref().is_none_or(|(known, _)| *known != kind) {
+            if view.as_ref().is_none_or(|(matched, _)| *matched != kind) {
                 let is_granted = access::has_access(context, token, kind, ScopePermissions::GET);
                 view = Some((
                     kind,

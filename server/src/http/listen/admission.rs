@@ -214,19 +214,19 @@ impl ConnectionTable {
     /// Returns the address with the most connections, of those with an idle one and at least `own` connections.
     /// Proxies are exempt unless the new connection is that of a proxy.
     fn heaviest(&self, own: usize, is_proxy: bool) -> Option<IpAddr> {
-        let mut found: Option<(IpAddr, usize)> = None;
+        let mut largest: Option<(IpAddr, usize)> = None;
         for (ip, address) in &self.addresses {
             let count = address.connections.len();
-            let is_more = found.is_none_or(|(_, most)| count > most);
+            let is_more = largest.is_none_or(|(_, most)| count > most);
             if count >= own.max(1)
                 && is_more
                 && (is_proxy || !address.is_proxy)
                 && address.oldest_waiting().is_some()
             {
-                found = Some((*ip, count));
+                largest = Some((*ip, count));
             }
         }
-        found.map(|(ip, _)| ip)
+        largest.map(|(ip, _)| ip)
     }
 }
 

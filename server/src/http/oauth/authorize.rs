@@ -97,8 +97,8 @@ async fn take_next_step(
     if page == "sign-in" {
         if let Some(name) = &request.identity_provider {
             let settings = context.app.settings();
-            let known = settings.providers.iter().find(|known| known.provider.name == *name);
-            let Some(provider) = known else {
+            let configured = settings.providers.iter().find(|configured| configured.provider.name == *name);
+            let Some(provider) = configured else {
                 return Ok(redirect_error(&request.reply, ErrorCode::InvalidRequest, None));
             };
             let start = ProviderSignInStart {

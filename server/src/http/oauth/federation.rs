@@ -50,8 +50,8 @@ pub async fn redirect_to_provider(
     start: ProviderSignInStart<'_>,
 ) -> Result<Response, RedirectError> {
     let app = &context.app;
-    let found = app.providers.endpoints(provider, context.now).await;
-    let endpoints = found.map_err(|failure| {
+    let discovered = app.providers.endpoints(provider, context.now).await;
+    let endpoints = discovered.map_err(|failure| {
         log_failure(&provider.provider.name, &failure);
         RedirectError::Discovery
     })?;
@@ -116,8 +116,8 @@ pub async fn provider_callback(context: &RequestContext, provider: String) -> Re
         false => None,
     };
     let settings = context.app.settings();
-    let known = settings.providers.iter().find(|known| known.provider.name == flow.provider);
-    let Some(provider) = known else {
+    let configured = settings.providers.iter().find(|configured| configured.provider.name == flow.provider);
+    let Some(provider) = configured else {
         return Err(failure_problem(waiting.as_ref(), ErrorCode::ServerError, None));
     };
     let external = match external_user(context, &params, provider, &flow).await {
@@ -240,8 +240,8 @@ async fn link_account(
         return Err(Problem::page(StatusCode::FORBIDDEN, text));
     };
     let settings = context.app.settings();
-    let known = settings.providers.iter().find(|known| known.provider.name == flow.provider);
-    let Some(provider) = known else {
+    let configured = settings.providers.iter().find(|configured| configured.provider.name == flow.provider);
+    let Some(provider) = configured else {
         return Err(Problem::page(StatusCode::NOT_FOUND, "This provider is no longer available."));
     };
     let external = match external_user(context, params, provider, flow).await {

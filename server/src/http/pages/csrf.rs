@@ -35,11 +35,11 @@ pub async fn read_form(context: &RequestContext, body: &mut RequestBody) -> Resu
     let form = Params::parse(&body);
     let browser = context.cookies.browser.as_deref().unwrap_or_default();
     let sent = form.get("csrf").unwrap_or_default();
-    let known = bool::from(sent.as_bytes().ct_eq(form_token(browser).as_bytes())) && !browser.is_empty();
+    let is_genuine = bool::from(sent.as_bytes().ct_eq(form_token(browser).as_bytes())) && !browser.is_empty();
     let same_site =
         context.header("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
     let same_origin = context.header(header::ORIGIN).is_none_or(|origin| origin == context.app.base_url);
-    if known && same_site && same_origin {
+    if is_genuine && same_site && same_origin {
         Ok(form)
     } else {
         let text = "This form was not sent from our page in this browser. Allow cookies, go back, load the page again and repeat.";

@@ -70,15 +70,15 @@ async fn back_address(
     params: &Params,
     client_id: String,
 ) -> Result<Option<String>, StoreError> {
-    let Some(wanted) = params.get("post_logout_redirect_uri") else { return Ok(None) };
+    let Some(target) = params.get("post_logout_redirect_uri") else { return Ok(None) };
     if params.get("client_id").is_some_and(|named| named != client_id) {
         return Ok(None);
     }
     let Some(client) = context.app.identity.clients.active_client(&client_id, context.now).await? else {
         return Ok(None);
     };
-    let known = client.post_logout_redirect_uris.iter().find(|uri| uri.as_str() == wanted);
-    Ok(known.map(|uri| match params.get("state") {
+    let registered = client.post_logout_redirect_uris.iter().find(|uri| uri.as_str() == target);
+    Ok(registered.map(|uri| match params.get("state") {
         Some(state) => uri.with_query(&[("state", state)]),
         None => uri.as_str().to_owned(),
     }))

@@ -249,8 +249,8 @@ impl ExportFiles {
     /// Notes that this process wrote a file, so that it is not compared with its hash.
     pub(super) async fn note_written(&self, path: &Path) {
         let Place::Folder(place) = &self.place else { return };
-        if let Ok(found) = tokio::fs::metadata(place.folder.join(path.as_ref())).await {
-            place.known().insert(path.clone(), FileStamp::of(&found));
+        if let Ok(written) = tokio::fs::metadata(place.folder.join(path.as_ref())).await {
+            place.known().insert(path.clone(), FileStamp::of(&written));
         }
     }
 

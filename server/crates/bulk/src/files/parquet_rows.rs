@@ -157,13 +157,13 @@ impl RowGroup {
         let kinds: Vec<_> = heads.iter().map(|head| Some(head.kind.to_string())).collect();
         let ids: Vec<_> = heads.iter().map(|head| head.id.as_deref().map(str::to_owned)).collect();
         let versions: Vec<_> = heads.iter().map(|head| meta(head, version)).collect();
-        let millis = |text: String| fhir::instant::parse(&text).ok().map(|at| at.as_millisecond());
+        let millis = |text: String| fhir::instant::parse(&text).ok().map(|time| time.as_millisecond());
         let times: Vec<_> = heads.iter().map(|head| meta(head, updated).and_then(millis)).collect();
 
         let mut group = file.next_row_group()?;
-        for (at, column) in [kinds, ids, versions].into_iter().enumerate() {
+        for (time, column) in [kinds, ids, versions].into_iter().enumerate() {
             let values: Vec<_> = column.iter().flatten().map(|text| ByteArray::from(text.as_str())).collect();
-            let levels = (at > 0).then(|| levels(&column));
+            let levels = (time > 0).then(|| levels(&column));
             let mut writer = group.next_column()?.ok_or_else(too_few)?;
             writer.typed::<ByteArrayType>().write_batch(&values, levels.as_deref(), None)?;
             writer.close()?;

@@ -58,9 +58,9 @@ impl ListedResources {
             let searches: Vec<_> = filters.iter().filter(|filter| filter.kind == kind).collect();
             // There are more candidates than at the kick-off if resources were written since.
             let (mut limit, mut entries) = (MAX_CANDIDATES, usize::MAX);
-            let found = loop {
+            let chosen = loop {
                 match TypeFilter::candidates(&searches, store, limit, &mut entries).await? {
-                    Some(found) => break found,
+                    Some(chosen) => break chosen,
                     None if limit > MAX_RESOURCES => {
                         let what =
                             format!("an export reads the candidates of {kind}, but its searches have none");
@@ -69,7 +69,7 @@ impl ListedResources {
                     None => limit *= 4,
                 }
             };
-            ids.insert(kind.clone(), found);
+            ids.insert(kind.clone(), chosen);
         }
         Ok(Self { ids })
     }

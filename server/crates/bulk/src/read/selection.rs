@@ -356,9 +356,9 @@ impl<'a> Selection<'a> {
         {
             return Ok(*is_there);
         }
-        let found = self.store.read(&ResourceKey::new("Patient", id), self.seq()).await?;
+        let version = self.store.read(&ResourceKey::new("Patient", id), self.seq()).await?;
         // For a deleted Patient, deletes of the Patient's resources are exported too.
-        let is_there = found.is_some_and(|patient| self.deleted || !patient.is_deleted());
+        let is_there = version.is_some_and(|patient| self.deleted || !patient.is_deleted());
         self.looked_up = Some((id.to_owned(), is_there));
         Ok(is_there)
     }

@@ -479,8 +479,8 @@ mod tests {
     #[test]
     fn an_omitted_filter_does_not_restrict_its_type() {
         let query = [("_typeFilter", "Patient?name=x, Observation?status=final,Patient?shoe=1")];
-        let found = checked(&request(&query, true)).unwrap();
-        assert_eq!(found.filters, ["Observation?status=final"]);
-        assert_eq!(found.notes.len(), 1);
+        let parameters = checked(&request(&query, true)).unwrap();
+        assert_eq!(parameters.filters, ["Observation?status=final"]);
+        assert_eq!(parameters.notes.len(), 1);
     }
 }

@@ -199,11 +199,11 @@ impl ExportFile {
             return Ok(None);
         }
         self.open_encoding(encoding).await?;
-        let at = match encoding {
+        let file = match encoding {
             ContentEncoding::Identity => self.file.at(&self.job),
             ContentEncoding::Gzip => self.gzip_at(),
         };
-        Ok(self.files.signed_url(at, time).await?)
+        Ok(self.files.signed_url(file, time).await?)
     }
 
     /// Returns the bytes in a content coding, their length and their hash.
@@ -228,10 +228,10 @@ impl ExportFile {
 
     /// Opens the gzip. Returns `None` if it does not exist or is damaged.
     async fn open_gzip(&self) -> Result<Option<(FileSource, u64, String)>, FileError> {
-        let at = self.gzip_at();
+        let attempt_file = self.gzip_at();
         let Some((length, hash)) = self.files.read_sum(self.gzip_sum_at()).await else { return Ok(None) };
-        let Some((file, found)) = self.files.open_file(at).await? else { return Ok(None) };
-        if found == length && self.files.is_sound(at, &file, &hash).await? {
+        let Some((file, found)) = self.files.open_file(attempt_file).await? else { return Ok(None) };
+        if found == length && self.files.is_sound(attempt_file, &file, &hash).await? {
             return Ok(Some((file, length, hash)));
         }
         tracing::warn!(
@@ -243,10 +243,10 @@ impl ExportFile {
     }
 
     async fn open_identity(&self) -> Result<FileSource, FileError> {
-        let at = self.file.at(&self.job);
-        match self.files.open_file(at).await? {
+        let attempt_file = self.file.at(&self.job);
+        match self.files.open_file(attempt_file).await? {
             Some((file, length)) if length == self.file.bytes => {
-                if self.files.is_sound(at, &file, &self.file.hash).await? {
+                if self.files.is_sound(attempt_file, &file, &self.file.hash).await? {
                     Ok(file)
                 } else {
                     Err(self.damaged("its checksum differs"))
@@ -270,8 +270,8 @@ impl ExportFile {
     }
 
     async fn make_gzip(&self) -> Result<(), FileError> {
-        let at = self.gzip_at();
-        let _turn = self.gzips.turn(at).lock().await;
+        let attempt_file = self.gzip_at();
+        let _turn = self.gzips.turn(attempt_file).lock().await;
         if self.open_gzip().await?.is_some() {
             return Ok(());
         }
@@ -279,7 +279,7 @@ impl ExportFile {
         let gone = |_| FileError::NotFound { file: format!("{}/{}", self.job, self.file.name) };
         let write = self.files.begin_write(&self.job).map_err(gone)?;
         let (mut file, length) = (self.open_identity().await?, self.file.bytes);
-        let mut writing = FileWriter::new(&self.files, at).guarded_by(write.clone());
+        let mut writing = FileWriter::new(&self.files, attempt_file).guarded_by(write.clone());
         let (mut gzip, mut hasher) = (Box::new(GzipMember::new()), Box::<FileHasher>::default());
         for start in (0..length).step_by(gzip::BLOCK) {
             let (text, packed);

@@ -80,9 +80,10 @@ impl ConsentStore {
     ) -> Result<(), StoreError> {
         let key = ledger_keys::consent_record(sub, &client.client_id);
         loop {
-            let found = self.ledger.read_record::<UserConsent>(&key, now).await?;
-            let expect = found.as_ref().map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
-            let before = found.map(|stored| stored.value).filter(|one| one.generation == client.generation);
+            let previous = self.ledger.read_record::<UserConsent>(&key, now).await?;
+            let expect = previous.as_ref().map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
+            let before =
+                previous.map(|stored| stored.value).filter(|one| one.generation == client.generation);
             let before = before.map(|consent| consent.scopes).unwrap_or_default();
             let consent = UserConsent {
                 client_id: client.client_id.clone(),

@@ -85,8 +85,8 @@ const SMART_ALGORITHMS: [&str; 2] = ["RS384", "ES384"];
 
 /// Returns the algorithm named in the header if it is registered for the client.
 fn registered_algorithm(name: &str, client: &Client) -> Result<Algorithm, BadAssertion> {
-    let known = jose::VERIFIED_ALGORITHMS.into_iter().find(|(known, _)| *known == name);
-    let (alg, algorithm) = known.ok_or(BadAssertion::UnknownAlgorithm)?;
+    let verified = jose::VERIFIED_ALGORITHMS.into_iter().find(|(verified, _)| *verified == name);
+    let (alg, algorithm) = verified.ok_or(BadAssertion::UnknownAlgorithm)?;
     // Algorithms are compared, not names: `EdDSA` and `Ed25519` are the same.
     let is_same = |name: &str| jose::verified_algorithm(name) == Some(algorithm);
     let is_registered = match client.assertion_algs.as_slice() {

@@ -191,9 +191,9 @@ mod tests {
         fn check(&self, second: i64, kid: &str, expected: (Result<bool, KeySetUnreachable>, usize)) {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let now = Timestamp::from_second(1_000_000 + second).unwrap();
-            let found = runtime.block_on(self.sets.keys_for("https://c.example/jwks", kid, now));
-            let found = found.map(|keys| keys.iter().any(|key| key["kid"] == kid));
-            assert_eq!((found, self.host.fetches.load(Ordering::SeqCst)), expected);
+            let fetched = runtime.block_on(self.sets.keys_for("https://c.example/jwks", kid, now));
+            let fetched = fetched.map(|keys| keys.iter().any(|key| key["kid"] == kid));
+            assert_eq!((fetched, self.host.fetches.load(Ordering::SeqCst)), expected);
         }
     }
 

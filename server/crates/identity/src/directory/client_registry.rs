@@ -222,8 +222,8 @@ impl ClientRegistry {
         client_id: &str,
         now: Timestamp,
     ) -> Result<Option<VersionedClient>, StoreError> {
-        let found = self.ledger.read_record::<Client>(&ledger_keys::client_record(client_id), now).await?;
-        Ok(found.map(|stored| VersionedClient { client: stored.value, revision: stored.revision }))
+        let record = self.ledger.read_record::<Client>(&ledger_keys::client_record(client_id), now).await?;
+        Ok(record.map(|stored| VersionedClient { client: stored.value, revision: stored.revision }))
     }
 
     /// Changes the metadata of a client by a JSON merge patch (see [`ClientMetadata::with_changes`]). Its secrets and tokens

@@ -68,8 +68,8 @@ impl LifetimeSettings {
 
     async fn raise_longest(&self, lifetimes: Lifetimes, now: Timestamp) -> Result<(), StoreError> {
         loop {
-            let found = self.ledger.get(ledger_keys::LONGEST_LIFETIMES, now).await?;
-            let expect = found.as_ref().map_or(Expect::Absent, |record| Expect::Revision(record.revision));
+            let stored = self.ledger.get(ledger_keys::LONGEST_LIFETIMES, now).await?;
+            let expect = stored.as_ref().map_or(Expect::Absent, |record| Expect::Revision(record.revision));
             let longest = self.longest(now).await?;
             let raised = longest.longest(lifetimes);
             if raised == longest {

@@ -221,8 +221,8 @@ impl UserDirectory {
     ) -> Result<User, UserError> {
         let unknown = || UserError::Unknown(username.to_owned());
         loop {
-            let found = self.user_by_name(username, now).await?.ok_or_else(unknown)?;
-            let key = ledger_keys::user_record(&found.sub);
+            let entry = self.user_by_name(username, now).await?.ok_or_else(unknown)?;
+            let key = ledger_keys::user_record(&entry.sub);
             let mut stored = self.ledger.read_record::<User>(&key, now).await?.ok_or_else(unknown)?;
             let before = stored.value.clone();
             change(&mut stored.value);
@@ -315,9 +315,9 @@ impl UserDirectory {
         sub: &str,
         now: Timestamp,
     ) -> Result<Option<VersionedUser>, StoreError> {
-        let found = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
-        let found = found.filter(|stored| self.is_served(&stored.value));
-        Ok(found.map(|stored| VersionedUser { user: stored.value, revision: stored.revision }))
+        let record = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
+        let record = record.filter(|stored| self.is_served(&stored.value));
+        Ok(record.map(|stored| VersionedUser { user: stored.value, revision: stored.revision }))
     }
 
     /// Changes a user. If `revision` is given, fails if the record was changed since that revision; otherwise retries

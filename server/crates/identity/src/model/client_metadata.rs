@@ -232,13 +232,13 @@ fn parse_redirect_uris(
 fn parse_names<T: DeserializeOwned>(
     member: &'static str,
     names: &[String],
-    known: &[&str],
+    accepted: &[&str],
 ) -> Result<Vec<T>, InvalidMetadata> {
     let parse = |(index, name): (usize, &String)| {
         serde_json::from_value(Value::from(name.as_str())).map_err(|_| {
-            let nearest = nearest_name(name, known.iter().copied());
+            let nearest = nearest_name(name, accepted.iter().copied());
             let hint = nearest.map(|name| format!("; did you mean '{name}'?")).unwrap_or_default();
-            invalid(member, index, format!("'{name}' is not known; use {}{hint}", known.join(", ")))
+            invalid(member, index, format!("'{name}' is not known; use {}{hint}", accepted.join(", ")))
         })
     };
     names.iter().enumerate().map(parse).collect()
@@ -251,10 +251,10 @@ fn names_of<T: Serialize>(values: &[T]) -> Vec<String> {
 }
 
 /// Returns the known name that is most similar to `name`, or `None` if none is similar.
-pub fn nearest_name<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .map(|known| (strsim::normalized_damerau_levenshtein(name, known), known))
+pub fn nearest_name<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    names
+        .map(|names| (strsim::normalized_damerau_levenshtein(name, names), names))
         .filter(|(similarity, _)| *similarity > 0.5)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, known)| known)
+        .map(|(_, names)| names)
 }

@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn only_the_port_of_a_native_loopback_address_is_free() {
-        let known = registered(&["http://127.0.0.1/cb", "http://localhost:80/x", "https://app.example/cb"]);
+        let registered_uris =
+            registered(&["http://127.0.0.1/cb", "http://localhost:80/x", "https://app.example/cb"]);
         for (sent, native) in [
             ("http://127.0.0.1:5000/cb", true),
             ("http://127.0.0.1/cb", true),
@@ -221,7 +222,9 @@ mod tests {
             ("https://app.example/cb", false),
         ] {
             assert_eq!(
-                match_redirect_uri(&known, sent, native).as_ref().map(RegisteredRedirectUri::as_str),
+                match_redirect_uri(&registered_uris, sent, native)
+                    .as_ref()
+                    .map(RegisteredRedirectUri::as_str),
                 Some(sent)
             );
         }
@@ -235,7 +238,7 @@ mod tests {
             ("https://app.example:444/cb", true),
             ("http://127.0.0.1:80@evil.example/cb", true),
         ] {
-            assert_eq!(match_redirect_uri(&known, sent, native), None, "{sent}");
+            assert_eq!(match_redirect_uri(&registered_uris, sent, native), None, "{sent}");
         }
     }
 
@@ -247,12 +250,12 @@ mod tests {
         fn the_match_is_equality(path in "[a-zA-Z0-9/._~%-]{0,12}", cut in 0usize..40, with in "[/.?#A-Za-z ]?") {
             let uri = format!("https://app.example/{path}");
             prop_assume!(RegisteredRedirectUri::parse(&uri, false).is_ok());
-            let known = registered(&[&uri]);
-            prop_assert_eq!(match_redirect_uri(&known, &uri, false), Some(known[0].clone()));
+            let registered_uris = registered(&[&uri]);
+            prop_assert_eq!(match_redirect_uri(&registered_uris, &uri, false), Some(registered_uris[0].clone()));
             let cut_end = cut.min(uri.len());
             let altered = format!("{}{with}{}", &uri[..cut_end], uri.get(cut_end + 1..).unwrap_or(""));
-            prop_assert_eq!(match_redirect_uri(&known, &altered, false).is_some(), altered == uri);
-            prop_assert_eq!(match_redirect_uri(&known, &format!("{uri}/"), false), None);
+            prop_assert_eq!(match_redirect_uri(&registered_uris, &altered, false).is_some(), altered == uri);
+            prop_assert_eq!(match_redirect_uri(&registered_uris, &format!("{uri}/"), false), None);
         }
 
         #[test]

@@ -388,9 +388,9 @@ impl SignInService {
         browser: &str,
         now: Timestamp,
     ) -> Result<Option<(String, String)>, StoreError> {
-        let found = self.ledger.read_record::<PendingLink>(&ledger_keys::pending_link(id), now).await?;
+        let link = self.ledger.read_record::<PendingLink>(&ledger_keys::pending_link(id), now).await?;
         let pending =
-            found.map(|stored| stored.value).filter(|pending| is_same_browser(&pending.browser, browser));
+            link.map(|stored| stored.value).filter(|pending| is_same_browser(&pending.browser, browser));
         Ok(pending.map(|pending| (pending.provider, account_label(&pending.external))))
     }
 
@@ -451,8 +451,8 @@ fn unlink_writes(sub: &str, id: &str) -> [LedgerWrite; 2] {
 /// Returns a text by which the user recognizes the account.
 fn account_label(external: &ExternalUser) -> String {
     let claims = &external.claims;
-    let known = [&claims.email, &claims.preferred_username, &claims.name].into_iter().flatten().next();
-    known.unwrap_or(&external.sub).chars().take(100).collect()
+    let label = [&claims.email, &claims.preferred_username, &claims.name].into_iter().flatten().next();
+    label.unwrap_or(&external.sub).chars().take(100).collect()
 }
 
 /// Returns the id of an external account: a digest of issuer and subject.

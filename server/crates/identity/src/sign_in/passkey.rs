@@ -145,10 +145,15 @@ impl SignInService {
         if factors.passkeys.len() >= MAX_PASSKEYS {
             return Err(PasskeyError::TooMany);
         }
-        let known = factors.passkeys.iter().map(|stored| stored.key.cred_id().clone()).collect();
+        let registered_ids = factors.passkeys.iter().map(|stored| stored.key.cred_id().clone()).collect();
         let display = user.claims.name.as_deref().unwrap_or(&user.username);
         let (challenge, state) = relying_party
-            .start_passkey_registration(user_handle(&user.sub)?, &user.username, display, Some(known))
+            .start_passkey_registration(
+                user_handle(&user.sub)?,
+                &user.username,
+                display,
+                Some(registered_ids),
+            )
             .map_err(rejected)?;
         let mut options = options(&challenge);
         // A sign-in without a user name requires a discoverable passkey.

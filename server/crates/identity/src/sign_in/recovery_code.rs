@@ -61,7 +61,8 @@ impl SignInService {
         let digest = encoding::sha256_base64url(&normalize_recovery_code(code));
         loop {
             let (mut factors, expect) = self.user_factors(sub, now).await?;
-            let is_it = |known: &String| bool::from(known.as_bytes().ct_eq(digest.as_bytes()));
+            let is_it =
+                |stored_digest: &String| bool::from(stored_digest.as_bytes().ct_eq(digest.as_bytes()));
             let Some(index) = factors.recovery.iter().position(is_it) else { return Ok(false) };
             factors.recovery.swap_remove(index);
             match self

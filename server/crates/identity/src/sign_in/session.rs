@@ -313,8 +313,8 @@ impl SessionStore {
             self.ledger.read_records::<SessionIndex>(&ledger_keys::user_session(&user.sub, ""), now).await?
         {
             let key = ledger_keys::session_by_digest(&index.digest);
-            let found = self.ledger.read_record::<Session>(&key, now).await?.map(|stored| stored.value);
-            if let Some(session) = found
+            let active = self.ledger.read_record::<Session>(&key, now).await?.map(|stored| stored.value);
+            if let Some(session) = active
                 && self.is_active(&session, user, now).await?
             {
                 sessions.push(session);

@@ -305,7 +305,7 @@ impl SignInThrottle {
     /// cookie becomes invalid when the user's password changes.
     pub fn device_cookie(&self, user: &User, earlier_cookie: Option<&str>) -> String {
         let id = match earlier_cookie.and_then(|cookie| self.known_device(cookie, user)) {
-            Some(known) => known.to_owned(),
+            Some(device) => device.to_owned(),
             None => self.random.id(),
         };
         format!("{id}.{}", self.server_secret.mac(MAC_PURPOSE, &device_cookie_input(&id, user)))

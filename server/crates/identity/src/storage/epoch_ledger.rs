@@ -120,9 +120,9 @@ impl EpochLedger {
     pub async fn follow(&self, now: Timestamp) -> Result<Instant, StoreError> {
         let before = Instant::now();
         let Some(others) = &self.others else { return Ok(before) };
-        let found = self.store.scan(ledger_keys::MARKERS, None, self.watched().len(), now).await?;
+        let rows = self.store.scan(ledger_keys::MARKERS, None, self.watched().len(), now).await?;
         let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
-        for (key, record) in found {
+        for (key, record) in rows {
             if others.markers.get(&key) != Some(&record.revision) {
                 self.watched()
                     .into_iter()
@@ -161,14 +161,14 @@ impl EpochLedger {
         prefix: &str,
         now: Timestamp,
     ) -> Result<Vec<T>, StoreError> {
-        let mut found = Vec::new();
+        let mut out = Vec::new();
         let mut after: Option<String> = None;
         loop {
             let page = self.store.scan(prefix, after.as_deref(), 256, now).await?;
-            let Some((last, _)) = page.last() else { return Ok(found) };
+            let Some((last, _)) = page.last() else { return Ok(out) };
             after = Some(last.clone());
             for (key, record) in &page {
-                found.push(records::decode_record(key, &record.value)?);
+                out.push(records::decode_record(key, &record.value)?);
             }
         }
     }

@@ -222,18 +222,18 @@ impl CompartmentView<'_> {
     ) -> Result<FoundResource, ResourceError> {
         loop {
             let scan = ScanOptions::at(cursor.at).limit(PAGE).after(cursor.after.as_deref());
-            let found = self.resources().store().scan_kind(kind, scan).await.map_err(unknown_position)?;
-            for version in found.versions {
+            let scanned = self.resources().store().scan_kind(kind, scan).await.map_err(unknown_position)?;
+            for version in scanned.versions {
                 let (id, is_visible) = (version.key.id.clone(), self.contains_version(&version));
                 if !page.examine(version, is_visible)? {
                     return Ok(page.end(Some(&cursor)));
                 }
                 cursor.after = Some(id);
             }
-            if found.next.is_none() {
+            if scanned.next.is_none() {
                 return Ok(page.end(None));
             }
-            cursor.after = found.next;
+            cursor.after = scanned.next;
             if page.looked_at >= LOOKED_AT {
                 return Ok(page.end(Some(&cursor)));
             }
@@ -260,9 +260,9 @@ impl CompartmentView<'_> {
             }
             loop {
                 let scan = ScanOptions::at(cursor.at).limit(PAGE).after(cursor.after.as_deref());
-                let found = self.resources().store().scan_compartment(compartment, kind, scan).await;
-                let found = found.map_err(unknown_position)?;
-                for version in found.versions {
+                let scanned = self.resources().store().scan_compartment(compartment, kind, scan).await;
+                let scanned = scanned.map_err(unknown_position)?;
+                for version in scanned.versions {
                     let is_visible =
                         is_first(compartments, compartment, &version) && self.contains_version(&version);
                     let id = version.key.id.clone();
@@ -274,10 +274,10 @@ impl CompartmentView<'_> {
                 if page.looked_at >= LOOKED_AT {
                     return Ok(page.end(Some(&cursor)));
                 }
-                if found.next.is_none() {
+                if scanned.next.is_none() {
                     break;
                 }
-                cursor.after = found.next;
+                cursor.after = scanned.next;
             }
         }
         Ok(page.end(None))

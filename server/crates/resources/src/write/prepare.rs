@@ -101,8 +101,9 @@ pub(crate) fn prepare_named(
     }
     let body = text(body)?;
     let mut scan = scan::scan(body, None, limits.depth, names)?;
-    let found = scan.kind.as_deref().ok_or(ResourceBodyError::NoType)?;
-    let known = fhir::resource_type(found).ok_or_else(|| ResourceBodyError::UnknownType(found.to_owned()))?;
+    let kind_name = scan.kind.as_deref().ok_or(ResourceBodyError::NoType)?;
+    let known =
+        fhir::resource_type(kind_name).ok_or_else(|| ResourceBodyError::UnknownType(kind_name.to_owned()))?;
     if known == "Subscription" {
         return Err(ResourceBodyError::Subscription);
     }

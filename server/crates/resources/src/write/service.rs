@@ -293,8 +293,8 @@ impl Resources {
             let page = self.history(kind, id, before, PageLimit::default()).await?;
             let Some(last) = page.last() else { return Ok(None) };
             before = last.seq;
-            if let Some(found) = page.into_iter().find(|found| found.version == version) {
-                return Ok(Some(found));
+            if let Some(earlier) = page.into_iter().find(|earlier| earlier.version == version) {
+                return Ok(Some(earlier));
             }
         }
     }

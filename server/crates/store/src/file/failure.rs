@@ -16,10 +16,10 @@ pub(super) const ACCEPT_DAMAGE: &str = "accept-damage";
 pub(super) fn other_format(
     what_has: &str,
     actual: impl fmt::Display,
-    known: impl fmt::Display,
+    supported: impl fmt::Display,
 ) -> StoreError {
     let reason = format!(
-        "{what_has} format {actual}, and this program reads format {known}; use the program that wrote it, or a new folder"
+        "{what_has} format {actual}, and this program reads format {supported}; use the program that wrote it, or a new folder"
     );
     StoreError::Engine { action: "open the store", reason }
 }

@@ -213,9 +213,9 @@ fn lock(dir: &Path) -> Result<fs::File, StoreError> {
         Err(fs::TryLockError::WouldBlock) => {
             let mut holder = String::new();
             // The process id only helps users; the error is correct without it.
-            let known = file.read_to_string(&mut holder).is_ok() && !holder.trim().is_empty();
+            let has_holder = file.read_to_string(&mut holder).is_ok() && !holder.trim().is_empty();
             let holder =
-                if known { format!("process {}", holder.trim()) } else { "another process".to_owned() };
+                if has_holder { format!("process {}", holder.trim()) } else { "another process".to_owned() };
             return Err(StoreError::Locked { dir: dir.to_owned(), holder });
         }
     }

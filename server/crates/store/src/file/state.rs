@@ -155,7 +155,7 @@ fn checksum_line(json: &str) -> String {
 /// Checks that a file of the engine exists and is not empty. The engine's lock file may be empty.
 fn require(dir: &Path, path: &Path) -> Result<(), StoreError> {
     match fs::metadata(path) {
-        Ok(found) if found.len() > 0 || path.ends_with("lock") => Ok(()),
+        Ok(metadata_of_file) if metadata_of_file.len() > 0 || path.ends_with("lock") => Ok(()),
         Ok(_) => Err(damaged(dir, &format!("the file {} is empty", path.display()))),
         Err(error) => Err(damaged(dir, &format!("the file {} cannot be read: {error}", path.display()))),
     }
@@ -228,7 +228,7 @@ impl TableFiles {
             paths.extend(version.iter_tables().map(|file| (folder.clone(), file.id().to_string())));
             folders.push(folder);
         }
-        let (mut known, mut files) = (HashMap::new(), Vec::new());
+        let (mut by_path, mut files) = (HashMap::new(), Vec::new());
         for (folder, name) in paths {
             let path = format!("keyspaces/{folder}/tables/{name}");
             let file = match self.0.remove(&path) {
@@ -240,9 +240,9 @@ impl TableFiles {
                 },
             };
             files.push(file.clone());
-            known.insert(path, file);
+            by_path.insert(path, file);
         }
-        self.0 = known;
+        self.0 = by_path;
         files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Ok((folders, files))
     }

@@ -426,15 +426,15 @@ impl NextGuest {
         compartment: &str,
         kind: &str,
     ) -> Result<bool, StoreError> {
-        let wanted = keys::prefix([compartment, kind]);
+        let prefix = keys::prefix([compartment, kind]);
         let is_known = |(from, next): &(Vec<u8>, Option<Slice>)| {
-            *from <= wanted && next.as_ref().is_none_or(|next| **next >= *wanted)
+            *from <= prefix && next.as_ref().is_none_or(|next| **next >= *prefix)
         };
         let (from, next) = match self.between.take().filter(is_known) {
-            Some(known) => known,
-            None => (wanted.clone(), view.next_guest(wanted.clone())?),
+            Some(interval) => interval,
+            None => (prefix.clone(), view.next_guest(prefix.clone())?),
         };
-        let is_in = next.as_ref().is_some_and(|key| key.starts_with(&wanted));
+        let is_in = next.as_ref().is_some_and(|key| key.starts_with(&prefix));
         self.between = Some((from, next));
         Ok(is_in)
     }

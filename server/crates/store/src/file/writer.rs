@@ -356,11 +356,11 @@ impl WriterThread {
             homes.insert(new.key, home);
         }
         for put in records {
-            if let Some(at) = put.replaced.and_then(|record| record.expires_us) {
-                entries.remove(StoreTable::Expiries, keys::expiry(at, &put.key));
+            if let Some(expires_us) = put.replaced.and_then(|record| record.expires_us) {
+                entries.remove(StoreTable::Expiries, keys::expiry(expires_us, &put.key));
             }
-            if let Some(at) = put.new.as_ref().and_then(|record| record.expires_us) {
-                entries.put(StoreTable::Expiries, keys::expiry(at, &put.key), Vec::new());
+            if let Some(expires_us) = put.new.as_ref().and_then(|record| record.expires_us) {
+                entries.put(StoreTable::Expiries, keys::expiry(expires_us, &put.key), Vec::new());
             }
             match put.new {
                 Some(record) => {

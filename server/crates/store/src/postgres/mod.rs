@@ -238,11 +238,8 @@ impl Ledger for PostgresEngine {
         let sql = "SELECT key, value, revision, expires_us FROM ledger WHERE key = $1";
         let parameters: &[Parameter<'_>] = &[(&key.as_bytes(), Type::BYTEA)];
         let rows = self.database.query("read a record", sql, parameters).await?;
-        let found = rows.first().map(records::record).transpose()?;
-        Ok(found
-            .map(|(_, record)| record)
-            .filter(|record| record.is_live(now))
-            .map(StoredRecord::into_record))
+        let row = rows.first().map(records::record).transpose()?;
+        Ok(row.map(|(_, record)| record).filter(|record| record.is_live(now)).map(StoredRecord::into_record))
     }
 
     async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {

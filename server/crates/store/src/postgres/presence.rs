@@ -168,11 +168,11 @@ impl Database {
                 );
                 return Err(StoreError::Engine { action: "share the database", reason });
             }
-            let known = "SELECT base_url FROM node WHERE id = $1::text::uuid";
-            let known = connection.query_typed(known, &[(&own, Type::TEXT)]).await.map_err(failed)?;
-            let known: Option<String> = known.first().map(|row| row.get(0));
+            let own_row = "SELECT base_url FROM node WHERE id = $1::text::uuid";
+            let own_row = connection.query_typed(own_row, &[(&own, Type::TEXT)]).await.map_err(failed)?;
+            let own_row: Option<String> = own_row.first().map(|row| row.get(0));
             let earlier_base_url =
-                others.first().map(|(url, _)| url.clone()).or(known).filter(|url| url != base_url);
+                others.first().map(|(url, _)| url.clone()).or(own_row).filter(|url| url != base_url);
             let went_back = match &remembered {
                 Some(seen) => !self.is_as_seen(&connection, seen).await?,
                 None => false,
@@ -247,20 +247,21 @@ impl Database {
         let failed = |error: tokio_postgres::Error| failure("increment the number of this node", &error);
         let increment: [Parameter<'_>; 2] = [(&seen.node, Type::TEXT), (&seen.beat, Type::INT8)];
         let known_seq = seen.change.as_ref().map_or(0, |change| change.seq);
-        let known: [Parameter<'_>; 1] = [(&known_seq, Type::INT8)];
+        let parameters: [Parameter<'_>; 1] = [(&known_seq, Type::INT8)];
         // One round trip.
-        let (beat, known, last) = tokio::join!(
+        let (beat, parameters, last) = tokio::join!(
             biased;
             connection.query_typed(INCREMENT, &increment),
-            connection.query_typed(CHANGE, &known),
+            connection.query_typed(CHANGE, &parameters),
             connection.query_typed(LAST_CHANGE, &[]),
         );
-        let (beat, known, last) = (beat.map_err(failed)?, known.map_err(failed)?, last.map_err(failed)?);
+        let (beat, parameters, last) =
+            (beat.map_err(failed)?, parameters.map_err(failed)?, last.map_err(failed)?);
         let Some(beat) = beat.first().map(|row| row.get::<_, i64>(0)) else {
             self.presence.report_back("its number for this node is lower than before");
             return self.presence.check();
         };
-        if seen.change.is_some() && known.first().map(ChangeRow::read) != seen.change {
+        if seen.change.is_some() && parameters.first().map(ChangeRow::read) != seen.change {
             self.presence.report_back("the last write that this node has heard of is missing or another one");
             return self.presence.check();
         }

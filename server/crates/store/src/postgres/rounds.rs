@@ -219,7 +219,7 @@ impl<R: Round> WriterTask<R> {
             _ => self.database.connection().await?,
         };
         let (writer, last) = match self.writer.take() {
-            Some(known) => known,
+            Some(registered) => registered,
             None => match tokio::time::timeout(self.database.limits.connect, register(&connection)).await {
                 Ok(id) => (id?, 0),
                 Err(_) => {

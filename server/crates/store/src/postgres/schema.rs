@@ -24,10 +24,10 @@ pub(super) async fn check(database: &Database) -> Result<(), StoreError> {
         Err(error) => return Err(failure("read the version of the tables", &error)),
     };
     check_not_newer(number)?;
-    let known = MIGRATIONS.len() as i64;
-    if number < known {
+    let supported = MIGRATIONS.len() as i64;
+    if number < supported {
         let reason = format!(
-            "the database has tables of version {number}, and this program needs version {known}; \
+            "the database has tables of version {number}, and this program needs version {supported}; \
              run `trefoil migrate` as a user of the database who may change its tables"
         );
         return Err(StoreError::Engine { action: "use the tables of the store", reason });
@@ -36,12 +36,12 @@ pub(super) async fn check(database: &Database) -> Result<(), StoreError> {
 }
 
 fn check_not_newer(number: i64) -> Result<(), StoreError> {
-    let known = MIGRATIONS.len() as i64;
-    if number <= known {
+    let supported = MIGRATIONS.len() as i64;
+    if number <= supported {
         return Ok(());
     }
     let reason = format!(
-        "the database has tables of version {number}, and this program knows version {known}; use a newer program"
+        "the database has tables of version {number}, and this program knows version {supported}; use a newer program"
     );
     Err(StoreError::Engine { action: "use the tables of the store", reason })
 }

@@ -82,16 +82,16 @@ impl Rf2Package {
 
 /// Sets the release date of a module if it is the latest so far.
 fn keep_latest(modules: &mut ModuleDates, module: &str, date: &str) {
-    let known = modules.entry(module.to_owned()).or_default();
-    if date > known.as_str() {
-        *known = date.to_owned();
+    let latest = modules.entry(module.to_owned()).or_default();
+    if date > latest.as_str() {
+        *latest = date.to_owned();
     }
 }
 
 /// Returns the file of the concepts, and whether it contains the root concept.
 fn find_concept_file(source: &mut ReleaseSource) -> Result<(String, bool), ImportError> {
-    let found = source.files_named(|name| is_snapshot(name, "sct2_Concept_")).pop();
-    let file = found.expect("the source was recognized by its file of concepts");
+    let files = source.files_named(|name| is_snapshot(name, "sct2_Concept_")).pop();
+    let file = files.expect("the source was recognized by its file of concepts");
     let (mut table, mut fields) = (DelimitedTable::open(source, &file, '\t')?, FieldBuffer::default());
     while let Some(row) = table.next_line(&mut fields)? {
         if row.get(0) == ROOT_CONCEPT {

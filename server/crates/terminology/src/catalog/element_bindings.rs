@@ -21,8 +21,8 @@ impl ElementBindings {
     /// Returns the canonical URL of the value set that an element is bound to, by the id or path of the element.
     pub(crate) fn binding(&self, element: &str) -> Option<&str> {
         let by_id = self.0.iter().find(|binding| *binding.id == *element);
-        let found = by_id.or_else(|| self.0.iter().find(|binding| *binding.path == *element))?;
-        Some(&found.value_set)
+        let declared = by_id.or_else(|| self.0.iter().find(|binding| *binding.path == *element))?;
+        Some(&declared.value_set)
     }
 }
 

@@ -131,14 +131,14 @@ impl Catalog {
         &'a self,
         resources: &'a ResourcesByUrl<T>,
         url: &str,
-        wanted: Option<&str>,
+        version: Option<&str>,
     ) -> Option<&'a StoredResource<T>> {
-        let is_unversioned = wanted.is_none() && self.base.is_none();
+        let is_unversioned = version.is_none() && self.base.is_none();
         let by_operator = is_unversioned
             .then(|| resources.find(url, Some(self.preferred_versions.version_of(url)?)))
             .flatten();
-        let stored = by_operator.or_else(|| resources.find(url, wanted))?;
-        if wanted.is_none() && tracing::enabled!(tracing::Level::DEBUG) {
+        let stored = by_operator.or_else(|| resources.find(url, version))?;
+        if version.is_none() && tracing::enabled!(tracing::Level::DEBUG) {
             let others = || resources.versions(url).iter().filter(|other| !std::ptr::eq(&***other, stored));
             let why = match (others().next().map(|other| (stored.header(), other.header())), &self.base) {
                 _ if by_operator.is_some() => "the configuration prefers it",
@@ -391,8 +391,9 @@ impl Catalog {
             wrong(format!("'{context}' names no element; write it as StructureDefinition-URL#element"))
         })?;
         let (url, version) = canonical::split(canonical);
-        let found = self.layers().find_map(|layer| layer.find_in_layer(&layer.definitions, url, version));
-        let definition = found.ok_or_else(|| {
+        let definition_of =
+            self.layers().find_map(|layer| layer.find_in_layer(&layer.definitions, url, version));
+        let definition = definition_of.ok_or_else(|| {
             wrong(format!(
                 "the StructureDefinition '{canonical}' is not stored here; send 'url' or 'valueSet'"
             ))

@@ -172,9 +172,9 @@ impl OverlayCache {
         }
         all.extend(sent);
         // Resources sent last take precedence.
-        let mut known = HashSet::new();
+        let mut urls = HashSet::new();
         all.reverse();
-        all.retain(|cached| known.insert(cached.digest));
+        all.retain(|cached| urls.insert(cached.digest));
         all.reverse();
         let bytes = all.iter().map(CachedResource::bytes).sum();
         memory.clients.put(CLIENTS, client.clone(), all.clone(), bytes);

@@ -92,12 +92,12 @@ impl<T: CompiledResource> ResourcesByUrl<T> {
     }
 
     /// Returns the preferred resource of a URL among those that match a version or pattern.
-    pub(super) fn find(&self, url: &str, wanted: Option<&str>) -> Option<&StoredResource<T>> {
+    pub(super) fn find(&self, url: &str, version: Option<&str>) -> Option<&StoredResource<T>> {
         let versions = self.versions(url);
-        let Some(wanted) = wanted else { return versions.first().map(|resource| &**resource) };
+        let Some(version) = version else { return versions.first().map(|resource| &**resource) };
         preferred(versions.iter().map(|resource| &**resource).filter(|resource| {
             let have = resource.header().and_then(|header| header.version.as_deref());
-            have.is_some_and(|have| canonical::matches(wanted, have))
+            have.is_some_and(|have| canonical::matches(version, have))
         }))
     }
 }

@@ -413,8 +413,8 @@ impl CodeSystem {
 
     /// Returns the declared type and URI of a property.
     pub(crate) fn declaration(&self, name: &str) -> (Option<&str>, Option<&str>) {
-        let found = self.header.property.iter().find(|property| property.code == name);
-        found.map_or((None, None), |property| (property.r#type.as_deref(), property.uri.as_deref()))
+        let declared = self.header.property.iter().find(|property| property.code == name);
+        declared.map_or((None, None), |property| (property.r#type.as_deref(), property.uri.as_deref()))
     }
 
     /// Returns whether a property holds the parents, the children or the inactive status of a concept. Callers read these from

@@ -151,7 +151,7 @@ pub(crate) fn code_systems_of<'a>(
     pins: &VersionPins,
     budget: &Budget<'_>,
 ) -> Result<Vec<&'a str>, TxError> {
-    let (mut out, mut known) = (Vec::new(), HashSet::new());
+    let (mut out, mut urls) = (Vec::new(), HashSet::new());
     let mut waiting = vec![scope];
     let mut seen: HashSet<*const ValueSet> = HashSet::new();
     while let Some(scope) = waiting.pop() {
@@ -161,7 +161,7 @@ pub(crate) fn code_systems_of<'a>(
         }
         for include in &set.compose.include {
             budget.spend(1)?;
-            if let Some(system) = include.system.as_deref().filter(|system| known.insert(*system)) {
+            if let Some(system) = include.system.as_deref().filter(|system| urls.insert(*system)) {
                 out.push(system);
             }
             for canonical in &include.value_sets {

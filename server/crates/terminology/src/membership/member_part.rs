@@ -56,13 +56,17 @@ impl<'a> MemberPart<'a> {
     pub(crate) fn iter_after(&self, skip: usize) -> Box<dyn Iterator<Item = MemberCode<'a>> + '_> {
         if let Some(items) = &self.listed {
             let is_in = |item: &&MemberCode<'a>| match item.concept {
-                Some(at) => self.bits.has(at),
+                Some(concept_number) => self.bits.has(concept_number),
                 None => self.unknown_codes.contains(item.code),
             };
             return Box::new(items.iter().filter(is_in).skip(skip).copied());
         }
         let Some(system) = self.system else { return Box::new(std::iter::empty()) };
-        let item = |at| MemberCode { code: system.code(at), concept: Some(at), listed: None };
+        let item = |concept_number| MemberCode {
+            code: system.code(concept_number),
+            concept: Some(concept_number),
+            listed: None,
+        };
         Box::new(self.bits.iter_after(skip).map(item))
     }
 

@@ -156,21 +156,21 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         let set = scope.set;
         let mut out = ValueSetMembers::default();
         for include in &set.compose.include {
-            let found = self.collect_include(scope, include)?;
-            out.merge(found, self.budget)?;
+            let collected = self.collect_include(scope, include)?;
+            out.merge(collected, self.budget)?;
         }
         // Excludes of all versions of a code system, and of one version.
         let mut excluded = [PartUnions::default(), PartUnions::default()];
         for exclude in &set.compose.exclude {
             out.excluded = true;
             // `missing` is ignored: codes of an unknown code system are not in the set either.
-            let found = self.collect_include(scope, exclude)?;
+            let collected = self.collect_include(scope, exclude)?;
             let union = &mut excluded[usize::from(exclude.own_version)];
-            found.parts.iter().try_for_each(|part| union.add_part(part, self.budget))?;
-            let systems = found.parts.iter().map(|part| (part.url, part.system));
-            out.mention_excluded(systems.chain(found.excluded_systems), self.budget)?;
-            out.mention(&found.imported, self.budget)?;
-            out.mention_pins(&found.used_pins, self.budget)?;
+            collected.parts.iter().try_for_each(|part| union.add_part(part, self.budget))?;
+            let systems = collected.parts.iter().map(|part| (part.url, part.system));
+            out.mention_excluded(systems.chain(collected.excluded_systems), self.budget)?;
+            out.mention(&collected.imported, self.budget)?;
+            out.mention_pins(&collected.used_pins, self.budget)?;
         }
         for part in &mut out.parts {
             if out.excluded {
@@ -278,10 +278,13 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                     out.push(part, self.budget)?;
                 }
                 _ => {
-                    let known = self.catalog.code_system_versions(url);
+                    let versions = self.catalog.code_system_versions(url);
                     let version = requested.map(String::from);
-                    out.missing =
-                        Some(Unprocessable::MissingCodeSystem { system: url.to_owned(), version, known });
+                    out.missing = Some(Unprocessable::MissingCodeSystem {
+                        system: url.to_owned(),
+                        version,
+                        known: versions,
+                    });
                 }
             }
         }
@@ -304,11 +307,11 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                 for (code, listed) in in_order(listed) {
                     let concept = system.find(code);
                     let is_new = match concept {
-                        Some(at) => !part.bits.has(at),
+                        Some(concept_number) => !part.bits.has(concept_number),
                         None => is_fragment && part.unknown_codes.insert(code),
                     };
-                    if let Some(at) = concept {
-                        part.bits.insert(at);
+                    if let Some(concept_number) = concept {
+                        part.bits.insert(concept_number);
                     }
                     if is_new {
                         items.push(MemberCode { code, concept, listed: Some(listed) });
@@ -368,7 +371,7 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
     fn code_systems(
         &self,
         url: &str,
-        wanted: Option<&str>,
+        version: Option<&str>,
         day: Option<&str>,
     ) -> Result<Vec<&'a CodeSystem>, TxError> {
         let find = |version: Option<&str>| -> Result<Option<&'a CodeSystem>, TxError> {
@@ -382,7 +385,7 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
             Ok(speaks.then_some(system))
         };
         let mut found = Vec::new();
-        if wanted == Some("*") {
+        if version == Some("*") {
             let versions = self.catalog.code_system_versions(url);
             self.budget.spend(versions.len() * (1 + versions.len() / 8))?;
             for version in versions.iter().rev() {
@@ -390,7 +393,7 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
             }
         }
         if found.is_empty() {
-            found.extend(find(wanted.filter(|wanted| *wanted != "*"))?);
+            found.extend(find(version.filter(|version| *version != "*"))?);
         }
         Ok(found)
     }

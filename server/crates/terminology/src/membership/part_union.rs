@@ -136,10 +136,10 @@ impl<'a> PartUnions<'a> {
                 true => part.bits.intersect(&union.bits),
                 false => part.bits.subtract(&union.bits),
             },
-            (unions, Some(known)) => {
+            (unions, Some(present)) => {
                 budget.spend(part.bits.count() * unions.len())?;
                 part.bits.retain(|concept| {
-                    unions.iter().any(|union| union.contains(system, Some(concept), known.code(concept)))
+                    unions.iter().any(|union| union.contains(system, Some(concept), present.code(concept)))
                         == is_kept
                 });
             }

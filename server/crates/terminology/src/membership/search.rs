@@ -379,7 +379,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
     fn code_systems(
         &self,
         url: &str,
-        wanted: Option<&str>,
+        version: Option<&str>,
         day: Option<&str>,
     ) -> Result<SystemVersions<'a>, TxError> {
         let find = |version: Option<&str>| -> Result<Option<&'a CodeSystem>, TxError> {
@@ -393,7 +393,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             let speaks = matches!(system.content, ContentMode::Complete | ContentMode::Fragment);
             Ok(speaks.then_some(system))
         };
-        if wanted == Some("*") {
+        if version == Some("*") {
             let versions = self.catalog.code_system_versions(url);
             self.budget.spend(versions.len() * (1 + versions.len() / 8))?;
             let systems = versions.iter().rev().filter_map(|version| find(Some(version)).transpose());
@@ -403,13 +403,13 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             }
             return Ok(systems);
         }
-        if let Some(pattern) = wanted.filter(|wanted| canonical::is_pattern(wanted)) {
+        if let Some(pattern) = version.filter(|version| canonical::is_pattern(version)) {
             let query = self.query.version.filter(|query| canonical::matches(pattern, query));
             if let Some(system) = query.map(|query| find(Some(query))).transpose()?.flatten() {
                 return Ok(smallvec![system]);
             }
         }
-        Ok(find(wanted)?.into_iter().collect())
+        Ok(find(version)?.into_iter().collect())
     }
 }
 

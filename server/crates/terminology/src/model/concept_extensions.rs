@@ -74,20 +74,20 @@ const fn extension(
 pub(crate) fn stored_with_concept<'e>(
     extensions: &'e [NamedValue<'_>],
 ) -> impl Iterator<Item = (&'static str, &'e str)> {
-    let known = |name: &str| {
+    let is_repeated = |name: &str| {
         let repeated = REPEATED.iter().find_map(|one| one.in_system.filter(|url| *url == name));
         repeated.or_else(|| (name == STANDARDS_STATUS).then_some(STANDARDS_STATUS))
     };
-    extensions.iter().filter_map(move |one| Some((known(&one.name)?, one.value.as_deref()?)))
+    extensions.iter().filter_map(move |one| Some((is_repeated(&one.name)?, one.value.as_deref()?)))
 }
 
 /// Returns the position in [`REPEATED`] and the value of each extension of a listed concept that an expansion repeats.
 pub(crate) fn stored_with_listed_code(extensions: &[NamedValue<'_>]) -> Vec<(u8, Box<str>)> {
-    let known = |one: &NamedValue<'_>| {
+    let is_repeated = |one: &NamedValue<'_>| {
         let index = REPEATED.iter().position(|repeated| repeated.in_value_set == &*one.name)?;
         Some((index as u8, Box::from(one.value.as_deref()?)))
     };
-    extensions.iter().filter_map(known).collect()
+    extensions.iter().filter_map(is_repeated).collect()
 }
 
 /// Returns the URI of one of FHIR's standard concept properties.

@@ -13,17 +13,17 @@ pub(crate) fn unknown_value_set(url: &str) -> String {
 
 /// Returns the text with the id `UNKNOWN_CODESYSTEM`, `UNKNOWN_CODESYSTEM_VERSION` or
 /// `UNKNOWN_CODESYSTEM_VERSION_NONE`.
-pub(crate) fn unknown_code_system(system: &str, version: Option<&str>, known: &[String]) -> String {
+pub(crate) fn unknown_code_system(system: &str, version: Option<&str>, stored_versions: &[String]) -> String {
     let rest = "could not be found, so the code cannot be validated";
-    match (version, known) {
+    match (version, stored_versions) {
         (None, _) => format!("A definition for CodeSystem '{system}' {rest}"),
         (Some(version), []) => format!(
             "A definition for CodeSystem '{system}' version '{version}' {rest}. No versions of this code system are known"
         ),
-        (Some(version), known) => format!(
+        (Some(version), stored_versions) => format!(
             "A definition for CodeSystem '{system}' version '{version}' {rest}. Valid versions: {}",
             // The same list format as the reference server.
-            match known {
+            match stored_versions {
                 [first @ .., last] if first.len() > 1 => format!("{} and {last}", first.join(", ")),
                 few => few.join(" or "),
             }
@@ -33,8 +33,12 @@ pub(crate) fn unknown_code_system(system: &str, version: Option<&str>, known: &[
 
 /// Returns the text with the id `UNKNOWN_CODESYSTEM_EXP`, `UNKNOWN_CODESYSTEM_VERSION_EXP` or
 /// `UNKNOWN_CODESYSTEM_VERSION_EXP_NONE`.
-pub(crate) fn unknown_code_system_in_set(system: &str, version: Option<&str>, known: &[String]) -> String {
-    unknown_code_system(system, version, known)
+pub(crate) fn unknown_code_system_in_set(
+    system: &str,
+    version: Option<&str>,
+    stored_versions: &[String],
+) -> String {
+    unknown_code_system(system, version, stored_versions)
         .replace("so the code cannot be validated", "so the value set cannot be expanded")
 }
 

@@ -31,15 +31,17 @@ pub(crate) fn answer_lookup(
         (Some(list), _) => LanguageRanges::parse(list)?,
         (None, header) => header.and_then(|list| LanguageRanges::parse(list).ok()).unwrap_or_default(),
     };
-    let wanted = LookupProperties::read(input)?;
+    let wanted_parts = LookupProperties::read(input)?;
 
     let (url, code) =
         (requested.system.as_deref().unwrap_or_default(), requested.code.as_deref().unwrap_or_default());
     let unknown = |day: Option<&str>| {
-        let (system, known) = (url.to_owned(), catalog.code_system_versions(url));
-        match day.filter(|_| !known.is_empty()) {
-            Some(day) => TxError::NotOnDay { system, day: day.to_owned(), known },
-            None => TxError::UnknownCodeSystem { system, version: requested.version.clone(), known },
+        let (system, versions) = (url.to_owned(), catalog.code_system_versions(url));
+        match day.filter(|_| !versions.is_empty()) {
+            Some(day) => TxError::NotOnDay { system, day: day.to_owned(), known: versions },
+            None => {
+                TxError::UnknownCodeSystem { system, version: requested.version.clone(), known: versions }
+            }
         }
     };
     // A version in the request takes precedence over the day.
@@ -68,19 +70,21 @@ pub(crate) fn answer_lookup(
     out.push_code("code", system.code(concept));
     out.push_uri("system", url);
     let texts = concept_texts::collect_texts(Some((system, concept)), None, &supplements, budget)?;
-    budget.spend(texts.len() * (1 + languages.steps() + wanted.languages.len()))?;
+    budget.spend(texts.len() * (1 + languages.steps() + wanted_parts.languages.len()))?;
     let shown = concept_texts::choose_display(&texts, &languages);
     // R4 requires `display`. A concept without a display shows its code.
     out.push_string("display", shown.map_or(system.code(concept), |n| texts[n].display.text));
     let own =
         || std::iter::once((system, concept)).chain(additions_to_concept(&supplements, system, concept));
-    if let Some(text) = wanted.wants_property(DEFINITION).then(|| definition(own(), &languages)).flatten() {
+    if let Some(text) =
+        wanted_parts.wants_property(DEFINITION).then(|| definition(own(), &languages)).flatten()
+    {
         out.push_string("definition", text);
     }
     out.push_boolean("abstract", system.is_abstract(concept));
     // The display is a designation too, because `display` has no language.
     for (_, text) in texts.iter().enumerate().filter(|(n, text)| {
-        wanted.wants_designation(text)
+        wanted_parts.wants_designation(text)
             && text.display.retired.is_none()
             && (Some(*n) != shown || text.display.language.is_some())
     }) {
@@ -107,11 +111,11 @@ pub(crate) fn answer_lookup(
         }
         out.parameter.push(Parameter { name: "property".into(), value: None, part });
     };
-    if wanted.wants_property("inactive") {
+    if wanted_parts.wants_property("inactive") {
         push("inactive", Value::Boolean(system.is_inactive(concept)), None);
     }
     for (name, up) in [("parent", true), ("child", false)] {
-        if !wanted.wants_property(name) {
+        if !wanted_parts.wants_property(name) {
             continue;
         }
         budget.set_activity("listing the children of a concept, which the parameter property can leave out,");
@@ -126,14 +130,15 @@ pub(crate) fn answer_lookup(
     for (from, concept) in own() {
         for (name, value) in from.properties(concept) {
             budget.spend(1 + from.header.property.len() / 8)?;
-            if !from.is_structural(name) && wanted.wants_property(name) {
+            if !from.is_structural(name) && wanted_parts.wants_property(name) {
                 push(name, typed_value(from, name, value), None);
             }
         }
     }
     // The type of a defining relationship is the name of a property (FHIR R4, Using SNOMED CT).
-    for attribute in
-        system.attributes(concept).filter(|attribute| wanted.wants_property(system.code(attribute.kind)))
+    for attribute in system
+        .attributes(concept)
+        .filter(|attribute| wanted_parts.wants_property(system.code(attribute.kind)))
     {
         let (value, description) = match attribute.value {
             AttributeValue::Concept(other) => {

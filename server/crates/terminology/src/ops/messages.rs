@@ -84,8 +84,16 @@ impl ValidationIssue {
     }
 
     /// Returns the issue `UNKNOWN_CODESYSTEM`, or one of its two forms with a version.
-    pub(crate) fn unknown_code_system(system: &str, version: Option<&str>, known: &[String]) -> Self {
-        Self::error(IssueCode::NotFound, "not-found", error_text::unknown_code_system(system, version, known))
+    pub(crate) fn unknown_code_system(
+        system: &str,
+        version: Option<&str>,
+        stored_versions: &[String],
+    ) -> Self {
+        Self::error(
+            IssueCode::NotFound,
+            "not-found",
+            error_text::unknown_code_system(system, version, stored_versions),
+        )
     }
 
     /// Returns the issue `UNKNOWN_CODESYSTEM` for a system that the value set does not name either. The reference

@@ -109,16 +109,16 @@ impl<'a> SubsumesRequest<'a> {
 fn merge_coding_member<'a>(
     name: &str,
     member: &str,
-    known: &mut Option<&'a str>,
+    current: &mut Option<&'a str>,
     coding: Option<&'a str>,
 ) -> Result<(), TxError> {
-    match (*known, coding) {
+    match (*current, coding) {
         (Some(before), Some(now)) if before != now => Err(malformed(
             name,
             format!("its {member} '{now}' differs from the {member} '{before}' of another parameter"),
         )),
         (_, now) => {
-            *known = known.or(now);
+            *current = current.or(now);
             Ok(())
         }
     }
@@ -132,10 +132,12 @@ fn compare_grammar_codes(
     budget: &Budget<'_>,
 ) -> Result<Subsumption, TxError> {
     let word = |(parameter, code): (&'static str, &str)| {
-        let system =
-            catalog.code_system_for(&frame.url, None, code).map(|found| found.get(budget)).transpose()?;
-        let found = system.and_then(|system| Some(system.code(system.find(code)?).to_owned()));
-        found.ok_or_else(|| unknown_code(frame, parameter, code))
+        let system = catalog
+            .code_system_for(&frame.url, None, code)
+            .map(|resource| resource.get(budget))
+            .transpose()?;
+        let resource = system.and_then(|system| Some(system.code(system.find(code)?).to_owned()));
+        resource.ok_or_else(|| unknown_code(frame, parameter, code))
     };
     Ok(match word(codes[0])? == word(codes[1])? {
         true => Subsumption::Equivalent,
@@ -164,10 +166,10 @@ fn compare_codes(
         }
     }
     let [a, b] = system.locate_all(codes.map(|(_, code)| code));
-    let known = |concept: Option<LocatedConcept>, (parameter, code): (&'static str, &str)| {
+    let located = |concept: Option<LocatedConcept>, (parameter, code): (&'static str, &str)| {
         concept.ok_or_else(|| unknown_code(system, parameter, code))
     };
-    let (a, b) = (known(a, codes[0])?, known(b, codes[1])?);
+    let (a, b) = (located(a, codes[0])?, located(b, codes[1])?);
     if a.at == b.at {
         return Ok(Subsumption::Equivalent);
     }

@@ -403,9 +403,9 @@ impl ValueSetFilter {
     /// costs as much as the rest of a test.
     fn named_interval(&self, system: &CodeSystem, hierarchy: &ConceptHierarchy) -> Option<Range<u32>> {
         self.named.get(system).map(|(interval, _)| interval).or_else(|| {
-            let found = system.locate(&self.source.written.value)?;
-            let interval = hierarchy.interval(found.at);
-            self.named.set(system, &interval, found.above);
+            let concept = system.locate(&self.source.written.value)?;
+            let interval = hierarchy.interval(concept.at);
+            self.named.set(system, &interval, concept.above);
             Some(interval)
         })
     }

@@ -187,12 +187,12 @@ fn contained(resources: &[&RawValue]) -> Result<HashMap<String, ValueSet>, Strin
 fn listed_by_system(contains: &[resource_json::ContainsJson<'_>]) -> Vec<IncludeRule> {
     fn walk<'a>(
         contains: &'a [resource_json::ContainsJson<'_>],
-        known: &mut HashMap<(&'a str, Option<&'a str>), usize>,
+        numbers: &mut HashMap<(&'a str, Option<&'a str>), usize>,
         out: &mut Vec<IncludeRule>,
     ) {
         for item in contains {
             if let (Some(system), Some(code), false) = (&item.system, &item.code, item.r#abstract) {
-                let concept = *known.entry((&**system, item.version.as_deref())).or_insert_with(|| {
+                let concept = *numbers.entry((&**system, item.version.as_deref())).or_insert_with(|| {
                     let (system, version) =
                         (Some(Box::from(&**system)), item.version.as_deref().map(Box::from));
                     out.push(IncludeRule { system, version, ..IncludeRule::default() });
@@ -203,7 +203,7 @@ fn listed_by_system(contains: &[resource_json::ContainsJson<'_>]) -> Vec<Include
                 let listed = ListedCode { place: list.len(), display, ..ListedCode::default() };
                 list.entry((**code).into()).or_insert(listed);
             }
-            walk(&item.contains, known, out);
+            walk(&item.contains, numbers, out);
         }
     }
     let mut out = Vec::new();

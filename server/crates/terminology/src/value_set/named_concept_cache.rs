@@ -15,8 +15,8 @@ impl NamedConceptCache {
     /// Returns the cached concept, if it belongs to this code system.
     pub(super) fn get(&self, system: &CodeSystem) -> Option<(Range<u32>, AncestorFilter)> {
         let part = |which: usize| {
-            let known = self.0[which].load(Ordering::Relaxed);
-            (known >> 32 == u64::from(system.instance())).then_some(known as u32)
+            let packed = self.0[which].load(Ordering::Relaxed);
+            (packed >> 32 == u64::from(system.instance())).then_some(packed as u32)
         };
         Some((part(0)?..part(1)?, AncestorFilter::from_halves([part(2)?, part(3)?])))
     }

@@ -16,9 +16,9 @@ use crate::http::reply::Response;
 /// POST {base}/account/links: redirects to the provider to link an account.
 pub async fn begin_link(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
     let (visit, form) = read_fresh_form(context, body).await?;
-    let wanted = form.get("provider").unwrap_or_default();
+    let name = form.get("provider").unwrap_or_default();
     let settings = context.app.settings();
-    let Some(provider) = settings.providers.iter().find(|candidate| candidate.provider.name == wanted) else {
+    let Some(provider) = settings.providers.iter().find(|candidate| candidate.provider.name == name) else {
         return show_error(context, &visit, StatusCode::BAD_REQUEST, t("This provider does not exist."))
             .await;
     };

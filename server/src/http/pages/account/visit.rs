@@ -46,8 +46,8 @@ impl AccountVisit {
 }
 
 /// Returns a day and a time.
-pub(super) fn date_time(at: Timestamp) -> Markup {
-    html! { time datetime=(at) { (at.strftime("%-d %b %Y, %H:%M UTC")) } }
+pub(super) fn date_time(moment: Timestamp) -> Markup {
+    html! { time datetime=(moment) { (moment.strftime("%-d %b %Y, %H:%M UTC")) } }
 }
 
 pub(super) fn to_sign_in(context: &RequestContext) -> Response {

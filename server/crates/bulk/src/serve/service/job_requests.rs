@@ -143,9 +143,9 @@ impl Bulk {
     }
 
     async fn listed(&self, job: &Job, name: &str, now: Timestamp) -> Result<ExportFile, FileError> {
-        let found =
+        let listed_file =
             file_list::find(&self.worker.store, job, name, now).await.map_err(JobRequestError::from)?;
-        let readable = found.filter(|(index, _)| *index < job.readable_files());
+        let readable = listed_file.filter(|(index, _)| *index < job.readable_files());
         let (_, listed) = readable.ok_or_else(|| FileError::NotFound { file: name.to_owned() })?;
         Ok(ExportFile::new(job, listed, self.worker.files.clone(), self.gzips.clone()))
     }

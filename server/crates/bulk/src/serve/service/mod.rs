@@ -392,16 +392,16 @@ impl Bulk {
             ExportLevel::Group(id) => Some(reading.members(store, id, Seq::LATEST, now).await?),
             _ => None,
         };
-        let (mut known, mut strangers) = (Vec::new(), Vec::new());
+        let (mut accessible, mut strangers) = (Vec::new(), Vec::new());
         for id in named {
             let is_known = match &members {
                 Some(members) => members.position(&id).is_some(),
                 None => {
-                    let found = store.read(&ResourceKey::new("Patient", &*id), Seq::LATEST).await?;
-                    found.is_some_and(|patient| !patient.is_deleted())
+                    let stored_patient = store.read(&ResourceKey::new("Patient", &*id), Seq::LATEST).await?;
+                    stored_patient.is_some_and(|patient| !patient.is_deleted())
                 }
             };
-            if is_known { known.push(id) } else { strangers.push(format!("Patient/{id}")) }
+            if is_known { accessible.push(id) } else { strangers.push(format!("Patient/{id}")) }
         }
         let why = if members.is_some() { "not in the Group" } else { "not found" };
         if request.lenient {
@@ -411,7 +411,7 @@ impl Bulk {
             strangers.truncate(10);
             return Err(KickOffError::UnknownPatients { why, patients: strangers });
         }
-        parameters.patients = Some(known);
+        parameters.patients = Some(accessible);
         Ok(())
     }
 

@@ -399,9 +399,9 @@ fn target(value: &str, modifier: Option<&str>, context: SearchContext<'_>) -> Re
     }
     let (kind, id) = match value.split_once('/') {
         Some((kind, id)) => {
-            let known =
+            let kind_of_target =
                 fhir::resource_type(kind).ok_or_else(|| format!("'{kind}' is not a resource type"))?;
-            (Some(known), id)
+            (Some(kind_of_target), id)
         }
         None => (named, value),
     };
@@ -426,12 +426,12 @@ pub(crate) fn is_included(place: &ElementPath, value: &RawValue) -> bool {
     if place.data != "Reference" {
         return !tokens(place, value).is_empty();
     }
-    let Ok(found) = serde_json::from_str::<Reference<'_>>(value.get()) else { return false };
-    let in_url = found.reference.as_deref().and_then(|url| {
+    let Ok(parsed) = serde_json::from_str::<Reference<'_>>(value.get()) else { return false };
+    let in_url = parsed.reference.as_deref().and_then(|url| {
         let url = url.split("/_history/").next()?;
         fhir::resource_type(url.rsplit('/').nth(1)?)
     });
-    in_url.or(found.kind.as_deref().and_then(fhir::resource_type)) == Some(only)
+    in_url.or(parsed.kind.as_deref().and_then(fhir::resource_type)) == Some(only)
 }
 
 /// Returns the URL in a Reference, a canonical or a URI.

@@ -162,10 +162,10 @@ async fn collect(store: &Store, clause: &IndexClause, limit: usize) -> Result<Co
     let mut ids = Vec::new();
     for ranges in clause.ranges.chunks(RANGES) {
         let lookups = ranges.iter().map(|range| IndexLookup::first(range.clone(), limit)).collect();
-        let found = store.index_entries(lookups).await?;
-        let full = found.iter().filter(|entries| entries.len() == limit);
+        let read = store.index_entries(lookups).await?;
+        let full = read.iter().filter(|entries| entries.len() == limit);
         let reached = clause.terms().map(|_| full.filter_map(last_id).min().unwrap_or_default());
-        ids.extend(found.into_iter().flatten().map(|entry| entry.id));
+        ids.extend(read.into_iter().flatten().map(|entry| entry.id));
         if ids.len() >= limit {
             return Ok(CollectedIds::More { reached });
         }

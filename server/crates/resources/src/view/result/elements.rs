@@ -23,8 +23,8 @@ const SUBSETTED: &str =
 pub fn check_element(value: &str) -> Result<(), String> {
     let (kind, name) = match value.split_once('.') {
         Some((kind, name)) => {
-            let known = fhir::resource_type(kind);
-            (Some(known.ok_or_else(|| format!("'{kind}' is not a resource type of FHIR R4"))?), name)
+            let kind_name = fhir::resource_type(kind);
+            (Some(kind_name.ok_or_else(|| format!("'{kind}' is not a resource type of FHIR R4"))?), name)
         }
         None => (None, value),
     };

@@ -59,7 +59,7 @@ impl Include {
         resource: &[u8],
         fhir_base: &str,
         limit: usize,
-        found: &mut BTreeSet<(&'static str, String)>,
+        out: &mut BTreeSet<(&'static str, String)>,
     ) {
         let Ok(resource) = serde_json::from_slice::<&RawValue>(resource) else { return };
         for place in self.parameters.iter().flat_map(|parameter| &parameter.places) {
@@ -69,11 +69,11 @@ impl Include {
                 let Some(text) = reference_text(place.data, value) else { continue };
                 let Some((kind, id)) = local(&text, fhir_base) else { continue };
                 let is_wanted = |only: Option<&str>| only.is_none_or(|only| only == kind);
-                if found.len() >= limit {
+                if out.len() >= limit {
                     return;
                 }
                 if is_wanted(self.target) && is_wanted(place.only) {
-                    found.insert((kind, id.to_owned()));
+                    out.insert((kind, id.to_owned()));
                 }
             }
         }

@@ -94,8 +94,8 @@ impl GrammarCodeCache {
     /// Returns a code system that contains only this code; `None` if the grammar rejects the code.
     pub(crate) fn concept(&self, grammar: CodeGrammar, code: &str) -> Option<&StoredResource<CodeSystem>> {
         let key = format!("{grammar:?} {code}");
-        if let Some(known) = self.0.get(&key) {
-            return Some(known);
+        if let Some(cached) = self.0.get(&key) {
+            return Some(cached);
         }
         let word = grammar.parse_code(code).ok()?;
         Some(self.0.insert(key, of_grammar(grammar, Some(word)), WORD_BYTES))

@@ -117,8 +117,8 @@ fn expansion_extensions(
     let mut out = Vec::new();
     if members.unclosed {
         out.push(json!({ "url": UNCLOSED, "valueBoolean": true }));
-        let mut known = HashSet::new();
-        for part in members.parts.iter().filter(|part| part.is_of_fragment() && known.insert(part.url)) {
+        let mut listed = HashSet::new();
+        for part in members.parts.iter().filter(|part| part.is_of_fragment() && listed.insert(part.url)) {
             let why = format!("This extension is based on a fragment of the code system {}", part.url);
             out.push(json!({ "url": UNCLOSED_REASON, "valueString": why }));
         }
@@ -223,9 +223,9 @@ fn expansion_parameters(
     if let Some(list) = languages {
         out.push(Parameter::new(DISPLAY_LANGUAGE.row().name, Value::Text("Code", list.to_owned())));
     }
-    let mut known = HashSet::new();
+    let mut named = HashSet::new();
     let mut used = |name: Cow<'static, str>, canonical: String| {
-        if known.insert((name.clone(), canonical.clone())) {
+        if named.insert((name.clone(), canonical.clone())) {
             out.push(Parameter::new(name, Value::Text("Uri", canonical)));
         }
     };

@@ -36,8 +36,8 @@ impl<'a, 'r> TextFilter<'a, 'r> {
         supplements: &'r [LoadedSupplement<'a>],
         budget: &'r Budget<'r>,
     ) -> Self {
-        let mut known = HashSet::new();
-        let words = words.iter().map(String::as_str).filter(|word| known.insert(*word)).collect();
+        let mut distinct = HashSet::new();
+        let words = words.iter().map(String::as_str).filter(|word| distinct.insert(*word)).collect();
         Self { words, supplements, budget, found: HashMap::new() }
     }
 
@@ -84,9 +84,9 @@ impl<'a, 'r> TextFilter<'a, 'r> {
         let bytes: usize = own().map(str::len).sum();
         for (number, word) in self.words.iter().enumerate() {
             self.budget.spend(1 + bytes / BYTES_PER_STEP)?;
-            let known =
+            let in_matches =
                 item.concept.zip(matches).is_some_and(|(index, matches)| matches.each[number].has(index));
-            if !known && !own().any(|text| begins_word(text, word)) {
+            if !in_matches && !own().any(|text| begins_word(text, word)) {
                 return Ok(false);
             }
         }

@@ -87,24 +87,24 @@ fn find_code_system<'a>(
     };
     let (url, in_url) = canonical::split(canonical);
     let own = coding.version.as_deref().filter(|_| coding.system.as_deref() == Some(url));
-    let wanted = input.text(VERSION)?.or(in_url).or(own);
-    let wanted = request.pins.replacing(url, wanted).or(wanted);
+    let requested_version = input.text(VERSION)?.or(in_url).or(own);
+    let requested_version = request.pins.replacing(url, requested_version).or(requested_version);
     let code = coding.code.as_deref().unwrap_or_default();
-    let stored = match wanted {
+    let stored = match requested_version {
         None => catalog.code_system_of(url, request.pins.date.as_deref(), code),
         version => catalog.code_system_for(url, version, code),
     };
     if let Some(resource) = stored.or_else(|| catalog.supplement(url)) {
         return Ok(Ok(resource.get(budget)?));
     }
-    let known = catalog.code_system_versions(url);
+    let versions = catalog.code_system_versions(url);
     let (why, missing) = if catalog.value_set(url, None, budget)?.is_some() {
         (ValidationIssue::system_is_value_set(url), url.to_owned())
     } else if !url.contains(':') && !matches!(path, CodingPath::Code) {
         (ValidationIssue::relative_system(), url.to_owned())
     } else {
-        let canonical = canonical::join(url, wanted.filter(|_| !known.is_empty()));
-        (ValidationIssue::unknown_code_system(url, wanted, &known), canonical)
+        let canonical = canonical::join(url, requested_version.filter(|_| !versions.is_empty()));
+        (ValidationIssue::unknown_code_system(url, requested_version, &versions), canonical)
     };
     Ok(Err((why.at(path.member_path("system")), missing)))
 }

@@ -215,22 +215,23 @@ impl<'a> CodingValidator<'a, '_> {
     fn displays(&self, member: &CodeMatch<'a>) -> Result<Vec<ConceptText<'a>>, TxError> {
         let mut out: Vec<ConceptText<'a>> = Vec::new();
         let mut places = FirstPositions::default();
-        let known = member.system.zip(member.concept);
+        let located = member.system.zip(member.concept);
         let listed = member.listed.map(|listed| (listed, member.set.language.as_deref()));
         let of_set = listed.into_iter().flat_map(|(listed, _)| &listed.designations);
         let of_set =
             of_set.map(|d| ConceptText { kind: d.kind, ..ConceptText::own(&d.text, d.language.as_deref()) });
-        let added = known
-            .into_iter()
-            .flat_map(|(s, at)| concept_texts::additions_to_concept(&self.supplements, s, at));
-        let of_systems = known.into_iter().chain(added).flat_map(|(s, at)| s.displays(at));
-        let all = concept_texts::default_display(known, listed).into_iter().chain(of_set).chain(of_systems);
+        let added = located.into_iter().flat_map(|(s, concept_number)| {
+            concept_texts::additions_to_concept(&self.supplements, s, concept_number)
+        });
+        let of_systems =
+            located.into_iter().chain(added).flat_map(|(s, concept_number)| s.displays(concept_number));
+        let all = concept_texts::default_display(located, listed).into_iter().chain(of_set).chain(of_systems);
         for display in all.filter(|display| display.kind != TextKind::Definition) {
             self.budget.spend(1 + self.languages.steps())?;
             match places.find(display.text) {
                 // A value set often repeats the display of the code system without a language.
-                Some(at) => {
-                    let other = &mut out[at];
+                Some(concept_number) => {
+                    let other = &mut out[concept_number];
                     other.language = other.language.or(display.language);
                     other.kind = other.kind.min(display.kind);
                 }
@@ -344,8 +345,8 @@ impl<'a> CodingValidator<'a, '_> {
     }
 
     fn unknown_version(&self, system: &str, version: &str, path: CodingPath, out: &mut CodingResult<'_>) {
-        let known = self.catalog.code_system_versions(system);
-        let note = ValidationIssue::unknown_code_system(system, Some(version), &known);
+        let versions = self.catalog.code_system_versions(system);
+        let note = ValidationIssue::unknown_code_system(system, Some(version), &versions);
         out.issues.push(note.at(path.member_path("system")));
         out.missing.push(canonical::join(system, Some(version)));
     }
@@ -414,22 +415,22 @@ impl<'a> CodingValidator<'a, '_> {
     fn report_undecided(
         &self,
         system: &str,
-        wanted: Option<&str>,
+        version: Option<&str>,
         path: CodingPath,
         out: &mut CodingResult<'_>,
     ) -> Result<(), TxError> {
         let given = out.coding.version.as_deref();
-        if let (Some(wanted), Some(given)) = (wanted, given)
-            && wanted != given
+        if let (Some(version), Some(given)) = (version, given)
+            && version != given
         {
-            let note = ValidationIssue::version_mismatch(system, wanted, None, given);
+            let note = ValidationIssue::version_mismatch(system, version, None, given);
             out.issues.push(note.at(path.member_path("version")));
         }
-        let known = self.catalog.code_system_versions(system);
-        let note = ValidationIssue::unknown_code_system(system, wanted, &known);
+        let versions = self.catalog.code_system_versions(system);
+        let note = ValidationIssue::unknown_code_system(system, version, &versions);
         out.issues.push(note.at(path.member_path("system")));
         out.undecided = true;
-        out.missing.push(canonical::join(system, wanted.filter(|_| !known.is_empty())));
+        out.missing.push(canonical::join(system, version.filter(|_| !versions.is_empty())));
         if let Some(resource) = self.catalog.code_system(system, self.wanted_version(system, given)) {
             let system = resource.get(self.budget)?;
             out.version = system.version.clone();
@@ -450,21 +451,21 @@ impl<'a> CodingValidator<'a, '_> {
             return Ok(());
         }
         let coding = out.coding;
-        let wanted = self.wanted_version(system, coding.version.as_deref());
+        let requested_version = self.wanted_version(system, coding.version.as_deref());
         let code = coding.code.as_deref().unwrap_or_default();
-        let Some(resource) = self.catalog.code_system_for(system, wanted, code) else {
-            return self.report_unknown_system(system, wanted, path, out);
+        let Some(resource) = self.catalog.code_system_for(system, requested_version, code) else {
+            return self.report_unknown_system(system, requested_version, path, out);
         };
-        let found = resource.get(self.budget)?;
-        out.version = found.version.clone();
-        match found.find(code) {
+        let system_of_code = resource.get(self.budget)?;
+        out.version = system_of_code.version.clone();
+        match system_of_code.find(code) {
             Some(concept) => {
-                let member = self.system_match(found, Some(concept));
+                let member = self.system_match(system_of_code, Some(concept));
                 self.check_display(&member, coding, path, out)?;
-                self.system_status(found, &member, out);
+                self.system_status(system_of_code, &member, out);
             }
-            None if found.content == ContentMode::Complete => {
-                let note = ValidationIssue::unknown_code(code, system, found.version.as_deref());
+            None if system_of_code.content == ContentMode::Complete => {
+                let note = ValidationIssue::unknown_code(code, system, system_of_code.version.as_deref());
                 out.issues.push(note.at(path.member_path("code")));
                 if let Some(why) =
                     grammar::rejection_reason(system, code).filter(|_| self.catalog.is_endless(system))
@@ -486,12 +487,12 @@ impl<'a> CodingValidator<'a, '_> {
     fn report_unknown_system(
         &self,
         system: &str,
-        wanted: Option<&str>,
+        stated_version: Option<&str>,
         path: CodingPath,
         out: &mut CodingResult<'_>,
     ) -> Result<(), TxError> {
         let concept = path.member_path("system");
-        if let Some(version) = wanted.filter(|_| self.catalog.code_system(system, None).is_some()) {
+        if let Some(version) = stated_version.filter(|_| self.catalog.code_system(system, None).is_some()) {
             self.unknown_version(system, version, path, out);
         } else if let Some(supplement) = self.catalog.supplement(system) {
             let version = supplement.header().and_then(|header| header.version.as_deref());
@@ -502,9 +503,9 @@ impl<'a> CodingValidator<'a, '_> {
         } else if !system.contains(':') && !matches!(path, CodingPath::Code) {
             out.issues.push(ValidationIssue::relative_system().at(concept));
         } else {
-            let note = match wanted {
+            let note = match stated_version {
                 None if system.contains(':') => ValidationIssue::foreign_code_system(system),
-                _ => ValidationIssue::unknown_code_system(system, wanted, &[]),
+                _ => ValidationIssue::unknown_code_system(system, stated_version, &[]),
             };
             out.issues.push(note.at(concept));
             out.missing.push(system.to_owned());

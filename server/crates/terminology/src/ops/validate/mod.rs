@@ -171,13 +171,15 @@ fn find_value_set<'a>(
     };
     let (url, in_url) = canonical::split(canonical);
     let pin = pinned(&request.pins.value_sets, url);
-    let wanted = input.text(VALUE_SET_VERSION)?.or(in_url).or(pin);
-    let stored = match wanted {
+    let requested_version = input.text(VALUE_SET_VERSION)?.or(in_url).or(pin);
+    let stored = match requested_version {
         None => catalog.value_set_of(url, request.pins.date.as_deref(), budget)?,
         version => catalog.value_set(url, version, budget)?,
     };
-    let unknown =
-        || TxError::UnknownValueSet { url: canonical::join(url, wanted), ecosystem: request.ecosystem };
+    let unknown = || TxError::UnknownValueSet {
+        url: canonical::join(url, requested_version),
+        ecosystem: request.ecosystem,
+    };
     stored.ok_or_else(unknown)
 }
 

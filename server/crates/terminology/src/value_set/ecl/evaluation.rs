@@ -63,9 +63,9 @@ impl<'a> EclEvaluator<'a> {
     /// of the scheme.
     fn find_identified(&self, alias: &str, identifier: &str) -> Option<u32> {
         let identifiers = self.system.identifiers();
-        let known = SCHEME_ALIASES.iter().find(|(known, _)| known.eq_ignore_ascii_case(alias));
-        let mut schemes = identifiers.schemes().filter(|scheme| match known {
-            Some((_, known)) => known == scheme,
+        let alias_row = SCHEME_ALIASES.iter().find(|(alias_row, _)| alias_row.eq_ignore_ascii_case(alias));
+        let mut schemes = identifiers.schemes().filter(|scheme| match alias_row {
+            Some((_, alias_row)) => alias_row == scheme,
             None => self.system.find(scheme).is_some_and(|concept| {
                 let mut terms = self.system.displays(concept).filter(|term| term.retired.is_none());
                 terms.any(|term| same_folded(&term.text.replace(' ', "-"), alias))
@@ -125,8 +125,8 @@ impl<'a> EclEvaluator<'a> {
     pub(super) fn concepts_of(&self, expression: &EclExpression) -> Result<Rc<ConceptSet>, EclError> {
         let address = std::ptr::from_ref(expression);
         let sets = self.sets.as_ref().map(|sets| &sets.expressions);
-        if let Some(known) = sets.and_then(|sets| sets.borrow().get(&address).cloned()) {
-            return Ok(known);
+        if let Some(cached) = sets.and_then(|sets| sets.borrow().get(&address).cloned()) {
+            return Ok(cached);
         }
         let set = Rc::new(self.compute_set(expression)?);
         if let Some(sets) = sets {
@@ -405,8 +405,8 @@ impl<'a> EclEvaluator<'a> {
         let mut count = 0;
         if let (true, Some(sets)) = (constraint.reversed, &self.sets) {
             let address = std::ptr::from_ref(constraint);
-            let known = sets.reversed.borrow().get(&address).cloned();
-            let counts = match known {
+            let cached = sets.reversed.borrow().get(&address).cloned();
+            let counts = match cached {
                 Some(counts) => counts,
                 None => {
                     let counts = Rc::new(self.reversed_counts(constraint)?);
@@ -472,8 +472,8 @@ impl<'a> EclEvaluator<'a> {
             (_, AttributeValue::Concept(_)) | (ValueConstraint::Expression(_), _) => return Ok(false),
             (constraint, AttributeValue::Literal(text)) => match (constraint, LiteralValue::parse(text)) {
                 (ValueConstraint::Number(order, or_equal, constraint), LiteralValue::Number(number)) => {
-                    let Some(found) = number.partial_cmp(constraint) else { return Ok(false) };
-                    found == *order || (*or_equal && found.is_eq())
+                    let Some(ordering) = number.partial_cmp(constraint) else { return Ok(false) };
+                    ordering == *order || (*or_equal && ordering.is_eq())
                 }
                 (ValueConstraint::Text(any), LiteralValue::Text(text)) => {
                     self.budget.spend(any.len() / 8)?;

@@ -136,17 +136,17 @@ impl EclEvaluator<'_> {
                 codes.iter().any(|code| code.eq_ignore_ascii_case(language))
             }
             DescriptionTest::Type(types) => self.names_component(types, description.kind)?,
-            DescriptionTest::Dialect(wanted) => {
+            DescriptionTest::Dialect(tests) => {
                 let dialects = facts.map(|facts| facts.dialects).unwrap_or_default();
                 self.any_holds(dialects.split(' ').filter(|dialect| !dialect.is_empty()), |dialect| {
                     let (id, sign) = dialect.split_at(dialect.len() - 1);
-                    self.any_holds(wanted, |wanted| {
+                    self.any_holds(tests, |test| {
                         self.spend_step()?;
                         let admitted = match sign {
-                            "+" => wanted.acceptability.preferred,
-                            _ => wanted.acceptability.acceptable,
+                            "+" => test.acceptability.preferred,
+                            _ => test.acceptability.acceptable,
                         };
-                        Ok(admitted && self.names_component(&wanted.reference_sets, id)?)
+                        Ok(admitted && self.names_component(&test.reference_sets, id)?)
                     })
                 })?
             }

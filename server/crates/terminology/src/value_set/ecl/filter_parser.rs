@@ -406,8 +406,9 @@ impl EclParser<'_> {
     fn parse_dialect_alias(&mut self) -> Result<EclExpression, EclError> {
         let here = self.at;
         let alias = self.take_while(|c| c.is_ascii_alphanumeric() || c == '-');
-        let known = DIALECTS.iter().find(|(known, _)| is_alias(alias) && known.eq_ignore_ascii_case(alias));
-        match known {
+        let dialect =
+            DIALECTS.iter().find(|(dialect, _)| is_alias(alias) && dialect.eq_ignore_ascii_case(alias));
+        match dialect {
             Some((_, reference_set)) => Ok(EclExpression::Concept((*reference_set).to_owned())),
             None => {
                 self.at = here;
