@@ -1,8 +1,8 @@
-//! Benchmark of the terminal client as its user sees it: the time until the first screen, the CPU of an idle client, and
-//! the memory with an export file of 1,000,000 lines.
+//! Benchmark of the terminal client as its user sees it: the time until the first screen, the CPU of an idle
+//! client, and the memory with an export file of 1,000,000 lines.
 //!
-//! `cargo xtask bench client` runs it. The program runs in a pseudo-terminal that answers as a terminal without colours
-//! does.
+//! `cargo xtask bench client` runs it. The program runs in a pseudo-terminal that answers as a terminal
+//! without colours does.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot continue fails")]
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 /// Success means only that the command was started, so the caller shows the URL in any case.
 ///
 /// # Errors
-/// Returns the error of the operating system if no command could be started.
+/// The error of the operating system if no command could be started.
 pub fn open(url: &str) -> Result<(), String> {
     let chosen = std::env::var("BROWSER").unwrap_or_default();
     let system = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };

@@ -4,8 +4,8 @@ use crate::export::ExportPhase;
 use crate::keys::{Action, KeyRow};
 use crate::model::{Model, ResourceDetail, Screen, SignInState};
 
-/// Returns the commands of the visible screen that match a text. Each word of the text must occur in
-/// the description, in the name of the action or in that of a key.
+/// The commands of the visible screen that match a text. Each word of the text must occur in the description,
+/// in the name of the action or in that of a key.
 pub fn matching(model: &Model, text: &str) -> Vec<&'static KeyRow> {
     let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
     let matches = |row: &&KeyRow| {
@@ -15,7 +15,7 @@ pub fn matching(model: &Model, text: &str) -> Vec<&'static KeyRow> {
     model.keys.commands(model.screen).filter(matches).collect()
 }
 
-/// Returns the reason why an action is not possible now.
+/// The reason why an action is not possible now.
 pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
     let changes_the_server =
         matches!(action, Action::DeleteExport | Action::NewExport | Action::Replay | Action::EditRequest);
@@ -102,7 +102,7 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
     }
 }
 
-/// Returns the resource that the viewer of files shows.
+/// The resource that the viewer of files shows.
 fn resource(model: &Model) -> Option<&ResourceDetail> {
     model.export.viewer.as_ref()?.detail.as_ref()
 }

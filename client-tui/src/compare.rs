@@ -1,7 +1,7 @@
 //! The comparison of two answers, member by member.
 //!
-//! Elements of a list are compared with equal elements of the other list, or else with the element that has the same
-//! code. The order of a list is not compared.
+//! Elements of a list are compared with equal elements of the other list, or else with the element that has
+//! the same code. The order of a list is not compared.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -52,7 +52,7 @@ fn descend(path: String, here: Option<&Value>, other: Option<&Value>, members: &
     }
 }
 
-/// Returns the names of the members of two objects.
+/// The names of the members of two objects.
 fn names<'a>(here: Option<&'a Value>, other: Option<&'a Value>) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for name in
@@ -69,12 +69,12 @@ fn elements(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Returns the code of an element.
+/// The code of an element.
 fn key(element: &Value) -> Option<&str> {
     element["code"].as_str()
 }
 
-/// Returns each element of the two lists once, together with its counterpart.
+/// Each element of the two lists once, together with its counterpart.
 fn pairs<'a>(here: &'a [Value], other: &'a [Value]) -> Vec<(Option<&'a Value>, Option<&'a Value>)> {
     let mut left: Vec<_> = other.iter().map(Some).collect();
     let mut take = |matches: &dyn Fn(&Value) -> bool| {

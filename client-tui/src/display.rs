@@ -21,9 +21,9 @@ pub enum ColourScheme {
 }
 
 impl DisplayOptions {
-    /// Reads the options of the environment: `NO_COLOR` disables colours if it is set and not empty (no-color.org), and
-    /// a locale or a terminal without UTF-8 restricts the characters to ASCII. `is_light` says whether the terminal has
-    /// a light background.
+    /// Reads the options of the environment: `NO_COLOR` disables colours if it is set and not empty
+    /// (no-color.org), and a locale or a terminal without UTF-8 restricts the characters to ASCII. `is_light`
+    /// says whether the terminal has a light background.
     pub fn from_environment(ascii: bool, is_light: impl FnOnce() -> bool) -> Self {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let colours = match set("NO_COLOR") {

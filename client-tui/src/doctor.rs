@@ -214,7 +214,7 @@ fn operations(answer: &Result<Answer, ApiError>) -> Finding {
     }
 }
 
-/// Returns the JSON of a successful response, or the reason why there is none.
+/// The JSON of a successful response, or the reason why there is none.
 fn json(answer: &Result<Answer, ApiError>) -> Result<Value, String> {
     let answer = answer.as_ref().map_err(ToString::to_string)?;
     if !answer.status.is_success() {

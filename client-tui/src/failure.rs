@@ -52,9 +52,9 @@ pub enum CommandFailure {
 }
 
 impl CommandFailure {
-    /// Returns the exit code: 1 for a failure, 2 for a usage error, 3 if the server cannot be reached, and 128 plus the
-    /// number of the signal that ended the program. It is 0 if the reader of stdout has ended, because the reader has
-    /// what it wanted, and 4 for a negative result.
+    /// The exit code: 1 for a failure, 2 for a usage error, 3 if the server cannot be reached, and 128 plus
+    /// the number of the signal that ended the program. It is 0 if the reader of stdout has ended, because
+    /// the reader has what it wanted, and 4 for a negative result.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Profile(_)
@@ -74,8 +74,8 @@ impl CommandFailure {
 }
 
 impl CommandFailure {
-    /// Returns whether the failure needs a message. A negative result was printed already, and the program that closed
-    /// stdout does not expect one.
+    /// Returns whether the failure needs a message. A negative result was printed already, and the program
+    /// that closed stdout does not expect one.
     pub fn needs_message(&self) -> bool {
         !matches!(self, Self::NegativeResult | Self::Signal(_)) && self.exit_code() != 0
     }

@@ -15,22 +15,22 @@ pub struct FormField {
 }
 
 impl FormField {
-    /// Returns a field that contains `text`.
+    /// A field that contains `text`.
     pub fn new(name: &'static str, hint: &'static str, text: &str) -> Self {
         Self { name, hint, text: text.to_owned(), cursor: text.chars().count() }
     }
 
-    /// Returns the text of the field.
+    /// The text of the field.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the cursor position, in characters.
+    /// The cursor position, in characters.
     pub fn cursor(&self) -> usize {
         self.cursor
     }
 
-    /// Returns the text before and after the cursor.
+    /// The text before and after the cursor.
     pub fn split_at_cursor(&self) -> (&str, &str) {
         self.text.split_at(self.byte_at(self.cursor))
     }
@@ -84,12 +84,12 @@ pub struct Form {
 }
 
 impl Form {
-    /// Returns a form with the focus on its first field.
+    /// A form with the focus on its first field.
     pub fn new(fields: Vec<FormField>) -> Self {
         Self { fields, focus: 0 }
     }
 
-    /// Returns the field with the focus.
+    /// The field with the focus.
     pub fn focused(&mut self) -> &mut FormField {
         &mut self.fields[self.focus]
     }
@@ -109,7 +109,7 @@ impl Form {
         self.focus = (self.focus as isize + by).rem_euclid(count) as usize;
     }
 
-    /// Returns the text of a field without surrounding spaces.
+    /// The text of a field without surrounding spaces.
     ///
     /// # Panics
     /// Panics if the form has no such field.
@@ -119,8 +119,8 @@ impl Form {
     }
 }
 
-/// Returns whether a key with a character types it. Some systems report AltGr as Ctrl and Alt; Ctrl or Alt alone types
-/// nothing.
+/// Returns whether a key with a character types it. Some systems report AltGr as Ctrl and Alt; Ctrl or Alt
+/// alone types nothing.
 pub fn types_a_character(key: KeyEvent) -> bool {
     !matches!(key.modifiers & !KeyModifiers::SHIFT, KeyModifiers::CONTROL | KeyModifiers::ALT)
 }

@@ -1,11 +1,12 @@
-//! Recorded exchanges as an HTTP Archive (HAR 1.2), which browsers and other tools can show. Secrets are masked.
+//! Recorded exchanges as an HTTP Archive (HAR 1.2), which browsers and other tools can show. Secrets are
+//! masked.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::RecordedExchange;
 
-/// Returns the archive, with the oldest exchange first. Exchanges without a response are left out.
+/// The archive, with the oldest exchange first. Exchanges without a response are left out.
 pub fn archive<'a>(exchanges: impl Iterator<Item = &'a RecordedExchange>) -> Value {
     let mut entries: Vec<_> = exchanges.filter_map(entry).collect();
     entries.sort_by_key(|(started, _)| *started);

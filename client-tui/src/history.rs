@@ -1,6 +1,8 @@
-//! Terminology questions that the user sent before, with short answers: for completion, and to send them again.
+//! Terminology questions that the user sent before, with short answers: for completion, and to send them
+//! again.
 //!
-//! They are stored in `trefoil-tui/history.json` in the state folder of the user, in a file that only the user may read.
+//! They are stored in `trefoil-tui/history.json` in the state folder of the user, in a file that only the
+//! user may read.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -35,7 +37,7 @@ pub struct PastQuestion {
 }
 
 impl PastQuestion {
-    /// Returns a question. Options with an empty value are left out, and a long answer is shortened.
+    /// A question. Options with an empty value are left out, and a long answer is shortened.
     pub fn new(
         asked_at: Timestamp,
         server: &str,
@@ -53,12 +55,12 @@ impl PastQuestion {
         }
     }
 
-    /// Returns the value of an option; empty if the question does not have it.
+    /// The value of an option; empty if the question does not have it.
     pub fn option(&self, name: &str) -> &str {
         self.options.get(name).map(String::as_str).unwrap_or_default()
     }
 
-    /// Returns the options in a few words: of a URL, only the last segment.
+    /// The options in a few words: of a URL, only the last segment.
     pub fn summary(&self) -> String {
         let word = |(name, value): (&String, &String)| format!("{name}={}", last_segment(value));
         self.options.iter().map(word).collect::<Vec<_>>().join(" ")
@@ -69,7 +71,7 @@ impl PastQuestion {
     }
 }
 
-/// Returns the part of a URL after the last slash.
+/// The part of a URL after the last slash.
 pub fn last_segment(url: &str) -> &str {
     url.trim_end_matches('/').rsplit('/').next().unwrap_or(url)
 }
@@ -88,17 +90,17 @@ pub struct HistoryFile {
 }
 
 impl HistoryFile {
-    /// Returns the file in `$XDG_STATE_HOME/trefoil-tui`, or in the folder that the operating system uses instead.
+    /// The file in `$XDG_STATE_HOME/trefoil-tui`, or in the folder that the operating system uses instead.
     ///
     /// # Errors
-    /// Returns an error if the user has no home folder.
+    /// An error if the user has no home folder.
     pub fn of_user() -> io::Result<Self> {
         let base = etcetera::choose_base_strategy().map_err(io::Error::other)?;
         let state = base.state_dir().unwrap_or_else(|| base.data_dir());
         Ok(Self::at(&state.join("trefoil-tui/history.json")))
     }
 
-    /// Returns the file at this path, which need not exist.
+    /// The file at this path, which need not exist.
     pub fn at(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
@@ -106,7 +108,7 @@ impl HistoryFile {
     /// Reads the questions.
     ///
     /// # Errors
-    /// Returns the reason why the file cannot be read.
+    /// The reason why the file cannot be read.
     pub fn read(&self) -> Result<Vec<PastQuestion>, String> {
         let failed = |reason: String| format!("failed to read {}: {reason}", self.path.display());
         match std::fs::metadata(&self.path) {
@@ -127,7 +129,7 @@ impl HistoryFile {
     /// Adds a question. Those that another process has added meanwhile are kept.
     ///
     /// # Errors
-    /// Returns the reason why the file cannot be read or written.
+    /// The reason why the file cannot be read or written.
     pub fn add(&self, question: PastQuestion) -> Result<(), String> {
         let mut questions = self.read()?;
         add(&mut questions, question);

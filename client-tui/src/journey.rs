@@ -25,17 +25,18 @@ pub enum Step {
 /// Signs in a user on any device.
 ///
 /// # Errors
-/// Returns the error of a request, or [`ApiError::SignIn`] if the user denied the sign-in or the code has expired.
+/// The error of a request, or [`ApiError::SignIn`] if the user denied the sign-in or the code has expired.
 pub async fn sign_in_on_device(api: &Api, scope: &str, tell: impl Fn(Step)) -> Result<UserTokens, ApiError> {
     let pending = api.begin_device_sign_in(scope).await?;
     tell(Step::Device(pending.prompt.clone()));
     api.finish_device_sign_in(&pending).await
 }
 
-/// Signs in a user. The response arrives by the redirect of the browser to this machine, or as a text from `pasted`.
+/// Signs in a user. The response arrives by the redirect of the browser to this machine, or as a text from
+/// `pasted`.
 ///
 /// # Errors
-/// Returns the error of a request, or [`ApiError::SignIn`] if the server or the user denied the sign-in.
+/// The error of a request, or [`ApiError::SignIn`] if the server or the user denied the sign-in.
 pub async fn sign_in(
     api: &Api,
     scope: &str,

@@ -14,23 +14,24 @@ impl Selector {
     /// Parses a path.
     ///
     /// # Errors
-    /// Returns a message for the user if the text is not a JSONPath.
+    /// A message for the user if the text is not a JSONPath.
     pub fn parse(path: &str) -> Result<Self, String> {
         JsonPath::parse(path).map(Self).map_err(|error| format!("'{path}' is not a JSONPath: {error}"))
     }
 
-    /// Returns whether the path selects a value of the JSON text. It selects nothing of a text that is not JSON.
+    /// Returns whether the path selects a value of the JSON text. It selects nothing of a text that is not
+    /// JSON.
     pub fn selects(&self, json: &[u8]) -> bool {
         serde_json::from_slice(json).is_ok_and(|value: Value| !self.0.query(&value).is_empty())
     }
 
-    /// Returns the selected values as formatted JSON, each beginning on a line of its own.
+    /// The selected values as formatted JSON, each beginning on a line of its own.
     pub fn text(&self, json: &Value) -> Option<String> {
         let texts: Vec<_> = self.0.query(json).all().into_iter().map(|value| format!("{value:#}")).collect();
         (!texts.is_empty()).then(|| texts.join("\n"))
     }
 
-    /// Returns the selected values on one line, which may be cut.
+    /// The selected values on one line, which may be cut.
     pub fn short_text(&self, json: &Value) -> String {
         let mut text = String::new();
         for value in self.0.query(json).all() {
@@ -51,10 +52,10 @@ pub fn is_path(filter: &str) -> bool {
     filter.starts_with('$')
 }
 
-/// Returns the values that a path selects in a body, as formatted JSON.
+/// The values that a path selects in a body, as formatted JSON.
 ///
 /// # Errors
-/// Returns a message if the path or the body is invalid, or if nothing is selected.
+/// A message if the path or the body is invalid, or if nothing is selected.
 pub fn select(body: &str, path: &str) -> Result<String, String> {
     let path = Selector::parse(path)?;
     let body: Value = serde_json::from_str(body).map_err(|_| {

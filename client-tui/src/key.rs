@@ -1,8 +1,8 @@
 //! Private keys of backend clients: reads JWK, JWK Set and PEM, and builds the DER structures for signing.
 //!
-//! `jsonwebtoken` signs with DER but cannot read private JWKs for the algorithms of SMART Backend Services. Therefore
-//! this module converts them to `RSAPrivateKey` (RFC 8017 A.1.2), or to `PrivateKeyInfo` around `ECPrivateKey` (RFC
-//! 5208, RFC 5915).
+//! `jsonwebtoken` signs with DER but cannot read private JWKs for the algorithms of SMART Backend Services.
+//! Therefore this module converts them to `RSAPrivateKey` (RFC 8017 A.1.2), or to `PrivateKeyInfo` around
+//! `ECPrivateKey` (RFC 5208, RFC 5915).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey};
@@ -65,7 +65,7 @@ pub enum KeyError {
 /// Parses the text of a key file. `alg` and `kid` are used if the file does not state them.
 ///
 /// # Errors
-/// Returns the reason why the key cannot be used.
+/// The reason why the key cannot be used.
 pub fn read(text: &str, alg: Option<&str>, kid: Option<&str>) -> Result<SigningKey, KeyError> {
     if text.trim_start().starts_with("-----BEGIN") {
         return from_pem(text.as_bytes(), alg, kid);
@@ -81,7 +81,7 @@ pub fn read(text: &str, alg: Option<&str>, kid: Option<&str>) -> Result<SigningK
 /// Reads one private JWK (RFC 7517, RFC 7518 6.2.2 and 6.3.2).
 ///
 /// # Errors
-/// Returns the reason why the key cannot be used.
+/// The reason why the key cannot be used.
 pub fn from_jwk(jwk: &Value, alg: Option<&str>, kid: Option<&str>) -> Result<SigningKey, KeyError> {
     let text = |name: &str| jwk[name].as_str().unwrap_or_default();
     let encoding = match (text("kty"), text("crv")) {

@@ -1,8 +1,8 @@
 //! A terminal client for Trefoil and other servers that implement the same standards: sign-in, userinfo,
 //! `$validate-code`, `$subsumes` and Bulk Data export.
 //!
-//! Every function of a screen is also available to scripts as a subcommand; both use [`api`]. The client depends only
-//! on the interface of the server and shares no code with it.
+//! Every function of a screen is also available to scripts as a subcommand; both use [`api`]. The client
+//! depends only on the interface of the server and shares no code with it.
 
 #![allow(missing_docs, reason = "the library serves only the binary and its tests")]
 
@@ -45,8 +45,8 @@ pub mod user_programs;
 pub mod view;
 pub mod viewer_files;
 
-/// Selects aws-lc-rs as the TLS implementation. Every `main` and every test calls this function before the first
-/// request.
+/// Selects aws-lc-rs as the TLS implementation. Every `main` and every test calls this function before the
+/// first request.
 pub fn install_crypto() {
     // An error means that an implementation is already selected.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

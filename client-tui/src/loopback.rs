@@ -1,5 +1,5 @@
-//! The redirect target of the browser: a listener on a free port of this machine (RFC 8252 7.3), open during one
-//! sign-in.
+//! The redirect target of the browser: a listener on a free port of this machine (RFC 8252 7.3), open during
+//! one sign-in.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,7 +18,8 @@ const HEAD_LIMIT: usize = 16 * 1024;
 /// Time after which a silent connection is closed. Browsers open connections that they do not use.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Listens on the same port of 127.0.0.1 and, if IPv6 is available, of `::1`, because `localhost` may mean either.
+/// Listens on the same port of 127.0.0.1 and, if IPv6 is available, of `::1`, because `localhost` may mean
+/// either.
 #[derive(Debug)]
 pub struct LoopbackListener {
     v4: TcpListener,
@@ -32,7 +33,7 @@ impl LoopbackListener {
     /// Listens on a free port. `host` is the host of the redirect URI, `localhost` or `127.0.0.1`.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// The error of the operating system.
     pub async fn bind(host: &str) -> io::Result<Self> {
         let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = v4.local_addr()?.port();
@@ -41,16 +42,16 @@ impl LoopbackListener {
         Ok(Self { v4, v6, port, host: host.to_owned() })
     }
 
-    /// Returns the redirect URI of this sign-in.
+    /// The redirect URI of this sign-in.
     pub fn redirect_uri(&self) -> String {
         format!("http://{}:{}{PATH}", self.host, self.port)
     }
 
-    /// Waits for a response of the browser that completes or ends the sign-in, and shows the result in the browser.
-    /// Queries of other sign-ins are rejected, and the sign-in continues.
+    /// Waits for a response of the browser that completes or ends the sign-in, and shows the result in the
+    /// browser. Queries of other sign-ins are rejected, and the sign-in continues.
     ///
     /// # Errors
-    /// Returns the reason why the response ended the sign-in.
+    /// The reason why the response ended the sign-in.
     pub async fn wait(&self, pending: &PendingSignIn) -> Result<String, BadRedirect> {
         let (sender, mut requests) = mpsc::channel(8);
         loop {
@@ -126,7 +127,7 @@ async fn answer(mut stream: TcpStream, status: &str, page: String) {
     let _ = stream.shutdown().await;
 }
 
-/// Returns a page. Its script removes the code from the address bar and the history of the browser.
+/// A page. Its script removes the code from the address bar and the history of the browser.
 fn page(title: &str, text: &str) -> String {
     let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let (title, text) = (escape(title), escape(text));

@@ -271,7 +271,8 @@ pub enum RuntimeEffect {
     },
     /// Copies a text to the clipboard of the terminal.
     Copy(String),
-    /// Copies the password of the demo user, which is not part of the model, to the clipboard of the terminal.
+    /// Copies the password of the demo user, which is not part of the model, to the clipboard of the
+    /// terminal.
     CopyDemoPassword,
     /// Reads the mouse, or leaves it to the terminal.
     CaptureMouse(bool),

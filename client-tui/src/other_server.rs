@@ -20,10 +20,11 @@ impl OtherServer {
         if text.contains("://") { Self::Url(text.to_owned()) } else { Self::Profile(text.to_owned()) }
     }
 
-    /// Returns the client of the server with its token. Exchanges are reported to the watcher of `api`.
+    /// The client of the server with its token. Exchanges are reported to the watcher of `api`.
     ///
     /// # Errors
-    /// Returns [`CommandFailure`] if there is no such profile, if its address is invalid, or if no user is signed in there.
+    /// [`CommandFailure`] if there is no such profile, if its address is invalid, or if no user is signed in
+    /// there.
     pub async fn connect(&self, api: &Api) -> Result<(Api, Bearer), CommandFailure> {
         let profile = match self {
             Self::Profile(name) => {

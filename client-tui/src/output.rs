@@ -21,7 +21,7 @@ impl Output {
     /// Prints the result of the command.
     ///
     /// # Errors
-    /// Returns [`CommandFailure::Output`] if stdout cannot be written, for example because the reader has ended.
+    /// [`CommandFailure::Output`] if stdout cannot be written, for example because the reader has ended.
     pub fn result(
         self,
         answer: &impl Serialize,
@@ -58,7 +58,8 @@ fn print_line(mut out: impl Write, line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Replaces the characters that a terminal executes or that change the order of text. Line feeds and tabs are kept.
+/// Replaces the characters that a terminal executes or that change the order of text. Line feeds and tabs are
+/// kept.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Creates a folder that only the user may read, and its parents. An existing folder keeps its permissions.
 ///
 /// # Errors
-/// Returns the error of the operating system.
+/// The error of the operating system.
 pub fn create_private_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -27,7 +27,7 @@ pub fn create_private_folder(path: &Path) -> io::Result<()> {
 /// Opens a file for writing that only the user may read.
 ///
 /// # Errors
-/// Returns the error of the operating system.
+/// The error of the operating system.
 pub fn private_file(path: &Path, truncate: bool) -> io::Result<File> {
     let mut options = File::options();
     options.create(true).write(true).truncate(truncate);
@@ -36,11 +36,11 @@ pub fn private_file(path: &Path, truncate: bool) -> io::Result<File> {
     options.open(path)
 }
 
-/// Replaces the content of a file that only the user may read. A crash leaves the old or the new content, and concurrent
-/// processes do not mix theirs.
+/// Replaces the content of a file that only the user may read. A crash leaves the old or the new content, and
+/// concurrent processes do not mix theirs.
 ///
 /// # Errors
-/// Returns the error of the operating system.
+/// The error of the operating system.
 pub fn replace_private_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // The temporary file has the mode 0600.

@@ -22,7 +22,7 @@ impl Screen {
     pub const ALL: [Self; 6] =
         [Self::SignIn, Self::Codes, Self::Tree, Self::Export, Self::Requests, Self::Help];
 
-    /// Returns the title of the tab.
+    /// The title of the tab.
     pub fn title(self) -> &'static str {
         match self {
             Self::SignIn => "Sign-in",

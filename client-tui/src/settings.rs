@@ -48,10 +48,10 @@ enum KeyNames {
     Several(Vec<String>),
 }
 
-/// Returns the path of the settings of this user.
+/// The path of the settings of this user.
 ///
 /// # Errors
-/// Returns [`SettingsError::Folder`].
+/// [`SettingsError::Folder`].
 pub fn path_of_user() -> Result<PathBuf, SettingsError> {
     let base = etcetera::choose_base_strategy().map_err(SettingsError::Folder)?;
     Ok(base.config_dir().join("trefoil-tui/settings.toml"))
@@ -60,7 +60,7 @@ pub fn path_of_user() -> Result<PathBuf, SettingsError> {
 /// Reads the key bindings. Without a file, they are the standard ones.
 ///
 /// # Errors
-/// Returns [`SettingsError`] if a setting is invalid, or if a key has two actions.
+/// [`SettingsError`] if a setting is invalid, or if a key has two actions.
 pub fn read_keys(path: &Path) -> Result<KeyTable, SettingsError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

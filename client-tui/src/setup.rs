@@ -1,4 +1,5 @@
-//! Setup of a profile: finds the addresses of a server, registers clients, makes a key, and stores the profile.
+//! Setup of a profile: finds the addresses of a server, registers clients, makes a key, and stores the
+//! profile.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,10 +31,11 @@ pub struct StoredProfile {
     pub actions: Vec<String>,
 }
 
-/// Sets up a profile and stores it. `given` are the options of the command line that are settings of a profile.
+/// Sets up a profile and stores it. `given` are the options of the command line that are settings of a
+/// profile.
 ///
 /// # Errors
-/// Returns the failure of a request, of a command, or of a file.
+/// The failure of a request, of a command, or of a file.
 pub async fn run(
     args: &SetupArgs,
     given: ProfileSettings,
@@ -51,7 +53,7 @@ pub async fn run(
     Ok(StoredProfile { name, settings, actions })
 }
 
-/// Returns the host and port of the server as a name.
+/// The host and port of the server as a name.
 fn profile_name(settings: &ProfileSettings) -> String {
     let url = settings.base_url.as_deref().and_then(|url| url::Url::parse(url).ok());
     let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or("server").to_owned();
@@ -61,7 +63,8 @@ fn profile_name(settings: &ProfileSettings) -> String {
     }
 }
 
-/// Reads the addresses from the data folder of a Trefoil server, and registers the missing clients with its command line.
+/// Reads the addresses from the data folder of a Trefoil server, and registers the missing clients with its
+/// command line.
 fn from_data_folder(
     data: &Path,
     file: &ProfileFile,
@@ -124,8 +127,8 @@ fn run_trefoil(data: &Path, words: &[&str]) -> Result<(), CommandFailure> {
     Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
-/// Finds out whether the address is an issuer or a base address of FHIR, and registers a client if the server offers
-/// registration (RFC 7591).
+/// Finds out whether the address is an issuer or a base address of FHIR, and registers a client if the server
+/// offers registration (RFC 7591).
 async fn from_address(
     url: &str,
     settings: &mut ProfileSettings,
@@ -183,7 +186,7 @@ fn api_at(url: &str, ca: Option<&Path>) -> Result<Api, CommandFailure> {
     Ok(Api::new(profile, ClientClock::SYSTEM, Box::new(drop))?)
 }
 
-/// Returns a document, or `None` if the server has none.
+/// A document, or `None` if the server has none.
 async fn get_json(api: &Api, url: &str) -> Result<Option<Value>, ApiError> {
     let answer = api.fetch(url, HeaderMap::new()).await?;
     Ok(answer.json(url).ok())

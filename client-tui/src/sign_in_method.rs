@@ -10,7 +10,7 @@ pub enum SignInMethod {
 }
 
 impl SignInMethod {
-    /// Returns the method that fits this machine: over SSH, the browser is on another machine.
+    /// The method that fits this machine: over SSH, the browser is on another machine.
     pub fn of_environment() -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let remote = set("SSH_CONNECTION") || set("SSH_TTY");

@@ -1,4 +1,5 @@
-//! The terminal of the screens: setup, restoration, its events, and the programs of the user, which borrow it.
+//! The terminal of the screens: setup, restoration, its events, and the programs of the user, which borrow
+//! it.
 
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Switches the terminal to the screens. A panic restores the terminal.
 ///
 /// # Errors
-/// Returns the error of the terminal.
+/// The error of the terminal.
 pub fn open() -> io::Result<DefaultTerminal> {
     let terminal = ratatui::try_init()?;
     // The hook of ratatui restores everything else.
@@ -105,7 +106,7 @@ impl EventReader {
         reader
     }
 
-    /// Returns the next event, or `None` after a time without one.
+    /// The next event, or `None` after a time without one.
     fn next(&self) -> io::Result<Option<Event>> {
         if self.paused.load(Ordering::SeqCst) {
             std::thread::sleep(PAUSE);

@@ -10,22 +10,22 @@ pub trait UserPrograms {
     /// Opens a text in the editor and returns the edited text.
     ///
     /// # Errors
-    /// Returns a message for the user if the editor cannot be started, or if it failed.
+    /// A message for the user if the editor cannot be started, or if it failed.
     fn edit(&mut self, text: &str) -> Result<String, String>;
 
     /// Shows a text in the pager.
     ///
     /// # Errors
-    /// Returns a message for the user if the pager cannot be started, or if it failed.
+    /// A message for the user if the pager cannot be started, or if it failed.
     fn page(&mut self, text: &str) -> Result<(), String>;
 }
 
-/// Returns the command of the editor: `$VISUAL`, `$EDITOR` or `vi`.
+/// The command of the editor: `$VISUAL`, `$EDITOR` or `vi`.
 pub(crate) fn editor_of_user() -> String {
     variable("VISUAL").or_else(|| variable("EDITOR")).unwrap_or_else(|| "vi".to_owned())
 }
 
-/// Returns the command of the pager: `$PAGER` or `less`.
+/// The command of the pager: `$PAGER` or `less`.
 pub(crate) fn pager_of_user() -> String {
     variable("PAGER").unwrap_or_else(|| "less".to_owned())
 }
@@ -75,7 +75,7 @@ fn run(command: &str, kind: &str, variable: &str, path: &Path) -> Result<(), Str
 mod tests {
     use super::*;
 
-    /// Returns the command of a shell script.
+    /// The command of a shell script.
     fn script(folder: &Path, content: &str) -> String {
         let path = folder.join("program.sh");
         std::fs::write(&path, content).expect("the folder exists");

@@ -63,12 +63,12 @@ impl IndexedFile {
         Ok(Self { path: path.to_owned(), file, text: text.to_owned(), filter, matches })
     }
 
-    /// Returns the number of lines of the list.
+    /// The number of lines of the list.
     fn lines(&self) -> u64 {
         if matches!(self.filter, LineFilter::All) { self.file.lines() } else { self.matches.len() as u64 }
     }
 
-    /// Returns the JSONPath of the filter.
+    /// The JSONPath of the filter.
     fn selector(&self) -> Option<&Selector> {
         match &self.filter {
             LineFilter::Path(selector) => Some(selector),
@@ -110,7 +110,7 @@ impl OpenFile {
         }
     }
 
-    /// Returns the number of lines of the list and one page of it.
+    /// The number of lines of the list and one page of it.
     pub fn page(&self, path: &Path, filter: &str, first: u64) -> Answered<(u64, ViewerPage)> {
         self.with(path, filter, |file| {
             let lines = file.read(first, PAGE_LINES)?;
@@ -120,7 +120,7 @@ impl OpenFile {
         })
     }
 
-    /// Returns the resource at a position of the list.
+    /// The resource at a position of the list.
     pub fn resource(&self, path: &Path, filter: &str, index: u64) -> Answered<ResourceDetail> {
         let (lines, selector) =
             self.with(path, filter, |file| Ok((file.read(index, 1)?, file.selector().cloned())))?;
@@ -151,7 +151,7 @@ impl OpenFile {
 /// Looks for the resource of a reference in the files of its type.
 ///
 /// # Errors
-/// Returns a message for the user if there is no such resource.
+/// A message for the user if there is no such resource.
 pub fn find(files: &[ViewedFile], reference: &str) -> Answered<FoundResource> {
     let (kind, id) = split_reference(reference)
         .ok_or_else(|| format!("'{reference}' is not a reference to a resource"))?;
@@ -168,7 +168,7 @@ pub fn find(files: &[ViewedFile], reference: &str) -> Answered<FoundResource> {
 /// Validates the codes of a resource with the terminology server.
 ///
 /// # Errors
-/// Returns a message for the user if the text is not a resource.
+/// A message for the user if the text is not a resource.
 pub async fn check_codes(api: &Api, resource: &str, bearer: &Bearer) -> Answered<Vec<CodeCheck>> {
     let json: Value = serde_json::from_str(resource).map_err(|error| format!("not JSON: {error}"))?;
     let mut checks = Vec::new();

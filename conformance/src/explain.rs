@@ -10,7 +10,7 @@ use crate::spec::request::Body;
 use crate::spec::requirement::Requirement;
 use crate::spec::{Specification, resources};
 
-/// Returns the description of a requirement or a case with this id, or of all requirements of a section; `None` if no
+/// The description of a requirement or a case with this id, or of all requirements of a section; `None` if no
 /// id equals the text and no section begins with it.
 pub fn explanation(spec: &Specification, id: &str) -> Option<String> {
     if let Some(case) = spec.cases.iter().find(|case| case.id == id) {
@@ -37,7 +37,7 @@ fn requirement_text(requirement: &Requirement) -> String {
     format!("{}  {level}\n  {}\n  {kind}: {source}\n", requirement.id, requirement.gist)
 }
 
-/// Returns the row as it is in the table, followed by the requests that it sends.
+/// The row as it is in the table, followed by the requests that it sends.
 fn case_text(case: &Case) -> String {
     let mut text = format!("{}\n", case.place);
     for line in case.row.lines() {
@@ -74,7 +74,7 @@ fn step_text(number: usize, step: &Step) -> String {
     text
 }
 
-/// Returns the members of an expectation that the row states or implies, as JSON.
+/// The members of an expectation that the row states or implies, as JSON.
 fn expectation_text(expect: &Expectation) -> String {
     let is_stated = |value: &Value| match value {
         Value::Null => false,

@@ -15,7 +15,7 @@ use crate::spec::Specification;
 /// Number of code systems, value sets and Groups that a profile lists.
 const LISTED: usize = 3;
 
-/// Returns the text of a profile of the server.
+/// The text of a profile of the server.
 pub async fn profile_text(target: &TestTarget, spec: &Specification) -> String {
     let addresses = &target.addresses;
     let mut text = format!(
@@ -120,7 +120,7 @@ fn tables_last(text: &str) -> String {
     format!("{}\n", all.join("\n\n"))
 }
 
-/// Returns a member of the first resources of a type, if the server answers without a token.
+/// A member of the first resources of a type, if the server answers without a token.
 async fn ids(target: &TestTarget, resource_type: &str, member: &str) -> Vec<String> {
     let is_open = target.profile.get("anonymous").is_some_and(|anonymous| *anonymous == true);
     let (true, Ok(fhir_base)) = (is_open, target.fhir_base()) else { return Vec::new() };

@@ -15,9 +15,9 @@
 //! | [`tx`] | HL7's terminology ecosystem suite, for any FHIR R4 server |
 //! | [`cli`] | the program `trefoil-conformance` |
 //!
-//! The suite starts the server as a separate process and checks the bytes of its responses. It shares no type with the
-//! server, because a wrong name that both use would not be detected. `tests/in_process` also checks the rows about
-//! terminology against the terminology crate.
+//! The suite starts the server as a separate process and checks the bytes of its responses. It shares no type
+//! with the server, because a wrong name that both use would not be detected. `tests/in_process` also checks
+//! the rows about terminology against the terminology crate.
 
 pub mod cli;
 pub mod compare;

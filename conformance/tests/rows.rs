@@ -1,5 +1,5 @@
-//! Each case of the tables as a trial with its id as name. All trials use one server, which the first of them builds
-//! and starts.
+//! Each case of the tables as a trial with its id as name. All trials use one server, which the first of them
+//! builds and starts.
 //!
 //! `cargo test -p trefoil-conformance --test rows -- spec/userinfo` runs one section.
 

@@ -1,5 +1,5 @@
-//! Benchmark of the log, run by `cargo xtask bench log`: time that the line about a request costs the thread which answers
-//! the request. Standard error should be a file or `/dev/null`, as for a service.
+//! Benchmark of the log, run by `cargo xtask bench log`: time that the line about a request costs the thread
+//! which answers the request. Standard error should be a file or `/dev/null`, as for a service.
 
 use std::time::{Duration, Instant};
 

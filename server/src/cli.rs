@@ -34,7 +34,8 @@ pub enum ServerCommand {
     Migrate(MigrateArgs),
     /// Add the development CA to the certificate stores of this machine, or remove it.
     ///
-    /// Changes the stores of the system, of Chromium and of Firefox, after it has shown the commands and asked.
+    /// Changes the stores of the system, of Chromium and of Firefox, after it has shown the commands and
+    /// asked.
     #[command(
         after_help = "Examples:\n  trefoil trust --data ./demo\n  trefoil trust --data ./demo --remove"
     )]
@@ -44,7 +45,7 @@ pub enum ServerCommand {
     Administration(AdminSubcommand),
 }
 
-/// Returns an example of `serve` and the environment variables.
+/// An example of `serve` and the environment variables.
 fn serve_after_help() -> String {
     let mut text =
         "Example:\n  trefoil serve --demo --data ./demo --listen 127.0.0.1:8443\n\nEnvironment:".to_owned();

@@ -2,7 +2,7 @@
 
 use identity::model::members::{MemberRow, MemberType};
 
-/// Returns a row of a table `member | type | default | meaning`.
+/// A row of a table `member | type | default | meaning`.
 pub fn member_line(row: &MemberRow) -> String {
     let kind = match row.kind {
         MemberType::Text | MemberType::Choice(_) => "text",
@@ -14,13 +14,13 @@ pub fn member_line(row: &MemberRow) -> String {
     format!("| `{}` | {kind} | {} | {} |\n", row.name, row.default, sentence(row.meaning))
 }
 
-/// Returns the text of a documentation comment for a cell of a table.
+/// The text of a documentation comment for a cell of a table.
 pub fn sentence(meaning: &str) -> &str {
     meaning.trim().trim_end_matches('.')
 }
 
-/// Compares the sections of a page with generated text, or writes them if `TREFOIL_UPDATE_DOCS` is set. A section is the
-/// text between `<!-- NAME -->` and `<!-- end of NAME -->`.
+/// Compares the sections of a page with generated text, or writes them if `TREFOIL_UPDATE_DOCS` is set. A
+/// section is the text between `<!-- NAME -->` and `<!-- end of NAME -->`.
 #[track_caller]
 pub fn check_page(name: &str, sections: &[(&str, String)]) {
     let path = format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"));

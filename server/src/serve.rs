@@ -66,7 +66,8 @@ pub async fn run_server(flags: &ServeFlags) -> ExitCode {
                 return exit_code(&error);
             }
         };
-        // Nothing that this process knows of the database holds any more, so that all services are opened again.
+        // Nothing that this process knows of the database holds any more, so that all services are opened
+        // again.
         tracing::warn!("the services start again");
         went_back = true;
         config = match Config::load(flags) {
@@ -109,7 +110,7 @@ async fn open_store(config: &Config) -> Result<Store> {
     }
 }
 
-/// Returns the error of an address that cannot be listened on, with its remedy.
+/// The error of an address that cannot be listened on, with its remedy.
 fn listen_failure(listen: SocketAddr, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -185,7 +186,8 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     let guide = is_demo.then(|| demo::guide::write_guide(&app, ca.as_deref())).transpose()?;
     write_endpoint(&endpoint, &app, ca.as_deref(), guide.as_ref().map(|(_, path)| path.as_path()))?;
     let mut signals = StopSignals::new(hang_up)?;
-    // The program that started the server may have closed the pipe, in particular if the services start again.
+    // The program that started the server may have closed the pipe, in particular if the services start
+    // again.
     drop(writeln!(io::stdout(), "ready {base_url}"));
     // A program that reads standard output reads the file of the guide.
     let is_person = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
@@ -223,10 +225,11 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     Ok(end)
 }
 
-/// Opens the services of a node and prepares the store: declared clients, the demo project, unfinished exports.
+/// Opens the services of a node and prepares the store: declared clients, the demo project, unfinished
+/// exports.
 ///
 /// # Errors
-/// Returns an error if the store cannot be read or written.
+/// An error if the store cannot be read or written.
 pub async fn open_node(
     config: Config,
     flags: &ServeFlags,

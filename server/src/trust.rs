@@ -1,4 +1,5 @@
-//! `trefoil trust`: adds the development CA of a data folder to the certificate stores of this machine, or removes it.
+//! `trefoil trust`: adds the development CA of a data folder to the certificate stores of this machine, or
+//! removes it.
 //!
 //! A change is a list of commands of the store's own tools, which are shown before they run:
 //!
@@ -60,10 +61,10 @@ pub struct TrustHost {
 }
 
 impl TrustHost {
-    /// Returns this machine.
+    /// This machine.
     ///
     /// # Errors
-    /// Returns an error if the home folder is unknown.
+    /// An error if the home folder is unknown.
     pub fn current() -> Result<Self> {
         Ok(Self {
             home: std::env::home_dir().context("the home folder is unknown; set HOME")?,
@@ -82,7 +83,7 @@ impl TrustHost {
         folders.map(|folder| folder.join(name)).find(|path| path.is_file())
     }
 
-    /// Returns the folders with an NSS database: those of Chromium, and the profiles of Firefox.
+    /// The folders with an NSS database: those of Chromium, and the profiles of Firefox.
     fn nss_databases(&self) -> Vec<PathBuf> {
         let chromium = [".pki/nssdb", ".local/share/pki/nssdb", "snap/chromium/current/.pki/nssdb"];
         let firefox = [
@@ -172,12 +173,12 @@ impl TrustPlan {
     }
 }
 
-/// Returns a command line from its words.
+/// A command line from its words.
 fn command_line(words: &[&dyn AsRef<std::ffi::OsStr>]) -> Vec<OsString> {
     words.iter().map(|word| word.as_ref().to_owned()).collect()
 }
 
-/// Returns the plan that adds a CA or, without one, removes all development CAs.
+/// The plan that adds a CA or, without one, removes all development CAs.
 fn plan(args: &TrustArgs, host: &TrustHost, ca: Option<&DevelopmentCa>) -> Result<TrustPlan> {
     let mut plan = TrustPlan::default();
     match host.is_macos {
@@ -213,7 +214,7 @@ fn plan_macos(
     Ok(())
 }
 
-/// Returns the files of development CAs in a folder, also links to files that no longer exist.
+/// The files of development CAs in a folder, also links to files that no longer exist.
 fn development_ca_files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -313,7 +314,7 @@ fn plan_browsers(host: &TrustHost, ca: Option<&DevelopmentCa>, plan: &mut TrustP
     }
 }
 
-/// Returns the nicknames of the development CAs in an NSS database.
+/// The nicknames of the development CAs in an NSS database.
 fn listed_nicknames(certutil: &Path, folder: &OsString) -> Result<Vec<String>> {
     let listed = run_command(&command_line(&[&certutil, &"-L", &"-d", folder]))?;
     let fingerprints = listed.lines().filter_map(|line| line.strip_prefix(NICKNAME_PREFIX));
@@ -353,7 +354,7 @@ fn run_command(command: &[OsString]) -> Result<String> {
 /// Changes the stores of a machine and writes what is done. `confirm` is asked before the first command runs.
 ///
 /// # Errors
-/// Returns an error if the CA cannot be read, no store can be changed, or a command fails.
+/// An error if the CA cannot be read, no store can be changed, or a command fails.
 pub fn change_trust(
     args: &TrustArgs,
     host: &TrustHost,

@@ -39,7 +39,7 @@ enum BenchGroup {
 }
 
 impl BenchGroup {
-    /// Returns the name on the command line, which the benchmarks over HTTP also use.
+    /// The name on the command line, which the benchmarks over HTTP also use.
     fn name(self) -> String {
         use clap::ValueEnum as _;
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -76,14 +76,14 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     check(http.args(args.group.map(BenchGroup::name)).args(&args.options))
 }
 
-/// Returns the command for a benchmark of a package.
+/// The command for a benchmark of a package.
 pub fn bench(package: &str, name: &str) -> Command {
     let mut command = cargo();
     command.args(["bench", "--quiet", "-p", package, "--bench", name, "--"]);
     command
 }
 
-/// Returns the command for the benchmark of the memory that exports as Parquet need.
+/// The command for the benchmark of the memory that exports as Parquet need.
 pub fn bench_parquet() -> Command {
     let mut command = cargo();
     command.args(["bench", "--quiet", "-p", "trefoil-bulk", "--features", "parquet"]);

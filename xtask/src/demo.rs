@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: starts the server with the demo project, prints the guide that the server writes, and opens the
-//! terminal client.
+//! `cargo xtask demo`: starts the server with the demo project, prints the guide that the server writes, and
+//! opens the terminal client.
 
 use std::io::{BufRead as _, BufReader, IsTerminal as _};
 use std::path::PathBuf;
@@ -69,8 +69,9 @@ pub fn run(args: &DemoArgs) -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs and returns their folder. In a checkout in which no server is built yet, the profile `quick` is
-/// used, which needs the least time; otherwise the profile of the tests, whose crates are built already.
+/// Builds the programs and returns their folder. In a checkout in which no server is built yet, the profile
+/// `quick` is used, which needs the least time; otherwise the profile of the tests, whose crates are built
+/// already.
 fn build_programs() -> Result<PathBuf> {
     let mut command = build_with_progress(&["trefoil", "trefoil-tui"]);
     let debug = target_dir().join("debug");

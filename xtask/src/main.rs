@@ -53,7 +53,8 @@ enum XtaskCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Run the conformance suite against servers with planted faults, and list the faults that it does not find.
+    /// Run the conformance suite against servers with planted faults, and list the faults that it does not
+    /// find.
     Mutants(mutants::MutantArgs),
     /// Simulate several nodes with their clients and faults. A seed gives the same run each time.
     Sim {
@@ -76,7 +77,8 @@ enum XtaskCommand {
         #[arg(long)]
         check: bool,
     },
-    /// Generate the tables of elements, search parameters and the Patient compartment from HL7's definitions of FHIR R4.
+    /// Generate the tables of elements, search parameters and the Patient compartment from HL7's definitions
+    /// of FHIR R4.
     ///
     /// The definitions are read from the folder `data` in the folder of TREFOIL_SHARED, or in ../shared.
     GenFhirTables {
@@ -84,7 +86,8 @@ enum XtaskCommand {
         #[arg(long)]
         check: bool,
     },
-    /// Generate the tables of the built-in code systems from the registries of IANA, ISO and UCUM, which .ci/run installs.
+    /// Generate the tables of the built-in code systems from the registries of IANA, ISO and UCUM, which
+    /// .ci/run installs.
     GenVocabularies {
         /// Compare the tables instead of writing them.
         #[arg(long)]
@@ -94,8 +97,8 @@ enum XtaskCommand {
     Bench(bench::BenchArgs),
     /// Write pictures and a recording of the terminal client to target/pictures; needs tmux and Chromium.
     Pictures,
-    /// Run the long checks: fuzz targets with 10,000,000 runs each in the release profile, the terminology benchmark,
-    /// and a server that is killed 200 times.
+    /// Run the long checks: fuzz targets with 10,000,000 runs each in the release profile, the terminology
+    /// benchmark, and a server that is killed 200 times.
     Soak(soak::SoakArgs),
     /// Check the boundaries between the crates, prose, links and commits.
     Tidy,

@@ -1,5 +1,5 @@
-//! `cargo xtask pictures`: runs the terminal client in tmux against a demo server, and writes pictures of its screens (PNG,
-//! by Chromium) and a recording (asciicast, version 2) to `target/pictures`.
+//! `cargo xtask pictures`: runs the terminal client in tmux against a demo server, and writes pictures of its
+//! screens (PNG, by Chromium) and a recording (asciicast, version 2) to `target/pictures`.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -175,7 +175,6 @@ fn html(screen: &str) -> String {
     )
 }
 
-/// Style of a character.
 #[derive(Default)]
 struct CharacterStyle {
     foreground: Option<usize>,

@@ -1,7 +1,8 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
-//! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive evaluators, a server
-//! that is killed many times, nodes that fail, an hour of simulations, the states after power cuts, hostile traffic, exports as Parquet, and the conformance suite
-//! against planted faults and against the Helios terminology server. The duration of each check is printed.
+//! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive
+//! evaluators, a server that is killed many times, nodes that fail, an hour of simulations, the states after
+//! power cuts, hostile traffic, exports as Parquet, and the conformance suite against planted faults and
+//! against the Helios terminology server. The duration of each check is printed.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -13,7 +14,8 @@ use crate::bench::{bench, bench_parquet};
 use crate::mutants::{self, MutantArgs};
 use crate::workspace::{cargo, check, root, target_dir};
 
-/// Arguments that select the test programs with the fuzz targets, and the prefix of the targets in the list of tests.
+/// Arguments that select the test programs with the fuzz targets, and the prefix of the targets in the list
+/// of tests.
 const FUZZ: [&str; 6] = ["-p", "trefoil-terminology", "-p", "trefoil-terminology-import", "--test", "it"];
 const TARGETS: &str = "fuzz::";
 /// Folders of the cargo-fuzz versions of the targets.
@@ -43,7 +45,8 @@ const POWER_CUT_STATES: [(&str, &str); 4] = [
     ("trefoil-resources", "20000"),
     ("trefoil-server", "10000"),
 ];
-/// Name of the simulation in `--only`, its duration, and the number of seeds after which the time is looked at.
+/// Name of the simulation in `--only`, its duration, and the number of seeds after which the time is looked
+/// at.
 const SIMULATION: &str = "simulation";
 const SIMULATION_TIME: Duration = Duration::from_secs(3_600);
 const SEEDS_AT_ONCE: u64 = 50;
@@ -57,7 +60,8 @@ const SEARCHES: &str = "searches";
 const SEARCH_CASES: &str = "2000";
 /// Name of the conformance suite against servers with planted faults.
 const MUTANTS: &str = "mutants";
-/// Name of the conformance suite against the Helios terminology server, and the version of its crate `helios-hts`.
+/// Name of the conformance suite against the Helios terminology server, and the version of its crate
+/// `helios-hts`.
 const HELIOS: &str = "helios";
 const HELIOS_VERSION: &str = "0.2.7";
 /// Cargo feature of exports as Parquet, which adds crates.
@@ -72,7 +76,8 @@ pub struct SoakArgs {
     #[arg(long, default_value_t = 200)]
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
-    /// `expression-constraints`, `kills`, `nodes`, `simulation`, `power-cuts`, `attacks`, `drills`, `searches`, `parquet`, `mutants` or `helios`.
+    /// `expression-constraints`, `kills`, `nodes`, `simulation`, `power-cuts`, `attacks`, `drills`,
+    /// `searches`, `parquet`, `mutants` or `helios`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -223,7 +228,7 @@ fn outage() -> Result<()> {
     check(nodes("node_faults::outage").env("TREFOIL_OUTAGE_SECONDS", OUTAGE_SECONDS))
 }
 
-/// Returns the command that runs a test of several nodes.
+/// The command that runs a test of several nodes.
 fn nodes(filter: &str) -> std::process::Command {
     let mut command = cargo();
     command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", filter, "--", "--nocapture"]);
@@ -279,7 +284,7 @@ fn fuzz() -> std::process::Command {
     command
 }
 
-/// Returns the names of the fuzz targets, which the test program lists.
+/// The names of the fuzz targets, which the test program lists.
 fn targets() -> Result<Vec<String>> {
     let output = fuzz().args(["--list", TARGETS]).output().context("failed to start cargo")?;
     if !output.status.success() {
@@ -289,7 +294,7 @@ fn targets() -> Result<Vec<String>> {
     Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// Returns the names of the cargo-fuzz targets.
+/// The names of the cargo-fuzz targets.
 fn covered() -> Result<Vec<String>> {
     let mut names = Vec::new();
     for folder in COVERAGE_FOLDERS {
@@ -306,7 +311,7 @@ fn covered() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Returns the program of the Helios terminology server. The first call builds it, which takes about half an hour.
+/// The program of the Helios terminology server. The first call builds it, which takes about half an hour.
 fn build_helios() -> Result<PathBuf> {
     let folder = target_dir().join(HELIOS).join(HELIOS_VERSION);
     let program = folder.join("bin").join(format!("hts{}", std::env::consts::EXE_SUFFIX));
@@ -327,8 +332,9 @@ fn has_cargo_fuzz() -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Runs a target of cargo-fuzz. Inputs that take more than one second or 1 GiB are failures. The corpus remains in the
-/// target folder for the next run. Because no sanitizer is used, the stable compiler is sufficient.
+/// Runs a target of cargo-fuzz. Inputs that take more than one second or 1 GiB are failures. The corpus
+/// remains in the target folder for the next run. Because no sanitizer is used, the stable compiler is
+/// sufficient.
 fn cover(target: &str, runs: u64) -> Result<()> {
     let corpus = root().join("target/fuzz-corpus").join(target);
     std::fs::create_dir_all(&corpus)?;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-/// Returns the clippy command for the whole workspace, with warnings as errors.
+/// The clippy command for the whole workspace, with warnings as errors.
 pub fn lint() -> Command {
     let mut command = cargo();
     // No other check compiles the optional format of exports.
@@ -14,7 +14,7 @@ pub fn lint() -> Command {
     command
 }
 
-/// Returns the command that builds programs with the features of the whole workspace, so that Cargo does not rebuild
+/// The command that builds programs with the features of the whole workspace, so that Cargo does not rebuild
 /// crates that another command has built.
 pub fn build(programs: &[&str]) -> Command {
     let mut command = build_with_progress(programs);
@@ -22,7 +22,7 @@ pub fn build(programs: &[&str]) -> Command {
     command
 }
 
-/// Returns the same command with the progress that Cargo shows.
+/// The same command with the progress that Cargo shows.
 pub fn build_with_progress(programs: &[&str]) -> Command {
     let mut command = cargo();
     command.args(["build", "--workspace"]);
@@ -30,14 +30,14 @@ pub fn build_with_progress(programs: &[&str]) -> Command {
     command
 }
 
-/// Returns a cargo command that runs in the folder of the workspace.
+/// A cargo command that runs in the folder of the workspace.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// Returns the folder of the workspace.
+/// The folder of the workspace.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -45,7 +45,7 @@ pub fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Returns the paths of all files that git tracks or would track.
+/// The paths of all files that git tracks or would track.
 pub fn tracked_files() -> Result<Vec<String>> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])

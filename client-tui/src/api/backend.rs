@@ -1,5 +1,5 @@
-//! Access tokens without a user: the client credentials grant with `private_key_jwt` (RFC 7523 2.2; SMART App Launch
-//! 2.2.0, Backend Services).
+//! Access tokens without a user: the client credentials grant with `private_key_jwt` (RFC 7523 2.2; SMART App
+//! Launch 2.2.0, Backend Services).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::StatusCode;
@@ -42,7 +42,7 @@ impl BackendToken {
 /// Signs a client assertion for the token endpoint. Each assertion needs a new `jti`.
 ///
 /// # Errors
-/// Returns [`ApiError::Request`] if the key cannot sign.
+/// [`ApiError::Request`] if the key cannot sign.
 pub fn client_assertion(
     client_id: &str,
     key: &SigningKey,
@@ -82,10 +82,10 @@ fn explain_client(mut error: ApiError, backend: &BackendProfile) -> ApiError {
     error
 }
 
-/// Returns a random identifier for a `jti`.
+/// A random identifier for a `jti`.
 ///
 /// # Errors
-/// Returns [`ApiError::Request`] if the operating system has no randomness.
+/// [`ApiError::Request`] if the operating system has no randomness.
 pub(super) fn random_id() -> Result<String, ApiError> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|error| ApiError::Request(error.to_string()))?;
@@ -96,7 +96,7 @@ impl Api {
     /// Requests a new token for the backend client of the profile.
     ///
     /// # Errors
-    /// Returns the error of the request, or [`ApiError::Profile`] if the profile has no backend client.
+    /// The error of the request, or [`ApiError::Profile`] if the profile has no backend client.
     pub async fn ask_backend_token(&self, scope: &str) -> Result<BackendToken, ApiError> {
         const NO_BACKEND: &str = "a backend client is required: use --backend-client ID and --backend-key FILE, a profile with them, or --demo DIR";
         let backend = self.profile().backend.as_ref().ok_or(ApiError::Profile(NO_BACKEND))?;
@@ -109,8 +109,8 @@ impl Api {
         Ok(BackendToken { asked_at, ..token })
     }
 
-    /// Discards the token of the backend client if the server rejected it (401). Returns true if a new token can be
-    /// requested, also if another request has discarded the token already.
+    /// Discards the token of the backend client if the server rejected it (401). Returns true if a new token
+    /// can be requested, also if another request has discarded the token already.
     pub async fn discard_rejected_token(&self, error: &ApiError, bearer: Option<&Bearer>) -> bool {
         let rejected = matches!(error, ApiError::Refused { status: StatusCode::UNAUTHORIZED, .. });
         if !rejected || bearer != Some(&Bearer::Backend) {
@@ -120,10 +120,10 @@ impl Api {
         true
     }
 
-    /// Returns a token of the backend client for reading. It is renewed shortly before it expires.
+    /// A token of the backend client for reading. It is renewed shortly before it expires.
     ///
     /// # Errors
-    /// Returns the error of the request, or [`ApiError::Profile`] if the profile has no backend client.
+    /// The error of the request, or [`ApiError::Profile`] if the profile has no backend client.
     pub async fn backend_token(&self) -> Result<String, ApiError> {
         // The lock is held during the request, so that concurrent downloads request one token.
         let mut held = self.0.backend.lock().await;

@@ -1,5 +1,5 @@
-//! Authentication of clients at the endpoints of the authorization server: `client_secret_basic` (RFC 6749 2.3.1) and
-//! `private_key_jwt` (RFC 7523 2.2).
+//! Authentication of clients at the endpoints of the authorization server: `client_secret_basic` (RFC 6749
+//! 2.3.1) and `private_key_jwt` (RFC 7523 2.2).
 
 use reqwest::RequestBuilder;
 use url::form_urlencoded;
@@ -32,7 +32,7 @@ impl ClientIdentity<'_> {
 }
 
 impl Api {
-    /// Returns the client that signs in users.
+    /// The client that signs in users.
     pub(super) fn user_client(&self) -> Option<ClientIdentity<'_>> {
         let credential = match &self.profile().client_credential {
             None => Credential::None,
@@ -42,16 +42,16 @@ impl Api {
         Some(ClientIdentity { id: self.profile().client_id.as_deref()?, credential })
     }
 
-    /// Returns the client without users.
+    /// The client without users.
     pub(super) fn backend_client(&self) -> Option<ClientIdentity<'_>> {
         let backend = self.profile().backend.as_ref()?;
         Some(ClientIdentity { id: &backend.client_id, credential: Credential::Key(&backend.key) })
     }
 
-    /// Returns the parameters that authenticate a client with a private key. A server accepts an assertion once.
+    /// The parameters that authenticate a client with a private key. A server accepts an assertion once.
     ///
     /// # Errors
-    /// Returns [`ApiError::Request`] if the key cannot sign.
+    /// [`ApiError::Request`] if the key cannot sign.
     pub(super) fn assertion_parameters(
         &self,
         client: &ClientIdentity<'_>,
@@ -62,11 +62,11 @@ impl Api {
         Ok(vec![("client_assertion_type", ASSERTION_TYPE.to_owned()), ("client_assertion", assertion)])
     }
 
-    /// Returns a request of a client with a form. The audience of an assertion is the token endpoint at every endpoint (RFC
-    /// 7523 3).
+    /// A request of a client with a form. The audience of an assertion is the token endpoint at every
+    /// endpoint (RFC 7523 3).
     ///
     /// # Errors
-    /// Returns [`ApiError::Request`] if the key of the client cannot sign.
+    /// [`ApiError::Request`] if the key of the client cannot sign.
     pub(super) fn client_request(
         &self,
         url: &str,

@@ -35,7 +35,7 @@ impl Api {
     /// Requests a code for the user.
     ///
     /// # Errors
-    /// Returns the error of the server, or [`ApiError::Profile`] if the profile has no client_id, or
+    /// The error of the server, or [`ApiError::Profile`] if the profile has no client_id, or
     /// [`ApiError::SignIn`] if the server has no device authorization endpoint.
     pub async fn begin_device_sign_in(&self, scope: &str) -> Result<PendingDeviceSignIn, ApiError> {
         const NO_CLIENT: &str =
@@ -72,7 +72,8 @@ impl Api {
     /// Polls the token endpoint until the user has answered, and stores the tokens.
     ///
     /// # Errors
-    /// Returns [`ApiError::SignIn`] if the user denied the sign-in or the code has expired, or the error of a request.
+    /// [`ApiError::SignIn`] if the user denied the sign-in or the code has expired, or the error of a
+    /// request.
     pub async fn finish_device_sign_in(&self, pending: &PendingDeviceSignIn) -> Result<UserTokens, ApiError> {
         let openid = self.openid().await?;
         let client = self.oauth_client(&openid.token_endpoint)?;

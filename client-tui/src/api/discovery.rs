@@ -37,10 +37,10 @@ pub struct SmartConfiguration {
 }
 
 impl Api {
-    /// Returns the endpoints for users. They are read on first use.
+    /// The endpoints for users. They are read on first use.
     ///
     /// # Errors
-    /// Returns the error of the request, or [`ApiError::Unexpected`] if the document has another issuer.
+    /// The error of the request, or [`ApiError::Unexpected`] if the document has another issuer.
     pub async fn openid(&self) -> Result<&OpenIdConfiguration, ApiError> {
         let ask = || async {
             let base_url = &self.profile().base_url;
@@ -62,10 +62,10 @@ impl Api {
         self.0.openid.get_or_try_init(ask).await
     }
 
-    /// Returns the endpoints for backend clients. They are read on first use.
+    /// The endpoints for backend clients. They are read on first use.
     ///
     /// # Errors
-    /// Returns the error of the request.
+    /// The error of the request.
     pub async fn smart(&self) -> Result<&SmartConfiguration, ApiError> {
         let ask = || async {
             let url = format!("{}/.well-known/smart-configuration", self.profile().fhir_base);

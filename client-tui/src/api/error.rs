@@ -77,8 +77,8 @@ impl ApiError {
         matches!(self, Self::Unreachable { .. })
     }
 
-    /// Returns true if the same request may succeed later without any change: the network failed, or the server said
-    /// that it is busy or that the problem is transient.
+    /// Returns true if the same request may succeed later without any change: the network failed, or the
+    /// server said that it is busy or that the problem is transient.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Interrupted { .. } => true,
@@ -89,7 +89,7 @@ impl ApiError {
         }
     }
 
-    /// Returns the delay that the server requested with `Retry-After`.
+    /// The delay that the server requested with `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after_s, .. } => {
@@ -99,8 +99,8 @@ impl ApiError {
         }
     }
 
-    /// Returns true if this response to a status request means that the export failed or no longer exists. A rejected
-    /// token says nothing about the export.
+    /// Returns true if this response to a status request means that the export failed or no longer exists. A
+    /// rejected token says nothing about the export.
     pub fn is_final_export_status(&self) -> bool {
         match self {
             Self::Refused { status, .. } => !self.is_transient() && !matches!(status.as_u16(), 401 | 403),
@@ -108,8 +108,8 @@ impl ApiError {
         }
     }
 
-    /// Adds the reason why the token lacks the scope that the server requires. `requested` are the scopes that were
-    /// requested for the token, if they are known.
+    /// Adds the reason why the token lacks the scope that the server requires. `requested` are the scopes
+    /// that were requested for the token, if they are known.
     #[must_use]
     pub(super) fn explain_scope(mut self, requested: Option<&str>) -> Self {
         if let Self::Refused { text, missing_scope: Some(missing), .. } = &mut self {
@@ -158,7 +158,7 @@ impl ApiError {
     }
 }
 
-/// Returns the last error of a chain, which names the cause.
+/// The last error of a chain, which names the cause.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -167,7 +167,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
     last.to_string()
 }
 
-/// Returns the parameter `scope` of a challenge: `Bearer error="insufficient_scope", scope="a b"`.
+/// The parameter `scope` of a challenge: `Bearer error="insufficient_scope", scope="a b"`.
 fn scope_of_challenge(challenge: &str) -> Option<String> {
     let (_, rest) = challenge.split_once("scope=\"")?;
     rest.split('"').next().map(str::to_owned)
@@ -183,7 +183,7 @@ fn is_transient_outcome(body: &[u8]) -> bool {
     issues.filter_map(|issue| issue["code"].as_str()).any(|code| TRANSIENT.contains(&code))
 }
 
-/// Returns the text of an error body: OperationOutcome (FHIR) or `error` and `error_description` (OAuth).
+/// The text of an error body: OperationOutcome (FHIR) or `error` and `error_description` (OAuth).
 fn response_text(body: &[u8]) -> String {
     let Ok(json) = serde_json::from_slice::<Value>(body) else {
         return match std::str::from_utf8(body).map(str::trim) {

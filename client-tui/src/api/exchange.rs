@@ -1,5 +1,5 @@
-//! Recorded exchanges for the Requests screen. Secrets are masked when an exchange is recorded, so that no screen can
-//! show them.
+//! Recorded exchanges for the Requests screen. Secrets are masked when an exchange is recorded, so that no
+//! screen can show them.
 
 use std::path::Path;
 
@@ -91,7 +91,7 @@ impl RecordedExchange {
         }
     }
 
-    /// Returns the request as a command for a shell. The token is written as `$TOKEN`. `ca` is the file with the only
+    /// The request as a command for a shell. The token is written as `$TOKEN`. `ca` is the file with the only
     /// certificates to trust.
     pub fn command(&self, program: HttpProgram, ca: Option<&Path>) -> String {
         let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
@@ -161,7 +161,8 @@ fn is_secret(name: &str) -> bool {
         || name == "sig"
 }
 
-/// Returns whether a parameter of a query is secret. The `code` of a FHIR operation is not an authorization code.
+/// Returns whether a parameter of a query is secret. The `code` of a FHIR operation is not an authorization
+/// code.
 fn is_secret_parameter(url: &Url, name: &str) -> bool {
     let is_operation =
         url.path_segments().and_then(|mut path| path.next_back()).is_some_and(|last| last.starts_with('$'));
@@ -188,7 +189,7 @@ fn mask_form(form: &str) -> String {
     form.split('&').map(|text| field(text).unwrap_or_else(|| text.to_owned())).collect::<Vec<_>>().join("&")
 }
 
-/// Returns the body of a request as it was sent, unless it contains a secret.
+/// The body of a request as it was sent, unless it contains a secret.
 fn show_request_body(body: &[u8], form: bool) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(BODY_KEPT)]);
     let shown = show_body(body, form);
@@ -210,8 +211,8 @@ fn show_body(body: &[u8], form: bool) -> String {
     }
 }
 
-/// Masks members that contain tokens, and the signatures of addresses. A FHIR resource may have a `code` member too, but
-/// always has `resourceType`.
+/// Masks members that contain tokens, and the signatures of addresses. A FHIR resource may have a `code`
+/// member too, but always has `resourceType`.
 fn mask_json(json: &mut Value) {
     match json {
         Value::Object(object) if !object.contains_key("resourceType") => {

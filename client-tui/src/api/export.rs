@@ -51,7 +51,7 @@ impl ExportLevel {
     /// Reads the text of a form: `Group/ID`, `Patient`, or nothing for the whole server.
     ///
     /// # Errors
-    /// Returns a message for the user.
+    /// A message for the user.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.trim().split_once('/') {
             None if text.trim().is_empty() => Ok(Self::System),
@@ -61,7 +61,7 @@ impl ExportLevel {
         }
     }
 
-    /// Returns the text of a form.
+    /// The text of a form.
     pub fn text(&self) -> String {
         match self {
             Self::System => String::new(),
@@ -150,7 +150,7 @@ pub struct OutputFile {
 }
 
 impl KickOff {
-    /// Returns a short description of what is exported: `Group/g1`, `all patients` or `everything`.
+    /// A short description of what is exported: `Group/g1`, `all patients` or `everything`.
     pub fn scope(&self) -> String {
         match &self.level {
             ExportLevel::System => "everything".to_owned(),
@@ -162,7 +162,7 @@ impl KickOff {
     /// Checks the values before they are sent.
     ///
     /// # Errors
-    /// Returns the reason why the server would reject a value.
+    /// The reason why the server would reject a value.
     pub fn check(&self) -> Result<(), String> {
         for (name, instant) in [("_since", &self.since), ("_until", &self.until)] {
             if !instant.is_empty() && instant.parse::<Timestamp>().is_err() {
@@ -188,7 +188,7 @@ impl KickOff {
         Ok(())
     }
 
-    /// Returns the parameters with their values.
+    /// The parameters with their values.
     fn parameters(&self) -> Vec<(&'static str, String)> {
         let single = [
             ("_outputFormat", "ndjson"),
@@ -203,7 +203,7 @@ impl KickOff {
         single.chain(filters).map(|(name, value)| (name, value.to_owned())).collect()
     }
 
-    /// Returns the parameters as a Parameters resource, for a kick-off by POST.
+    /// The parameters as a Parameters resource, for a kick-off by POST.
     fn body(&self) -> serde_json::Value {
         let parameter = |(name, value): (&str, String)| {
             let kind = if matches!(name, "_since" | "_until") { "valueInstant" } else { "valueString" };
@@ -227,7 +227,7 @@ impl Api {
     /// Starts an export and returns the address of its status.
     ///
     /// # Errors
-    /// Returns an error for any status except 202. In that case, no export was started.
+    /// An error for any status except 202. In that case, no export was started.
     pub async fn kick_off(&self, query: &KickOff, bearer: &Bearer) -> Result<String, ApiError> {
         let base = &self.profile().fhir_base;
         let url = match &query.level {
@@ -263,7 +263,7 @@ impl Api {
     /// Polls the status of an export.
     ///
     /// # Errors
-    /// Returns the error of the request. [`ApiError::is_final_export_status`] says whether the export failed.
+    /// The error of the request. [`ApiError::is_final_export_status`] says whether the export failed.
     pub async fn poll(&self, status_url: &str, bearer: &Bearer) -> Result<ExportStatus, ApiError> {
         let answer = self.get_with_token(status_url, bearer).await?;
         if answer.status == StatusCode::ACCEPTED {
@@ -278,7 +278,7 @@ impl Api {
     /// Reads a further page of a manifest.
     ///
     /// # Errors
-    /// Returns the error of the request.
+    /// The error of the request.
     pub async fn manifest_page(&self, url: &str, bearer: &Bearer) -> Result<ManifestPage, ApiError> {
         manifest_page(url, self.get_with_token(url, bearer).await?)
     }
@@ -291,7 +291,7 @@ impl Api {
     /// Requests a file of an export, or the rest of it. The body of the response is not read.
     ///
     /// # Errors
-    /// Returns an error for any status except 200, 206 and 416.
+    /// An error for any status except 200, 206 and 416.
     pub async fn request_file(
         &self,
         url: &str,
@@ -321,7 +321,7 @@ impl Api {
     /// Cancels an export, or deletes its files if it is completed.
     ///
     /// # Errors
-    /// Returns the error of the request.
+    /// The error of the request.
     pub async fn delete_export(&self, status_url: &str, bearer: &Bearer) -> Result<(), ApiError> {
         let answer =
             self.call(self.authorize(self.http().delete(status_url), status_url, bearer).await?).await?;
@@ -344,7 +344,7 @@ fn manifest_page(url: &str, answer: Answer) -> Result<ManifestPage, ApiError> {
     Ok(ManifestPage { bytes: answer.body, manifest, next })
 }
 
-/// Returns the percentage in the progress text of the server, if it contains one.
+/// The percentage in the progress text of the server, if it contains one.
 pub fn percent(progress: &str) -> Option<u16> {
     let before = progress.split_once('%')?.0.trim_end();
     let start = before.rfind(|c: char| !c.is_ascii_digit() && c != '.').map_or(0, |index| index + 1);

@@ -1,6 +1,8 @@
-//! The hierarchy of a code system: a concept with its neighbours, concepts by text, and the path between two codes.
+//! The hierarchy of a code system: a concept with its neighbours, concepts by text, and the path between two
+//! codes.
 //!
-//! Neighbours are the properties `parent` and `child` of `$lookup`, which FHIR R4 defines for all code systems.
+//! Neighbours are the properties `parent` and `child` of `$lookup`, which FHIR R4 defines for all code
+//! systems.
 
 use std::collections::BTreeMap;
 
@@ -84,12 +86,13 @@ pub struct HierarchyPath {
     pub chain: Vec<ConceptLabel>,
     /// Number of concepts that were looked up.
     pub lookups: usize,
-    /// Whether the search ended at [`PATH_MAX_DEPTH`] or [`PATH_MAX_LOOKUPS`], so that a longer chain may exist.
+    /// Whether the search ended at [`PATH_MAX_DEPTH`] or [`PATH_MAX_LOOKUPS`], so that a longer chain may
+    /// exist.
     pub limit_reached: bool,
 }
 
 impl HierarchyPath {
-    /// Returns a sentence that explains the chain, or why there is none.
+    /// A sentence that explains the chain, or why there is none.
     pub fn sentence(&self) -> String {
         let lookups = self.lookups;
         match (self.outcome.as_str(), self.chain.len()) {
@@ -106,10 +109,10 @@ impl HierarchyPath {
 }
 
 impl Api {
-    /// Returns a concept with its neighbours, by `$lookup`.
+    /// A concept with its neighbours, by `$lookup`.
     ///
     /// # Errors
-    /// Returns the error of the request.
+    /// The error of the request.
     pub async fn concept(
         &self,
         query: &HierarchyQuery,
@@ -138,10 +141,10 @@ impl Api {
         })
     }
 
-    /// Returns up to [`SEARCH_COUNT`] concepts of a code system, by `$expand` of a value set that contains all of it.
+    /// Up to [`SEARCH_COUNT`] concepts of a code system, by `$expand` of a value set that contains all of it.
     ///
     /// # Errors
-    /// Returns the error of the request.
+    /// The error of the request.
     pub async fn search_concepts(
         &self,
         search: &ConceptSearch,
@@ -165,11 +168,11 @@ impl Api {
         Ok(Self::read_expansion(&answer, &url)?.codes)
     }
 
-    /// Returns the path between two codes. `$subsumes` says which code is above the other; from the lower one, the
+    /// The path between two codes. `$subsumes` says which code is above the other; from the lower one, the
     /// parents are followed breadth first, within [`PATH_MAX_DEPTH`] and [`PATH_MAX_LOOKUPS`].
     ///
     /// # Errors
-    /// Returns the error of a request.
+    /// The error of a request.
     pub async fn hierarchy_path(
         &self,
         query: &PathQuery,
@@ -230,8 +233,8 @@ impl Ascent {
         Self { known: named, level: vec![code.to_owned()], ..Self::default() }
     }
 
-    /// Returns whether another level must be looked up to reach a code. The first level is always looked up, because it
-    /// has the display of the start.
+    /// Returns whether another level must be looked up to reach a code. The first level is always looked up,
+    /// because it has the display of the start.
     fn continues(&mut self, to: &str) -> bool {
         if self.level.is_empty() || (self.depth > 0 && self.known.contains_key(to)) {
             return false;
@@ -240,7 +243,7 @@ impl Ascent {
         !self.limit_reached
     }
 
-    /// Returns the codes to look up, as many as the limit allows.
+    /// The codes to look up, as many as the limit allows.
     fn next_level(&mut self) -> Vec<String> {
         self.depth += 1;
         let mut level = std::mem::take(&mut self.level);
@@ -265,7 +268,7 @@ impl Ascent {
         }
     }
 
-    /// Returns the chain from a code down to the start; empty if the code was not reached.
+    /// The chain from a code down to the start; empty if the code was not reached.
     fn chain(&mut self, from: &str) -> Vec<ConceptLabel> {
         let mut chain = Vec::new();
         let mut next = Some(from.to_owned());

@@ -44,7 +44,7 @@ pub enum SignatureStatus {
 }
 
 impl TokenInspection {
-    /// Returns the granted scopes, separated by spaces: from the token, or else from the answer of the server.
+    /// The granted scopes, separated by spaces: from the token, or else from the answer of the server.
     pub fn granted_scope(&self) -> &str {
         let claims = self.content.as_ref().map(|content| &content.claims);
         let members = match &self.introspection {
@@ -61,7 +61,7 @@ impl Api {
     /// Inspects a token of this process. With `introspect`, the server is asked about it.
     ///
     /// # Errors
-    /// Returns the error of the request for the token, or [`ApiError::NotSignedIn`].
+    /// The error of the request for the token, or [`ApiError::NotSignedIn`].
     pub async fn inspect(&self, kind: TokenKind, introspect: bool) -> Result<TokenInspection, ApiError> {
         let user = self.user_tokens().await.clone();
         let (token, requested_scope) = match (kind, user) {
@@ -113,7 +113,7 @@ impl Api {
     /// Reads the key set of the server (RFC 7517).
     ///
     /// # Errors
-    /// Returns the error of the request.
+    /// The error of the request.
     pub async fn key_set(&self) -> Result<JwkSet, ApiError> {
         let url = &self.openid().await?.jwks_uri;
         if url.is_empty() {
@@ -159,7 +159,7 @@ fn check_signature(token: &str, header: &Map<String, Value>, keys: &JwkSet) -> S
     }
 }
 
-/// Returns the meaning of a claim or of a member of the header.
+/// The meaning of a claim or of a member of the header.
 pub fn meaning(name: &str) -> &'static str {
     match name {
         "alg" => "signature algorithm",

@@ -25,7 +25,7 @@ pub enum Introspection {
 }
 
 impl Introspection {
-    /// Returns a sentence for the user.
+    /// A sentence for the user.
     pub fn sentence(&self) -> String {
         match self {
             Self::Active { client, .. } => format!("active, says the server to the client {client}"),
@@ -36,7 +36,7 @@ impl Introspection {
         }
     }
 
-    /// Returns the members of an active token that the token itself does not contain.
+    /// The members of an active token that the token itself does not contain.
     pub fn members_beside<'i>(
         &'i self,
         claims: Option<&'i Map<String, Value>>,
@@ -53,8 +53,8 @@ impl Introspection {
 }
 
 impl Api {
-    /// Asks the server about a token, as the client that received it, or else as the other confidential client of the
-    /// profile.
+    /// Asks the server about a token, as the client that received it, or else as the other confidential
+    /// client of the profile.
     pub(super) async fn introspect(&self, kind: TokenKind, token: &str) -> Introspection {
         match self.ask_about(kind, token).await {
             Ok(answer) => answer,
@@ -91,7 +91,7 @@ impl Api {
         }
     }
 
-    /// Returns a confidential client of the profile: the one that received the token, if possible.
+    /// A confidential client of the profile: the one that received the token, if possible.
     fn introspecting_client(&self, kind: TokenKind) -> Option<ClientIdentity<'_>> {
         let user = self.user_client().filter(ClientIdentity::is_confidential);
         let backend = self.backend_client();

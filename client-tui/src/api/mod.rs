@@ -1,6 +1,7 @@
 //! Requests to the server, without screens and output. Every exchange is reported to a watcher.
 //!
-//! This module holds the tokens, in memory and in the token file of the profile: the model of the screens contains no token.
+//! This module holds the tokens, in memory and in the token file of the profile: the model of the screens
+//! contains no token.
 
 mod backend;
 mod client_auth;
@@ -60,8 +61,8 @@ pub use terminology::{
 };
 pub use userinfo::Claims;
 
-/// Called with every exchange when its request is sent, and again when its response was read, or, for a downloaded
-/// file, when the headers of its response were read.
+/// Called with every exchange when its request is sent, and again when its response was read, or, for a
+/// downloaded file, when the headers of its response were read.
 pub type ExchangeWatcher = Box<dyn Fn(RecordedExchange) + Send + Sync>;
 
 /// The access token that a request sends.
@@ -105,10 +106,11 @@ pub struct Answer {
 }
 
 impl Api {
-    /// Creates a client for the server of the profile. [`crate::install_crypto`] must have been called before.
+    /// Creates a client for the server of the profile. [`crate::install_crypto`] must have been called
+    /// before.
     ///
     /// # Errors
-    /// Returns [`ApiError`] if the certificates of the profile cannot be used.
+    /// [`ApiError`] if the certificates of the profile cannot be used.
     pub fn new(profile: Profile, clock: ClientClock, watcher: ExchangeWatcher) -> Result<Self, ApiError> {
         Self::build(profile, clock, Arc::new(watcher), Arc::default())
     }
@@ -116,7 +118,7 @@ impl Api {
     /// Creates a client for the server of another profile, which reports to the same watcher.
     ///
     /// # Errors
-    /// Returns [`ApiError`] if the certificates of the profile cannot be used.
+    /// [`ApiError`] if the certificates of the profile cannot be used.
     pub fn with_profile(&self, profile: Profile) -> Result<Self, ApiError> {
         Self::build(profile, self.0.clock, self.0.watcher.clone(), self.0.exchanges.clone())
     }
@@ -127,7 +129,8 @@ impl Api {
         watcher: Arc<ExchangeWatcher>,
         exchanges: Arc<AtomicU64>,
     ) -> Result<Self, ApiError> {
-        // Redirects are not followed, because a token would be sent to an endpoint that the server did not publish.
+        // Redirects are not followed, because a token would be sent to an endpoint that the server did not
+        // publish.
         let mut http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("trefoil-tui/", env!("CARGO_PKG_VERSION")))
@@ -159,8 +162,8 @@ impl Api {
     /// Adds the token to a request to this address, which must use HTTPS or be on this machine.
     ///
     /// # Errors
-    /// Returns [`ApiError::NotSignedIn`], the error of the request for a token, or [`ApiError::Unexpected`] for an unsafe
-    /// address.
+    /// [`ApiError::NotSignedIn`], the error of the request for a token, or [`ApiError::Unexpected`] for an
+    /// unsafe address.
     async fn authorize(
         &self,
         request: RequestBuilder,
@@ -177,7 +180,7 @@ impl Api {
         })
     }
 
-    /// Returns a token to send, or `None` for [`Bearer::Anonymous`].
+    /// A token to send, or `None` for [`Bearer::Anonymous`].
     async fn token(&self, bearer: &Bearer) -> Result<Option<String>, ApiError> {
         match bearer {
             Bearer::Anonymous => Ok(None),
@@ -187,7 +190,7 @@ impl Api {
         }
     }
 
-    /// Returns the scopes that were requested for a token, if they are known.
+    /// The scopes that were requested for a token, if they are known.
     async fn requested_scope(&self, bearer: &Bearer) -> Option<String> {
         match bearer {
             Bearer::Backend => Some(self.profile().backend_scope.clone()),
@@ -200,12 +203,12 @@ impl Api {
         self.0.user.lock().await
     }
 
-    /// Returns the lock of the renewal of the user's tokens.
+    /// The lock of the renewal of the user's tokens.
     fn renewal(&self) -> &Mutex<()> {
         &self.0.renewal
     }
 
-    /// Returns the current time.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         (self.0.clock.now)()
     }
@@ -222,7 +225,7 @@ impl Api {
     /// Sends a GET without a token to any address.
     ///
     /// # Errors
-    /// Returns [`ApiError::Unreachable`]; any status of the response is a success.
+    /// [`ApiError::Unreachable`]; any status of the response is a success.
     pub async fn fetch(&self, url: &str, headers: HeaderMap) -> Result<Answer, ApiError> {
         self.call(self.http().get(url).headers(headers)).await
     }
@@ -230,7 +233,7 @@ impl Api {
     /// Sends a JSON document by POST, without a token, to any address.
     ///
     /// # Errors
-    /// Returns [`ApiError::Unreachable`]; any status of the response is a success.
+    /// [`ApiError::Unreachable`]; any status of the response is a success.
     pub async fn post_json(&self, url: &str, document: &Value) -> Result<Answer, ApiError> {
         self.call(self.http().post(url).json(document)).await
     }
@@ -279,7 +282,7 @@ impl Api {
 }
 
 impl Answer {
-    /// Returns the value of a header, if the value is text.
+    /// The value of a header, if the value is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
@@ -287,7 +290,7 @@ impl Answer {
     /// Parses the body as JSON if the status is a success.
     ///
     /// # Errors
-    /// Returns the error of the server, or [`ApiError::Unexpected`] if the body does not match the type.
+    /// The error of the server, or [`ApiError::Unexpected`] if the body does not match the type.
     pub fn json<T: serde::de::DeserializeOwned>(&self, url: &str) -> Result<T, ApiError> {
         if !self.status.is_success() {
             return Err(ApiError::refused(url, self));

@@ -1,5 +1,5 @@
-//! Requests as text: method and address, headers, an empty line, and the body. Users edit recorded requests in this
-//! format and send them again.
+//! Requests as text: method and address, headers, an empty line, and the body. Users edit recorded requests
+//! in this format and send them again.
 
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
@@ -29,7 +29,7 @@ impl RawRequest {
     /// Parses the text format. Lines that begin with `#` before the method are comments.
     ///
     /// # Errors
-    /// Returns the reason why the text is not a request.
+    /// The reason why the text is not a request.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut lines = text.lines().skip_while(|line| line.starts_with('#') || line.trim().is_empty());
         let first = lines.next().ok_or("the request is empty")?;
@@ -58,10 +58,10 @@ impl RawRequest {
 }
 
 impl RecordedExchange {
-    /// Returns the request in the text format.
+    /// The request in the text format.
     ///
     /// # Errors
-    /// Returns the reason why the recorded request is not the one that was sent.
+    /// The reason why the recorded request is not the one that was sent.
     pub fn request_text(&self) -> Result<String, String> {
         if self.truncated {
             return Err("the body of the request is longer than what is recorded".to_owned());
@@ -85,11 +85,11 @@ impl RecordedExchange {
 }
 
 impl Api {
-    /// Sends a request of the user. The placeholder is replaced by the token of `bearer`, which is sent only to the
-    /// server of the profile.
+    /// Sends a request of the user. The placeholder is replaced by the token of `bearer`, which is sent only
+    /// to the server of the profile.
     ///
     /// # Errors
-    /// Returns the error of the request, for any status of the response.
+    /// The error of the request, for any status of the response.
     pub async fn send_raw(&self, request: RawRequest, bearer: &Bearer) -> Result<Answer, ApiError> {
         let RawRequest { method, url, mut headers, body } = request;
         let names_token =

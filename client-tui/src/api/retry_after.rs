@@ -2,7 +2,8 @@
 
 use super::Answer;
 
-/// Returns the delay in `Retry-After` in seconds, if there is one. The header contains seconds or an HTTP date (RFC 9110 10.2.3).
+/// The delay in `Retry-After` in seconds, if there is one. The header contains seconds or an HTTP date (RFC
+/// 9110 10.2.3).
 pub(super) fn retry_after_s(answer: &Answer) -> Option<i64> {
     let text = answer.header("retry-after").unwrap_or_default().trim();
     let date = || {

@@ -1,6 +1,7 @@
 //! The session of the signed-in user: its tokens, their renewal, and its end.
 //!
-//! Tokens are stored in a file that only the user may read, so that a later run of the program continues the session.
+//! Tokens are stored in a file that only the user may read, so that a later run of the program continues the
+//! session.
 
 use std::fs::File;
 use std::path::Path;
@@ -25,22 +26,23 @@ const DEFAULT_LIFE: Duration = Duration::from_secs(300);
 pub struct SignedOut {
     /// Whether the server revoked the tokens; it may have no revocation endpoint.
     pub revoked: bool,
-    /// Address that ends the session of the browser (OpenID Connect RP-Initiated Logout), if the server has one.
+    /// Address that ends the session of the browser (OpenID Connect RP-Initiated Logout), if the server has
+    /// one.
     pub end_session: Option<String>,
 }
 
 impl SignedOut {
-    /// Returns the address that ends the session of the browser.
+    /// The address that ends the session of the browser.
     ///
     /// # Errors
-    /// Returns [`ApiError::SignIn`] if the server does not have one.
+    /// [`ApiError::SignIn`] if the server does not have one.
     pub fn browser_sign_out(&self) -> Result<&str, ApiError> {
         self.end_session.as_deref().ok_or_else(|| {
             ApiError::SignIn("the server does not offer to end the session of the browser".to_owned())
         })
     }
 
-    /// Returns a sentence for the user.
+    /// A sentence for the user.
     pub fn sentence(&self) -> &'static str {
         match self.revoked {
             true => "Signed out; the token is revoked.",
@@ -51,7 +53,7 @@ impl SignedOut {
     }
 }
 
-/// Returns the session of a response.
+/// The session of a response.
 fn describe(
     answer: &TokenAnswer,
     subject: Option<String>,
@@ -105,7 +107,7 @@ fn file_error(path: &Path, error: &std::io::Error) -> ApiError {
 }
 
 impl Api {
-    /// Returns the session of an earlier run of the program, if it can still be used.
+    /// The session of an earlier run of the program, if it can still be used.
     pub async fn restore_session(&self) -> Option<SignedInSession> {
         let tokens = read_tokens(self.profile().token_file.as_ref()?)?;
         let session = tokens.session.clone();
@@ -116,7 +118,7 @@ impl Api {
         Some(session)
     }
 
-    /// Returns the session of the signed-in user.
+    /// The session of the signed-in user.
     pub async fn session(&self) -> Option<SignedInSession> {
         self.user_tokens().await.as_ref().map(|tokens| tokens.session.clone())
     }
@@ -160,10 +162,10 @@ impl Api {
         }
     }
 
-    /// Returns the access token of the user. It is renewed shortly before it expires.
+    /// The access token of the user. It is renewed shortly before it expires.
     ///
     /// # Errors
-    /// Returns [`ApiError::NotSignedIn`], or the error of the renewal.
+    /// [`ApiError::NotSignedIn`], or the error of the renewal.
     pub(super) async fn user_token(&self) -> Result<String, ApiError> {
         let tokens = self.user_tokens().await.clone().ok_or(ApiError::NotSignedIn)?;
         if !self.is_due(&tokens) {
@@ -182,8 +184,8 @@ impl Api {
         due && tokens.answer.refresh_token().is_some()
     }
 
-    /// Renews the access token if no other task or process has renewed it in the meantime: with rotating refresh tokens,
-    /// a second use of one ends the session.
+    /// Renews the access token if no other task or process has renewed it in the meantime: with rotating
+    /// refresh tokens, a second use of one ends the session.
     async fn renew_when_due(&self) -> Result<String, ApiError> {
         let _renewing = self.renewal().lock().await;
         let _file = match &self.profile().token_file {
@@ -203,7 +205,8 @@ impl Api {
         Ok(renewed.answer.access_token().secret().clone())
     }
 
-    /// Renews the tokens (RFC 6749 6). The subject and the ID token of the sign-in are kept if the response has none.
+    /// Renews the tokens (RFC 6749 6). The subject and the ID token of the sign-in are kept if the response
+    /// has none.
     async fn renew(&self, tokens: &UserTokens, refresh_token: &RefreshToken) -> Result<UserTokens, ApiError> {
         let openid = self.openid().await?;
         let client = self.oauth_client(&openid.token_endpoint)?;
@@ -233,7 +236,7 @@ impl Api {
     /// Revokes the tokens and deletes them here, even if the server cannot be reached.
     ///
     /// # Errors
-    /// Returns the error of the request.
+    /// The error of the request.
     pub async fn sign_out(&self) -> Result<SignedOut, ApiError> {
         let Some(tokens) = self.user_tokens().await.take() else { return Err(ApiError::NotSignedIn) };
         if let Some(path) = &self.profile().token_file

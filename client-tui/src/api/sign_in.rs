@@ -1,5 +1,5 @@
-//! Sign-in of a user: authorization code grant with PKCE (RFC 6749 4.1, RFC 7636), `state`, `iss` (RFC 9207) and the
-//! claims of the ID token (OpenID Connect Core 3.1.3.7).
+//! Sign-in of a user: authorization code grant with PKCE (RFC 6749 4.1, RFC 7636), `state`, `iss` (RFC 9207)
+//! and the claims of the ID token (OpenID Connect Core 3.1.3.7).
 //!
 //! The `oauth2` crate implements the protocol; its requests are sent with the HTTP client of this program.
 
@@ -108,7 +108,7 @@ impl PendingSignIn {
     /// Validates the query of a redirect and returns the code.
     ///
     /// # Errors
-    /// Returns the reason why the redirect is rejected.
+    /// The reason why the redirect is rejected.
     pub fn judge(&self, query: &str) -> Result<String, BadRedirect> {
         let find = |name: &str| {
             form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value)
@@ -130,11 +130,11 @@ impl PendingSignIn {
 
     /// Validates a pasted text, which is the last address of the browser, its query, or the code.
     ///
-    /// A bare code has no `state`. Instead, the user copies it from the browser of this sign-in, and PKCE binds it to
-    /// this sign-in.
+    /// A bare code has no `state`. Instead, the user copies it from the browser of this sign-in, and PKCE
+    /// binds it to this sign-in.
     ///
     /// # Errors
-    /// Returns the reason why the text is rejected.
+    /// The reason why the text is rejected.
     pub fn judge_pasted(&self, text: &str) -> Result<String, BadRedirect> {
         let text = text.trim();
         let query = match text.split_once('?') {
@@ -153,7 +153,7 @@ impl Api {
     /// Prepares a sign-in whose response is sent to `redirect_uri`.
     ///
     /// # Errors
-    /// Returns the error of the server, or [`ApiError::Profile`] if the profile has no client_id.
+    /// The error of the server, or [`ApiError::Profile`] if the profile has no client_id.
     pub async fn begin_sign_in(&self, redirect_uri: &str, scope: &str) -> Result<PendingSignIn, ApiError> {
         const NO_CLIENT: &str =
             "sign-in requires a client: use --client-id ID, a profile with client_id, or --demo DIR";
@@ -187,7 +187,7 @@ impl Api {
     /// Exchanges the code for tokens and stores them.
     ///
     /// # Errors
-    /// Returns the error of the request, or [`ApiError::SignIn`] if the ID token does not belong to this sign-in.
+    /// The error of the request, or [`ApiError::SignIn`] if the ID token does not belong to this sign-in.
     pub async fn redeem(&self, pending: PendingSignIn, code: String) -> Result<UserTokens, ApiError> {
         let openid = self.openid().await?;
         let client = self.oauth_client(&openid.token_endpoint)?;
@@ -202,7 +202,7 @@ impl Api {
         self.store_session(answer, &pending.scope, Some(&pending.nonce), asked_at).await
     }
 
-    /// Returns the client of the `oauth2` crate for the token endpoint.
+    /// The client of the `oauth2` crate for the token endpoint.
     pub(super) fn oauth_client(&self, token_endpoint: &str) -> Result<TokenClient, ApiError> {
         let address = |error: url::ParseError| ApiError::Request(error.to_string());
         let client_id = self.profile().client_id.clone().unwrap_or_default();
@@ -216,11 +216,11 @@ impl Api {
         Ok(client)
     }
 
-    /// Returns a function with which the `oauth2` crate sends its requests. Each request of a client with a private key gets
-    /// a client assertion of its own, because a server accepts an assertion once.
+    /// A function with which the `oauth2` crate sends its requests. Each request of a client with a private
+    /// key gets a client assertion of its own, because a server accepts an assertion once.
     ///
-    /// The function owns its data, because a future that borrows from the environment of a closure is not `Send` for all
-    /// lifetimes.
+    /// The function owns its data, because a future that borrows from the environment of a closure is not
+    /// `Send` for all lifetimes.
     pub(super) fn oauth2_sender(&self, audience: &str) -> impl Fn(HttpRequest) -> OAuthCall + use<> {
         let (api, audience) = (self.clone(), audience.to_owned());
         move |mut request| {
@@ -271,7 +271,7 @@ pub(super) fn token_error<E: ErrorResponseType + std::fmt::Display + 'static>(
     }
 }
 
-/// Returns the meaning of an error of the token endpoint, and what the user can do.
+/// The meaning of an error of the token endpoint, and what the user can do.
 fn explain(error: &str) -> String {
     let hint = match error {
         "invalid_client" => "the client is not registered, or its secret or key is wrong; check the profile",
@@ -287,8 +287,8 @@ fn explain(error: &str) -> String {
     format!("{hint} ({error})")
 }
 
-/// Checks the claims of an ID token and returns its subject. Because the token came over TLS from the token endpoint,
-/// its signature need not be checked (Core 3.1.3.7, point 6).
+/// Checks the claims of an ID token and returns its subject. Because the token came over TLS from the token
+/// endpoint, its signature need not be checked (Core 3.1.3.7, point 6).
 pub(super) fn check_id_token(
     token: &str,
     issuer: &str,

@@ -100,7 +100,7 @@ pub struct SubsumesAnswer {
 }
 
 impl SubsumesAnswer {
-    /// Returns a sentence that describes the relation of the two codes.
+    /// A sentence that describes the relation of the two codes.
     pub fn sentence(&self, code_a: &str, code_b: &str) -> String {
         match self.outcome.as_str() {
             "equivalent" => format!("{code_a} and {code_b} are equivalent"),
@@ -190,7 +190,7 @@ impl Api {
     /// Sends `$validate-code` by POST.
     ///
     /// # Errors
-    /// Returns the error of the request.
+    /// The error of the request.
     pub async fn validate_code(
         &self,
         query: &ValidateCode,
@@ -231,7 +231,7 @@ impl Api {
     /// Sends `$subsumes` by GET.
     ///
     /// # Errors
-    /// Returns the error of the request.
+    /// The error of the request.
     pub async fn subsumes(&self, query: &SubsumesQuery, bearer: &Bearer) -> Result<SubsumesAnswer, ApiError> {
         let all = [
             ("system", &query.system),
@@ -251,7 +251,7 @@ impl Api {
     /// Sends `$lookup` by GET.
     ///
     /// # Errors
-    /// Returns the error of the request.
+    /// The error of the request.
     pub async fn lookup(&self, query: &LookupQuery, bearer: &Bearer) -> Result<LookupAnswer, ApiError> {
         let all = [("system", &query.system), ("version", &query.version), ("code", &query.code)];
         let properties = query.properties.iter().map(|property| ("property", property));
@@ -279,7 +279,7 @@ impl Api {
     /// Sends `$expand` by GET and returns one page of the expansion.
     ///
     /// # Errors
-    /// Returns the error of the request.
+    /// The error of the request.
     pub async fn expand(&self, query: &ExpandQuery, bearer: &Bearer) -> Result<Expansion, ApiError> {
         let count = EXPANSION_PAGE.to_string();
         let all =
@@ -328,7 +328,7 @@ impl Api {
 /// Encodes an id as one segment of a path.
 ///
 /// # Errors
-/// Returns [`ApiError::Request`] for `.` and `..`, which a URL cannot contain as a segment.
+/// [`ApiError::Request`] for `.` and `..`, which a URL cannot contain as a segment.
 pub(super) fn path_segment(id: &str) -> Result<String, ApiError> {
     /// Characters to encode: all that a FHIR id cannot contain. It may contain letters, digits, '-' and '.'.
     const OTHERS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.');
@@ -382,25 +382,24 @@ impl ConceptProperty {
     }
 }
 
-/// Returns the parameters with this name, which have parts.
+/// The parameters with this name, which have parts.
 fn groups<'a>(parameters: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     let all = parameters["parameter"].as_array().into_iter().flatten();
     all.filter(move |parameter| parameter["name"] == name)
 }
 
-/// Returns the value of a part of any type.
+/// The value of a part of any type.
 fn part<'a>(parts: &'a Value, name: &str) -> Option<&'a Value> {
     let part = parts["part"].as_array()?.iter().find(|part| part["name"] == name)?;
     part.as_object()?.iter().find(|(key, _)| key.starts_with("value")).map(|(_, value)| value)
 }
 
-/// Returns the resource of a parameter.
 fn resource<'a>(parameters: &'a Value, name: &str) -> Option<&'a Value> {
     let parameter = parameters["parameter"].as_array()?.iter().find(|parameter| parameter["name"] == name)?;
     parameter.get("resource")
 }
 
-/// Returns the value of a parameter of any type.
+/// The value of a parameter of any type.
 fn value<'a>(parameters: &'a Value, name: &str) -> Option<&'a Value> {
     let parameter = parameters["parameter"].as_array()?.iter().find(|parameter| parameter["name"] == name)?;
     parameter.as_object()?.iter().find(|(key, _)| key.starts_with("value")).map(|(_, value)| value)

@@ -17,7 +17,7 @@ pub enum TokenKind {
 }
 
 impl TokenKind {
-    /// Returns the name of the token for the user.
+    /// The name of the token for the user.
     pub fn title(self) -> &'static str {
         match self {
             Self::UserAccess => "access token of the user",

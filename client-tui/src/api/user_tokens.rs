@@ -21,7 +21,7 @@ pub struct SignedInSession {
 }
 
 impl SignedInSession {
-    /// Returns the requested scopes that were not granted.
+    /// The requested scopes that were not granted.
     pub fn refused_scopes(&self) -> Vec<&str> {
         let granted: Vec<_> = self.scope.split_whitespace().collect();
         self.requested_scope.split_whitespace().filter(|scope| !granted.contains(scope)).collect()

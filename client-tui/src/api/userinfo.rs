@@ -11,7 +11,7 @@ impl Api {
     /// Reads the claims about the user of the token.
     ///
     /// # Errors
-    /// Returns the error of the request, or [`ApiError::NotSignedIn`].
+    /// The error of the request, or [`ApiError::NotSignedIn`].
     pub async fn userinfo(&self, bearer: &Bearer) -> Result<Claims, ApiError> {
         let url = &self.openid().await?.userinfo_endpoint;
         self.call(self.authorize(self.http().get(url), url, bearer).await?).await?.json(url)

@@ -92,7 +92,7 @@ pub struct ProfileArgs {
 }
 
 impl ProfileArgs {
-    /// Returns the options that were given, except `--no-browser`: names without `--`, and values.
+    /// The options that were given, except `--no-browser`: names without `--`, and values.
     pub fn options(&self) -> Vec<(String, String)> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let all = [

@@ -66,7 +66,8 @@ pub struct PathArgs {
 /// Options of `validate-batch`.
 #[derive(Debug, ClapArgs)]
 pub struct ValidateBatchArgs {
-    /// CSV with a header (columns code, system, display, url in any order), or one Coding on each line; - reads stdin
+    /// CSV with a header (columns code, system, display, url in any order), or one Coding on each line; -
+    /// reads stdin
     #[arg(value_name = "FILE|-")]
     pub file: PathBuf,
     /// Canonical URL of the value set, for rows without one
@@ -118,7 +119,7 @@ pub enum ComparedQuestion {
 }
 
 impl ComparedQuestion {
-    /// Returns the options for the token and the output.
+    /// The options for the token and the output.
     pub fn options(&self) -> &TerminologyArgs {
         match self {
             Self::ValidateCode(args) => &args.ask,

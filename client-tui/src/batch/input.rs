@@ -57,7 +57,7 @@ struct RawRow {
 /// Reads the text of a file, or of stdin if the path is `-`.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read, is not UTF-8, or is too large.
+/// An error if the file cannot be read, is not UTF-8, or is too large.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let read = match path == Path::new("-") {
@@ -70,11 +70,11 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads the rows of a file. A file whose first character is `{` is NDJSON; other files are CSV. A row that is invalid
-/// contains the reason.
+/// Reads the rows of a file. A file whose first character is `{` is NDJSON; other files are CSV. A row that
+/// is invalid contains the reason.
 ///
 /// # Errors
-/// Returns [`BatchError`] if the file as a whole cannot be read.
+/// [`BatchError`] if the file as a whole cannot be read.
 pub fn read(text: &str, defaults: &BatchDefaults) -> Result<Vec<BatchRow>, BatchError> {
     let text = text.trim_start_matches('\u{feff}');
     let rows = if text.trim_start().starts_with('{') { read_ndjson(text)? } else { read_csv(text)? };

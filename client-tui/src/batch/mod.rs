@@ -1,4 +1,5 @@
-//! Validation of many codes: a file of codings, `$validate-code` for each one, and the results in the order of the file.
+//! Validation of many codes: a file of codings, `$validate-code` for each one, and the results in the order
+//! of the file.
 
 mod input;
 
@@ -116,7 +117,7 @@ impl BatchResult {
         }
     }
 
-    /// Returns the explanation of the verdict: the error, the message, or the display of the server.
+    /// The explanation of the verdict: the error, the message, or the display of the server.
     pub fn explanation(&self) -> &str {
         let texts = [&self.error, &self.message, &self.server_display];
         texts.into_iter().flatten().next().map(String::as_str).unwrap_or_default()
@@ -126,7 +127,7 @@ impl BatchResult {
     pub const COLUMNS: [&'static str; 9] =
         ["row", "url", "system", "code", "display", "result", "serverDisplay", "message", "error"];
 
-    /// Returns the values of a CSV record.
+    /// The values of a CSV record.
     pub fn columns(&self) -> [String; 9] {
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         [

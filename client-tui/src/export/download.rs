@@ -1,11 +1,11 @@
-//! Download of one file. A connection that is lost is resumed with a range request (RFC 9110 14), in this process or a
-//! later one. A file has a temporary name until it is complete and its lines are counted.
+//! Download of one file. A connection that is lost is resumed with a range request (RFC 9110 14), in this
+//! process or a later one. A file has a temporary name until it is complete and its lines are counted.
 //!
-//! A complete file is requested with gzip, and stored uncompressed. The bytes of a range are those of the representation
-//! that `Accept-Encoding` selects, and the compressed one has a validator of its own (RFC 9110 8.8.3.3). A compressed
-//! download is therefore continued at its last compressed byte, with its own strong entity tag, by the decoder that has
-//! decoded the bytes before. Without this tag or this decoder, the uncompressed representation is requested from the
-//! last decoded byte on.
+//! A complete file is requested with gzip, and stored uncompressed. The bytes of a range are those of the
+//! representation that `Accept-Encoding` selects, and the compressed one has a validator of its own (RFC 9110
+//! 8.8.3.3). A compressed download is therefore continued at its last compressed byte, with its own strong
+//! entity tag, by the decoder that has decoded the bytes before. Without this tag or this decoder, the
+//! uncompressed representation is requested from the last decoded byte on.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -31,7 +31,7 @@ const DECODED_PIECE: usize = 4096;
 /// Downloads a file to `path` and returns its size and number of lines. If the file exists, it is complete.
 ///
 /// # Errors
-/// Returns the error of the last attempt, [`ApiError::File`] if the file cannot be written, or
+/// The error of the last attempt, [`ApiError::File`] if the file cannot be written, or
 /// [`ApiError::Unexpected`] if the number of lines is not the number in the manifest.
 pub(super) async fn download(
     api: &Api,
@@ -45,7 +45,8 @@ pub(super) async fn download(
     }
     let mut part = PartialFile::open(path).map_err(|error| not_written(path, &error))?;
     let mut retries = RetryCounter::default();
-    // A server without ranges sends the file from its beginning again, which is progress only beyond the longest part.
+    // A server without ranges sends the file from its beginning again, which is progress only beyond the
+    // longest part.
     let mut longest = part.bytes;
     loop {
         let Err(error) = attempt(api, file, &mut part, bearer, report).await else { break };
@@ -199,13 +200,13 @@ impl Decoder {
     }
 }
 
-/// Returns the first byte of the range in a response: `Content-Range: bytes 5-9/10`.
+/// The first byte of the range in a response: `Content-Range: bytes 5-9/10`.
 fn range_start(response: &reqwest::Response) -> Option<u64> {
     let (range, _) = content_range(response)?.split_once('/')?;
     range.split_once('-')?.0.parse().ok()
 }
 
-/// Returns the size of the file in a response: `Content-Range: bytes */10`.
+/// The size of the file in a response: `Content-Range: bytes */10`.
 fn total_size(response: &reqwest::Response) -> Option<u64> {
     content_range(response)?.split_once('/')?.1.parse().ok()
 }
@@ -214,7 +215,7 @@ fn content_range(response: &reqwest::Response) -> Option<&str> {
     response.headers().get(header::CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")
 }
 
-/// Returns the entity tag, if it is strong; `If-Range` does not accept a weak one (RFC 9110 13.1.5).
+/// The entity tag, if it is strong; `If-Range` does not accept a weak one (RFC 9110 13.1.5).
 fn strong_validator(response: &reqwest::Response) -> Option<String> {
     let tag = response.headers().get(header::ETAG)?.to_str().ok()?;
     (!tag.starts_with("W/")).then(|| tag.to_owned())
@@ -254,7 +255,7 @@ impl PartialFile {
         Ok(Self { path: part, out, bytes, lines, last_byte, validator, decoder, without_gzip })
     }
 
-    /// Returns the part that is missing: of the compressed representation, or of the uncompressed one.
+    /// The part that is missing: of the compressed representation, or of the uncompressed one.
     fn missing(&self) -> FileRange {
         match &self.decoder {
             Some(decoder) => {
@@ -272,8 +273,8 @@ impl PartialFile {
         if self.decoder.is_some() { ContentCoding::Gzip } else { ContentCoding::Identity }
     }
 
-    /// After a lost connection, drops the decoder if the compressed representation has no strong entity tag. The tag of
-    /// one representation is not valid for the other.
+    /// After a lost connection, drops the decoder if the compressed representation has no strong entity tag.
+    /// The tag of one representation is not valid for the other.
     fn keep_resumable(&mut self) {
         if self.validator.is_none() {
             self.decoder = None;
@@ -302,7 +303,7 @@ impl PartialFile {
         self.out.flush()
     }
 
-    /// Returns the number of lines. The last line need not end with a line feed.
+    /// The number of lines. The last line need not end with a line feed.
     fn resources(&self) -> u64 {
         self.lines + u64::from(self.last_byte != b'\n')
     }
@@ -322,7 +323,7 @@ impl PartialFile {
     }
 }
 
-/// Returns the progress of a file that an earlier process completed.
+/// The progress of a file that an earlier process completed.
 fn existing(file: &ExportFile, path: &Path) -> io::Result<FileProgress> {
     let bytes = std::fs::metadata(path)?.len();
     let resources = match file.count {
@@ -335,7 +336,7 @@ fn existing(file: &ExportFile, path: &Path) -> io::Result<FileProgress> {
     Ok(FileProgress { bytes, resources, status: FileStatus::Done })
 }
 
-/// Returns the size of a file, the number of its line ends, and its last byte.
+/// The size of a file, the number of its line ends, and its last byte.
 fn count_lines(mut file: File) -> io::Result<(u64, u64, u8)> {
     let mut buffer = vec![0; BUFFER];
     let (mut bytes, mut lines, mut last) = (0, 0, b'\n');

@@ -41,7 +41,7 @@ impl ExportFolder {
     /// Creates the folder of a new export. An empty folder is also accepted.
     ///
     /// # Errors
-    /// Returns [`FolderError`] if the folder contains files or cannot be written.
+    /// [`FolderError`] if the folder contains files or cannot be written.
     pub fn create(path: &Path) -> Result<Self, FolderError> {
         let failed = |error| FolderError::Write { path: path.to_owned(), error };
         let contains_files = match fs::read_dir(path) {
@@ -59,7 +59,7 @@ impl ExportFolder {
     /// Opens the folder of an earlier export and reads its record.
     ///
     /// # Errors
-    /// Returns [`FolderError`] if the folder contains no valid record, or if another process is using it.
+    /// [`FolderError`] if the folder contains no valid record, or if another process is using it.
     pub fn open(path: &Path) -> Result<(Self, ExportJob), FolderError> {
         let job = Self::read(path)?;
         Ok((Self::lock(path)?, job))
@@ -68,7 +68,7 @@ impl ExportFolder {
     /// Reads the record in a folder without locking the folder.
     ///
     /// # Errors
-    /// Returns [`FolderError::NoExport`] if there is no valid record.
+    /// [`FolderError::NoExport`] if there is no valid record.
     pub fn read(path: &Path) -> Result<ExportJob, FolderError> {
         let failed = |reason: String| FolderError::NoExport { path: path.to_owned(), reason };
         let text = fs::read(path.join(RECORD)).map_err(|error| failed(format!("{RECORD}: {error}")))?;
@@ -86,7 +86,7 @@ impl ExportFolder {
         }
     }
 
-    /// Returns the path of the folder.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -94,7 +94,7 @@ impl ExportFolder {
     /// Writes the record of the export. A crash leaves the old or the new record.
     ///
     /// # Errors
-    /// Returns [`FolderError::Write`].
+    /// [`FolderError::Write`].
     pub fn save(&self, job: &ExportJob) -> Result<(), FolderError> {
         let text = serde_json::to_vec_pretty(job).expect("all keys of a record are strings");
         self.write(RECORD, &text)
@@ -103,7 +103,7 @@ impl ExportFolder {
     /// Writes a file. A crash leaves the old or the new content.
     ///
     /// # Errors
-    /// Returns [`FolderError::Write`].
+    /// [`FolderError::Write`].
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), FolderError> {
         let path = self.path.join(name);
         replace_private_file(&path, content).map_err(|error| FolderError::Write { path: path.clone(), error })
@@ -118,10 +118,10 @@ impl ExportFolder {
         let _ = fs::remove_dir(&self.path);
     }
 
-    /// Returns the path of a file whose subfolder exists.
+    /// The path of a file whose subfolder exists.
     ///
     /// # Errors
-    /// Returns [`FolderError::Write`] if the subfolder cannot be created.
+    /// [`FolderError::Write`] if the subfolder cannot be created.
     pub fn file(&self, name: &str) -> Result<PathBuf, FolderError> {
         let path = self.path.join(name);
         if let Some(parent) = path.parent() {

@@ -96,7 +96,7 @@ pub enum FileStatus {
 }
 
 impl ExportJob {
-    /// Returns the record of an export that was not started yet.
+    /// The record of an export that was not started yet.
     pub fn new(fhir_base: &str, request: KickOff, now: Timestamp) -> Self {
         Self {
             fhir_base: fhir_base.to_owned(),
@@ -110,13 +110,13 @@ impl ExportJob {
         }
     }
 
-    /// Returns the record of an export that another program started.
+    /// The record of an export that another program started.
     pub fn started_elsewhere(fhir_base: &str, status_url: &str, now: Timestamp) -> Self {
         let status_url = Some(status_url.to_owned());
         Self { status_url, phase: ExportPhase::Running, ..Self::new(fhir_base, KickOff::default(), now) }
     }
 
-    /// Returns the name of a new folder for the export, which sorts by time: `20240501T120000Z-Group-g1`.
+    /// The name of a new folder for the export, which sorts by time: `20240501T120000Z-Group-g1`.
     pub fn folder_name(&self) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let scope: String = self.scope().chars().map(plain).take(64).collect();
@@ -152,14 +152,14 @@ impl ExportJob {
         !matches!(self.phase, ExportPhase::Complete | ExportPhase::Deleted) && self.status_url.is_some()
     }
 
-    /// Returns a short description of what is exported, such as `Group/g1`.
+    /// A short description of what is exported, such as `Group/g1`.
     pub fn scope(&self) -> String {
         self.request.scope()
     }
 }
 
 impl ExportPhase {
-    /// Returns the phase in one word.
+    /// The phase in one word.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -173,7 +173,7 @@ impl ExportPhase {
 }
 
 impl FileList {
-    /// Returns the subfolder of the files of this list.
+    /// The subfolder of the files of this list.
     fn subfolder(self) -> &'static str {
         match self {
             Self::Output => "",
@@ -183,8 +183,8 @@ impl FileList {
     }
 }
 
-/// Assigns file names: the type, with a number from the second file of a type on. Only letters and digits of the server
-/// are used in a name.
+/// Assigns file names: the type, with a number from the second file of a type on. Only letters and digits of
+/// the server are used in a name.
 #[derive(Default)]
 struct FileNames {
     used: BTreeMap<String, usize>,

@@ -1,5 +1,5 @@
-//! The log of an export, `log.ndjson` in its folder, with the events that SMART's Bulk Data client writes, so that tools
-//! which analyse such logs read it.
+//! The log of an export, `log.ndjson` in its folder, with the events that SMART's Bulk Data client writes, so
+//! that tools which analyse such logs read it.
 
 use std::fs::File;
 use std::io::{self, Write as _};

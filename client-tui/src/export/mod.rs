@@ -1,8 +1,8 @@
 //! Bulk Data exports from the kick-off to the downloaded files (Bulk Data Access 2.0.0).
 //!
-//! Each export has a folder of its own, which also contains its record (`job.json`) and the manifest exactly as the
-//! server sent it. An export that was interrupted at any point is resumed from that folder. [`registry`] lists the
-//! folders of all exports. Screens and subcommands use the same [`run`].
+//! Each export has a folder of its own, which also contains its record (`job.json`) and the manifest exactly
+//! as the server sent it. An export that was interrupted at any point is resumed from that folder.
+//! [`registry`] lists the folders of all exports. Screens and subcommands use the same [`run`].
 
 pub mod download;
 pub mod folder;

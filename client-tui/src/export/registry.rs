@@ -26,10 +26,11 @@ pub struct RegisteredExport {
 }
 
 impl ExportRegistry {
-    /// Returns the list in `$XDG_STATE_HOME/trefoil-tui/exports`, or in the folder that the operating system uses instead.
+    /// The list in `$XDG_STATE_HOME/trefoil-tui/exports`, or in the folder that the operating system uses
+    /// instead.
     ///
     /// # Errors
-    /// Returns an error if the user has no home folder.
+    /// An error if the user has no home folder.
     pub fn of_user() -> Result<Self, FolderError> {
         let failed =
             |error| FolderError::Write { path: "trefoil-tui/exports".into(), error: io::Error::other(error) };
@@ -38,7 +39,7 @@ impl ExportRegistry {
         Ok(Self::at(&state.join("trefoil-tui/exports")))
     }
 
-    /// Returns the list in this file, which need not exist.
+    /// The list in this file, which need not exist.
     pub fn at(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
@@ -46,7 +47,7 @@ impl ExportRegistry {
     /// Adds the folder of an export.
     ///
     /// # Errors
-    /// Returns [`FolderError::Write`].
+    /// [`FolderError::Write`].
     pub fn add(&self, folder: &Path) -> Result<(), FolderError> {
         let append = || {
             if let Some(parent) = self.path.parent() {
@@ -63,7 +64,7 @@ impl ExportRegistry {
         append().map_err(|error| FolderError::Write { path: self.path.clone(), error })
     }
 
-    /// Returns the exports, the newest first. Folders that no longer exist are left out.
+    /// The exports, the newest first. Folders that no longer exist are left out.
     pub fn list(&self) -> Vec<RegisteredExport> {
         let text = fs::read_to_string(&self.path).unwrap_or_default();
         let folders: BTreeSet<_> = text.lines().map(PathBuf::from).collect();

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::api::{Api, ApiError, Bearer};
 
-/// Maximum number of consecutive attempts without progress. With the delays below, that is about eight minutes.
+/// Maximum number of consecutive attempts without progress. With the delays below, that is about eight
+/// minutes.
 const MAX_ATTEMPTS: u32 = 12;
 /// Maximum delay if the server does not request a longer one.
 const MAX_DELAY: Duration = Duration::from_secs(60);
@@ -18,7 +19,7 @@ pub(crate) struct RetryCounter {
 }
 
 impl RetryCounter {
-    /// Returns the delay before the next attempt, or `None` if the failure is final. A rejected token of the backend
+    /// The delay before the next attempt, or `None` if the failure is final. A rejected token of the backend
     /// client is replaced once without a delay.
     pub(crate) async fn next_delay(
         &mut self,
@@ -33,7 +34,7 @@ impl RetryCounter {
         self.backoff(error)
     }
 
-    /// Returns the delay, which doubles with each failure and is at least the `Retry-After` of the server.
+    /// The delay, which doubles with each failure and is at least the `Retry-After` of the server.
     fn backoff(&mut self, error: &ApiError) -> Option<Duration> {
         self.failures += 1;
         if !error.is_transient() || self.failures >= MAX_ATTEMPTS {

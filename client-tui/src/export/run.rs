@@ -1,5 +1,5 @@
-//! One run of an export: kick-off, polling, manifest, downloads. The run continues at the phase in the record of the
-//! export, so that the same code starts and resumes exports.
+//! One run of an export: kick-off, polling, manifest, downloads. The run continues at the phase in the record
+//! of the export, so that the same code starts and resumes exports.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -67,7 +67,7 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
     /// Prepares an export in a new folder.
     ///
     /// # Errors
-    /// Returns [`ExportError::Folder`] if the folder cannot be used. Nothing was sent to the server in that case.
+    /// [`ExportError::Folder`] if the folder cannot be used. Nothing was sent to the server in that case.
     pub fn start(
         api: &Api,
         bearer: Bearer,
@@ -89,7 +89,7 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
     /// Prepares the continuation of the export in a folder.
     ///
     /// # Errors
-    /// Returns [`ExportError::Folder`] if there is no record of an export in the folder.
+    /// [`ExportError::Folder`] if there is no record of an export in the folder.
     pub fn resume(api: &Api, bearer: Bearer, folder: &Path, watch: W) -> Result<Self, ExportError> {
         let (folder, mut job) = ExportFolder::open(folder)?;
         check_server(api, &job)?;
@@ -110,7 +110,7 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
         self
     }
 
-    /// Returns the folder of the export.
+    /// The folder of the export.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -118,7 +118,7 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
     /// Runs the export to its end and returns its record and the progress of each file.
     ///
     /// # Errors
-    /// Returns [`ExportError`]. What was downloaded so far is kept, and [`ExportRun::resume`] continues.
+    /// [`ExportError`]. What was downloaded so far is kept, and [`ExportRun::resume`] continues.
     pub async fn to_completion(mut self) -> Result<(ExportJob, Vec<FileProgress>), ExportError> {
         self.report_record();
         if self.job.phase == ExportPhase::Downloading {
@@ -184,8 +184,8 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
                 Ok(status_url) => return Ok(status_url),
                 Err(error) => error,
             };
-            // If the response was lost, the server may have started an export, and a second request would start
-            // another one. A response with a status says that no export was started.
+            // If the response was lost, the server may have started an export, and a second request would
+            // start another one. A response with a status says that no export was started.
             if !matches!(error, ApiError::Refused { .. })
                 || !self.wait_before_retry(&error, &mut retries).await
             {
@@ -258,8 +258,8 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
         }
     }
 
-    /// Reads the manifest again before downloads are resumed, because signed addresses expire. If the server no longer
-    /// has the manifest, or if it differs, the known addresses are used.
+    /// Reads the manifest again before downloads are resumed, because signed addresses expire. If the server
+    /// no longer has the manifest, or if it differs, the known addresses are used.
     async fn refresh_addresses(&mut self) {
         let Some(status_url) = &self.job.status_url else { return };
         let Ok(ExportStatus::Complete(first)) = self.api.poll(status_url, &self.bearer).await else { return };
@@ -300,7 +300,8 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
         }
     }
 
-    /// Downloads one file and returns its index and progress. A failure of this file alone is part of the progress.
+    /// Downloads one file and returns its index and progress. A failure of this file alone is part of the
+    /// progress.
     async fn download_file(&self, index: usize) -> Result<(usize, FileProgress), ExportError> {
         let file = &self.job.files[index];
         let path = self.folder.file(&file.name)?;
@@ -352,16 +353,17 @@ fn open_log(folder: &ExportFolder) -> Result<ExportLog, FolderError> {
         .map_err(|error| FolderError::Write { path: folder.path().to_owned(), error })
 }
 
-/// Returns the sizes of the output files: resources and bytes.
+/// The sizes of the output files: resources and bytes.
 pub fn output_totals(job: &ExportJob, files: &[FileProgress]) -> (u64, u64) {
     let output = job.files.iter().zip(files).filter(|(file, _)| file.list == FileList::Output);
     output.fold((0, 0), |(resources, bytes), (_, file)| (resources + file.resources, bytes + file.bytes))
 }
 
-/// Cancels the export of a folder, or deletes its files on the server if it is complete. Downloaded files are kept.
+/// Cancels the export of a folder, or deletes its files on the server if it is complete. Downloaded files are
+/// kept.
 ///
 /// # Errors
-/// Returns [`ExportError`] if another process works on the export, or if the server rejects the request.
+/// [`ExportError`] if another process works on the export, or if the server rejects the request.
 pub async fn delete(api: &Api, bearer: &Bearer, folder: &Path) -> Result<ExportJob, ExportError> {
     let (folder, mut job) = ExportFolder::open(folder)?;
     check_server(api, &job)?;

@@ -1,4 +1,5 @@
-//! The subcommand that validates a file of codes. Each result is printed when it is known, in the order of the file.
+//! The subcommand that validates a file of codes. Each result is printed when it is known, in the order of
+//! the file.
 
 use std::path::Path;
 use std::pin::pin;
@@ -52,7 +53,7 @@ pub(super) async fn validate_batch(api: &Api, args: ValidateBatchArgs) -> Result
     args.ask.verdict(summary.invalid == 0)
 }
 
-/// Returns a CSV record without its line end.
+/// A CSV record without its line end.
 fn csv_line(values: &[impl AsRef<[u8]>]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(values).expect("a record in memory can be written");

@@ -60,7 +60,7 @@ async fn ask(api: &Api, question: &ComparedQuestion, bearer: &Bearer) -> Result<
     }
 }
 
-/// Returns the answers as a table of two columns. A mark precedes members that differ.
+/// The answers as a table of two columns. A mark precedes members that differ.
 fn table(here: &str, other: &str, members: &[ComparedMember]) -> String {
     let text = |value: &Option<Value>| match value {
         Some(Value::String(text)) => text.clone(),

@@ -69,15 +69,15 @@ pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFai
     })
 }
 
-/// Returns the command that resumes an export with the same profile.
+/// The command that resumes an export with the same profile.
 fn resume_command(api: &Api, folder: &Path) -> String {
     let options = api.profile().options.iter();
     let profile: String = options.map(|(name, value)| format!(" --{name} {}", quote(value))).collect();
     format!("trefoil-tui export --resume {}{profile}", quote(&folder.to_string_lossy()))
 }
 
-/// Returns the token for an export: the one on the command line, that of the backend client, that of the signed-in user,
-/// or none.
+/// The token for an export: the one on the command line, that of the backend client, that of the signed-in
+/// user, or none.
 async fn export_bearer(api: &Api, token: Option<&str>) -> Result<Bearer, CommandFailure> {
     match token {
         Some(token) => given(token),
@@ -88,7 +88,7 @@ async fn export_bearer(api: &Api, token: Option<&str>) -> Result<Bearer, Command
     }
 }
 
-/// Returns the record of the export that the command line describes.
+/// The record of the export that the command line describes.
 fn new_job(api: &Api, args: &ExportArgs) -> Result<ExportJob, CommandFailure> {
     let base = &api.profile().fhir_base;
     if let Some(status_url) = &args.attach {
@@ -159,7 +159,7 @@ fn report_export(output: Output, event: ExportEvent) {
 /// Lists the exports of this user.
 ///
 /// # Errors
-/// Returns [`CommandFailure`] if the list cannot be printed.
+/// [`CommandFailure`] if the list cannot be printed.
 pub fn exports(args: &ExportsArgs) -> Result<(), CommandFailure> {
     let exports = ExportRegistry::of_user()?.list();
     let row = |export: &RegisteredExport| {

@@ -3,7 +3,7 @@
 use crate::api::Bearer;
 use crate::failure::CommandFailure;
 
-/// Returns the token of the command line. `-` reads it from the first line of stdin.
+/// The token of the command line. `-` reads it from the first line of stdin.
 pub(super) fn given(token: &str) -> Result<Bearer, CommandFailure> {
     if token != "-" {
         return Ok(Bearer::Given(token.to_owned()));

@@ -1,4 +1,5 @@
-//! Subcommands about the hierarchy of a code system: the neighbours of a concept, and the path between two codes.
+//! Subcommands about the hierarchy of a code system: the neighbours of a concept, and the path between two
+//! codes.
 
 use super::terminology::terminology_bearer;
 use crate::api::{Api, ConceptLabel, HierarchyQuery, PathQuery};
@@ -34,7 +35,7 @@ pub(super) async fn path(api: &Api, args: PathArgs) -> Result<(), CommandFailure
     ask.verdict(!steps.chain.is_empty())
 }
 
-/// Returns a concept as a line, indented by its depth.
+/// A concept as a line, indented by its depth.
 fn label(depth: usize, concept: &ConceptLabel) -> String {
     let display = concept.display.as_deref().unwrap_or_default();
     format!("{:indent$}{}  {display}", "", concept.code, indent = 2 * depth).trim_end().to_owned()

@@ -32,7 +32,8 @@ pub(super) async fn user_signs_in(api: &Api, args: &SignInArgs) -> Result<UserTo
     }
     let (sender, pasted) = mpsc::channel(1);
     if std::io::stdin().is_terminal() {
-        // Uses a separate thread, because reading from a terminal cannot be cancelled when the browser responds first.
+        // Uses a separate thread, because reading from a terminal cannot be cancelled when the browser
+        // responds first.
         std::thread::spawn(move || {
             let lines = std::io::stdin().lines().map_while(Result::ok);
             lines.take_while(|line| sender.blocking_send(line.clone()).is_ok()).for_each(drop);
@@ -68,7 +69,7 @@ fn report_step(api: &Api, output: Output, step: Step) {
     }
 }
 
-/// Returns the token of the user: that of an earlier run of the program, or that of a new sign-in.
+/// The token of the user: that of an earlier run of the program, or that of a new sign-in.
 pub(super) async fn user_bearer(api: &Api, args: &SignInArgs) -> Result<Bearer, CommandFailure> {
     let restored = if args.scope.is_none() { api.restore_session().await } else { None };
     if restored.is_none() {

@@ -20,7 +20,7 @@ use crate::failure::CommandFailure;
 /// Runs a subcommand.
 ///
 /// # Errors
-/// Returns the failure, from which [`CommandFailure::exit_code`] derives the exit code.
+/// The failure, from which [`CommandFailure::exit_code`] derives the exit code.
 pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
     match command {
         Command::Setup(_) | Command::Keys(_) | Command::Completions(_) | Command::Man(_) => Ok(()),

@@ -18,7 +18,7 @@ use crate::setup;
 /// Stores a profile.
 ///
 /// # Errors
-/// Returns [`CommandFailure`] if the server does not answer, or if the profile cannot be stored.
+/// [`CommandFailure`] if the server does not answer, or if the profile cannot be stored.
 pub async fn setup(profile: &ProfileArgs, args: SetupArgs) -> Result<(), CommandFailure> {
     let given = ProfileSettings::from(profile);
     let stored = setup::run(&args, given, ProfileFile::of_user()?).await?;
@@ -55,7 +55,7 @@ pub(super) async fn doctor(api: &Api, args: &DoctorArgs) -> Result<(), CommandFa
 /// Prints the keys of all actions. The names of the actions are those of the settings.
 ///
 /// # Errors
-/// Returns [`CommandFailure`] if the settings are invalid, or if the table cannot be printed.
+/// [`CommandFailure`] if the settings are invalid, or if the table cannot be printed.
 pub fn keys(args: &KeysArgs) -> Result<(), CommandFailure> {
     let path = settings::path_of_user()?;
     let table = settings::read_keys(&path)?;
@@ -75,7 +75,7 @@ pub fn keys(args: &KeysArgs) -> Result<(), CommandFailure> {
 /// Prints a completion script.
 ///
 /// # Errors
-/// Returns [`CommandFailure::Output`] if stdout cannot be written.
+/// [`CommandFailure::Output`] if stdout cannot be written.
 pub fn completions(args: &CompletionsArgs) -> Result<(), CommandFailure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Args::command(), "trefoil-tui", &mut script);
@@ -85,7 +85,7 @@ pub fn completions(args: &CompletionsArgs) -> Result<(), CommandFailure> {
 /// Writes the man pages of the program and its subcommands.
 ///
 /// # Errors
-/// Returns [`CommandFailure::Output`] if a page cannot be written.
+/// [`CommandFailure::Output`] if a page cannot be written.
 pub fn man(args: &ManArgs) -> Result<(), CommandFailure> {
     std::fs::create_dir_all(&args.out)
         .and_then(|()| clap_mangen::generate_to(Args::command(), &args.out))

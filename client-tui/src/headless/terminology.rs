@@ -11,7 +11,7 @@ use crate::args::{ExpandArgs, LookupArgs, SubsumesArgs, TerminologyArgs, Validat
 use crate::failure::CommandFailure;
 use crate::output::Output;
 
-/// Returns the token for a terminology operation: the one on the command line, the one of the backend client, or the
+/// The token for a terminology operation: the one on the command line, the one of the backend client, or the
 /// one of a user who signs in.
 pub(super) async fn terminology_bearer(api: &Api, args: &TerminologyArgs) -> Result<Bearer, CommandFailure> {
     match &args.ask.token {

@@ -119,7 +119,7 @@ pub struct KeyTable {
 const FORMS: &[Screen] = &[Screen::SignIn, Screen::Codes, Screen::Tree, Screen::Export];
 const TERMINOLOGY: &[Screen] = &[Screen::Codes, Screen::Tree];
 
-/// Returns a row. `keys` are separated by commas.
+/// A row. `keys` are separated by commas.
 fn row(
     keys: &str,
     does: &'static str,
@@ -217,18 +217,19 @@ fn standard_rows() -> Vec<KeyRow> {
 }
 
 impl Action {
-    /// Returns the name in the settings.
+    /// The name in the settings.
     pub fn name(self) -> String {
         let value = self.to_possible_value().expect("no action is skipped");
         value.get_name().to_owned()
     }
 
-    /// Returns the action with this name.
+    /// The action with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::from_str(name, false).ok()
     }
 
-    /// Returns whether the settings cannot give the action another key: open lists and fields use these keys, too.
+    /// Returns whether the settings cannot give the action another key: open lists and fields use these keys,
+    /// too.
     pub fn is_fixed(self) -> bool {
         use Action::*;
         matches!(self, Send | Leave | Erase | CursorLeft | CursorRight | CursorStart | CursorEnd)
@@ -242,12 +243,12 @@ impl Action {
 }
 
 impl KeyRow {
-    /// Returns the keys for display.
+    /// The keys for display.
     pub fn label(&self) -> String {
         self.keys.iter().map(Key::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns the screens and the focus in which the binding applies, in words.
+    /// The screens and the focus in which the binding applies, in words.
     pub fn place(&self) -> String {
         let mut place = match self.screens {
             [] => "everywhere".to_owned(),
@@ -261,7 +262,7 @@ impl KeyRow {
         place
     }
 
-    /// Returns the keys that apply to this screen and focus.
+    /// The keys that apply to this screen and focus.
     pub fn keys_at(&self, screen: Screen, typing: bool) -> impl Iterator<Item = &Key> {
         let now = match self.when {
             When::Always => true,
@@ -295,7 +296,7 @@ pub enum BadBinding {
 }
 
 impl KeyTable {
-    /// Returns the key bindings without the settings of the user.
+    /// The key bindings without the settings of the user.
     pub fn standard() -> &'static Self {
         &STANDARD
     }
@@ -307,7 +308,7 @@ impl KeyTable {
     /// Replaces the keys of an action.
     ///
     /// # Errors
-    /// Returns [`BadBinding`] if the action cannot have these keys.
+    /// [`BadBinding`] if the action cannot have these keys.
     pub fn set(&mut self, action: Action, keys: &[Key]) -> Result<(), BadBinding> {
         if action.is_fixed() {
             return Err(BadBinding::Fixed(action.name()));
@@ -326,7 +327,7 @@ impl KeyTable {
         Ok(())
     }
 
-    /// Returns a key that has two actions on a screen, if there is one.
+    /// A key that has two actions on a screen, if there is one.
     pub fn conflict(&self) -> Option<KeyConflict> {
         for screen in Screen::EVERY {
             for typing in [false, true] {
@@ -345,32 +346,32 @@ impl KeyTable {
         None
     }
 
-    /// Returns the action of a key in the current state.
+    /// The action of a key in the current state.
     pub fn action(&self, key: KeyEvent, screen: Screen, typing: bool) -> Option<Action> {
         let pressed = Key::from(key);
         let row = self.rows.iter().find(|row| row.keys_at(screen, typing).any(|key| *key == pressed));
         row.map(|row| row.action)
     }
 
-    /// Returns the first key of an action for a sentence.
+    /// The first key of an action for a sentence.
     pub fn label(&self, action: Action) -> String {
         let row = self.rows.iter().find(|row| row.action == action);
         row.and_then(|row| row.keys.first()).map(Key::to_string).unwrap_or_default()
     }
 
-    /// Returns the key bindings that the footer shows in the current state, each with its first key.
+    /// The key bindings that the footer shows in the current state, each with its first key.
     pub fn footer(&self, screen: Screen, typing: bool) -> impl Iterator<Item = (&Key, &KeyRow)> {
         let rows = self.rows.iter().filter(|row| row.footer.is_some());
         rows.filter_map(move |row| Some((row.keys_at(screen, typing).next()?, row)))
     }
 
-    /// Returns the key bindings of a screen outside of fields, without those that move the focus, for the command
+    /// The key bindings of a screen outside of fields, without those that move the focus, for the command
     /// palette.
     pub fn commands(&self, screen: Screen) -> impl Iterator<Item = &KeyRow> {
         self.rows.iter().filter(move |row| !row.action.moves() && row.keys_at(screen, false).next().is_some())
     }
 
-    /// Returns the table as Markdown, for `README.md`.
+    /// The table as Markdown, for `README.md`.
     pub fn markdown(&self) -> String {
         let mut text = "| Key | Does | Where |\n|---|---|---|\n".to_owned();
         for row in &self.rows {
@@ -379,7 +380,7 @@ impl KeyTable {
         text
     }
 
-    /// Returns the keys of all actions in the form of the settings.
+    /// The keys of all actions in the form of the settings.
     pub fn settings(&self) -> String {
         let mut text = "[keys]\n".to_owned();
         for row in self.rows_by_action() {
@@ -394,7 +395,7 @@ impl KeyTable {
         text
     }
 
-    /// Returns the first row of each action that the settings can change.
+    /// The first row of each action that the settings can change.
     pub fn rows_by_action(&self) -> impl Iterator<Item = &KeyRow> {
         let is_first =
             |index: usize| self.rows[..index].iter().all(|row| row.action != self.rows[index].action);

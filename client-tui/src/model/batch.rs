@@ -66,7 +66,7 @@ impl BatchView {
         self.id
     }
 
-    /// Returns the values for rows that do not have them.
+    /// The values for rows that do not have them.
     pub fn defaults(&self) -> BatchDefaults {
         BatchDefaults {
             url: self.form.value("url"),
@@ -75,7 +75,7 @@ impl BatchView {
         }
     }
 
-    /// Returns the command that does the same as the form; `None` before the first batch.
+    /// The command that does the same as the form; `None` before the first batch.
     pub fn sent_command(&self, about: &ServerFacts) -> Option<String> {
         let BatchDefaults { url, system, .. } = self.defaults();
         let command = format!("validate-batch {}", quote(&self.form.value("file")));
@@ -87,7 +87,7 @@ impl BatchView {
         self.results.push(result);
     }
 
-    /// Returns the number of visible results.
+    /// The number of visible results.
     pub fn visible_count(&self) -> usize {
         match self.only_failures {
             true => (self.summary.invalid + self.summary.failed) as usize,
@@ -95,7 +95,7 @@ impl BatchView {
         }
     }
 
-    /// Returns the visible results.
+    /// The visible results.
     pub fn visible(&self) -> impl Iterator<Item = &BatchResult> {
         let only_failures = self.only_failures;
         self.results.iter().filter(move |row| !only_failures || row.verdict() != BatchVerdict::Valid)

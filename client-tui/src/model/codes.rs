@@ -1,4 +1,5 @@
-//! State of the screen of terminology operations: for each operation a form, and the last question with its answer.
+//! State of the screen of terminology operations: for each operation a form, and the last question with its
+//! answer.
 
 use jiff::Timestamp;
 
@@ -25,7 +26,7 @@ pub enum Operation {
 impl Operation {
     pub const ALL: [Self; 4] = [Self::ValidateCode, Self::Subsumes, Self::Lookup, Self::Expand];
 
-    /// Returns the name of the operation without `$`, which is also the name of the subcommand.
+    /// The name of the operation without `$`, which is also the name of the subcommand.
     pub fn name(self) -> &'static str {
         match self {
             Self::ValidateCode => "validate-code",
@@ -47,7 +48,8 @@ pub struct CodesScreen {
     pub expand: OperationState<ExpandQuery, Expansion>,
     /// Number of lines by which the answer is scrolled.
     pub scroll: u16,
-    /// Another server to which each question is sent, too: the name of a profile, or the base address of FHIR.
+    /// Another server to which each question is sent, too: the name of a profile, or the base address of
+    /// FHIR.
     pub other_server: FormField,
     /// Whether the field of the other server is open.
     pub naming_other: bool,
@@ -100,7 +102,7 @@ pub trait Question: Clone + PartialEq {
     /// Reads the question from the fields of its form.
     fn from_form(form: &Form) -> Self;
 
-    /// Returns the options of the subcommand with their values. Empty values are left out later.
+    /// The options of the subcommand with their values. Empty values are left out later.
     fn options(&self) -> Vec<(&'static str, &str)>;
 }
 
@@ -139,7 +141,7 @@ impl CodesScreen {
         }
     }
 
-    /// Returns the form of the visible operation.
+    /// The form of the visible operation.
     pub fn form(&mut self) -> &mut Form {
         match self.operation {
             Operation::ValidateCode => &mut self.validate.form,
@@ -149,8 +151,8 @@ impl CodesScreen {
         }
     }
 
-    /// Returns the code in the form of the visible operation, and, for `$subsumes`, the other code; `None` if the form
-    /// names no code of a code system.
+    /// The code in the form of the visible operation, and, for `$subsumes`, the other code; `None` if the
+    /// form names no code of a code system.
     pub fn concept_in_hierarchy(&self) -> Option<(HierarchyQuery, String)> {
         let query = |form: &Form, version: String, code: &str| HierarchyQuery {
             system: form.value("system"),
@@ -172,7 +174,7 @@ impl CodesScreen {
         (!query.system.is_empty() && !query.code.is_empty()).then_some((query, other))
     }
 
-    /// Returns the command that sends the last question of the visible operation.
+    /// The command that sends the last question of the visible operation.
     pub fn sent_command(&self, about: &ServerFacts) -> Option<String> {
         match self.operation {
             Operation::ValidateCode => self.validate.sent_command(about),
@@ -188,7 +190,8 @@ impl<Q: Question, A> OperationState<Q, A> {
         Self { form: Form::new(fields), sent: None, other: None, count: 0 }
     }
 
-    /// Registers the question of the form as sent, also to the other server if it has a name, and returns its id.
+    /// Registers the question of the form as sent, also to the other server if it has a name, and returns its
+    /// id.
     pub fn send(&mut self, token: TokenChoice, other: &str, now: Timestamp) -> (u64, Q) {
         self.count += 1;
         self.other =
@@ -226,7 +229,7 @@ impl<Q: Question, A> OperationState<Q, A> {
             .is_some_and(|sent| sent.token != *token || sent.question != Q::from_form(&self.form))
     }
 
-    /// Returns the command that sends the last question.
+    /// The command that sends the last question.
     pub fn sent_command(&self, about: &ServerFacts) -> Option<String> {
         let sent = self.sent.as_ref()?;
         let subcommand = match self.other.as_ref().map(|other| OtherServer::parse(&other.server)) {
@@ -241,7 +244,7 @@ impl<Q: Question, A> OperationState<Q, A> {
 }
 
 impl ServerFacts {
-    /// Returns the command line of a subcommand with these options. Options with an empty value are left out.
+    /// The command line of a subcommand with these options. Options with an empty value are left out.
     pub fn command(&self, subcommand: &str, options: &[(&str, &str)]) -> String {
         let mut line = format!("trefoil-tui {subcommand}");
         let given = options.iter().filter(|(_, value)| !value.is_empty());
@@ -259,8 +262,8 @@ pub fn quote(word: &str) -> String {
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-/// Implements [`Question`] for a query. Each member is listed with the field of the form and the option of the
-/// subcommand; the form does not set the others.
+/// Implements [`Question`] for a query. Each member is listed with the field of the form and the option of
+/// the subcommand; the form does not set the others.
 macro_rules! question {
     ($query:ty, $command:literal, $($member:ident: $field:literal, $option:literal;)*) => {
         impl crate::model::Question for $query {

@@ -21,7 +21,7 @@ pub struct CompletionItem {
 }
 
 impl Completion {
-    /// Returns the list, or `None` if it is empty.
+    /// The list, or `None` if it is empty.
     pub fn of(mut items: Vec<CompletionItem>) -> Option<Self> {
         items.truncate(COMPLETIONS_SHOWN);
         (!items.is_empty()).then_some(Self { items, selected: None })
@@ -37,7 +37,7 @@ impl Completion {
         };
     }
 
-    /// Returns the selected value.
+    /// The selected value.
     pub fn chosen(&self) -> Option<&str> {
         self.selected.and_then(|index| self.items.get(index)).map(|item| item.value.as_str())
     }

@@ -84,10 +84,10 @@ impl ExportScreen {
         self.new_export || self.rows.is_empty()
     }
 
-    /// Returns the parameters in the form.
+    /// The parameters in the form.
     ///
     /// # Errors
-    /// Returns the reason why a value is invalid.
+    /// The reason why a value is invalid.
     pub fn kick_off(&self) -> Result<KickOff, String> {
         let request = KickOff {
             level: ExportLevel::parse(&self.form.value("level"))?,
@@ -103,12 +103,12 @@ impl ExportScreen {
         Ok(request)
     }
 
-    /// Returns the selected export, unless the form is visible.
+    /// The selected export, unless the form is visible.
     pub fn selected(&self) -> Option<&ExportRow> {
         if self.form_open() { None } else { self.rows.get(self.selected) }
     }
 
-    /// Returns the files of the selected export that are downloaded.
+    /// The files of the selected export that are downloaded.
     pub fn downloaded_files(&self) -> Vec<ViewedFile> {
         let Some(row) = self.selected() else { return Vec::new() };
         let is_done = |index: usize| {
@@ -125,7 +125,7 @@ impl ExportScreen {
             .collect()
     }
 
-    /// Returns the export in a folder.
+    /// The export in a folder.
     pub fn row(&mut self, folder: &Path) -> Option<&mut ExportRow> {
         self.rows.iter_mut().find(|row| row.folder == folder)
     }

@@ -179,7 +179,7 @@ pub struct RequestLog {
 }
 
 impl Model {
-    /// Returns the initial model, whose forms contain the examples of the profile.
+    /// The initial model, whose forms contain the examples of the profile.
     pub fn new(profile: &Profile, display: DisplayOptions, now: Timestamp) -> Self {
         let examples = &profile.examples;
         let backend_id = profile.backend.as_ref().map(|backend| backend.client_id.clone());
@@ -265,7 +265,7 @@ impl Model {
         }
     }
 
-    /// Returns the initial model of another profile in the same terminal.
+    /// The initial model of another profile in the same terminal.
     #[must_use]
     pub fn with_profile(&self, profile: &Profile) -> Self {
         let mut model = Self::new(profile, self.about.display, self.now);
@@ -297,7 +297,7 @@ impl Model {
         }
     }
 
-    /// Returns the token that terminology requests use now, with its description.
+    /// The token that terminology requests use now, with its description.
     pub fn token_choice(&self) -> TokenChoice {
         let name = match &self.bearer {
             Bearer::Backend => {
@@ -309,7 +309,7 @@ impl Model {
         TokenChoice { bearer: self.bearer.clone(), name, server: self.about.base_url.clone() }
     }
 
-    /// Returns the token to which the user can switch.
+    /// The token to which the user can switch.
     pub fn other_bearer(&self) -> Option<Bearer> {
         match self.bearer {
             Bearer::Backend if self.is_signed_in() => Some(Bearer::User),
@@ -320,7 +320,7 @@ impl Model {
         }
     }
 
-    /// Returns the command that sends the last question of the visible screen.
+    /// The command that sends the last question of the visible screen.
     pub fn sent_command(&self) -> Option<String> {
         match self.screen {
             Screen::Tree => self.tree.sent_command(&self.about),
@@ -329,7 +329,7 @@ impl Model {
         }
     }
 
-    /// Returns the text that the pager shows: the resource of the viewer, or the body of the selected exchange. If a
+    /// The text that the pager shows: the resource of the viewer, or the body of the selected exchange. If a
     /// JSONPath selects a part, it is that part.
     pub fn pager_text(&self) -> Option<String> {
         if self.screen == Screen::Files {
@@ -351,7 +351,7 @@ impl Model {
         matches!(self.sign_in.state, SignInState::In(_))
     }
 
-    /// Returns the tokens that exist.
+    /// The tokens that exist.
     pub fn inspectable_tokens(&self) -> Vec<TokenKind> {
         let user = [TokenKind::UserAccess, TokenKind::Id].into_iter().filter(|_| self.is_signed_in());
         user.chain(self.about.backend_id.as_ref().map(|_| TokenKind::BackendAccess)).collect()
@@ -367,7 +367,7 @@ impl Model {
         }
     }
 
-    /// Returns the token for exports: that of the backend client, or else that of the signed-in user, or none.
+    /// The token for exports: that of the backend client, or else that of the signed-in user, or none.
     pub fn export_bearer(&self) -> Bearer {
         if self.about.backend_id.is_some() {
             Bearer::Backend
@@ -378,13 +378,13 @@ impl Model {
         }
     }
 
-    /// Returns the list that covers the screen, if one is open.
+    /// The list that covers the screen, if one is open.
     pub fn open_list(&mut self) -> Option<&mut SearchList> {
         let menu = self.profile_menu.as_mut().map(|menu| &mut menu.list);
         self.palette.as_mut().or(menu).or(self.recall.as_mut())
     }
 
-    /// Returns the form of the visible screen. The sign-in screen has a form only while it waits for the browser.
+    /// The form of the visible screen. The sign-in screen has a form only while it waits for the browser.
     pub fn form(&mut self) -> Option<&mut Form> {
         match self.screen {
             Screen::SignIn if matches!(self.sign_in.state, SignInState::Waiting { .. }) => {

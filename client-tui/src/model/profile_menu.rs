@@ -20,7 +20,7 @@ impl ProfileMenu {
         Self { list: SearchList::new("profile"), choices: Answer::Waiting, to_confirm: None }
     }
 
-    /// Returns the profiles that match the text, the best matches first.
+    /// The profiles that match the text, the best matches first.
     pub fn matching(&self) -> Vec<&ProfileChoice> {
         let choices = match &self.choices {
             Answer::Done(choices) => &choices[..],

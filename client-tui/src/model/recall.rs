@@ -4,7 +4,7 @@ use super::Model;
 use crate::fuzzy;
 use crate::history::PastQuestion;
 
-/// Returns the earlier questions that match a text, the best matches first.
+/// The earlier questions that match a text, the best matches first.
 pub fn matching_questions<'m>(model: &'m Model, text: &str) -> Vec<&'m PastQuestion> {
     fuzzy::matching(text, &model.history, |question| {
         let options = question.options.values().cloned().collect::<Vec<_>>().join(" ");

@@ -31,7 +31,8 @@ pub struct ServerFacts {
     pub read_only: bool,
     /// Kind of sign-in that Enter starts.
     pub sign_in_method: SignInMethod,
-    /// Options of the command line that select this server and these credentials: names without `--`, and values.
+    /// Options of the command line that select this server and these credentials: names without `--`, and
+    /// values.
     pub profile_options: Vec<(String, String)>,
 }
 

@@ -54,7 +54,7 @@ impl TreeScreen {
         }
     }
 
-    /// Returns a new id. Answers with an earlier one are dropped.
+    /// A new id. Answers with an earlier one are dropped.
     pub fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -64,13 +64,13 @@ impl TreeScreen {
         self.last_id == id
     }
 
-    /// Returns the question for the concept in the form.
+    /// The question for the concept in the form.
     pub fn concept_query(&self) -> HierarchyQuery {
         HierarchyQuery::from_form(&self.form)
     }
 
-    /// Registers a question for a concept as sent, and returns its id. The concept that was shown is added to the history
-    /// if `keep` is true.
+    /// Registers a question for a concept as sent, and returns its id. The concept that was shown is added to
+    /// the history if `keep` is true.
     pub fn send_concept(
         &mut self,
         question: HierarchyQuery,
@@ -131,7 +131,7 @@ impl TreeScreen {
         }
     }
 
-    /// Returns the concepts that can be opened: the neighbours of the concept, or the concepts of the path.
+    /// The concepts that can be opened: the neighbours of the concept, or the concepts of the path.
     pub fn rows(&self) -> Vec<&ConceptLabel> {
         match &self.shown {
             TreeContent::Concept(SentQuestion { answer: Answer::Done(concept), .. }) => {
@@ -142,7 +142,7 @@ impl TreeScreen {
         }
     }
 
-    /// Returns the question for the selected concept, in the same code system as the answer.
+    /// The question for the selected concept, in the same code system as the answer.
     pub fn selected_query(&self) -> Option<HierarchyQuery> {
         let code = self.rows().get(self.selected)?.code.clone();
         let (system, version) = match &self.shown {
@@ -153,7 +153,7 @@ impl TreeScreen {
         Some(HierarchyQuery { system: system.clone(), version: version.clone(), code })
     }
 
-    /// Returns the command that sends the last question.
+    /// The command that sends the last question.
     pub fn sent_command(&self, about: &ServerFacts) -> Option<String> {
         match &self.shown {
             TreeContent::Nothing => None,

@@ -92,7 +92,7 @@ impl Viewer {
         }
     }
 
-    /// Returns the position of the first row of a page that contains the selected line in its middle.
+    /// The position of the first row of a page that contains the selected line in its middle.
     pub fn page_start(&self) -> u64 {
         self.selected.saturating_sub(PAGE_LINES as u64 / 2)
     }

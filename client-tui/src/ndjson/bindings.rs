@@ -1,18 +1,19 @@
-//! Elements of FHIR R4 with a required binding, of the resources that exports usually contain (HL7 FHIR 4.0.1, the page of
-//! each resource).
+//! Elements of FHIR R4 with a required binding, of the resources that exports usually contain (HL7 FHIR
+//! 4.0.1, the page of each resource).
 
 /// An element whose code must be in a value set.
 #[derive(Debug)]
 pub struct Binding {
     /// Name of the element at the top level of the resource.
     pub element: &'static str,
-    /// Code system of an element of the type `code`; empty for a CodeableConcept, which names its code system.
+    /// Code system of an element of the type `code`; empty for a CodeableConcept, which names its code
+    /// system.
     pub system: &'static str,
     /// Canonical URL of the value set.
     pub value_set: &'static str,
 }
 
-/// Returns the bindings of a resource type.
+/// The bindings of a resource type.
 pub fn bindings(kind: &str) -> impl Iterator<Item = &'static Binding> {
     TABLE.iter().filter(move |(of, _)| *of == kind).map(|(_, binding)| binding)
 }

@@ -26,7 +26,7 @@ impl NdjsonFile {
     /// Opens a file and counts its lines.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// The error of the operating system.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let mut positions = vec![0];
@@ -50,15 +50,15 @@ impl NdjsonFile {
         Ok(Self { file, positions, lines })
     }
 
-    /// Returns the number of lines.
+    /// The number of lines.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// Returns up to `count` lines from the line `first` on, without line ends.
+    /// Up to `count` lines from the line `first` on, without line ends.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// The error of the operating system.
     pub fn read(&mut self, first: u64, count: usize) -> io::Result<Vec<Vec<u8>>> {
         let Some(position) = self.positions.get((first / STRIDE) as usize) else { return Ok(Vec::new()) };
         self.file.seek(SeekFrom::Start(*position))?;
@@ -70,10 +70,10 @@ impl NdjsonFile {
         (0..count).map(|_| read_line(&mut reader)).collect()
     }
 
-    /// Returns the numbers of the lines that match.
+    /// The numbers of the lines that match.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// The error of the operating system.
     pub fn search(&mut self, matches: impl Fn(&[u8]) -> bool) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
         self.each_line(|number, line| {
@@ -85,10 +85,10 @@ impl NdjsonFile {
         Ok(numbers)
     }
 
-    /// Returns the number of the line with the resource of this id.
+    /// The number of the line with the resource of this id.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// The error of the operating system.
     pub fn find_id(&mut self, id: &str) -> io::Result<Option<u64>> {
         let finder = memmem::Finder::new(id.as_bytes());
         let mut number_of_id = None;

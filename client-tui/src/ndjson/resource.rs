@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::bindings::{Binding, bindings};
 use crate::json_path::Selector;
 
-/// Returns the id of a resource.
+/// The id of a resource.
 pub fn id(line: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Id {
@@ -20,12 +20,12 @@ pub fn id(line: &[u8]) -> Option<String> {
 pub struct Summary {
     /// Id of the resource; empty if the line is not a resource.
     pub id: String,
-    /// Date, status and subject of the resource, the values that a JSONPath selects, or the reason why the line is not
-    /// JSON.
+    /// Date, status and subject of the resource, the values that a JSONPath selects, or the reason why the
+    /// line is not JSON.
     pub text: String,
 }
 
-/// Returns the summary of a line. A JSONPath selects its text.
+/// The summary of a line. A JSONPath selects its text.
 pub fn summary(line: &[u8], selector: Option<&Selector>) -> Summary {
     if line.len() >= MAX_LINE {
         return Summary { id: String::new(), text: format!("longer than {} MiB", MAX_LINE >> 20) };
@@ -42,7 +42,7 @@ pub fn summary(line: &[u8], selector: Option<&Selector>) -> Summary {
     Summary { id, text: parts.into_iter().flatten().collect::<Vec<_>>().join("  ") }
 }
 
-/// Returns the main date of a resource.
+/// The main date of a resource.
 fn date(json: &Value) -> Option<String> {
     let names = [
         "effectiveDateTime",
@@ -64,7 +64,7 @@ fn date(json: &Value) -> Option<String> {
     text.map(|date| date.chars().take(10).collect())
 }
 
-/// Returns a text about the subject of a resource: a code, or a name.
+/// A text about the subject of a resource: a code, or a name.
 fn subject(json: &Value) -> Option<String> {
     let concept = |value: &Value| {
         let text = value["text"].as_str();
@@ -80,7 +80,7 @@ fn subject(json: &Value) -> Option<String> {
     coded.or_else(|| name(&json["name"]))
 }
 
-/// Returns a name: a text, or the first HumanName.
+/// A name: a text, or the first HumanName.
 fn name(value: &Value) -> Option<String> {
     if let Some(text) = value.as_str() {
         return Some(text.to_owned());
@@ -94,7 +94,7 @@ fn name(value: &Value) -> Option<String> {
     Some(parts.join(" "))
 }
 
-/// Returns the relative references in a resource, such as `Patient/p1`, without repetitions.
+/// The relative references in a resource, such as `Patient/p1`, without repetitions.
 pub fn references(json: &Value) -> Vec<String> {
     fn collect(json: &Value, out: &mut Vec<String>) {
         match json {
@@ -140,7 +140,7 @@ pub struct BoundCode {
     pub value_set: &'static str,
 }
 
-/// Returns the codes of a resource that [`bindings`] restricts.
+/// The codes of a resource that [`bindings`] restricts.
 pub fn bound_codes(json: &Value) -> Vec<BoundCode> {
     let kind = json["resourceType"].as_str().unwrap_or_default();
     bindings(kind).flat_map(|binding| codes(json, kind, binding)).collect()

@@ -26,12 +26,12 @@ pub struct ProfileSource {
 }
 
 impl ProfileSource {
-    /// Returns the profiles of this user.
+    /// The profiles of this user.
     pub fn of_user(args: ProfileArgs) -> Self {
         Self { args, file: None }
     }
 
-    /// Returns the profiles of a file. Tokens stay in memory.
+    /// The profiles of a file. Tokens stay in memory.
     pub fn at(args: ProfileArgs, file: PathBuf) -> Self {
         Self { args, file: Some(file) }
     }
@@ -39,16 +39,16 @@ impl ProfileSource {
     /// Reads the profile that the command line selects.
     ///
     /// # Errors
-    /// Returns the reason why there is no valid profile, and the remedy.
+    /// The reason why there is no valid profile, and the remedy.
     pub fn selected(&self) -> Result<Profile, ProfileError> {
         self.read(&self.args)
     }
 
-    /// Reads a profile. Options of the command line that select another server or other clients do not apply to a
-    /// profile of the file.
+    /// Reads a profile. Options of the command line that select another server or other clients do not apply
+    /// to a profile of the file.
     ///
     /// # Errors
-    /// Returns the reason why there is no valid profile, and the remedy.
+    /// The reason why there is no valid profile, and the remedy.
     pub fn open(&self, choice: &ProfileChoice) -> Result<Profile, ProfileError> {
         match &choice.name {
             None => self.selected(),
@@ -72,11 +72,11 @@ impl ProfileSource {
         }
     }
 
-    /// Returns all profiles by name. The first one is that of the command line, if its options select more than a
+    /// All profiles by name. The first one is that of the command line, if its options select more than a
     /// profile of the file.
     ///
     /// # Errors
-    /// Returns [`ProfileError`] if the profile file is invalid.
+    /// [`ProfileError`] if the profile file is invalid.
     pub fn choices(&self) -> Result<Vec<ProfileChoice>, ProfileError> {
         let file = self.file()?;
         let options: Vec<_> =

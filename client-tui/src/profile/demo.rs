@@ -1,5 +1,5 @@
-//! The profile of a demo server, from the two files that `trefoil serve --demo --data DIR` writes: `endpoint.json` and
-//! `demo.json`.
+//! The profile of a demo server, from the two files that `trefoil serve --demo --data DIR` writes:
+//! `endpoint.json` and `demo.json`.
 
 use std::path::{Path, PathBuf};
 

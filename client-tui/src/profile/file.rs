@@ -1,4 +1,5 @@
-//! The profile file of the user, `trefoil-tui/profiles.toml` in the configuration folder: servers and credentials by name.
+//! The profile file of the user, `trefoil-tui/profiles.toml` in the configuration folder: servers and
+//! credentials by name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -76,7 +77,7 @@ impl From<&ProfileArgs> for ProfileSettings {
 }
 
 impl ProfileSettings {
-    /// Returns the settings with paths that are valid in every folder.
+    /// The settings with paths that are valid in every folder.
     #[must_use]
     pub fn with_absolute_paths(mut self) -> Self {
         let paths = [&mut self.ca, &mut self.client_secret_file, &mut self.client_key, &mut self.backend_key];
@@ -87,7 +88,7 @@ impl ProfileSettings {
         self
     }
 
-    /// Returns these settings, and those of `other` where these have none.
+    /// These settings, and those of `other` where these have none.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -126,11 +127,11 @@ struct ProfileFileContent {
 }
 
 impl ProfileFile {
-    /// Reads the file of this user: `$XDG_CONFIG_HOME/trefoil-tui/profiles.toml`, or in the folder that the operating
-    /// system uses instead. A missing file has no profiles.
+    /// Reads the file of this user: `$XDG_CONFIG_HOME/trefoil-tui/profiles.toml`, or in the folder that the
+    /// operating system uses instead. A missing file has no profiles.
     ///
     /// # Errors
-    /// Returns [`ProfileError`] if the file is invalid.
+    /// [`ProfileError`] if the file is invalid.
     pub fn of_user() -> Result<Self, ProfileError> {
         let base = etcetera::choose_base_strategy().map_err(|error| ProfileError::ProfileFile {
             path: "profiles.toml".into(),
@@ -142,7 +143,7 @@ impl ProfileFile {
     /// Reads a file. A missing file has no profiles.
     ///
     /// # Errors
-    /// Returns [`ProfileError`] if the file is invalid.
+    /// [`ProfileError`] if the file is invalid.
     pub fn read(path: &Path) -> Result<Self, ProfileError> {
         let content = match std::fs::read_to_string(path) {
             Ok(text) => toml::from_str(&text).map_err(|error| ProfileError::ProfileFile {
@@ -155,25 +156,25 @@ impl ProfileFile {
         Ok(Self { path: path.to_owned(), content })
     }
 
-    /// Returns the folder of the file, in which keys can be stored, too.
+    /// The folder of the file, in which keys can be stored, too.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    /// Returns the names of the profiles.
+    /// The names of the profiles.
     pub fn names(&self) -> Vec<&str> {
         self.content.profiles.keys().map(String::as_str).collect()
     }
 
-    /// Returns the profiles with their names.
+    /// The profiles with their names.
     pub fn profiles(&self) -> impl Iterator<Item = (&str, &ProfileSettings)> {
         self.content.profiles.iter().map(|(name, settings)| (name.as_str(), settings))
     }
 
-    /// Returns a profile.
+    /// A profile.
     ///
     /// # Errors
-    /// Returns [`ProfileError::UnknownProfile`].
+    /// [`ProfileError::UnknownProfile`].
     pub fn profile(&self, name: &str) -> Result<ProfileSettings, ProfileError> {
         self.content.profiles.get(name).cloned().ok_or_else(|| {
             let names = self.names().join(", ");
@@ -185,10 +186,10 @@ impl ProfileFile {
         })
     }
 
-    /// Returns the name of the default profile, or of the only one.
+    /// The name of the default profile, or of the only one.
     ///
     /// # Errors
-    /// Returns [`ProfileError::NoServer`] if there is none.
+    /// [`ProfileError::NoServer`] if there is none.
     pub fn default_name(&self) -> Result<&str, ProfileError> {
         match (&self.content.default, &self.names()[..]) {
             (Some(name), _) => Ok(name),
@@ -200,7 +201,7 @@ impl ProfileFile {
     /// Adds or replaces a profile and writes the file. The first profile becomes the default.
     ///
     /// # Errors
-    /// Returns [`ProfileError::Write`].
+    /// [`ProfileError::Write`].
     pub fn store(&mut self, name: &str, settings: ProfileSettings) -> Result<(), ProfileError> {
         self.content.profiles.insert(name.to_owned(), settings);
         self.content.default.get_or_insert_with(|| name.to_owned());

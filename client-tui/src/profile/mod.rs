@@ -1,7 +1,7 @@
 //! The profile of all screens and subcommands: server and credentials.
 //!
-//! It is read at the start, and when the user changes it: from the flags, from the profile file of the user, or, with `--demo DIR`, from the two
-//! files that `trefoil serve --demo --data DIR` writes.
+//! It is read at the start, and when the user changes it: from the flags, from the profile file of the user,
+//! or, with `--demo DIR`, from the two files that `trefoil serve --demo --data DIR` writes.
 
 pub mod choice;
 pub(crate) mod demo;
@@ -25,10 +25,11 @@ use crate::args::{BACKEND_SCOPE, ProfileArgs, USER_SCOPE};
 use crate::sign_in_method::SignInMethod;
 
 impl Profile {
-    /// Builds the profile from the options of the command line, the profile file, and the files that they name.
+    /// Builds the profile from the options of the command line, the profile file, and the files that they
+    /// name.
     ///
     /// # Errors
-    /// Returns the reason why there is no valid profile, and the remedy.
+    /// The reason why there is no valid profile, and the remedy.
     pub fn read(args: &ProfileArgs) -> Result<Self, ProfileError> {
         Self::read_from(args, ProfileFile::of_user)
     }
@@ -66,10 +67,10 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Returns a profile of a server at this address, without clients.
+    /// A profile of a server at this address, without clients.
     ///
     /// # Errors
-    /// Returns [`ProfileError::BaseUrl`] if the address is invalid.
+    /// [`ProfileError::BaseUrl`] if the address is invalid.
     pub fn at(base_url: &str) -> Result<Self, ProfileError> {
         let base_url = base_address(base_url)?;
         let fhir_base = format!("{base_url}/fhir/R4");
@@ -133,8 +134,8 @@ impl Profile {
         Ok(self)
     }
 
-    /// Returns the profile with a file that keeps the tokens of the user between runs: one for each server and client, in
-    /// `$XDG_STATE_HOME/trefoil-tui/tokens` or the folder that the operating system uses instead.
+    /// The profile with a file that keeps the tokens of the user between runs: one for each server and
+    /// client, in `$XDG_STATE_HOME/trefoil-tui/tokens` or the folder that the operating system uses instead.
     #[must_use]
     pub fn with_token_file(mut self) -> Self {
         let Ok(base) = etcetera::choose_base_strategy() else { return self };
@@ -145,10 +146,10 @@ impl Profile {
         self
     }
 
-    /// Returns the profile with the certificates of a file.
+    /// The profile with the certificates of a file.
     ///
     /// # Errors
-    /// Returns [`ProfileError::File`] if the file cannot be read.
+    /// [`ProfileError::File`] if the file cannot be read.
     pub fn with_certificates(mut self, path: Option<&Path>) -> Result<Self, ProfileError> {
         self.ca = path.map(read_certificates).transpose()?;
         Ok(self)
@@ -157,7 +158,7 @@ impl Profile {
     /// Reads the password of the demo user from the file of the demo server.
     ///
     /// # Errors
-    /// Returns [`ProfileError`] if the file cannot be read.
+    /// [`ProfileError`] if the file cannot be read.
     pub fn demo_password(&self) -> Result<String, ProfileError> {
         demo::password(Path::new(&self.examples.password_file))
     }

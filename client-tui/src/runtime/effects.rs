@@ -42,7 +42,8 @@ pub struct Services {
     pub clock: ClientClock,
 }
 
-/// The effects of a profile. Answers that arrive after a change of the profile are dropped with their channel.
+/// The effects of a profile. Answers that arrive after a change of the profile are dropped with their
+/// channel.
 pub struct ProfileEffects {
     services: Services,
     api: Api,
@@ -73,7 +74,7 @@ impl ProfileEffects {
     /// Creates the client of a profile. Its exchanges are answers, too.
     ///
     /// # Errors
-    /// Returns [`ApiError`] if the certificates of the profile cannot be used.
+    /// [`ApiError`] if the certificates of the profile cannot be used.
     pub fn new(profile: Profile, services: Services) -> Result<Self, ApiError> {
         let (sender, answers) = mpsc::unbounded_channel();
         let exchanges = sender.clone();
@@ -100,7 +101,7 @@ impl ProfileEffects {
         self.start(RuntimeEffect::RestoreSession);
     }
 
-    /// Returns the services, which another profile can use, too.
+    /// The services, which another profile can use, too.
     pub(super) fn services(&self) -> &Services {
         &self.services
     }
@@ -128,7 +129,8 @@ impl ProfileEffects {
             RuntimeEffect::CancelSignIn => self.stop_sign_in(),
             RuntimeEffect::Pasted(text) => {
                 if let Some(waiting) = &self.sign_in {
-                    // If the channel is full, an earlier text is still waiting to be read, and this text is dropped.
+                    // If the channel is full, an earlier text is still waiting to be read, and this text is
+                    // dropped.
                     let _ = waiting.pasted.try_send(text);
                 }
             }
@@ -233,7 +235,8 @@ impl ProfileEffects {
         }
     }
 
-    /// Starts a request to the server. Its message is followed by the session, whose token the request may have renewed.
+    /// Starts a request to the server. Its message is followed by the session, whose token the request may
+    /// have renewed.
     fn ask<F: Future<Output = Message> + Send + 'static>(&self, request: impl FnOnce(Api) -> F) {
         let (api, sender) = (self.api.clone(), self.sender.clone());
         let message = request(api.clone());

@@ -28,11 +28,11 @@ use crate::update::update;
 use crate::user_programs::UserPrograms;
 use crate::view::{ClickRegion, view};
 
-/// Opens the screens on this terminal until the user quits. The state of the terminal is restored in any case, even
-/// after a panic.
+/// Opens the screens on this terminal until the user quits. The state of the terminal is restored in any
+/// case, even after a panic.
 ///
 /// # Errors
-/// Returns the error of the terminal, or the error of a profile whose certificates cannot be used.
+/// The error of the terminal, or the error of a profile whose certificates cannot be used.
 pub async fn open(
     profile: Profile,
     profiles: ProfileSource,
@@ -64,7 +64,7 @@ pub async fn open(
 /// Ends the event loop when a signal asks the program to end. Returns the number of that signal.
 ///
 /// # Errors
-/// Returns [`CommandFailure::Terminal`] if the operating system refuses a signal handler.
+/// [`CommandFailure::Terminal`] if the operating system refuses a signal handler.
 #[cfg(unix)]
 fn watch_signals(sender: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i32>>>, CommandFailure> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -89,11 +89,11 @@ fn watch_signals(_: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i32>>>,
     Ok(Arc::default())
 }
 
-/// Runs until the model quits and returns its last state. `input` has the events of the terminal, the time and signals.
-/// `observe` is called after every change.
+/// Runs until the model quits and returns its last state. `input` has the events of the terminal, the time
+/// and signals. `observe` is called after every change.
 ///
 /// # Errors
-/// Returns the error of the terminal.
+/// The error of the terminal.
 pub async fn run<B: Backend>(
     terminal: &mut Terminal<B>,
     mut model: Model,
@@ -166,8 +166,8 @@ where
     Ok(())
 }
 
-/// Replaces model and effects by those of another profile, which contain nothing of the open one. Returns the effects
-/// of the open profile.
+/// Replaces model and effects by those of another profile, which contain nothing of the open one. Returns the
+/// effects of the open profile.
 fn replace_profile(
     model: &mut Model,
     effects: &mut ProfileEffects,

@@ -1,5 +1,5 @@
-//! Updates of the completion of the focused field. The values are those of earlier questions; in the fields for codes of
-//! the hierarchy browser, also those that the server finds.
+//! Updates of the completion of the focused field. The values are those of earlier questions; in the fields
+//! for codes of the hierarchy browser, also those that the server finds.
 
 use super::tree;
 use crate::fuzzy;
@@ -46,8 +46,8 @@ fn of_text(text: &str, items: Vec<CompletionItem>) -> Option<Completion> {
     Completion::of(fuzzy::matching(text, items, |item| format!("{} {}", item.value, item.note)))
 }
 
-/// Returns the text of the focused field and the values of earlier questions for it, the last ones first. Values for a
-/// code are those of the code system in the form.
+/// The text of the focused field and the values of earlier questions for it, the last ones first. Values for
+/// a code are those of the code system in the form.
 fn known_values(model: &mut Model) -> Option<(String, Vec<CompletionItem>)> {
     let form = model.form()?;
     let system = form.fields.iter().find(|field| field.name == "system");
@@ -73,7 +73,7 @@ fn known_values(model: &mut Model) -> Option<(String, Vec<CompletionItem>)> {
     Some((text, items))
 }
 
-/// Returns the explanation of a code: its display, or else its code system.
+/// The explanation of a code: its display, or else its code system.
 fn code_note(question: &PastQuestion) -> &str {
     match question.operation.as_str() {
         "lookup" | "tree" if !question.answer.starts_with("Error") => &question.answer,
@@ -81,7 +81,7 @@ fn code_note(question: &PastQuestion) -> &str {
     }
 }
 
-/// Returns the option of a subcommand to which a field of its form belongs.
+/// The option of a subcommand to which a field of its form belongs.
 pub(super) fn option_of(subcommand: &str, field: &str) -> String {
     match (subcommand, field) {
         ("path", "code") | (_, "codeA") => "code-a".to_owned(),

@@ -79,7 +79,7 @@ pub(super) fn send(model: &mut Model) -> Vec<RuntimeEffect> {
     vec![RuntimeEffect::StartExport { folder, job, bearer: model.export_bearer() }]
 }
 
-/// Returns a folder that no other export in the table uses.
+/// A folder that no other export in the table uses.
 fn unused_folder(model: &mut Model, parent: &Path, job: &ExportJob) -> PathBuf {
     let name = job.folder_name();
     let mut folder = parent.join(&name);

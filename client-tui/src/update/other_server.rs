@@ -11,7 +11,8 @@ pub(super) fn open(model: &mut Model) {
     model.codes.naming_other = true;
 }
 
-/// Processes a key of the open field. Enter asks both servers; without a name, only this one is asked from then on.
+/// Processes a key of the open field. Enter asks both servers; without a name, only this one is asked from
+/// then on.
 pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     let field = &mut model.codes.other_server;
     match (key.code, key.modifiers) {

@@ -23,8 +23,8 @@ pub(super) fn on_choices(model: &mut Model, result: Answered<Vec<ProfileChoice>>
     }
 }
 
-/// Processes a key of the open menu. A profile is opened at once, or, if this ends something, after a second press of
-/// Enter.
+/// Processes a key of the open menu. A profile is opened at once, or, if this ends something, after a second
+/// press of Enter.
 pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     let ends = model.in_flight();
     let Some(menu) = &mut model.profile_menu else { return Vec::new() };

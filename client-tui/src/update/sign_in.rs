@@ -54,7 +54,6 @@ pub(super) fn sign_in(model: &mut Model) -> Vec<RuntimeEffect> {
     }
 }
 
-/// Starts a sign-in.
 pub(super) fn start(model: &mut Model, method: SignInMethod) -> Vec<RuntimeEffect> {
     model.sign_in.state = SignInState::Starting;
     model.sign_in.paste_error = None;

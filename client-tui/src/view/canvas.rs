@@ -64,8 +64,8 @@ impl<'a, 'f> Canvas<'a, 'f> {
         self.draw(Paragraph::new(lines).wrap(Wrap { trim: false }).scroll((scroll, 0)), area);
     }
 
-    /// Divides an area into two panes: beside each other if the terminal is wide, or else one above the other. `height`
-    /// is the height of the content of the upper pane.
+    /// Divides an area into two panes: beside each other if the terminal is wide, or else one above the
+    /// other. `height` is the height of the content of the upper pane.
     pub fn split(&self, area: Rect, height: u16) -> [Rect; 2] {
         if self.zoomed {
             return [Rect::default(), area];
@@ -117,8 +117,8 @@ impl<'a, 'f> Canvas<'a, 'f> {
         inner.inner(Margin::new(1, 0))
     }
 
-    /// Draws the rows of a list around the selected one, and registers them for clicks. `row` returns the row at an
-    /// index.
+    /// Draws the rows of a list around the selected one, and registers them for clicks. `row` returns the row
+    /// at an index.
     pub fn list<'l>(
         &mut self,
         count: usize,
@@ -139,7 +139,7 @@ impl<'a, 'f> Canvas<'a, 'f> {
         self.regions.push((row, ClickTarget::Row(index)));
     }
 
-    /// Returns the area of the text of the focused field.
+    /// The area of the text of the focused field.
     pub fn focused_text(&self) -> Option<Rect> {
         self.focused_text
     }
@@ -149,8 +149,8 @@ impl<'a, 'f> Canvas<'a, 'f> {
         self.draw(ratatui::widgets::Clear, area);
     }
 
-    /// Draws the fields as rows and returns the remaining area. If the area is low, only some fields around the focus
-    /// are shown, so that the answer remains visible.
+    /// Draws the fields as rows and returns the remaining area. If the area is low, only some fields around
+    /// the focus are shown, so that the answer remains visible.
     pub fn form(&mut self, form: &Form, typing: bool, area: Rect) -> Rect {
         let count = form.fields.len() as u16;
         let shown = count.min((area.height / 2).max(1));
@@ -195,7 +195,7 @@ impl<'a, 'f> Canvas<'a, 'f> {
     }
 }
 
-/// Returns the part of a text that is visible in so many columns if the cursor must be visible, and the column of the
+/// The part of a text that is visible in so many columns if the cursor must be visible, and the column of the
 /// cursor. A character may have a width of 0, 1 or 2 columns.
 fn visible_text(field: &FormField, columns: u16) -> (&str, u16) {
     let (before, _) = field.split_at_cursor();

@@ -127,10 +127,10 @@ trait ShownQuestion<A>: Question {
     /// Text before the first question.
     const PROMPT: &'static str;
 
-    /// Returns the question in a few words.
+    /// The question in a few words.
     fn describe(&self) -> String;
 
-    /// Returns the answer as lines.
+    /// The answer as lines.
     fn answer<'a>(&self, answer_given: &'a A, theme: Theme) -> Vec<Line<'a>>;
 }
 
@@ -243,7 +243,7 @@ impl ShownQuestion<Expansion> for ExpandQuery {
     }
 }
 
-/// Returns a line for each fact that is known.
+/// A line for each fact that is known.
 fn facts<'a, const N: usize>(
     facts: [(&'static str, &'a Option<String>); N],
 ) -> impl Iterator<Item = Line<'a>> {

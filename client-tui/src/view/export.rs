@@ -72,7 +72,7 @@ fn table_row(
     ])
 }
 
-/// Returns the state of an export in a few words.
+/// The state of an export in a few words.
 fn state(row: &ExportRow, keys: &KeyTable, theme: Theme) -> (String, Style) {
     let done = row.files.iter().filter(|file| file.status == FileStatus::Done).count();
     let text = match (&row.job.phase, &row.activity) {

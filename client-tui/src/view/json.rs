@@ -33,7 +33,7 @@ fn next_token(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Returns the position after the closing quote, or the end of the text if there is none.
+/// The position after the closing quote, or the end of the text if there is none.
 fn string_end(bytes: &[u8]) -> usize {
     let mut escaped = false;
     for (index, byte) in bytes.iter().enumerate().skip(1) {

@@ -1,7 +1,7 @@
 //! Rendering of the model. This module only reads the model.
 //!
-//! Everything that colours express is also shown as text: a mark precedes the focused field, and errors begin with
-//! "Error:".
+//! Everything that colours express is also shown as text: a mark precedes the focused field, and errors begin
+//! with "Error:".
 
 mod batch;
 mod canvas;
@@ -98,7 +98,7 @@ fn draw(model: &Model, canvas: &mut Canvas) {
     }
 }
 
-/// Returns the number of lines of the status line: a notice may need up to three.
+/// The number of lines of the status line: a notice may need up to three.
 fn notice_height(model: &Model, width: u16) -> u16 {
     let columns = model.notice.as_deref().map_or(0, UnicodeWidthStr::width);
     (columns.div_ceil(usize::from(width).max(1)) as u16).clamp(1, 3)
@@ -137,7 +137,7 @@ fn draw_tabs(model: &Model, canvas: &mut Canvas, area: Rect) {
     }
 }
 
-/// Returns the status line: the result of the last action, or else the server and the user.
+/// The status line: the result of the last action, or else the server and the user.
 fn status_line(model: &Model, theme: Theme) -> Line<'_> {
     if let Some(notice) = &model.notice {
         let style = if notice.starts_with("Error:") { theme.bad() } else { theme.accent() };
@@ -161,7 +161,7 @@ fn status_line(model: &Model, theme: Theme) -> Line<'_> {
     line
 }
 
-/// Returns the keys of the footer, as many as fit: those whose action is possible now.
+/// The keys of the footer, as many as fit: those whose action is possible now.
 fn footer_line(model: &Model, width: u16, theme: Theme) -> Line<'static> {
     let mut line = Line::default();
     let rows = model.keys.footer(model.screen, model.typing);

@@ -1,5 +1,5 @@
-//! The command palette: all actions that match a text, with their names in the settings, or the reason if one is not
-//! possible now.
+//! The command palette: all actions that match a text, with their names in the settings, or the reason if one
+//! is not possible now.
 
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Style;

@@ -125,7 +125,7 @@ fn draw_device(model: &Model, prompt: &DevicePrompt, canvas: &mut Canvas, area: 
     canvas.draw(Paragraph::new(rows), qr);
 }
 
-/// Returns a QR code with two modules in each character, one above the other. Its colours are set, because a scanner
+/// A QR code with two modules in each character, one above the other. Its colours are set, because a scanner
 /// expects dark modules on a light ground.
 fn qr_lines(code: &QrCode, theme: Theme) -> Vec<Line<'static>> {
     let width = code.width();

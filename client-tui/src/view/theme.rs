@@ -44,7 +44,8 @@ impl Theme {
         self.of(Color::Yellow, Color::Magenta).add_modifier(Modifier::BOLD)
     }
 
-    /// Less important text. It is dimmed, because the colour "dark gray" is the background of some colour schemes.
+    /// Less important text. It is dimmed, because the colour "dark gray" is the background of some colour
+    /// schemes.
     pub fn quiet(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }

@@ -146,7 +146,7 @@ fn path_rows(path: &HierarchyPath, theme: Theme) -> Vec<TreeRow<'_>> {
     rows
 }
 
-/// Returns the question, its token and server, and the command that does the same.
+/// The question, its token and server, and the command that does the same.
 fn question<Q: Question, A>(model: &Model, asked: &SentQuestion<Q, A>, theme: Theme) -> Vec<Line<'static>> {
     let command = model.about.command(Q::COMMAND, &asked.question.options());
     [

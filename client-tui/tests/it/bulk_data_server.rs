@@ -1,7 +1,8 @@
-//! A journey of the client against SMART's Bulk Data server (<https://github.com/smart-on-fhir/bulk-data-server>), which is
-//! not published as a package. The variable `TREFOIL_BULK_DATA_SERVER` is the address of a running server, or names a
-//! checkout with its dependencies and data installed (`npm install`, and the import of its data). The client registers a
-//! key, and exports all patients, with and without a token. The same journey runs against the server of this project.
+//! A journey of the client against SMART's Bulk Data server
+//! (<https://github.com/smart-on-fhir/bulk-data-server>), which is not published as a package. The variable
+//! `TREFOIL_BULK_DATA_SERVER` is the address of a running server, or names a checkout with its dependencies
+//! and data installed (`npm install`, and the import of its data). The client registers a key, and exports
+//! all patients, with and without a token. The same journey runs against the server of this project.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};

@@ -34,7 +34,8 @@ fn complete(more: &str) -> Vec<u8> {
     page(&manifest(more))
 }
 
-/// Returns a response with this manifest. The length of the body is known only after the base address is inserted.
+/// Returns a response with this manifest. The length of the body is known only after the base address is
+/// inserted.
 fn page(manifest: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 x\r\nconnection: close\r\n\r\n{manifest}").into_bytes()
 }

@@ -1,5 +1,5 @@
-//! A server with scripted faults: it sends each response exactly as given, byte for byte, and closes the connection.
-//! wiremock cannot close a connection within a body.
+//! A server with scripted faults: it sends each response exactly as given, byte for byte, and closes the
+//! connection. wiremock cannot close a connection within a body.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,8 +14,8 @@ pub struct FaultyServer {
 }
 
 impl FaultyServer {
-    /// Starts a server. `{base}` in a response is replaced by the base address. An empty response closes the connection
-    /// without an answer.
+    /// Starts a server. `{base}` in a response is replaced by the base address. An empty response closes the
+    /// connection without an answer.
     pub async fn start(responses: &[Vec<u8>]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}", listener.local_addr().unwrap());

@@ -138,7 +138,8 @@ fn a_backend_client_validates_codes_and_exports() {
     assert_eq!((&list[0]["phase"], list.as_array().unwrap().len()), (&"deleted".into(), 1));
 }
 
-/// Starts a sign-in without a browser. Returns the process, the address that it prints, and the rest of its output.
+/// Starts a sign-in without a browser. Returns the process, the address that it prints, and the rest of its
+/// output.
 fn sign_in(server: &Server) -> (Child, String, impl Iterator<Item = String>) {
     let mut child = program()
         .args(["sign-in", "--no-browser", "--json", "--demo"])

@@ -1,5 +1,5 @@
-//! A journey through the screens from sign-in to the deletion of an export, with the real event loop and the real
-//! server.
+//! A journey through the screens from sign-in to the deletion of an export, with the real event loop and the
+//! real server.
 
 use std::time::Duration;
 
@@ -159,7 +159,8 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
     check_masked(&model, &server.person().1);
 }
 
-/// Checks that no token or password is visible in the model, which contains everything that the screens can show.
+/// Checks that no token or password is visible in the model, which contains everything that the screens can
+/// show.
 fn check_masked(model: &Model, password: &str) {
     let shown = format!("{model:?}");
     assert!(!shown.contains("eyJ"), "a JWT is visible");

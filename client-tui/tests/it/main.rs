@@ -1,5 +1,6 @@
-//! Tests of the client: update rules of the model, snapshots of the screens, requests to mock servers, and a complete
-//! journey through the event loop. The keys in `keys/` were made for these tests and are not used anywhere else.
+//! Tests of the client: update rules of the model, snapshots of the screens, requests to mock servers, and a
+//! complete journey through the event loop. The keys in `keys/` were made for these tests and are not used
+//! anywhere else.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests, too")]
 

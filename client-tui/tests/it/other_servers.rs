@@ -1,5 +1,5 @@
-//! Journeys of the client against servers of other makers: oidc-provider (Node) as an OpenID provider, with a sign-in by
-//! the browser and one on another device.
+//! Journeys of the client against servers of other makers: oidc-provider (Node) as an OpenID provider, with a
+//! sign-in by the browser and one on another device.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

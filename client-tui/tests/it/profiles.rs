@@ -1,4 +1,5 @@
-//! The menu of profiles: its updates, and a change of the profile in the event loop while the old server still answers.
+//! The menu of profiles: its updates, and a change of the profile in the event loop while the old server
+//! still answers.
 
 use std::path::Path;
 use std::time::Duration;

@@ -8,8 +8,8 @@ use std::process::{Child, Command};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Requests of the program that every terminal answers, with their answers: device attributes, and the position of the
-/// cursor.
+/// Requests of the program that every terminal answers, with their answers: device attributes, and the
+/// position of the cursor.
 const REQUESTS: [(&[u8], &str); 2] = [(b"\x1b[c", "\x1b[?62c"), (b"\x1b[6n", "\x1b[1;1R")];
 
 /// A pseudo-terminal.

@@ -27,7 +27,8 @@ impl Drop for Server {
 fn program() -> PathBuf {
     let folder = Path::new(env!("CARGO_BIN_EXE_trefoil-tui")).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
-    // Uses the features of the whole workspace, so that Cargo does not rebuild crates that `cargo test` has built.
+    // Uses the features of the whole workspace, so that Cargo does not rebuild crates that `cargo test` has
+    // built.
     build.args(["build", "--quiet", "--workspace", "--bin", "trefoil"]);
     build.args(folder.ends_with("release").then_some("--release"));
     build.arg("--target-dir").arg(folder.parent().unwrap());

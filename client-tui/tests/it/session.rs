@@ -1,4 +1,5 @@
-//! The session of the user against mock servers: device sign-in, renewal of tokens, the token file, and sign-out.
+//! The session of the user against mock servers: device sign-in, renewal of tokens, the token file, and
+//! sign-out.
 
 use std::path::{Path, PathBuf};
 

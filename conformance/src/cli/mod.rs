@@ -1,5 +1,5 @@
-//! The command line. Exit codes: 0 for success, 1 for failed cases, 2 for a usage
-//! error, 3 if the target cannot be reached or stops answering, 4 if the suite itself failed, 130 after Ctrl-C.
+//! The command line. Exit codes: 0 for success, 1 for failed cases, 2 for a usage error, 3 if the target
+//! cannot be reached or stops answering, 4 if the suite itself failed, 130 after Ctrl-C.
 
 mod baseline;
 mod diff;
@@ -60,7 +60,8 @@ enum Command {
         after_help = "Example:\n  trefoil-conformance laws https://tx.example/fhir --seed 7 --only subsumes"
     )]
     Laws(LawArgs),
-    /// Ask two terminology servers the same random questions until their answers differ, and show the smallest question.
+    /// Ask two terminology servers the same random questions until their answers differ, and show the
+    /// smallest question.
     #[command(
         after_help = "Example:\n  trefoil-conformance diff https://one.example/fhir https://two.example/fhir --seed 7"
     )]
@@ -80,7 +81,8 @@ enum Command {
     Report {
         /// JSON report of the run.
         file: PathBuf,
-        /// Report to write, such as html=FILE; without one, the report of the terminal is printed. Can be repeated.
+        /// Report to write, such as html=FILE; without one, the report of the terminal is printed. Can be
+        /// repeated.
         #[arg(long = "report", value_name = "KIND=FILE")]
         reports: Vec<String>,
     },
@@ -90,7 +92,8 @@ enum Command {
         /// Text that the ids contain.
         filter: Vec<String>,
     },
-    /// Show a requirement with its cases, a case with its requests and expectations, or all requirements of a section.
+    /// Show a requirement with its cases, a case with its requests and expectations, or all requirements of a
+    /// section.
     #[command(after_help = "Example:\n  trefoil-conformance explain spec/authorize/redirect-uri-exact")]
     Explain {
         /// Id of a requirement or case, or the beginning of an id, such as design/subsumes.

@@ -32,20 +32,22 @@ use crate::spec::requirement::Level;
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Base URL of a running server, or texts: only cases run whose id, or a requirement that they cover, contains one.
-    /// Without a URL and a profile, a Trefoil server is started.
+    /// Base URL of a running server, or texts: only cases run whose id, or a requirement that they cover,
+    /// contains one. Without a URL and a profile, a Trefoil server is started.
     #[arg(value_name = "URL|TEXT")]
     words: Vec<String>,
     /// Base URL of a running server.
     #[arg(long, value_name = "URL")]
     target: Option<String>,
-    /// Profile of the server: a TOML or JSON file with its clients, users and resources, or the name of a ready profile.
+    /// Profile of the server: a TOML or JSON file with its clients, users and resources, or the name of a
+    /// ready profile.
     #[arg(long, value_name = "FILE|NAME")]
     profile: Option<String>,
     /// The server is a Trefoil server: test its own rules and pages too.
     #[arg(long)]
     house: bool,
-    /// Also run cases that create, change and delete data on the server; what they created is deleted at the end.
+    /// Also run cases that create, change and delete data on the server; what they created is deleted at the
+    /// end.
     #[arg(long)]
     write: bool,
     /// Run only cases whose id, or a requirement that they cover, contains this text. Can be repeated.
@@ -54,7 +56,8 @@ pub struct RunArgs {
     /// Leave out cases whose id, or a requirement that they cover, contains this text. Can be repeated.
     #[arg(long, value_name = "TEXT")]
     skip: Vec<String>,
-    /// Lowest level of the requirements that are tested: must for a running server, may for one that is started.
+    /// Lowest level of the requirements that are tested: must for a running server, may for one that is
+    /// started.
     #[arg(long, value_enum)]
     level: Option<Level>,
     /// Test what a server should do, like --level should.
@@ -96,7 +99,7 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// Returns the URL of the target, and the texts that select cases.
+    /// The URL of the target, and the texts that select cases.
     fn target_and_texts(&self) -> Result<(Option<String>, Vec<String>)> {
         let is_url = |word: &&String| word.starts_with("http://") || word.starts_with("https://");
         let (urls, texts): (Vec<_>, Vec<_>) = self.words.iter().partition(is_url);
@@ -141,7 +144,7 @@ impl RunArgs {
 /// Connects to a running server with a profile: a file, or the name of a ready one.
 ///
 /// # Errors
-/// Returns an error if the profile is not valid, or if the server cannot be reached.
+/// An error if the profile is not valid, or if the server cannot be reached.
 pub async fn connect(url: &str, profile: Option<&str>, house: bool, timeout: Duration) -> Result<TestTarget> {
     let profile = match profile {
         Some(name) => Profile::read(name)?,
@@ -189,7 +192,7 @@ pub fn init_command(spec: &Specification, url: &str, ca: Option<&Path>) -> ExitC
 /// Reads a JSON report.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read or is not a report.
+/// An error if the file cannot be read or is not a report.
 pub fn read_report(path: &Path) -> Result<RunRecord> {
     let file = File::open(path).with_context(|| format!("failed to read {}", path.display()))?;
     json::read(BufReader::new(file)).with_context(|| path.display().to_string())
@@ -282,7 +285,7 @@ async fn run_on_target(
     exit_code(&end)
 }
 
-/// Returns the exit code of a run.
+/// The exit code of a run.
 pub fn exit_code(end: &RunEnd) -> ExitCode {
     match end {
         RunEnd { lost: Some(_), .. } => ExitCode::from(UNREACHABLE),
@@ -292,10 +295,10 @@ pub fn exit_code(end: &RunEnd) -> ExitCode {
     }
 }
 
-/// Returns the listeners that `--report` selects, and the terminal.
+/// The listeners that `--report` selects, and the terminal.
 ///
 /// # Errors
-/// Returns an error if a kind is not known, or if a file cannot be created.
+/// An error if a kind is not known, or if a file cannot be created.
 pub fn listeners(reports: &[String]) -> Result<Vec<Box<dyn RunListener>>> {
     let terminal: Box<dyn RunListener> = Box::new(TerminalReport::of_process());
     Ok(std::iter::once(terminal).chain(report::to_files(reports)?).collect())

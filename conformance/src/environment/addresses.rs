@@ -37,7 +37,8 @@ pub struct TargetAddresses {
     pub smart: Option<Value>,
     /// CapabilityStatement.
     pub capabilities: Option<Value>,
-    /// Whether the CapabilityStatement was sent as `application/json`. One row reports this; the others accept it.
+    /// Whether the CapabilityStatement was sent as `application/json`. One row reports this; the others
+    /// accept it.
     pub has_plain_json: bool,
     /// Published key set; an empty object if there is none.
     pub keys: Value,
@@ -45,11 +46,11 @@ pub struct TargetAddresses {
     asked: Vec<String>,
 }
 
-/// Reads a JSON document. Returns it with its media type, or `None` if the server has no such document. Adds the answer to
-/// `asked`.
+/// Reads a JSON document. Returns it with its media type, or `None` if the server has no such document. Adds
+/// the answer to `asked`.
 ///
 /// # Errors
-/// Returns an error if the server cannot be reached.
+/// An error if the server cannot be reached.
 async fn document(
     client: &reqwest::Client,
     url: &str,
@@ -79,7 +80,7 @@ impl TargetAddresses {
     /// Reads the documents of a server.
     ///
     /// # Errors
-    /// Returns an error if the server cannot be reached, or if neither the server nor the profile states any address.
+    /// An error if the server cannot be reached, or if neither the server nor the profile states any address.
     pub async fn discover(client: &reqwest::Client, url: &str, profile: &Profile) -> Result<Self> {
         let url = url.trim_end_matches('/');
         let base_url = profile.text("base_url").unwrap_or(url).trim_end_matches('/');
@@ -131,10 +132,10 @@ impl TargetAddresses {
         Ok(addresses)
     }
 
-    /// Returns the addresses of a Trefoil server, whose interface states them.
+    /// The addresses of a Trefoil server, whose interface states them.
     ///
     /// # Errors
-    /// Returns an error if the server cannot be reached or publishes no keys.
+    /// An error if the server cannot be reached or publishes no keys.
     pub async fn of_trefoil(client: &reqwest::Client, base_url: &str) -> Result<Self> {
         let mut addresses = Self {
             base_url: base_url.to_owned(),
@@ -170,19 +171,19 @@ impl TargetAddresses {
         Ok(())
     }
 
-    /// Returns a member of the metadata that is a text.
+    /// A member of the metadata that is a text.
     fn stated(&self, member: &str) -> Option<&str> {
         let documents = [&self.metadata, &self.smart].into_iter().flatten();
         documents.filter_map(|document| document[member].as_str()).next()
     }
 
-    /// Returns the URL of an endpoint, if the target states it.
+    /// The URL of an endpoint, if the target states it.
     pub fn endpoint(&self, name: &str) -> Option<&str> {
         self.endpoints.get(name).and_then(Value::as_str)
     }
 }
 
-/// Returns the URL of the metadata of an issuer: the well-known path precedes the path of the issuer (RFC 8414, 3.1).
+/// The URL of the metadata of an issuer: the well-known path precedes the path of the issuer (RFC 8414, 3.1).
 fn oauth_metadata_url(issuer: &str) -> Result<Url> {
     let mut url = Url::parse(issuer).with_context(|| format!("'{issuer}' is not a URL"))?;
     let path = url.path().trim_end_matches('/').to_owned();

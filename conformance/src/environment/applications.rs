@@ -1,4 +1,5 @@
-//! Simulated client applications: requests of a client on behalf of a signed-in user, and requests of a backend client.
+//! Simulated client applications: requests of a client on behalf of a signed-in user, and requests of a
+//! backend client.
 
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
@@ -19,24 +20,24 @@ use crate::wire::{adapt, jose};
 /// Value of `client_assertion_type` (RFC 7523 2.2).
 pub const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// Returns a member of the profile that some profiles lack.
+/// A member of the profile that some profiles lack.
 ///
 /// # Errors
-/// Returns [`SetupError::Lacking`] if the profile does not have the member.
+/// [`SetupError::Lacking`] if the profile does not have the member.
 pub fn member<'a>(vars: &'a Variables, path: &str) -> Result<&'a str, SetupError> {
     vars.text(path).map_err(|_| SetupError::Lacking(format!("the profile has no '{path}'")))
 }
 
-/// Returns the credentials of a user in the profile.
+/// The credentials of a user in the profile.
 ///
 /// # Errors
-/// Returns [`SetupError::Lacking`] if the profile does not have the user.
+/// [`SetupError::Lacking`] if the profile does not have the user.
 pub fn person(vars: &Variables, path: &str) -> Result<Credentials, SetupError> {
     let text = |name: &str| member(vars, &format!("{path}.{name}")).map(str::to_owned);
     Ok(Credentials { username: text("username")?, password: text("password")? })
 }
 
-/// Returns the error for an unexpected response.
+/// The error for an unexpected response.
 pub fn unexpected(what: &str, answer: &Answer) -> SetupError {
     SetupError::Failed(format!("{what} answered {} {}", answer.status, answer.text()))
 }
@@ -55,7 +56,7 @@ pub struct IssuedCode {
 /// Requests an authorization code for a client of the profile. Signs in the user first if necessary.
 ///
 /// # Errors
-/// Returns [`SetupError`] if no code is issued.
+/// [`SetupError`] if no code is issued.
 pub async fn code(
     target: &TestTarget,
     cookies: &mut CookieJar,
@@ -90,7 +91,7 @@ pub async fn code(
 /// Sends a form to the token endpoint, and returns the response.
 ///
 /// # Errors
-/// Returns [`SetupError`] if the request fails.
+/// [`SetupError`] if the request fails.
 pub(super) async fn token_request(
     target: &TestTarget,
     form: &[(&str, &str)],
@@ -114,7 +115,7 @@ pub(super) async fn token_request(
 /// Exchanges a code for tokens, and returns the response of the token endpoint.
 ///
 /// # Errors
-/// Returns [`SetupError`] if the request fails.
+/// [`SetupError`] if the request fails.
 pub async fn redeem(target: &TestTarget, client: &str, code: &IssuedCode) -> Result<Value, SetupError> {
     let vars = target.vars();
     let basic = vars.text(&format!("{client}.basic")).ok();
@@ -132,10 +133,11 @@ pub async fn redeem(target: &TestTarget, client: &str, code: &IssuedCode) -> Res
     token_request(target, &form, basic).await
 }
 
-/// Requests tokens for a user by the code flow of the public client, and returns the response of the token endpoint.
+/// Requests tokens for a user by the code flow of the public client, and returns the response of the token
+/// endpoint.
 ///
 /// # Errors
-/// Returns [`SetupError`] if a request fails.
+/// [`SetupError`] if a request fails.
 pub async fn tokens(
     target: &TestTarget,
     cookies: &mut CookieJar,
@@ -146,7 +148,7 @@ pub async fn tokens(
     redeem(target, "public", &code).await
 }
 
-/// Returns an object with the members of `changes` added or replaced. A null removes a member.
+/// An object with the members of `changes` added or replaced. A null removes a member.
 fn changed(mut object: Value, changes: Value) -> Value {
     if let (Some(members), Value::Object(changes)) = (object.as_object_mut(), changes) {
         members.extend(changes);
@@ -155,7 +157,7 @@ fn changed(mut object: Value, changes: Value) -> Value {
     object
 }
 
-/// Returns an assertion of a backend client, with changes of its header and claims.
+/// An assertion of a backend client, with changes of its header and claims.
 fn assertion(
     target: &TestTarget,
     backend: usize,
@@ -174,7 +176,7 @@ fn assertion(
 /// Requests an access token for a backend client; without `scope`, for all its scopes.
 ///
 /// # Errors
-/// Returns [`SetupError`] if no token is issued.
+/// [`SetupError`] if no token is issued.
 pub async fn backend_token(
     target: &TestTarget,
     backend: usize,
@@ -196,10 +198,11 @@ pub async fn backend_token(
     token.ok_or_else(|| SetupError::Failed("the token endpoint returned no access token".to_owned()))
 }
 
-/// Returns assertions by name: valid ones of both clients, and one for each way in which an assertion can be invalid.
+/// Returns assertions by name: valid ones of both clients, and one for each way in which an assertion can be
+/// invalid.
 ///
 /// # Errors
-/// Returns [`SetupError`] if an assertion cannot be signed.
+/// [`SetupError`] if an assertion cannot be signed.
 pub fn assertions(target: &TestTarget) -> Result<Value, SetupError> {
     let none = || json!({});
     let with = |changes: Value| assertion(target, 0, none(), changes);
@@ -245,7 +248,7 @@ pub fn assertions(target: &TestTarget) -> Result<Value, SetupError> {
 /// Starts an export and polls until it has ended. Returns its status URL and the last response of that URL.
 ///
 /// # Errors
-/// Returns [`SetupError`] if a request fails or the export does not end.
+/// [`SetupError`] if a request fails or the export does not end.
 pub async fn export(
     world: &TestEnvironment,
     target: &TestTarget,

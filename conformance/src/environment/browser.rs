@@ -25,7 +25,7 @@ pub struct Credentials {
     pub password: String,
 }
 
-/// Returns a POST request with a form.
+/// A POST request with a form.
 pub fn post(url: Url, form: &[(&str, &str)]) -> SentRequest {
     let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
     let mut headers = HeaderMap::new();
@@ -36,16 +36,16 @@ pub fn post(url: Url, form: &[(&str, &str)]) -> SentRequest {
 /// Parses a URL that the suite has built.
 ///
 /// # Errors
-/// Returns [`SetupError::Failed`] if the text is not a URL.
+/// [`SetupError::Failed`] if the text is not a URL.
 pub fn address(text: &str) -> Result<Url, SetupError> {
     Url::parse(text).map_err(|error| SetupError::Failed(format!("'{text}' is not a URL: {error}")))
 }
 
-/// Sends an authorization request, and signs in and consents if pages ask for it. Returns the URL of the client to which
-/// the browser is redirected.
+/// Sends an authorization request, and signs in and consents if pages ask for it. Returns the URL of the
+/// client to which the browser is redirected.
 ///
 /// # Errors
-/// Returns [`SetupError`] if the server does not redirect to the client.
+/// [`SetupError`] if the server does not redirect to the client.
 pub async fn authorize(
     target: &TestTarget,
     cookies: &mut CookieJar,
@@ -67,11 +67,11 @@ pub struct Arrival {
     pub url: Url,
 }
 
-/// Sends a request and does what a person does in a browser: follows redirects, signs in and consents. Returns the
-/// response that redirects to the client.
+/// Sends a request and does what a person does in a browser: follows redirects, signs in and consents.
+/// Returns the response that redirects to the client.
 ///
 /// # Errors
-/// Returns [`SetupError`] if the pages do not lead to the client.
+/// [`SetupError`] if the pages do not lead to the client.
 pub async fn to_client(
     target: &TestTarget,
     cookies: &mut CookieJar,
@@ -104,7 +104,7 @@ pub async fn to_client(
 /// Follows redirects within the server, and returns the kind of the page to which they lead.
 ///
 /// # Errors
-/// Returns [`SetupError`] if they lead to the client or to something that is not a page.
+/// [`SetupError`] if they lead to the client or to something that is not a page.
 pub async fn page_behind(
     target: &TestTarget,
     cookies: &mut CookieJar,
@@ -158,8 +158,8 @@ fn led_astray(request: &SentRequest, answer: &Answer) -> SetupError {
     SetupError::Failed(format!("the sign-in ended at {} with {}", request.url.path(), answer.status))
 }
 
-/// Chooses the form of a page that leads on, and returns it with the fields to submit: a form with a password, a form
-/// for a user name, or a form whose button consents.
+/// Chooses the form of a page that leads on, and returns it with the fields to submit: a form with a
+/// password, a form for a user name, or a form whose button consents.
 fn choose_form(
     target: &TestTarget,
     html: &str,
@@ -197,7 +197,7 @@ fn choose_form(
     })
 }
 
-/// Returns the fields that a browser submits: all named inputs, and the button that is pressed.
+/// The fields that a browser submits: all named inputs, and the button that is pressed.
 fn fields(
     form: &HtmlForm,
     button: Option<&FormInput>,
@@ -215,7 +215,7 @@ fn fields(
     form.inputs.iter().filter(is_sent).map(|input| (input.name.clone(), value(input))).collect()
 }
 
-/// Returns the request that submits a form of the page at `at`.
+/// The request that submits a form of the page at `at`.
 fn submit(url: &Url, form: &HtmlForm, fields: &[(String, String)]) -> Result<SentRequest, SetupError> {
     let mut to = url
         .join(&form.action)
@@ -228,7 +228,7 @@ fn submit(url: &Url, form: &HtmlForm, fields: &[(String, String)]) -> Result<Sen
     Ok(get(to))
 }
 
-/// Returns a parameter of the redirect URL, from its query or its fragment.
+/// A parameter of the redirect URL, from its query or its fragment.
 pub fn answer_param(url: &Url, name: &str) -> Option<String> {
     let parts = [url.query(), url.fragment()];
     let mut pairs = parts.into_iter().flatten().flat_map(|part| form_urlencoded::parse(part.as_bytes()));

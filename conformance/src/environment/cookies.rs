@@ -9,12 +9,12 @@ use url::Url;
 pub struct CookieJar(CookieStore);
 
 impl CookieJar {
-    /// Returns an empty jar.
+    /// An empty jar.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the `Cookie` header of a request; `None` if no cookie belongs to the URL.
+    /// The `Cookie` header of a request; `None` if no cookie belongs to the URL.
     pub fn header(&self, url: &Url) -> Option<HeaderValue> {
         let pairs: Vec<_> =
             self.0.get_request_values(url).map(|(name, value)| format!("{name}={value}")).collect();
@@ -33,7 +33,7 @@ impl CookieJar {
         self.0.store_response_cookies(cookies, url);
     }
 
-    /// Returns the values of all cookies.
+    /// The values of all cookies.
     pub fn values(&self) -> impl Iterator<Item = &str> {
         self.0.iter_unexpired().map(|cookie| cookie.value())
     }

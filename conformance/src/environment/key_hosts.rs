@@ -1,5 +1,6 @@
-//! Hosts of the public keys of clients: a valid one, one whose keys are rotated, and one for each way in which a host
-//! can fail. This module also contains the clients that the server's configuration declares with these hosts.
+//! Hosts of the public keys of clients: a valid one, one whose keys are rotated, and one for each way in
+//! which a host can fail. This module also contains the clients that the server's configuration declares with
+//! these hosts.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -39,7 +40,7 @@ impl KeyHosts {
     /// Starts the hosts.
     ///
     /// # Errors
-    /// Returns an error if there is no free port or no key can be generated.
+    /// An error if there is no free port or no key can be generated.
     pub async fn start() -> Result<Self> {
         let http = MockServer::start().await;
         let (key, next) = (jose::fresh_key("host-1")?, jose::fresh_key("host-2")?);
@@ -71,7 +72,7 @@ impl KeyHosts {
         Ok(Self { http, refused, key, next })
     }
 
-    /// Returns the clients as pairs of name and URL of the keys.
+    /// The clients as pairs of name and URL of the keys.
     fn clients(&self) -> Vec<(String, String)> {
         let http = self.http.uri();
         let named = PATHS.map(|name| (format!("keys-{name}"), format!("{http}/{name}")));
@@ -86,7 +87,7 @@ impl KeyHosts {
         named.into_iter().chain(others.map(|(name, address)| (name.to_owned(), address))).collect()
     }
 
-    /// Returns the sections for the server's configuration.
+    /// The sections for the server's configuration.
     pub fn config(&self) -> String {
         let mut text = String::from("[identity]\nallow_private_jwks = [\"127.0.0.1\"]\n\n");
         for (name, address) in self.clients() {
@@ -125,7 +126,7 @@ impl KeyHosts {
         text
     }
 
-    /// Returns the declared applications in the format of clients in a profile: `declared.NAME`.
+    /// The declared applications in the format of clients in a profile: `declared.NAME`.
     pub fn profile(&self) -> Value {
         let names = ALGORITHMS.map(str::to_lowercase).into_iter().chain(["admin".to_owned()]);
         let app = |name: String| {
@@ -138,7 +139,7 @@ impl KeyHosts {
     /// Returns assertions by the name of their client, and some that are each invalid in a different way.
     ///
     /// # Errors
-    /// Returns [`SetupError::Failed`] if the crypto library cannot sign.
+    /// [`SetupError::Failed`] if the crypto library cannot sign.
     pub fn assertions(&self, target: &TestTarget) -> Result<Value, SetupError> {
         let sign_for = |key: &Value, client_id: &str, more: Value, audience: Option<Value>| {
             let mut header = json!({ "alg": "ES256", "typ": "JWT", "kid": key["kid"] });

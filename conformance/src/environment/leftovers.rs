@@ -13,8 +13,8 @@ use crate::wire::exchange::{Answer, SentRequest};
 pub struct Leftovers(Mutex<Vec<SentRequest>>);
 
 impl Leftovers {
-    /// Notes what a request has created or deleted: an export has a status URL in `Content-Location`, and a resource
-    /// its own URL in `Location`.
+    /// Notes what a request has created or deleted: an export has a status URL in `Content-Location`, and a
+    /// resource its own URL in `Location`.
     pub fn note(&self, sent_request: &SentRequest, answer: &Answer, fhir_base: Option<&str>) {
         let mut all = self.0.lock().expect("no thread panics while it holds the lock");
         if sent_request.method == Method::DELETE && answer.status.is_success() {
@@ -36,7 +36,7 @@ impl Leftovers {
         }
     }
 
-    /// Returns the requests, the latest first, because later resources refer to earlier ones.
+    /// The requests, the latest first, because later resources refer to earlier ones.
     pub fn take(&self) -> Vec<SentRequest> {
         let mut all = std::mem::take(&mut *self.0.lock().expect("no thread panics while it holds the lock"));
         all.reverse();
@@ -44,7 +44,7 @@ impl Leftovers {
     }
 }
 
-/// Returns the request that deletes `url` with the credentials of `sent`.
+/// The request that deletes `url` with the credentials of `sent`.
 fn deletion(url: Url, sent_request: &SentRequest) -> SentRequest {
     let mut request = get(url);
     request.method = Method::DELETE;

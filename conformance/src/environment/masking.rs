@@ -1,6 +1,7 @@
 //! Masks secrets in a text, in each form in which requests, pages and JSON contain them.
 //!
-//! A short secret, such as the password `a`, is masked only where it stands alone, because it also occurs within words.
+//! A short secret, such as the password `a`, is masked only where it stands alone, because it also occurs
+//! within words.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,7 +13,7 @@ const MASK: &str = "***";
 /// Number of characters below which a secret is masked only where it stands alone.
 const SHORT: usize = 8;
 
-/// Returns the text with the secrets masked, and with the values of cookies that it sets.
+/// The text with the secrets masked, and with the values of cookies that it sets.
 pub fn mask(text: &str, secrets: &BTreeSet<String>) -> String {
     let forms: BTreeSet<(usize, String)> = secrets
         .iter()
@@ -70,7 +71,8 @@ fn ends_escape(text: &str) -> bool {
     letter || hexadecimal("%", 2) || hexadecimal("\\u", 4)
 }
 
-/// Returns the forms in which texts contain a secret: as it is, in a URL or form, in JSON, in HTML and quoted for a shell.
+/// The forms in which texts contain a secret: as it is, in a URL or form, in JSON, in HTML and quoted for a
+/// shell.
 fn forms(secret: &str) -> Vec<String> {
     let encoded: String = form_urlencoded::byte_serialize(secret.as_bytes()).collect();
     let percent = encoded.replace('+', "%20");
@@ -92,7 +94,7 @@ fn forms(secret: &str) -> Vec<String> {
     forms
 }
 
-/// Returns a percent-encoded text with its hexadecimal digits in lower case.
+/// A percent-encoded text with its hexadecimal digits in lower case.
 fn with_small_digits(encoded: &str) -> String {
     let mut parts = encoded.split('%');
     let mut text = parts.next().unwrap_or_default().to_owned();

@@ -81,7 +81,7 @@ impl TestEnvironment {
     /// Starts a server with an empty store, the demo project, the providers and the key hosts.
     ///
     /// # Errors
-    /// Returns an error if the server cannot be found or does not start.
+    /// An error if the server cannot be found or does not start.
     pub async fn start() -> anyhow::Result<Self> {
         install_crypto();
         let providers = FakeProviders::start().await?;
@@ -93,7 +93,7 @@ impl TestEnvironment {
         Ok(Self { local: Some(local), ..Self::of(target) })
     }
 
-    /// Returns the environment of a running server.
+    /// The environment of a running server.
     pub fn of(target: TestTarget) -> Self {
         Self {
             target,
@@ -120,10 +120,10 @@ impl TestEnvironment {
         Some(self.lost.get_or_init(|| reason).clone())
     }
 
-    /// Returns the parts that exist only if the suite started the server.
+    /// The parts that exist only if the suite started the server.
     ///
     /// # Errors
-    /// Returns [`SetupError::Lacking`] for any other target.
+    /// [`SetupError::Lacking`] for any other target.
     pub fn local(&self) -> Result<&OwnServerSetup, SetupError> {
         self.local.as_ref().ok_or_else(|| SetupError::Lacking(OWN_SERVER.to_owned()))
     }

@@ -6,7 +6,7 @@ use url::Url;
 
 use crate::wire::exchange::SentRequest;
 
-/// Returns a GET request without headers.
+/// A GET request without headers.
 pub fn get(url: Url) -> SentRequest {
     SentRequest { method: Method::GET, url, headers: HeaderMap::new(), body: Bytes::new() }
 }

@@ -47,12 +47,12 @@ async fn begin(
     Ok((begun["ceremony"].as_str().unwrap_or_default().to_owned(), begun["options"].clone()))
 }
 
-/// Adds a passkey for the user who is signed in in the browser of the case; `required` also requires it after the
-/// password. Then begins a sign-in in a new browser: `$csrf`, `$ceremony`, `$credential`, and `$unverified` for a
-/// credential without verification of the user.
+/// Adds a passkey for the user who is signed in in the browser of the case; `required` also requires it after
+/// the password. Then begins a sign-in in a new browser: `$csrf`, `$ceremony`, `$credential`, and
+/// `$unverified` for a credential without verification of the user.
 ///
 /// # Errors
-/// Returns [`SetupError`] if the server rejects the passkey.
+/// [`SetupError`] if the server rejects the passkey.
 pub async fn set_up(target: &TestTarget, scene: &mut CaseContext, required: bool) -> Result<(), SetupError> {
     let refused = |error: crate::wire::jose::KeyError| SetupError::Failed(error.to_string());
     let mut authenticator = Authenticator::new(&address(&target.addresses.base_url)?).map_err(refused)?;

@@ -16,7 +16,7 @@ const USUAL_PAUSE: Duration = Duration::from_secs(1);
 /// Waits until time has passed on a server whose clock the suite cannot set.
 ///
 /// # Errors
-/// Returns [`SetupError::Lacking`] if the run may not wait that long.
+/// [`SetupError::Lacking`] if the run may not wait that long.
 pub async fn let_time_pass(world: &TestEnvironment, time: Duration) -> Result<(), SetupError> {
     if time > world.max_wait {
         let reason = format!("waits for {} s, which --max-wait does not allow", time.as_secs());
@@ -26,7 +26,8 @@ pub async fn let_time_pass(world: &TestEnvironment, time: Duration) -> Result<()
     Ok(())
 }
 
-/// Pauses between the requests of one case. Another server states their length by `Retry-After` (RFC 9110 10.2.3).
+/// Pauses between the requests of one case. Another server states their length by `Retry-After` (RFC 9110
+/// 10.2.3).
 #[derive(Debug)]
 pub struct Pauses {
     usual: Duration,
@@ -35,7 +36,7 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Returns the pauses for a target.
+    /// The pauses for a target.
     pub fn new(world: &TestEnvironment, target: &TestTarget) -> Self {
         match target.is_trefoil() {
             true => Self { usual: POLL_PAUSE, honours_server: false, remaining: POLL_TIME },
@@ -46,7 +47,7 @@ impl Pauses {
     /// Waits as long as the response asks for.
     ///
     /// # Errors
-    /// Returns [`SetupError::TooSlow`] if the time of all pauses is over.
+    /// [`SetupError::TooSlow`] if the time of all pauses is over.
     pub async fn wait(&mut self, answer: &Answer) -> Result<(), SetupError> {
         let asked = answer.header("retry-after").filter(|_| self.honours_server);
         let asked = asked.and_then(|value| value.trim().parse().ok()).map(Duration::from_secs);

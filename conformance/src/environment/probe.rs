@@ -1,5 +1,5 @@
-//! Finds out by requests what no metadata states: whether the FHIR interface needs a token, and whether terminology
-//! operations use resources that come with the request.
+//! Finds out by requests what no metadata states: whether the FHIR interface needs a token, and whether
+//! terminology operations use resources that come with the request.
 
 use http::{HeaderValue, Method, header};
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use super::target::TestTarget;
 use crate::environment::page_request::get;
 use crate::wire::exchange::Answer;
 
-/// Returns the members of a profile that the server itself shows, unless the profile states them.
+/// The members of a profile that the server itself shows, unless the profile states them.
 pub async fn probe(target: &TestTarget) -> Map<String, Value> {
     let mut members = Map::new();
     let Some(fhir_base) = target.addresses.fhir_base.clone() else { return members };

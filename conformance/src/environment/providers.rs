@@ -1,9 +1,11 @@
-//! Identity providers for federated sign-in: a correct one, and one for each way in which a provider can fail.
+//! Identity providers for federated sign-in: a correct one, and one for each way in which a provider can
+//! fail.
 //!
 //! The providers are stateless. The `code` of the redirect determines the response of the correct provider:
-//! `400.invalid_grant` requests an error with this status and code, `SUB~MAIL~NONCE` an ID token for this subject with
-//! this verified e-mail address, `SUB~MAIL~NONCE~AGE` one whose `auth_time` is so many seconds ago, and any other text an ID
-//! token with the text as nonce. `!FAULT` after such a text is the fault of the ID token: see [`add_fault`].
+//! `400.invalid_grant` requests an error with this status and code, `SUB~MAIL~NONCE` an ID token for this
+//! subject with this verified e-mail address, `SUB~MAIL~NONCE~AGE` one whose `auth_time` is so many seconds
+//! ago, and any other text an ID token with the text as nonce. `!FAULT` after such a text is the fault of the
+//! ID token: see [`add_fault`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,8 +22,8 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use crate::wire::jose;
 
-/// Time that the server under test waits for a provider that does not answer, in milliseconds. It waits longer for the
-/// others, so that rows do not depend on the speed of the machine.
+/// Time that the server under test waits for a provider that does not answer, in milliseconds. It waits
+/// longer for the others, so that rows do not depend on the speed of the machine.
 const TIMEOUT_MS: u64 = 400;
 /// The providers that do not answer.
 const SILENT: [&str; 3] = ["SlowToken", "SlowKeys", "Stalled"];
@@ -85,8 +87,8 @@ impl Respond for TokenResponder {
     }
 }
 
-/// Adds a fault to the claims of an ID token: a wrong value of the claim with this name, or an e-mail address that is
-/// `unverified`.
+/// Adds a fault to the claims of an ID token: a wrong value of the claim with this name, or an e-mail address
+/// that is `unverified`.
 fn add_fault(claims: &mut Value, fault: &str, now: i64) {
     match fault {
         "aud" => claims["aud"] = "another-client".into(),
@@ -107,7 +109,7 @@ impl FakeProviders {
     /// Starts the providers.
     ///
     /// # Errors
-    /// Returns an error if there is no free port or no key can be generated.
+    /// An error if there is no free port or no key can be generated.
     pub async fn start() -> Result<Self> {
         let http = MockServer::start().await;
         let key = jose::fresh_key("outside")?;
@@ -159,7 +161,7 @@ impl FakeProviders {
         Ok(Self { http, raw, refused, tasks })
     }
 
-    /// Returns the `[[provider]]` sections for the server's configuration.
+    /// The `[[provider]]` sections for the server's configuration.
     pub fn config(&self) -> String {
         let http = self.http.uri();
         let (token, keys) = (format!("{http}/token"), format!("{http}/keys"));
@@ -212,7 +214,7 @@ impl FakeProviders {
         text
     }
 
-    /// Returns the variables of the providers.
+    /// The variables of the providers.
     pub fn vars(&self) -> Value {
         json!({ "uri": self.http.uri(), "client_id": CLIENT_ID })
     }

@@ -1,5 +1,5 @@
-//! The secrets that are sent in a run. They are collected so that reports can mask them, and so that the log of our own
-//! server can be searched for them.
+//! The secrets that are sent in a run. They are collected so that reports can mask them, and so that the log
+//! of our own server can be searched for them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -33,7 +33,8 @@ const NAMES: [&str; 14] = [
 const SHORTEST: usize = 20;
 /// Members of a JWK that are private (RFC 7518 6).
 const PRIVATE_MEMBERS: [&str; 7] = ["d", "p", "q", "dp", "dq", "qi", "k"];
-/// Minimum length of a cookie that is a secret. A shorter one, such as the language of a page, is masked in headers only.
+/// Minimum length of a cookie that is a secret. A shorter one, such as the language of a page, is masked in
+/// headers only.
 const SHORTEST_COOKIE: usize = 8;
 /// The collected secrets. Clones share them.
 #[derive(Clone, Default)]
@@ -73,7 +74,7 @@ impl SeenSecrets {
         self.fhir_base.as_deref().is_some_and(|base| url.as_str().starts_with(base))
     }
 
-    /// Returns the text with all secrets masked, in each form in which requests, pages and JSON contain them.
+    /// The text with all secrets masked, in each form in which requests, pages and JSON contain them.
     pub fn mask(&self, text: &str) -> String {
         let mut values = self.all().clone();
         for other in self.others.lock().expect("no thread panics while it holds the lock").iter() {
@@ -166,12 +167,12 @@ impl SeenSecrets {
         }
     }
 
-    /// Returns the secrets that are long enough to be searched for.
+    /// The secrets that are long enough to be searched for.
     fn searched(&self) -> Vec<String> {
         self.all().iter().filter(|secret| secret.len() >= SHORTEST).cloned().collect()
     }
 
-    /// Returns the number of secrets that are searched for in a log.
+    /// The number of secrets that are searched for in a log.
     pub fn len(&self) -> usize {
         self.searched().len()
     }
@@ -181,7 +182,7 @@ impl SeenSecrets {
         self.len() == 0
     }
 
-    /// Returns the lines of a text that contain a secret, shortened.
+    /// The lines of a text that contain a secret, shortened.
     pub fn found_in(&self, text: &str) -> Vec<String> {
         let seen = self.searched();
         let held = seen.iter().filter(|secret| text.contains(secret.as_str()));

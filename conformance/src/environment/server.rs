@@ -1,5 +1,5 @@
-//! Our own server as a separate process: found or built, started on a free port with an empty store and the demo
-//! project, and stopped when it is dropped.
+//! Our own server as a separate process: found or built, started on a free port with an empty store and the
+//! demo project, and stopped when it is dropped.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -43,12 +43,12 @@ pub fn use_store(store: OwnStore) {
     STORE.get_or_init(|| store);
 }
 
-/// Returns the storage engine of the servers that are started.
+/// The storage engine of the servers that are started.
 pub fn own_store() -> OwnStore {
     STORE.get().copied().unwrap_or_default()
 }
 
-/// Returns the value of `--store` for a new server.
+/// The value of `--store` for a new server.
 fn new_store() -> Result<String> {
     Ok(match own_store() {
         OwnStore::Memory => "memory".to_owned(),
@@ -61,17 +61,17 @@ fn new_store() -> Result<String> {
     })
 }
 
-/// Keeps servers that are started from now on running when a terminal interrupts this program (Ctrl-C), so that the cases
-/// that run can end. The program must handle the signal, and drop the servers.
+/// Keeps servers that are started from now on running when a terminal interrupts this program (Ctrl-C), so
+/// that the cases that run can end. The program must handle the signal, and drop the servers.
 pub fn survive_interrupts() {
     SURVIVE_INTERRUPTS.store(true, Ordering::Relaxed);
 }
 
-/// Returns the path of the server: `TREFOIL_BIN`, or `trefoil` in the folder of this program or its parent (where Cargo
-/// puts test binaries), or else the program that `cargo build` builds.
+/// The path of the server: `TREFOIL_BIN`, or `trefoil` in the folder of this program or its parent (where
+/// Cargo puts test binaries), or else the program that `cargo build` builds.
 ///
 /// # Errors
-/// Returns an error if there is no such program and it cannot be built.
+/// An error if there is no such program and it cannot be built.
 pub fn program() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("TREFOIL_BIN") {
         return Ok(PathBuf::from(named));
@@ -88,11 +88,12 @@ pub fn program() -> Result<PathBuf> {
 /// Builds the server with Cargo if it is out of date, and returns the path of the program.
 ///
 /// # Errors
-/// Returns an error if Cargo fails.
+/// An error if Cargo fails.
 pub fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = std::process::Command::new(cargo)
-        // Uses the features of the whole workspace, so that Cargo does not rebuild crates that `cargo test` has built.
+        // Uses the features of the whole workspace, so that Cargo does not rebuild crates that `cargo test`
+        // has built.
         .args(["build", "--quiet", "--workspace", "--bin", "trefoil"])
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -125,17 +126,17 @@ impl OwnServer {
     /// Starts a server with an empty folder. `config` is the text of its `trefoil.toml`.
     ///
     /// # Errors
-    /// Returns an error if the server does not become ready.
+    /// An error if the server does not become ready.
     pub async fn start(config: &str) -> Result<Self> {
         let folder = tempfile::tempdir().context("failed to create a temporary folder")?;
         Self::spawn(folder, new_store()?, config.to_owned(), 0, 0).await
     }
 
-    /// Kills the server, which its store must survive as it survives a crash, and restarts it with the same configuration
-    /// on the same port, with a clock that is `ahead_s` seconds ahead.
+    /// Kills the server, which its store must survive as it survives a crash, and restarts it with the same
+    /// configuration on the same port, with a clock that is `ahead_s` seconds ahead.
     ///
     /// # Errors
-    /// Returns an error if the server does not become ready.
+    /// An error if the server does not become ready.
     pub async fn restart(mut self, ahead_s: i64) -> Result<Self> {
         self.child.kill().await.context("failed to end the server")?;
         Self::spawn(self.folder, self.store, self.config, self.port, ahead_s).await
@@ -182,7 +183,7 @@ impl OwnServer {
     /// Replaces the folder of export files with a file, so that no export file can be written.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// The error of the operating system.
     pub fn block_exports(&self) -> Result<()> {
         let folder = self.folder.path().join("exports");
         if folder.is_dir() {
@@ -194,7 +195,7 @@ impl OwnServer {
     /// Returns everything that the server has logged so far: its log and, if it exists, its audit log.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// The error of the operating system.
     pub fn logs(&self) -> Result<String> {
         let mut logs = std::fs::read_to_string(self.folder.path().join("server.log"))?;
         if let Ok(files) = std::fs::read_dir(self.folder.path().join("audit")) {
@@ -205,10 +206,10 @@ impl OwnServer {
         Ok(logs)
     }
 
-    /// Returns the CA certificate that signs the server's certificate, as PEM, if the server generated one.
+    /// The CA certificate that signs the server's certificate, as PEM, if the server generated one.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// The error of the operating system.
     pub fn ca(&self) -> Result<Option<Vec<u8>>> {
         let endpoint: Value =
             serde_json::from_slice(&std::fs::read(self.folder.path().join("endpoint.json"))?)?;
@@ -221,19 +222,19 @@ impl OwnServer {
         serde_json::from_slice(&text).with_context(|| format!("{} is not valid JSON", path.display()))
     }
 
-    /// Returns the base URL of the server.
+    /// The base URL of the server.
     ///
     /// # Errors
-    /// Returns an error if the server has not written it.
+    /// An error if the server has not written it.
     pub fn base_url(&self) -> Result<String> {
         let endpoint = self.read("endpoint.json")?;
         Ok(endpoint["base_url"].as_str().context("endpoint.json has no base_url")?.to_owned())
     }
 
-    /// Returns the users, clients and resources of the demo project.
+    /// The users, clients and resources of the demo project.
     ///
     /// # Errors
-    /// Returns an error if a file is missing or is not valid.
+    /// An error if a file is missing or is not valid.
     pub fn profile(&self) -> Result<Profile> {
         let Value::Object(members) = self.read("demo.json")? else { bail!("demo.json is not a JSON object") };
         Ok(Profile { members, ca_pem: self.ca()? })
@@ -242,15 +243,15 @@ impl OwnServer {
     /// Connects to the server with the addresses and credentials in its folder.
     ///
     /// # Errors
-    /// Returns an error if a file is missing or the server does not answer.
+    /// An error if a file is missing or the server does not answer.
     pub async fn target(&self) -> Result<TestTarget> {
         TestTarget::connect(&self.base_url()?, self.profile()?, TargetKind::Trefoil, target::TIMEOUT).await
     }
 
-    /// Returns the number of exports whose files the server keeps.
+    /// The number of exports whose files the server keeps.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// The error of the operating system.
     pub fn count_exports(&self) -> Result<usize> {
         match std::fs::read_dir(self.folder.path().join("exports")) {
             Ok(entries) => Ok(entries.count()),
@@ -259,11 +260,11 @@ impl OwnServer {
         }
     }
 
-    /// Runs an administration command on the data of the server, with `input` as its standard input. Returns its
-    /// output.
+    /// Runs an administration command on the data of the server, with `input` as its standard input. Returns
+    /// its output.
     ///
     /// # Errors
-    /// Returns [`SetupError::Failed`] with the output of a command that failed.
+    /// [`SetupError::Failed`] with the output of a command that failed.
     pub async fn admin(&self, args: &[&str], input: &str) -> Result<String, SetupError> {
         let failed = |text: String| SetupError::Failed(format!("`trefoil {}`: {text}", args.join(" ")));
         let mut child = Command::new(&self.program)

@@ -31,8 +31,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 pub enum TargetKind {
     /// A Trefoil server: its addresses are those of its interface, and its own rules are tested.
     Trefoil,
-    /// Any other server: its metadata states its addresses, and the suite follows its pages, its `Retry-After` and its
-    /// requirements, such as code challenges.
+    /// Any other server: its metadata states its addresses, and the suite follows its pages, its
+    /// `Retry-After` and its requirements, such as code challenges.
     Other,
 }
 
@@ -57,7 +57,7 @@ impl TestTarget {
     /// Connects to a server and reads its metadata.
     ///
     /// # Errors
-    /// Returns an error if the server cannot be reached or states no addresses.
+    /// An error if the server cannot be reached or states no addresses.
     pub async fn connect(
         base_url: &str,
         profile: Profile,
@@ -101,25 +101,25 @@ impl TestTarget {
         self.kind == TargetKind::Trefoil
     }
 
-    /// Returns whether authorization requests need a code challenge: the server is not ours, and its profile does not
-    /// say that it knows none.
+    /// Returns whether authorization requests need a code challenge: the server is not ours, and its profile
+    /// does not say that it knows none.
     pub fn requires_pkce(&self) -> bool {
         !self.is_trefoil() && self.profile.get("pkce").is_none_or(|candidate| candidate == true)
     }
 
-    /// Returns the base URL of the FHIR interface.
+    /// The base URL of the FHIR interface.
     ///
     /// # Errors
-    /// Returns [`SetupError::Lacking`] if there is none.
+    /// [`SetupError::Lacking`] if there is none.
     pub fn fhir_base(&self) -> Result<&str, SetupError> {
         let lacking = || SetupError::Lacking("the target has no FHIR interface".to_owned());
         self.addresses.fhir_base.as_deref().ok_or_else(lacking)
     }
 
-    /// Returns the URL of an endpoint.
+    /// The URL of an endpoint.
     ///
     /// # Errors
-    /// Returns [`SetupError::Lacking`] if the target does not state it.
+    /// [`SetupError::Lacking`] if the target does not state it.
     pub fn endpoint(&self, name: &str) -> Result<&str, SetupError> {
         let lacking = || SetupError::Lacking(format!("the target has no endpoint '{name}' in its metadata"));
         self.addresses.endpoint(name).ok_or_else(lacking)
@@ -128,7 +128,7 @@ impl TestTarget {
     /// Sends a request with cookies, and stores the cookies of the response.
     ///
     /// # Errors
-    /// Returns [`SetupError::NoAnswer`] if there is no complete response.
+    /// [`SetupError::NoAnswer`] if there is no complete response.
     pub async fn send(
         &self,
         sent_request: &SentRequest,
@@ -167,7 +167,8 @@ impl TestTarget {
         answer.map(drop).map_err(|error| format!("GET {url}: {}", causes(error)))
     }
 
-    /// Deletes what the run has created on the server. Returns the URLs that could not be deleted, with the reason.
+    /// Deletes what the run has created on the server. Returns the URLs that could not be deleted, with the
+    /// reason.
     pub async fn clean_up(&self) -> Vec<String> {
         let mut remaining = Vec::new();
         for request in self.leftovers.take() {
@@ -180,7 +181,7 @@ impl TestTarget {
         remaining
     }
 
-    /// Returns the variables that every case has: profile, addresses, a PKCE pair, `$state`, `$nonce`.
+    /// The variables that every case has: profile, addresses, a PKCE pair, `$state`, `$nonce`.
     pub fn vars(&self) -> Variables {
         let mut vars = Variables::default();
         for (name, value) in &self.profile {
@@ -212,12 +213,12 @@ impl TestTarget {
     }
 }
 
-/// Returns the texts of an error and of its causes. The URL is left out.
+/// The texts of an error and of its causes. The URL is left out.
 fn causes(error: reqwest::Error) -> String {
     format!("{:#}", anyhow::Error::new(error.without_url()))
 }
 
-/// Returns the URLs at which the client of an authorization request may receive the response: the one in the request,
+/// The URLs at which the client of an authorization request may receive the response: the one in the request,
 /// and those of the profile, because the request may be pushed or signed.
 pub fn redirect_uris(target: &TestTarget, request: &Url) -> Vec<String> {
     let named =
@@ -229,7 +230,7 @@ pub fn redirect_uris(target: &TestTarget, request: &Url) -> Vec<String> {
     named("redirect_uri").into_iter().chain(registered.filter_map(Value::as_str).map(str::to_owned)).collect()
 }
 
-/// Returns the claims of a valid client assertion (RFC 7523 3, SMART Backend Services).
+/// The claims of a valid client assertion (RFC 7523 3, SMART Backend Services).
 pub(super) fn claims(target: &TestTarget, client_id: &str) -> Value {
     json!({
         "iss": client_id,

@@ -60,7 +60,7 @@ fn changes() -> impl Strategy<Value = Change> {
 /// See [`super::LAWS`].
 ///
 /// # Errors
-/// Returns [`Broken`] if the law does not hold or cannot be tested.
+/// [`Broken`] if the law does not hold or cannot be tested.
 pub fn redirect_exact(test: &LawTest<'_>) -> Result<(), Broken> {
     let mut scene = test.given(&["signed-in"])?;
     let client_id = member(&scene.vars, "public.client_id")?.to_owned();
@@ -81,7 +81,8 @@ pub fn redirect_exact(test: &LawTest<'_>) -> Result<(), Broken> {
         });
         let (answer, shown) = test.ask(&mut scene, json!({ "get": "authorize", "query": query }))?;
         let Some(location) = answer.header("location") else { return Ok(None) };
-        // A redirect to a page of the server is an error page or a sign-in, and the client must not be reached.
+        // A redirect to a page of the server is an error page or a sign-in, and the client must not be
+        // reached.
         let base = &test.world.target.addresses.base_url;
         let own = Url::parse(base).ok().and_then(|base| base.join(&location).ok());
         let is_own = own.is_some_and(|to| Url::parse(base).is_ok_and(|base| to.origin() == base.origin()));
@@ -93,7 +94,7 @@ pub fn redirect_exact(test: &LawTest<'_>) -> Result<(), Broken> {
 /// See [`super::LAWS`].
 ///
 /// # Errors
-/// Returns [`Broken`] if the law does not hold or cannot be tested.
+/// [`Broken`] if the law does not hold or cannot be tested.
 pub fn code_once(test: &LawTest<'_>) -> Result<(), Broken> {
     test.for_all(&(2_usize..10), 10, |at_once| {
         let mut scene = test.given(&["code"])?;

@@ -21,10 +21,11 @@ enum Operation {
     Expand,
 }
 
-/// Sends the same questions to two servers, and returns a failure with the smallest question whose answers differ.
+/// Sends the same questions to two servers, and returns a failure with the smallest question whose answers
+/// differ.
 ///
 /// # Errors
-/// Returns [`Broken`] if the answers differ, or if a server cannot be asked.
+/// [`Broken`] if the answers differ, or if a server cannot be asked.
 pub fn differs(first: &LawTest<'_>, second: &LawTest<'_>) -> Result<(), Broken> {
     let mut scenes = (first.given(&["system-token"])?, second.given(&["system-token"])?);
     if accepts_resources(first) && accepts_resources(second) {
@@ -87,8 +88,8 @@ fn ask_both(
     Ok((here != there).then(|| failure(vec![first, second], format!("{path}: {here} and {there}"))))
 }
 
-/// Returns the part of an answer that servers must agree on: success, result, and the codes of an expansion. Messages and
-/// the order of codes are their own.
+/// The part of an answer that servers must agree on: success, result, and the codes of an expansion. Messages
+/// and the order of codes are their own.
 fn essence(answer: &Answer) -> Value {
     let body = answer.json().unwrap_or_default();
     if !answer.status.is_success() {

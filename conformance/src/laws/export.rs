@@ -69,7 +69,7 @@ fn export(test: &LawTest<'_>, scene: &mut CaseContext, query: &str) -> Result<Ex
 /// See [`super::LAWS`].
 ///
 /// # Errors
-/// Returns [`Broken`] if the law does not hold or cannot be tested.
+/// [`Broken`] if the law does not hold or cannot be tested.
 pub fn no_duplicates(test: &LawTest<'_>) -> Result<(), Broken> {
     let mut scene = test.given(&["system-token"])?;
     test.for_all(&Just(()), 60, |()| {
@@ -81,7 +81,7 @@ pub fn no_duplicates(test: &LawTest<'_>) -> Result<(), Broken> {
 /// See [`super::LAWS`].
 ///
 /// # Errors
-/// Returns [`Broken`] if the law does not hold or cannot be tested.
+/// [`Broken`] if the law does not hold or cannot be tested.
 pub fn types_add_up(test: &LawTest<'_>) -> Result<(), Broken> {
     let mut scene = test.given(&["system-token"])?;
     test.for_all(&Just(()), 60, |()| {
@@ -103,7 +103,7 @@ pub fn types_add_up(test: &LawTest<'_>) -> Result<(), Broken> {
 /// See [`super::LAWS`].
 ///
 /// # Errors
-/// Returns [`Broken`] if the law does not hold or cannot be tested.
+/// [`Broken`] if the law does not hold or cannot be tested.
 pub fn increments_add_up(test: &LawTest<'_>) -> Result<(), Broken> {
     let mut scene = test.given(&["system-token"])?;
     let all = export(test, &mut scene, "")?;

@@ -49,7 +49,7 @@ pub struct LawTest<'a> {
 pub type Finding = Option<CaseFailure>;
 
 impl<'a> LawTest<'a> {
-    /// Returns the test of a law with `budget` requests and the random values of `seed`.
+    /// The test of a law with `budget` requests and the random values of `seed`.
     pub fn new(world: &'a TestEnvironment, runtime: &'a Runtime, budget: u32, seed: u64) -> Self {
         Self { world, runtime, budget, seed }
     }
@@ -57,7 +57,7 @@ impl<'a> LawTest<'a> {
     /// Sets up preconditions.
     ///
     /// # Errors
-    /// Returns [`Broken`] if the target lacks something or does not behave as expected.
+    /// [`Broken`] if the target lacks something or does not behave as expected.
     pub fn given(&self, names: &[&str]) -> Result<CaseContext, Broken> {
         let mut scene = CaseContext::new(self.world);
         for name in names {
@@ -69,7 +69,7 @@ impl<'a> LawTest<'a> {
     /// Sends a request in the form of the tables. Returns the response, and the exchange as text.
     ///
     /// # Errors
-    /// Returns [`Broken`] if the target does not answer, or lacks the endpoint.
+    /// [`Broken`] if the target does not answer, or lacks the endpoint.
     pub fn ask(&self, scene: &mut CaseContext, request: Value) -> Result<(Answer, ShownExchange), Broken> {
         let request: Request =
             serde_json::from_value(request).map_err(|error| Broken::Inconclusive(error.to_string()))?;
@@ -87,11 +87,12 @@ impl<'a> LawTest<'a> {
         self.runtime.block_on(future)
     }
 
-    /// Tries random values until one breaks the law or `budget` values have been tried. A value that breaks it is made
-    /// smaller as long as the smaller one breaks it too. The law describes the value in the differences of its finding.
+    /// Tries random values until one breaks the law or `budget` values have been tried. A value that breaks
+    /// it is made smaller as long as the smaller one breaks it too. The law describes the value in the
+    /// differences of its finding.
     ///
     /// # Errors
-    /// Returns [`Broken`] with the finding of the smallest value that breaks the law.
+    /// [`Broken`] with the finding of the smallest value that breaks the law.
     pub fn for_all<S>(
         &self,
         values: &S,
@@ -133,7 +134,7 @@ impl<'a> LawTest<'a> {
     }
 }
 
-/// Returns the failure that two exchanges show.
+/// The failure that two exchanges show.
 pub fn failure(exchanges: Vec<ShownExchange>, difference: String) -> CaseFailure {
     CaseFailure { exchanges, differences: vec![difference] }
 }

@@ -1,5 +1,5 @@
-//! Laws: properties that hold for every server, tested with random requests. A failure names the smallest request that
-//! breaks the law, and the seed that repeats the run.
+//! Laws: properties that hold for every server, tested with random requests. A failure names the smallest
+//! request that breaks the law, and the seed that repeats the run.
 //!
 //! | module | laws |
 //! |---|---|
@@ -98,7 +98,7 @@ pub const LAWS: [Law; 9] = [
 ];
 
 impl Law {
-    /// Returns the law as a requirement, for reports.
+    /// The law as a requirement, for reports.
     pub fn requirement(&self) -> Requirement {
         Requirement {
             id: self.id.to_owned(),

@@ -1,5 +1,5 @@
-//! Laws of terminology operations, on random code systems that are sent with each request (`tx-resource`), or on the code
-//! systems and value sets of the profile.
+//! Laws of terminology operations, on random code systems that are sent with each request (`tx-resource`), or
+//! on the code systems and value sets of the profile.
 
 use std::fmt;
 
@@ -15,7 +15,8 @@ use crate::run::verdict::ShownExchange;
 pub(crate) const SYSTEM: &str = "https://laws.example/CodeSystem/random";
 pub(crate) const SET: &str = "https://laws.example/ValueSet/random";
 
-/// A random hierarchy: the parent of each code but the first, as an index below its own; and the root of a value set.
+/// A random hierarchy: the parent of each code but the first, as an index below its own; and the root of a
+/// value set.
 #[derive(Debug, Clone)]
 pub(crate) struct Hierarchy {
     parents: Vec<Index>,
@@ -39,12 +40,11 @@ impl fmt::Display for Hierarchy {
 }
 
 impl Hierarchy {
-    /// Returns all codes.
     pub(crate) fn codes(&self) -> Vec<String> {
         (0..=self.parents.len()).map(|index| format!("c{index}")).collect()
     }
 
-    /// Returns the index of the parent of a code. Every third code has none.
+    /// The index of the parent of a code. Every third code has none.
     fn parent(&self, code: usize) -> Option<usize> {
         let index = self.parents.get(code.checked_sub(1)?)?.index(code);
         (!code.is_multiple_of(3)).then_some(index)
@@ -69,12 +69,12 @@ impl Hierarchy {
         })
     }
 
-    /// Returns the code that the value set contains with its descendants.
+    /// The code that the value set contains with its descendants.
     fn root(&self) -> String {
         format!("c{}", self.root.index(self.parents.len() + 1))
     }
 
-    /// Returns a value set with the descendants of a code.
+    /// A value set with the descendants of a code.
     fn value_set(&self) -> Value {
         let filter = json!({ "property": "concept", "op": "is-a", "value": self.root() });
         json!({
@@ -83,7 +83,7 @@ impl Hierarchy {
         })
     }
 
-    /// Returns the parameters that send the resources.
+    /// The parameters that send the resources.
     pub(crate) fn resources(&self) -> Vec<Value> {
         vec![
             json!({ "name": "tx-resource", "resource": self.code_system() }),
@@ -107,7 +107,7 @@ fn needs_resources(test: &LawTest<'_>) -> Result<(), Broken> {
     }
 }
 
-/// Returns a parameter with a value of this type.
+/// A parameter with a value of this type.
 pub(crate) fn parameter(name: &str, kind: &str, value: &str) -> Value {
     json!({ "name": name, format!("value{kind}"): value })
 }
@@ -117,13 +117,13 @@ fn bearer(scene: &CaseContext) -> Value {
     if token.is_empty() { Value::Null } else { "$system_token".into() }
 }
 
-/// Returns the request of an operation in the form of the tables.
+/// The request of an operation in the form of the tables.
 pub(crate) fn post(scene: &CaseContext, operation: &str, parameters: Vec<Value>) -> Value {
     let body = json!({ "resourceType": "Parameters", "parameter": parameters });
     json!({ "post": format!("fhir/{operation}"), "json": body, "bearer": bearer(scene) })
 }
 
-/// Returns the value of a parameter of a Parameters resource.
+/// The value of a parameter of a Parameters resource.
 pub(crate) fn found<'a>(body: &'a Value, name: &str) -> Option<&'a Value> {
     let all = body["parameter"].as_array()?;
     let parameter = all.iter().find(|parameter| parameter["name"] == name)?;
@@ -157,7 +157,7 @@ fn subsumes(
 /// See [`super::LAWS`].
 ///
 /// # Errors
-/// Returns [`Broken`] if the law does not hold or cannot be tested.
+/// [`Broken`] if the law does not hold or cannot be tested.
 pub fn mirrored(test: &LawTest<'_>) -> Result<(), Broken> {
     needs_resources(test)?;
     let mut scene = test.given(&["system-token"])?;
@@ -186,7 +186,7 @@ pub fn mirrored(test: &LawTest<'_>) -> Result<(), Broken> {
 /// See [`super::LAWS`].
 ///
 /// # Errors
-/// Returns [`Broken`] if the law does not hold or cannot be tested.
+/// [`Broken`] if the law does not hold or cannot be tested.
 pub fn transitive(test: &LawTest<'_>) -> Result<(), Broken> {
     needs_resources(test)?;
     let mut scene = test.given(&["system-token"])?;
@@ -215,7 +215,7 @@ pub fn transitive(test: &LawTest<'_>) -> Result<(), Broken> {
 /// See [`super::LAWS`].
 ///
 /// # Errors
-/// Returns [`Broken`] if the law does not hold or cannot be tested.
+/// [`Broken`] if the law does not hold or cannot be tested.
 pub fn get_equals_post(test: &LawTest<'_>) -> Result<(), Broken> {
     let mut scene = test.given(&["system-token"])?;
     let questions = stored_questions(test, &mut scene)?;
@@ -311,7 +311,7 @@ fn collect_codes(concepts: &Value, codes: &mut Vec<String>) {
 /// See [`super::LAWS`].
 ///
 /// # Errors
-/// Returns [`Broken`] if the law does not hold or cannot be tested.
+/// [`Broken`] if the law does not hold or cannot be tested.
 pub fn agrees_with_expand(test: &LawTest<'_>) -> Result<(), Broken> {
     needs_resources(test)?;
     let mut scene = test.given(&["system-token"])?;

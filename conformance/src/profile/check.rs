@@ -1,5 +1,5 @@
-//! Finds misspelled members of a profile and values of a wrong type. A message names the line, and the member that was
-//! probably meant.
+//! Finds misspelled members of a profile and values of a wrong type. A message names the line, and the member
+//! that was probably meant.
 
 use anyhow::{Result, bail};
 use toml::Spanned;
@@ -14,7 +14,7 @@ const SIMILAR: f64 = 0.8;
 /// Checks the members of a profile.
 ///
 /// # Errors
-/// Returns an error for the first unknown member or value of a wrong type.
+/// An error for the first unknown member or value of a wrong type.
 pub(super) fn check_members(text: &str) -> Result<()> {
     let profile = DeTable::parse(text)?;
     let names: Vec<&str> = SETTINGS.iter().chain(&MEMBERS).map(|member| member.name).collect();
@@ -72,7 +72,7 @@ fn check_names(text: &str, table: &DeTable<'_>, owner: &str, valid_names: &[&str
     bail!("line {line}: '{name}' is not a member of {owner}; {hint}")
 }
 
-/// Returns the line, from 1, of a position in a text.
+/// The line, from 1, of a position in a text.
 fn line_at(text: &str, position: usize) -> usize {
     1 + text[..position].matches('\n').count()
 }

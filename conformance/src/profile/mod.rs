@@ -1,8 +1,9 @@
-//! Profiles: what the suite must know about a server and cannot find out by itself, such as clients and users.
+//! Profiles: what the suite must know about a server and cannot find out by itself, such as clients and
+//! users.
 //!
-//! A profile is TOML, or JSON like the `demo.json` of a Trefoil server. `conformance/docs/profiles.md` describes the members. Rows
-//! that need a member that a profile lacks are skipped. A text `env:NAME` is the value of an environment variable, so
-//! that a profile needs no secrets.
+//! A profile is TOML, or JSON like the `demo.json` of a Trefoil server. `conformance/docs/profiles.md`
+//! describes the members. Rows that need a member that a profile lacks are skipped. A text `env:NAME` is the
+//! value of an environment variable, so that a profile needs no secrets.
 //!
 //! | module | contents |
 //! |---|---|
@@ -46,7 +47,7 @@ impl Profile {
     /// Reads a profile: a file, or the name of one of [`READY`].
     ///
     /// # Errors
-    /// Returns an error if there is no such profile, if it is not valid, or if a file or an environment variable that
+    /// An error if there is no such profile, if it is not valid, or if a file or an environment variable that
     /// it names does not exist.
     pub fn read(name: &str) -> Result<Self> {
         if let Some((_, text)) = READY.iter().find(|(ready, _)| *ready == name) {
@@ -69,8 +70,8 @@ impl Profile {
     /// Reads the text of a profile. Paths in it are relative to `folder`.
     ///
     /// # Errors
-    /// Returns an error if the text is not TOML, has an unknown member or a value of a wrong type, or refers to something
-    /// that does not exist.
+    /// An error if the text is not TOML, has an unknown member or a value of a wrong type, or refers to
+    /// something that does not exist.
     pub fn from_toml(text: &str, folder: &Path) -> Result<Self> {
         let members: Map<String, Value> = toml::from_str(text)?;
         check::check_members(text)?;
@@ -92,12 +93,12 @@ impl Profile {
         Ok(Self { members, ca_pem: ca.map(read).transpose()? })
     }
 
-    /// Returns the text of a member.
+    /// The text of a member.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.members.get(name).and_then(Value::as_str)
     }
 
-    /// Returns a member that is true or false.
+    /// A member that is true or false.
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.members.get(name).and_then(Value::as_bool)
     }

@@ -6,7 +6,8 @@ use super::record::RunRecord;
 use crate::run::verdict::RunSummary;
 
 const LABEL: &str = "conformance";
-/// Height of the badge, width of an average character of its font at 11 px, and the space beside a text, in pixels.
+/// Height of the badge, width of an average character of its font at 11 px, and the space beside a text, in
+/// pixels.
 const HEIGHT: usize = 20;
 const CHARACTER: usize = 7;
 const SPACE: usize = 6;
@@ -16,7 +17,7 @@ const GREEN: &str = "#1d7a45";
 const RED: &str = "#b3261e";
 const YELLOW: &str = "#856404";
 
-/// Returns the badge.
+/// The badge.
 pub fn badge(record: &RunRecord) -> String {
     let RunSummary { passed, failed, inconclusive, .. } = record.end.summary;
     let is_stopped = record.end.interrupted || record.end.lost.is_some();
@@ -46,7 +47,7 @@ pub fn badge(record: &RunRecord) -> String {
     svg.into_string() + "\n"
 }
 
-/// Returns a text with this middle and width.
+/// A text with this middle and width.
 fn label(middle: usize, width: usize, text: &str) -> PreEscaped<String> {
     html! { text x=(middle) y="14" textLength=(width) { (text) } }
 }

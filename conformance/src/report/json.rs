@@ -1,7 +1,7 @@
 //! Report for programs: one JSON object per line, written as soon as its event happens.
 //!
-//! `conformance/docs/reports.md` describes the lines. The commands `report` and `compare` and `--resume` read this
-//! format.
+//! `conformance/docs/reports.md` describes the lines. The commands `report` and `compare` and `--resume` read
+//! this format.
 
 use std::io::{BufRead, Write};
 
@@ -18,7 +18,6 @@ use crate::spec::requirement::Requirement;
 /// Writes the report to `W`.
 pub struct JsonLines<W>(pub W);
 
-/// A line of the report.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 enum Line {
@@ -76,7 +75,7 @@ fn line(event: &RunEvent<'_>) -> Line {
 /// Reads a report. A run whose report has no last line, or whose last line was cut off, was interrupted.
 ///
 /// # Errors
-/// Returns an error if the text cannot be read, or if another line is not part of a report.
+/// An error if the text cannot be read, or if another line is not part of a report.
 pub fn read(text: impl BufRead) -> Result<RunRecord> {
     let mut record =
         RunRecord { end: RunEnd { interrupted: true, ..RunEnd::default() }, ..RunRecord::default() };

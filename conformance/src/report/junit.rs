@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::record::RunRecord;
 use crate::run::verdict::{CaseOutcome, ShownExchange, Verdict};
 
-/// Returns the report.
+/// The report.
 pub fn junit(record: &RunRecord) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let (tests, summary) = (record.outcomes.len(), record.end.summary);
@@ -46,7 +46,7 @@ fn write_suite(out: &mut String, record: &RunRecord, section: &str, cases: &[&Ca
     out.push_str("  </testsuite>\n");
 }
 
-/// Returns the attributes with the numbers of cases.
+/// The attributes with the numbers of cases.
 fn counts(cases: &[&CaseOutcome]) -> String {
     let count = |names: &[&str]| cases.iter().filter(|case| names.contains(&case.verdict.name())).count();
     let (failed, errors) = (count(&["fail"]), count(&["inconclusive"]));
@@ -115,7 +115,8 @@ mod tests {
     use super::*;
     use crate::report::trial;
 
-    /// Elements with their parents, and their attributes, as in Jenkins' `junit-10.xsd`. A `!` precedes a required one.
+    /// Elements with their parents, and their attributes, as in Jenkins' `junit-10.xsd`. A `!` precedes a
+    /// required one.
     const ELEMENTS: [(&str, &str, &str); 9] = [
         ("testsuites", "", "name tests failures errors time"),
         ("testsuite", "testsuites", "!name !tests !failures !errors skipped time timestamp"),

@@ -1,4 +1,5 @@
-//! The line of a terminal that shows the progress of a run: how far it is, verdicts, times and the current section.
+//! The line of a terminal that shows the progress of a run: how far it is, verdicts, times and the current
+//! section.
 
 use std::io::{IsTerminal as _, stderr, stdout};
 use std::time::Duration;
@@ -31,12 +32,12 @@ pub struct LiveLine {
 }
 
 impl LiveLine {
-    /// Returns a line that is not shown.
+    /// A line that is not shown.
     pub fn hidden() -> Self {
         Self { bar: ProgressBar::hidden(), has_colour: false, summary: RunSummary::default() }
     }
 
-    /// Returns the line of this process, which is hidden unless its output is a terminal.
+    /// The line of this process, which is hidden unless its output is a terminal.
     pub fn of_process() -> Self {
         if !stdout().is_terminal() || !stderr().is_terminal() {
             return Self::hidden();
@@ -73,7 +74,7 @@ impl LiveLine {
     }
 }
 
-/// Returns the numbers of cases that passed, and of those with another verdict that occurred.
+/// The numbers of cases that passed, and of those with another verdict that occurred.
 fn counts(summary: &RunSummary, has_colour: bool) -> String {
     let RunSummary { passed, failed, gaps, skipped, inconclusive } = *summary;
     let all = [

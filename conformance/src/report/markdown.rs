@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use super::record::RunRecord;
 
-/// Maximum number of failures, because the page of a CI job has a limited size, and of characters of a difference.
+/// Maximum number of failures, because the page of a CI job has a limited size, and of characters of a
+/// difference.
 const FAILURES: usize = 200;
 const CHARACTERS: usize = 300;
 
-/// Returns the summary.
+/// The summary.
 pub fn markdown(record: &RunRecord) -> String {
     let mut out = format!("## Conformance of {}\n\n**{}**\n\n", cell(&record.target), record.end.summary);
     let (started, seconds) =
@@ -56,7 +57,7 @@ fn write_failures(out: &mut String, record: &RunRecord) {
     }
 }
 
-/// Returns the text as the cell of a table: one line, without the meaning of any character.
+/// The text as the cell of a table: one line, without the meaning of any character.
 fn cell(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars().take(CHARACTERS) {

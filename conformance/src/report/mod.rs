@@ -45,7 +45,7 @@ const KINDS: [(&str, ReportText); 6] = [
 /// Creates the files of reports, each of the form `KIND=FILE`, and returns their listeners.
 ///
 /// # Errors
-/// Returns an error if a kind is not known, or if a file cannot be created.
+/// An error if a kind is not known, or if a file cannot be created.
 pub fn to_files(reports: &[String]) -> Result<Vec<Box<dyn RunListener>>> {
     reports.iter().map(|report| to_file(report)).collect()
 }
@@ -64,7 +64,7 @@ fn to_file(report: &str) -> Result<Box<dyn RunListener>> {
     })
 }
 
-/// Returns the names of all kinds.
+/// The names of all kinds.
 fn kinds() -> String {
     let names: Vec<_> = std::iter::once("json").chain(KINDS.iter().map(|(name, _)| *name)).collect();
     names.join(", ")
@@ -177,7 +177,7 @@ gist = "The response has the claim \"sub\"."
         record.replay(listener);
     }
 
-    /// Returns a report of the run that is written at its end.
+    /// A report of the run that is written at its end.
     pub fn text(of: fn(&RunRecord) -> String) -> String {
         let mut text = Vec::new();
         emit(&mut ReportAtEnd::new(&mut text, of));

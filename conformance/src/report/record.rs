@@ -61,17 +61,17 @@ impl RunRecord {
         listener.on_event(&RunEvent::End(&self.end));
     }
 
-    /// Returns the number of cases that were to run.
+    /// The number of cases that were to run.
     pub fn cases(&self) -> usize {
         self.sections.iter().map(|(_, cases)| cases).sum()
     }
 
-    /// Returns the requirements that a case tests.
+    /// The requirements that a case tests.
     pub fn requirements_of<'a>(&'a self, outcome: &'a CaseOutcome) -> impl Iterator<Item = &'a Requirement> {
         self.requirements.iter().filter(|requirement| outcome.covers.contains(&requirement.id))
     }
 
-    /// Returns the cases that failed, with what they found.
+    /// The cases that failed, with what they found.
     pub fn failures(&self) -> impl Iterator<Item = (&CaseOutcome, &crate::run::verdict::CaseFailure)> {
         self.outcomes.iter().filter_map(|outcome| match &outcome.verdict {
             Verdict::Fail(failure) => Some((outcome, failure)),
@@ -79,7 +79,7 @@ impl RunRecord {
         })
     }
 
-    /// Returns the number of cases with a verdict, by reason.
+    /// The number of cases with a verdict, by reason.
     pub fn reasons(&self, verdict: &str) -> BTreeMap<&str, usize> {
         let mut reasons = BTreeMap::new();
         for outcome in self.outcomes.iter().filter(|outcome| outcome.verdict.name() == verdict) {
@@ -88,7 +88,7 @@ impl RunRecord {
         reasons
     }
 
-    /// Returns the cases that took longest, the longest first.
+    /// The cases that took longest, the longest first.
     pub fn slowest(&self, count: usize) -> Vec<&CaseOutcome> {
         let mut outcomes: Vec<_> = self.outcomes.iter().filter(|outcome| outcome.took_ms > 0).collect();
         outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.took_ms));
@@ -96,7 +96,7 @@ impl RunRecord {
         outcomes
     }
 
-    /// Returns the remark on a run that did not end normally.
+    /// The remark on a run that did not end normally.
     pub fn remark(&self) -> Option<String> {
         let interrupted = self.end.interrupted.then(|| {
             let (ran, cases) = (self.outcomes.len(), self.cases());
@@ -117,7 +117,7 @@ pub struct ReportAtEnd<W> {
 }
 
 impl<W: Write> ReportAtEnd<W> {
-    /// Returns a listener that writes what `text` returns for the run.
+    /// A listener that writes what `text` returns for the run.
     pub fn new(out: W, text: ReportText) -> Self {
         Self { out, text, record: RunRecord::default() }
     }

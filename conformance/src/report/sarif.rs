@@ -1,4 +1,5 @@
-//! Report in SARIF 2.1.0, for tools that collect findings: a rule for each requirement, a result for each failure.
+//! Report in SARIF 2.1.0, for tools that collect findings: a rule for each requirement, a result for each
+//! failure.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -7,7 +8,7 @@ use super::record::RunRecord;
 use crate::run::verdict::{CaseFailure, CaseOutcome};
 use crate::spec::requirement::{Level, Requirement};
 
-/// Returns the report.
+/// The report.
 pub fn sarif(record: &RunRecord) -> String {
     let results: Vec<_> =
         record.failures().map(|(outcome, failure)| result(record, outcome, failure)).collect();
@@ -58,7 +59,7 @@ fn level(level: Level) -> &'static str {
     }
 }
 
-/// Returns the result of a failed case. Its rule is the first requirement that the case tests.
+/// The result of a failed case. Its rule is the first requirement that the case tests.
 fn result(record: &RunRecord, outcome: &CaseOutcome, failure: &CaseFailure) -> Value {
     let rules = record.requirements.iter().map(|requirement| &requirement.id);
     let index = outcome.covers.first().and_then(|id| rules.clone().position(|rule| rule == id));

@@ -1,6 +1,6 @@
-//! Report for the terminal: a line for each section as soon as it has ended, then each failure with requirement,
-//! request, response and differences, the reasons of other verdicts, the slowest cases and the next commands. The last
-//! line contains the totals.
+//! Report for the terminal: a line for each section as soon as it has ended, then each failure with
+//! requirement, request, response and differences, the reasons of other verdicts, the slowest cases and the
+//! next commands. The last line contains the totals.
 //!
 //! The text has colours; a stream that is not a terminal removes them.
 
@@ -34,14 +34,14 @@ pub struct TerminalReport<W> {
 }
 
 impl TerminalReport<AutoStream<Stdout>> {
-    /// Returns a listener that writes to the standard output of this process.
+    /// A listener that writes to the standard output of this process.
     pub fn of_process() -> Self {
         Self::new(anstream::stdout(), LiveLine::of_process())
     }
 }
 
 impl<W: Write> TerminalReport<W> {
-    /// Returns a listener that writes to `out`, and shows progress in `live`.
+    /// A listener that writes to `out`, and shows progress in `live`.
     pub fn new(out: W, live: LiveLine) -> Self {
         Self { out, live, record: RunRecord::default(), sections: BTreeMap::new() }
     }
@@ -114,12 +114,13 @@ impl<W: Write> TerminalReport<W> {
     }
 }
 
-/// Returns the width of the longest name of a section.
+/// The width of the longest name of a section.
 fn width(record: &RunRecord) -> usize {
     record.sections.iter().map(|(name, _)| name.len()).max().unwrap_or_default()
 }
 
-/// Returns the line of a section: how many of the cases that were not skipped have passed. `None` if all were skipped.
+/// The line of a section: how many of the cases that were not skipped have passed. `None` if all were
+/// skipped.
 fn section_line(name: &str, width: usize, summary: &RunSummary) -> Option<String> {
     let total = summary.count_of_all() - summary.skipped;
     let (style, mark) = match summary {
@@ -172,7 +173,7 @@ fn write_reasons(out: &mut impl Write, record: &RunRecord) -> Result<()> {
     Ok(())
 }
 
-/// Returns the totals, each in the colour of its verdict.
+/// The totals, each in the colour of its verdict.
 fn coloured_summary(summary: &RunSummary) -> String {
     let words =
         [("passed", "pass"), ("failed", "fail"), ("inconclusive", "inconclusive"), ("skipped", "skip")];
@@ -185,7 +186,7 @@ fn coloured_summary(summary: &RunSummary) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the first lines of a response, without the rest of long lines. The other reports contain all of it.
+/// The first lines of a response, without the rest of long lines. The other reports contain all of it.
 fn shown_lines(answer: &str) -> impl Iterator<Item = String> {
     let count = answer.lines().count();
     let lines = answer.lines().take(LINES).map(|line| match line.char_indices().nth(COLUMNS) {

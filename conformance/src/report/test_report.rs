@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::record::RunRecord;
 use crate::run::verdict::{CaseOutcome, Verdict};
 
-/// Returns the resource.
+/// The resource.
 pub fn test_report(record: &RunRecord) -> String {
     let took = SignedDuration::from_millis(i64::try_from(record.end.took_ms).unwrap_or(i64::MAX));
     let issued = record.started.saturating_add(took).unwrap_or(record.started);
@@ -47,7 +47,7 @@ fn test(record: &RunRecord, outcome: &CaseOutcome) -> Value {
     test
 }
 
-/// Returns the actions of a case. The last one has the verdict, and the clause of the first requirement that has one.
+/// The actions of a case. The last one has the verdict, and the clause of the first requirement that has one.
 fn actions(record: &RunRecord, outcome: &CaseOutcome) -> Vec<Value> {
     let mut actions = Vec::new();
     let mut assert = json!({});
@@ -83,7 +83,7 @@ fn actions(record: &RunRecord, outcome: &CaseOutcome) -> Vec<Value> {
     actions
 }
 
-/// Returns the text as FHIR allows it: not empty, and without control characters.
+/// The text as FHIR allows it: not empty, and without control characters.
 fn text(text: &str) -> String {
     let allowed = |c: &char| !c.is_control() || matches!(c, '\t' | '\r' | '\n');
     let text: String = text.trim().chars().filter(allowed).collect();

@@ -36,7 +36,8 @@ pub async fn outcome(
         id: case.id.clone(),
         covers: case.covers.clone(),
         level: spec.level_of(case),
-        // All texts are masked at the end, because a step may reveal a secret that an earlier exchange contains.
+        // All texts are masked at the end, because a step may reveal a secret that an earlier exchange
+        // contains.
         verdict: weigh(tried, gap).map_texts(|text| world.target.secrets.mask(text)),
         took_ms: super::verdict::milliseconds_since(started),
     }
@@ -76,8 +77,8 @@ async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
     failed.map_or(Ok(()), |failure| Err(Verdict::Fail(failure)))
 }
 
-/// Sends the request of a step as often as the row says, and compares each response. Returns the differences of the first
-/// response that has any, and adds its exchange to `exchanges`.
+/// Sends the request of a step as often as the row says, and compares each response. Returns the differences
+/// of the first response that has any, and adds its exchange to `exchanges`.
 async fn try_step(
     world: &TestEnvironment,
     scene: &mut CaseContext,
@@ -140,8 +141,8 @@ async fn try_step(
     Ok(Vec::new())
 }
 
-/// Returns the verdict on a case whose precondition was not set up. Another case reports what failed there, so this case
-/// only states it.
+/// The verdict on a case whose precondition was not set up. Another case reports what failed there, so this
+/// case only states it.
 async fn not_set_up(world: &TestEnvironment, given: &str, error: SetupError) -> Verdict {
     match error {
         SetupError::Lacking(reason) => Verdict::Skip { reason },
@@ -156,7 +157,7 @@ async fn not_set_up(world: &TestEnvironment, given: &str, error: SetupError) -> 
     }
 }
 
-/// Returns the verdict on a case whose request or expectation cannot be filled in.
+/// The verdict on a case whose request or expectation cannot be filled in.
 fn not_built(world: &TestEnvironment, error: BuildError) -> Verdict {
     match error {
         BuildError::Variable(error) if !world.target.is_trefoil() => lacking(&error),
@@ -171,8 +172,8 @@ fn lacking(error: &UnknownVariable) -> Verdict {
     Verdict::Skip { reason: format!("the profile has no '{}'", error.0) }
 }
 
-/// Sends the request of a step. On another server the pages between an authorization request and its redirect to the
-/// client are filled in, as a person would do, if the row expects this redirect.
+/// Sends the request of a step. On another server the pages between an authorization request and its redirect
+/// to the client are filled in, as a person would do, if the row expects this redirect.
 async fn step_answer(
     world: &TestEnvironment,
     scene: &mut CaseContext,
@@ -222,11 +223,12 @@ async fn check_page(
     }
 }
 
-/// Compares a response with the expectation of its step, and sets the variables that the step captures. Returns the
-/// differences. `keys` is the server's published key set; `house` is true if the rules of Trefoil apply too.
+/// Compares a response with the expectation of its step, and sets the variables that the step captures.
+/// Returns the differences. `keys` is the server's published key set; `house` is true if the rules of Trefoil
+/// apply too.
 ///
 /// # Errors
-/// Returns [`UnknownVariable`] if the expectation contains an unknown variable.
+/// [`UnknownVariable`] if the expectation contains an unknown variable.
 pub fn check_step(
     step: &Step,
     answer: &Answer,
@@ -253,11 +255,11 @@ pub fn check_step(
     Ok(differences)
 }
 
-/// Sends a request with the cookies of the case, and stores the cookies of the response. Repeats the request while the
-/// response has the status `poll`. Returns the last response, and the first one with this status.
+/// Sends a request with the cookies of the case, and stores the cookies of the response. Repeats the request
+/// while the response has the status `poll`. Returns the last response, and the first one with this status.
 ///
 /// # Errors
-/// Returns [`SetupError`] if there is no response, or if the status is still `poll` after the last repetition.
+/// [`SetupError`] if there is no response, or if the status is still `poll` after the last repetition.
 pub async fn exchange(
     world: &TestEnvironment,
     scene: &mut CaseContext,

@@ -1,4 +1,5 @@
-//! Compares received values with the values that a row expects. Members that the row does not name are not compared.
+//! Compares received values with the values that a row expects. Members that the row does not name are not
+//! compared.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
@@ -37,7 +38,7 @@ pub type Difference = String;
 /// Compares JSON values. `at` is the path of the value for messages; `None` is an absent value.
 ///
 /// # Errors
-/// Returns [`UnknownVariable`] if the expectation contains an unknown variable.
+/// [`UnknownVariable`] if the expectation contains an unknown variable.
 pub fn json(
     path: &str,
     expected: &Value,
@@ -117,7 +118,7 @@ fn list(
 /// Compares a text with a pattern.
 ///
 /// # Errors
-/// Returns [`UnknownVariable`] if the pattern contains an unknown variable.
+/// [`UnknownVariable`] if the pattern contains an unknown variable.
 pub fn text(
     path: &str,
     pattern: &str,
@@ -190,7 +191,8 @@ fn is_other(vars: &Variables) -> bool {
     vars.get(ADAPT).is_some()
 }
 
-/// Compares a value with a matcher that measures it: `$number`, `$within` or `$bits`. Returns `None` for other patterns.
+/// Compares a value with a matcher that measures it: `$number`, `$within` or `$bits`. Returns `None` for
+/// other patterns.
 fn measure(pattern: &str, actual: Option<&Value>) -> Option<Result<bool, String>> {
     let (name, range) = pattern.strip_prefix('$')?.split_once(':')?;
     let measured = match name {
@@ -220,7 +222,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// Returns the time from now to a time in seconds.
+/// The time from now to a time in seconds.
 fn seconds_from_now(value: &Value) -> Option<f64> {
     let now = Timestamp::now().as_millisecond() as f64 / 1000.0;
     if let Some(seconds) = value.as_f64() {
@@ -235,7 +237,7 @@ fn seconds_from_now(value: &Value) -> Option<f64> {
     Some(time.as_millisecond() as f64 / 1000.0 - now.floor())
 }
 
-/// Returns the number of random bits for which a text has room: 4 for each character of a text in lower-case
+/// The number of random bits for which a text has room: 4 for each character of a text in lower-case
 /// hexadecimal, 5 for one of a single case, and 6 otherwise.
 fn random_bits(text: &str) -> f64 {
     let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);

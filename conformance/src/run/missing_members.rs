@@ -10,8 +10,8 @@ use crate::spec::case::Case;
 use crate::spec::preconditions;
 use crate::wire::variables;
 
-/// Returns the paths of the members, such as `device.client_id`. They are named by the preconditions and the row; a row may
-/// also use a member where a standard leaves a choice, which is not counted.
+/// The paths of the members, such as `device.client_id`. They are named by the preconditions and the row; a
+/// row may also use a member where a standard leaves a choice, which is not counted.
 pub fn missing_members(case: &Case, target: &TestTarget) -> BTreeSet<String> {
     let is_missing = |path: &String| variables::value_at(&target.profile, path).is_none();
     let mut missing: BTreeSet<String> =
@@ -26,7 +26,7 @@ pub fn missing_members(case: &Case, target: &TestTarget) -> BTreeSet<String> {
     missing
 }
 
-/// Returns the members that a precondition needs. A token in the profile replaces the means to request one.
+/// The members that a precondition needs. A token in the profile replaces the means to request one.
 fn needs<'a>(given: &str, target: &'a TestTarget) -> impl Iterator<Item = String> + use<'a> {
     let needs = preconditions::named(given).map(|row| &*row.needs).unwrap_or_default();
     let has = |path: &str| variables::value_at(&target.profile, path).is_some();
@@ -40,7 +40,7 @@ fn needs<'a>(given: &str, target: &'a TestTarget) -> impl Iterator<Item = String
     needs.iter().filter(move |path| !replaced(path)).cloned()
 }
 
-/// Returns the members of the profile that a text names as variables.
+/// The members of the profile that a text names as variables.
 fn members_in(text: &str) -> impl Iterator<Item = String> {
     let paths = variables::names(text).filter(|path| {
         let root = path.split('.').next().unwrap_or_default();
@@ -53,7 +53,8 @@ fn members_in(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Collects the members that the part of a row names which is sent to the target and compared with its responses.
+/// Collects the members that the part of a row names which is sent to the target and compared with its
+/// responses.
 fn collect(row: &Value, is_trefoil: bool, named: &mut BTreeSet<String>) {
     match row {
         Value::String(text) => {

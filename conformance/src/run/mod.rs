@@ -61,7 +61,7 @@ pub struct RunStart<'a> {
 }
 
 impl RunStart<'_> {
-    /// Returns the number of cases.
+    /// The number of cases.
     pub fn cases(&self) -> usize {
         self.sections.iter().map(|(_, cases)| cases).sum()
     }
@@ -70,7 +70,7 @@ impl RunStart<'_> {
 /// Version of this suite.
 pub const SUITE: &str = env!("CARGO_PKG_VERSION");
 
-/// Returns the number of ids of each section, in the order of their first ids.
+/// The number of ids of each section, in the order of their first ids.
 pub fn sections<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<(String, usize)> {
     let mut sections: Vec<(String, usize)> = Vec::new();
     for section in ids.map(case::section_of) {
@@ -125,8 +125,8 @@ pub struct RunOptions {
 /// Number of cases that run concurrently on our own server and on others.
 const AT_ONCE: (usize, usize) = (8, 4);
 
-/// Runs cases concurrently and reports to the listeners. Starts no further case once `stop` is true, and then deletes
-/// what the run has created.
+/// Runs cases concurrently and reports to the listeners. Starts no further case once `stop` is true, and then
+/// deletes what the run has created.
 pub async fn run(
     world: &TestEnvironment,
     spec: &Specification,
@@ -178,7 +178,7 @@ pub async fn run(
     end
 }
 
-/// Returns the outcome of a case: that of an earlier run, a skip, or that of running it now.
+/// The outcome of a case: that of an earlier run, a skip, or that of running it now.
 async fn one_case(
     world: &TestEnvironment,
     spec: &Specification,

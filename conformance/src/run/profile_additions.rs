@@ -13,7 +13,7 @@ use crate::spec::Specification;
 pub struct ProfileAdditions(Vec<(BTreeSet<String>, usize)>);
 
 impl ProfileAdditions {
-    /// Returns the members that the selected cases lack, with the number of cases; the largest number is first.
+    /// The members that the selected cases lack, with the number of cases; the largest number is first.
     pub fn of(spec: &Specification, selection: &Selection, world: &TestEnvironment) -> Self {
         let mut counts: BTreeMap<BTreeSet<String>, usize> = BTreeMap::new();
         for case in selection.cases(spec) {

@@ -14,11 +14,12 @@ use crate::wire::{adapt, answer_part, jose};
 
 const FHIR_JSON: &str = "application/fhir+json";
 
-/// Returns all differences between a response and an expectation. `keys` is the server's published key set. `house` is true if
-/// the rules of Trefoil apply; without them, the response may differ where the standards leave a choice.
+/// All differences between a response and an expectation. `keys` is the server's published key set. `house`
+/// is true if the rules of Trefoil apply; without them, the response may differ where the standards leave a
+/// choice.
 ///
 /// # Errors
-/// Returns [`UnknownVariable`] if the expectation contains an unknown variable.
+/// [`UnknownVariable`] if the expectation contains an unknown variable.
 pub fn check_response(
     expect: &Expectation,
     answer: &Answer,
@@ -79,8 +80,8 @@ pub fn check_response(
     Ok(out)
 }
 
-/// Returns the media type of a response. A server that sends FHIR resources as `application/json` fails one row; the other
-/// rows accept this media type instead of the expected one.
+/// The media type of a response. A server that sends FHIR resources as `application/json` fails one row; the
+/// other rows accept this media type instead of the expected one.
 fn media_type(answer: &Answer, expected: &str, vars: &Variables) -> Option<String> {
     let stated = answer.media_type()?;
     let is_accepted = expected == FHIR_JSON && stated == "application/json" && adapt::has_plain_json(vars);
@@ -90,7 +91,7 @@ fn media_type(answer: &Answer, expected: &str, vars: &Variables) -> Option<Strin
 /// Compares headers of a response.
 ///
 /// # Errors
-/// Returns [`UnknownVariable`] if an expected header contains an unknown variable.
+/// [`UnknownVariable`] if an expected header contains an unknown variable.
 pub fn check_headers(
     expected: &BTreeMap<String, String>,
     answer: &Answer,
@@ -152,8 +153,8 @@ fn check_parameters(
     Ok(())
 }
 
-/// Checks that the response redirects to `to` with exactly the expected parameters in the query or the fragment, and
-/// with no parameters in the other part.
+/// Checks that the response redirects to `to` with exactly the expected parameters in the query or the
+/// fragment, and with no parameters in the other part.
 fn check_redirect(
     expected: &ExpectedRedirect,
     answer: &Answer,

@@ -35,7 +35,7 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// Returns the cases that were asked for.
+    /// The cases that were asked for.
     pub fn cases<'a>(&'a self, spec: &'a Specification) -> Vec<&'a Case> {
         let names = |case: &'a Case| std::iter::once(&case.id).chain(&case.covers);
         let is_excluded = |case: &Case| {
@@ -49,7 +49,8 @@ impl Selection {
         spec.cases.iter().filter(|case| is_asked(case) && !is_excluded(case)).collect()
     }
 
-    /// Returns the reason why a case does not run on a target; `None` if it runs, as far as this is known without a request.
+    /// The reason why a case does not run on a target; `None` if it runs, as far as this is known without a
+    /// request.
     pub fn skip_reason(&self, spec: &Specification, case: &Case, world: &TestEnvironment) -> Option<String> {
         self.other_skip_reason(spec, case, world).or_else(|| {
             let missing = match &world.local {
@@ -61,7 +62,7 @@ impl Selection {
         })
     }
 
-    /// Returns the reason why a case does not run on a target, other than a member that its profile lacks.
+    /// The reason why a case does not run on a target, other than a member that its profile lacks.
     pub fn other_skip_reason(
         &self,
         spec: &Specification,
@@ -136,8 +137,8 @@ impl Selection {
     }
 }
 
-/// Returns why a step cannot be sent: the CapabilityStatement states neither the type nor the operation. A statement
-/// without any type or operation is not complete.
+/// Returns why a step cannot be sent: the CapabilityStatement states neither the type nor the operation. A
+/// statement without any type or operation is not complete.
 fn not_stated(target: &TestTarget, step: &Step) -> Option<String> {
     let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
     let rest = list(target.addresses.capabilities.as_ref()?, "rest");
@@ -241,8 +242,8 @@ fn asks_smart(step: &Step) -> bool {
     step.request.to.contains("smart-configuration")
 }
 
-/// Parameters of requests, and the member of the metadata that lists the values that a server offers (RFC 8414 2, OpenID
-/// Connect Discovery 1.0, section 3).
+/// Parameters of requests, and the member of the metadata that lists the values that a server offers (RFC
+/// 8414 2, OpenID Connect Discovery 1.0, section 3).
 const OFFERS: [(&str, &str, &str); 5] = [
     ("authorize", "response_type", "response_types_supported"),
     ("authorize", "response_mode", "response_modes_supported"),
@@ -251,8 +252,8 @@ const OFFERS: [(&str, &str, &str); 5] = [
     ("token", "grant_type", "grant_types_supported"),
 ];
 
-/// Returns the reason why a case cannot succeed on a server that states what it offers: a request of the case that is to
-/// succeed uses something else.
+/// The reason why a case cannot succeed on a server that states what it offers: a request of the case that is
+/// to succeed uses something else.
 fn not_offered(case: &Case, metadata: &Value) -> Option<String> {
     case.steps.iter().find_map(|step| {
         let request = &step.request;
@@ -268,7 +269,8 @@ fn not_offered(case: &Case, metadata: &Value) -> Option<String> {
             let offered: Vec<&str> = metadata[member].as_array()?.iter().filter_map(Value::as_str).collect();
             let is_offered =
                 |value: &str| offered.contains(&value) || value.is_empty() || value.starts_with('$');
-            // The order of the words of a response type does not matter (OAuth 2.0 Multiple Response Types, 3).
+            // The order of the words of a response type does not matter (OAuth 2.0 Multiple Response Types,
+            // 3).
             fn sorted(value: &str) -> BTreeSet<&str> {
                 value.split(' ').collect()
             }
@@ -277,7 +279,8 @@ fn not_offered(case: &Case, metadata: &Value) -> Option<String> {
                 "response_type" => offered.iter().any(|one| sorted(one) == sorted(value)),
                 _ => is_offered(value),
             };
-            // A refusal can be tested, except with a response type of a standard: where its error goes depends on it.
+            // A refusal can be tested, except with a response type of a standard: where its error goes
+            // depends on it.
             let is_invented =
                 !value.split(' ').all(|word| ["code", "token", "id_token", "none"].contains(&word));
             let matters = !is_error || *parameter == "response_type" && !is_invented;

@@ -34,7 +34,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the name of the verdict in reports.
+    /// The name of the verdict in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -45,7 +45,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the verdict with all texts of a failure or a reason replaced.
+    /// The verdict with all texts of a failure or a reason replaced.
     pub fn map_texts(self, replaced: impl Fn(&str) -> String) -> Self {
         let reason = |reason: String| replaced(&reason);
         match self {
@@ -66,7 +66,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the reason of a verdict that has one.
+    /// The reason of a verdict that has one.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Pass | Self::Fail(_) => None,
@@ -87,14 +87,15 @@ pub struct ShownExchange {
 /// Difference between a response and its expectation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaseFailure {
-    /// All exchanges of the case in order; the last one failed. Empty if the failure precedes the first request.
+    /// All exchanges of the case in order; the last one failed. Empty if the failure precedes the first
+    /// request.
     pub exchanges: Vec<ShownExchange>,
     /// Differences between the last response and its expectation.
     pub differences: Vec<Difference>,
 }
 
 impl CaseFailure {
-    /// Returns a failure before the first request.
+    /// A failure before the first request.
     pub fn before(difference: impl Into<String>) -> Self {
         Self { exchanges: Vec::new(), differences: vec![difference.into()] }
     }
@@ -126,12 +127,12 @@ pub struct CaseOutcome {
 }
 
 impl CaseOutcome {
-    /// Returns the first two parts of the id, which name the section in reports.
+    /// The first two parts of the id, which name the section in reports.
     pub fn section(&self) -> &str {
         crate::spec::case::section_of(&self.id)
     }
 
-    /// Returns the first part of the id, which names the specification.
+    /// The first part of the id, which names the specification.
     pub fn specification(&self) -> &str {
         self.id.split('/').next().unwrap_or_default()
     }
@@ -164,7 +165,7 @@ impl RunSummary {
         } += 1;
     }
 
-    /// Returns the number of all cases.
+    /// The number of all cases.
     pub fn count_of_all(&self) -> usize {
         let Self { passed, failed, gaps, skipped, inconclusive } = self;
         passed + failed + gaps + skipped + inconclusive
@@ -190,8 +191,8 @@ impl fmt::Display for RunSummary {
     }
 }
 
-/// Combines the result of a case with its gap. The failure of a known gap is excused; a known gap that passes is a
-/// failure.
+/// Combines the result of a case with its gap. The failure of a known gap is excused; a known gap that passes
+/// is a failure.
 pub fn weigh(tried: Result<(), Verdict>, gap: Option<&str>) -> Verdict {
     match (tried, gap) {
         (Ok(()), None) => Verdict::Pass,
@@ -203,7 +204,7 @@ pub fn weigh(tried: Result<(), Verdict>, gap: Option<&str>) -> Verdict {
     }
 }
 
-/// Returns the whole milliseconds since a point in time.
+/// The whole milliseconds since a point in time.
 pub fn milliseconds_since(begin: Instant) -> u64 {
     u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

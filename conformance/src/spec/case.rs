@@ -34,13 +34,13 @@ pub struct Case {
 }
 
 impl Case {
-    /// Returns the first two parts of the id, which name the section in reports.
+    /// The first two parts of the id, which name the section in reports.
     pub fn section(&self) -> &str {
         section_of(&self.id)
     }
 }
 
-/// Returns the first two parts of an id.
+/// The first two parts of an id.
 pub fn section_of(id: &str) -> &str {
     match id.match_indices('/').nth(1) {
         Some((at, _)) => &id[..at],
@@ -74,7 +74,8 @@ pub struct Step {
     pub house: Option<Expectation>,
     /// Whether the step has no other expectation, so that other servers are not asked at all.
     pub only_house: bool,
-    /// Source of a part that other servers may leave out of the response. The rest of the case tests this part.
+    /// Source of a part that other servers may leave out of the response. The rest of the case tests this
+    /// part.
     pub needs: Option<String>,
     /// Requirements that this step tests.
     pub covers: Vec<String>,

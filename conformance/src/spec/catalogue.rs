@@ -37,7 +37,7 @@ pub struct UntestedClause {
 /// Reads the table.
 ///
 /// # Errors
-/// Returns an error with the line if the table has another form.
+/// An error with the line if the table has another form.
 pub fn load() -> Result<Vec<CoveredStandard>, toml::de::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -47,10 +47,10 @@ pub fn load() -> Result<Vec<CoveredStandard>, toml::de::Error> {
     toml::from_str::<Table>(TABLE).map(|table| table.specification)
 }
 
-/// Returns the coverage as Markdown: a table of numbers, and the clauses without rows.
+/// The coverage as Markdown: a table of numbers, and the clauses without rows.
 ///
 /// # Errors
-/// Returns an error if the table of specifications has another form.
+/// An error if the table of specifications has another form.
 pub fn coverage(spec: &Specification) -> Result<String, toml::de::Error> {
     let standards = load()?;
     let mut text =

@@ -9,7 +9,7 @@ use super::{FILES, Specification};
 /// Maximum length of a line in a table, in columns.
 const LINE_COLUMNS: usize = 160;
 
-/// Returns all faults of the tables.
+/// All faults of the tables.
 pub fn table_faults(spec: &Specification) -> Vec<String> {
     let mut faults = faults_of_rows(spec);
     for gap in &spec.gaps {
@@ -30,7 +30,7 @@ pub fn table_faults(spec: &Specification) -> Vec<String> {
     faults
 }
 
-/// Returns the faults of requirements and cases, wherever their tables are.
+/// The faults of requirements and cases, wherever their tables are.
 pub fn faults_of_rows(spec: &Specification) -> Vec<String> {
     let mut faults = Vec::new();
     check_ids(spec, &mut faults);
@@ -113,8 +113,8 @@ fn check_cases(spec: &Specification, faults: &mut Vec<String>) {
     }
 }
 
-/// Returns the ids that precede a smaller id. Ids are compared part by part, so that the cases of a requirement follow
-/// it.
+/// The ids that precede a smaller id. Ids are compared part by part, so that the cases of a requirement
+/// follow it.
 fn unsorted(text: &str) -> impl Iterator<Item = &str> {
     let ids: Vec<&str> = text
         .lines()
@@ -127,7 +127,7 @@ fn unsorted(text: &str) -> impl Iterator<Item = &str> {
     misplaced.into_iter()
 }
 
-/// Returns the lines that are too long, with their numbers.
+/// The lines that are too long, with their numbers.
 fn long_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > LINE_COLUMNS)
 }

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 pub struct Endpoint {
     /// Name in the rows.
     pub name: &'static str,
-    /// Member of the authorization server metadata (RFC 8414, OpenID Connect Discovery) with its URL; empty for an
-    /// endpoint of Trefoil that no metadata states.
+    /// Member of the authorization server metadata (RFC 8414, OpenID Connect Discovery) with its URL; empty
+    /// for an endpoint of Trefoil that no metadata states.
     pub member: &'static str,
     /// Path below the base URL of a Trefoil server.
     pub path: &'static str,
@@ -41,7 +41,7 @@ pub fn is_of_trefoil(name: &str) -> bool {
     matches!(name, "resume" | "idpresponse")
 }
 
-/// Returns the URLs of all endpoints of a Trefoil server, by name.
+/// The URLs of all endpoints of a Trefoil server, by name.
 pub fn of_trefoil(base_url: &str) -> Map<String, Value> {
     let urls = ENDPOINTS.iter().map(|endpoint| {
         let url = format!("{base_url}{}", endpoint.path);
@@ -68,11 +68,11 @@ fn known_names() -> String {
     ENDPOINTS.map(|endpoint| endpoint.name).join(", ")
 }
 
-/// Returns the URL of a destination. A destination is the name of an endpoint, optionally followed by a path, or a path
-/// that begins with a slash, or a URL. `urls` has the URLs of the target's endpoints by name.
+/// The URL of a destination. A destination is the name of an endpoint, optionally followed by a path, or a
+/// path that begins with a slash, or a URL. `urls` has the URLs of the target's endpoints by name.
 ///
 /// # Errors
-/// Returns [`DestinationError`] if the destination does not begin with the name of an endpoint of the target.
+/// [`DestinationError`] if the destination does not begin with the name of an endpoint of the target.
 pub fn resolve(to: &str, base_url: &str, urls: &Value) -> Result<String, DestinationError> {
     if to.starts_with('/') {
         return Ok(format!("{base_url}{to}"));

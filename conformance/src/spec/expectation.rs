@@ -27,7 +27,8 @@ pub struct Expectation {
     pub location: Option<ExpectedRedirect>,
     /// Page to which the response leads, directly or by redirects within the server.
     pub page: Option<PageKind>,
-    /// Tokens in the response, by [source](crate::wire::answer_part). They must be signed by the server's published keys.
+    /// Tokens in the response, by [source](crate::wire::answer_part). They must be signed by the server's
+    /// published keys.
     #[serde(default)]
     pub jwt: BTreeMap<String, ExpectedJwt>,
     /// Texts that the body must contain.
@@ -162,7 +163,8 @@ pub struct ExpectedJwt {
     pub claims: Option<Value>,
 }
 
-/// Statuses with which a server can refuse the input of an operation (FHIR R4, "operations": any 4xx or 5xx is an error).
+/// Statuses with which a server can refuse the input of an operation (FHIR R4, "operations": any 4xx or 5xx
+/// is an error).
 const REFUSALS: [u16; 3] = [400, 404, 422];
 
 /// Short form of an expected FHIR error: an OperationOutcome in which one issue has this code and text.
@@ -175,9 +177,9 @@ pub struct FhirError {
 }
 
 impl FhirError {
-    /// Adds the error to an expectation, which must not have a status or a body. No standard states the texts of errors, so
-    /// the text is a rule of Trefoil. For an operation, so are the code of the issue and the choice of the status from
-    /// [`REFUSALS`].
+    /// Adds the error to an expectation, which must not have a status or a body. No standard states the texts
+    /// of errors, so the text is a rule of Trefoil. For an operation, so are the code of the issue and the
+    /// choice of the status from [`REFUSALS`].
     pub(super) fn add_to(
         self,
         is_operation: bool,

@@ -119,7 +119,7 @@ pub struct KnownGap {
 /// Reads a list of known failures.
 ///
 /// # Errors
-/// Returns an error if the text does not have the form of `gaps.toml`.
+/// An error if the text does not have the form of `gaps.toml`.
 pub fn gaps(text: &str) -> Result<Vec<KnownGap>, toml::de::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -171,7 +171,7 @@ impl Specification {
     /// Reads all tables.
     ///
     /// # Errors
-    /// Returns [`TableError`] if a table has an unknown key, a value of the wrong type or a contradictory row.
+    /// [`TableError`] if a table has an unknown key, a value of the wrong type or a contradictory row.
     pub fn load() -> Result<Self, TableError> {
         let mut spec = Self::default();
         for (file, text) in FILES {
@@ -189,7 +189,7 @@ impl Specification {
     /// Adds the rows of all tables in a folder: its files whose names end with `.toml`.
     ///
     /// # Errors
-    /// Returns [`TableError`] if a table cannot be read or has a fault.
+    /// [`TableError`] if a table cannot be read or has a fault.
     pub fn add_folder(&mut self, folder: &Path) -> Result<(), TableError> {
         let read = |path: &Path| {
             let file = path.display().to_string();
@@ -213,7 +213,7 @@ impl Specification {
     /// Adds the rows of a table.
     ///
     /// # Errors
-    /// Returns [`TableError`] if the table has an unknown key, a value of the wrong type or a contradictory row.
+    /// [`TableError`] if the table has an unknown key, a value of the wrong type or a contradictory row.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), TableError> {
         let table: Table =
             toml::from_str(text).map_err(|error| TableError::Format { file: file.to_owned(), error })?;
@@ -224,12 +224,12 @@ impl Specification {
         Ok(())
     }
 
-    /// Returns the requirements that a case tests.
+    /// The requirements that a case tests.
     pub fn requirements_of<'a>(&'a self, case: &'a Case) -> impl Iterator<Item = &'a Requirement> {
         self.requirements.iter().filter(|requirement| case.covers.contains(&requirement.id))
     }
 
-    /// Returns the strictest level of the requirements that a case tests.
+    /// The strictest level of the requirements that a case tests.
     pub fn level_of(&self, case: &Case) -> Level {
         self.requirements_of(case).map(|requirement| requirement.level).min().unwrap_or(Level::Must)
     }
@@ -239,7 +239,7 @@ impl Specification {
         self.requirements_of(case).any(|requirement| requirement.house.is_some())
     }
 
-    /// Returns the reason why a case is known to fail; `None` if the case has no known gap.
+    /// The reason why a case is known to fail; `None` if the case has no known gap.
     pub fn gap_reason(&self, case: &str) -> Option<&str> {
         self.gaps.iter().find(|gap| gap.case == case).map(|gap| gap.reason.as_str())
     }

@@ -7,10 +7,10 @@
 //! out = { outcome = "subsumes" }
 //! ```
 //!
-//! The request is a POST of Parameters, or a GET with a query if `by = "GET"`. A value has the type that the operation
-//! defines for its parameter. A table whose key begins with `value` is sent unchanged, so that a row can send a wrong
-//! type. `with` names resources that are sent as `tx-resource`. `out` expects status 200 and parameters by name, or
-//! members of the ValueSet that `$expand` returns.
+//! The request is a POST of Parameters, or a GET with a query if `by = "GET"`. A value has the type that the
+//! operation defines for its parameter. A table whose key begins with `value` is sent unchanged, so that a
+//! row can send a wrong type. `with` names resources that are sent as `tx-resource`. `out` expects status 200
+//! and parameters by name, or members of the ValueSet that `$expand` returns.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// Returns the request of the operation.
+    /// The request of the operation.
     pub fn into_request(self) -> Result<Request, String> {
         let to = format!("fhir/{}", self.op);
         let bearer = self.bearer.filter(|token| !token.is_empty());
@@ -101,8 +101,8 @@ impl Operation {
     }
 }
 
-/// Adds the expected output of an operation to an expectation. No standard states the texts of messages, so these are
-/// rules of Trefoil.
+/// Adds the expected output of an operation to an expectation. No standard states the texts of messages, so
+/// these are rules of Trefoil.
 pub(super) fn add_output(
     op: &str,
     mut out: Map<String, Value>,
@@ -135,7 +135,7 @@ fn query_text(value: Value) -> Result<String, String> {
     }
 }
 
-/// Returns a Parameters resource with the resources `with` and the parameters `input`.
+/// A Parameters resource with the resources `with` and the parameters `input`.
 fn parameters(with: &[String], input: Map<String, Value>) -> Result<Value, String> {
     let mut list = Vec::new();
     for name in with {
@@ -162,7 +162,7 @@ fn parameters(with: &[String], input: Map<String, Value>) -> Result<Value, Strin
     Ok(json!({ "resourceType": "Parameters", "parameter": list }))
 }
 
-/// Returns a value as a member whose name contains the type: `{ "valueCode": "a" }`.
+/// A value as a member whose name contains the type: `{ "valueCode": "a" }`.
 fn typed(name: &str, value: Value) -> Result<Value, String> {
     let of_name = || {
         let row = PARAMETER_TYPES.iter().find(|(_, names)| names.contains(&name)).map(|(member, _)| *member);

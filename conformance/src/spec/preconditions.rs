@@ -45,7 +45,7 @@ pub struct Precondition {
 }
 
 impl SetupCost {
-    /// Returns the name that the table uses.
+    /// The name that the table uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -57,7 +57,7 @@ impl SetupCost {
     }
 }
 
-/// Returns the precondition of this name.
+/// The precondition of this name.
 pub fn named(name: &str) -> Option<&'static Precondition> {
     static LOADED: LazyLock<Vec<Precondition>> = LazyLock::new(|| load().unwrap_or_default());
     LOADED.iter().find(|precondition| precondition.name == name)
@@ -66,7 +66,7 @@ pub fn named(name: &str) -> Option<&'static Precondition> {
 /// Reads the table.
 ///
 /// # Errors
-/// Returns an error with the line if the table does not have the form of [`Precondition`].
+/// An error with the line if the table does not have the form of [`Precondition`].
 pub fn load() -> Result<Vec<Precondition>, toml::de::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

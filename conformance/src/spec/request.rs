@@ -12,8 +12,8 @@ use serde_json::Value;
 pub struct Request {
     /// HTTP method.
     pub method: Method,
-    /// Destination: the name of an endpoint, optionally followed by a path (`fhir/Patient/1`); or a path below the base URL,
-    /// which begins with `/`; or an absolute URL.
+    /// Destination: the name of an endpoint, optionally followed by a path (`fhir/Patient/1`); or a path
+    /// below the base URL, which begins with `/`; or an absolute URL.
     pub to: String,
     /// Parameters that are added to the destination, encoded.
     pub query: BTreeMap<String, String>,
@@ -21,7 +21,8 @@ pub struct Request {
     pub headers: BTreeMap<String, HeaderValues>,
     /// Token for the `Authorization` header.
     pub bearer: Option<String>,
-    /// DPoP proof signed with the key of the case and, if it has a `token`, the corresponding `Authorization` header.
+    /// DPoP proof signed with the key of the case and, if it has a `token`, the corresponding `Authorization`
+    /// header.
     pub dpop: Option<DpopProof>,
     /// Body of the request.
     pub body: Body,
@@ -29,7 +30,8 @@ pub struct Request {
     pub content_type: Option<String>,
     /// Status of the responses after which the request is repeated.
     pub poll: Option<u16>,
-    /// Whether the request is sent as it is, without what servers may require of every request: see [`crate::wire::adapt`].
+    /// Whether the request is sent as it is, without what servers may require of every request: see
+    /// [`crate::wire::adapt`].
     pub exact: bool,
     /// Number of times that the request is sent. Each response is compared with the expectation.
     pub times: usize,
@@ -143,8 +145,8 @@ pub struct DpopProof {
     /// Members of the header that replace the valid ones; `"$absent"` removes one.
     #[serde(default)]
     pub header: BTreeMap<String, Value>,
-    /// Claims that replace the valid ones; `"$absent"` removes one. `iat`, `nbf` and `exp` are seconds relative to the
-    /// current time.
+    /// Claims that replace the valid ones; `"$absent"` removes one. `iat`, `nbf` and `exp` are seconds
+    /// relative to the current time.
     #[serde(default)]
     pub claims: BTreeMap<String, Value>,
     /// Whether the proof is signed with a key other than that of the case.
@@ -170,7 +172,7 @@ pub enum HeaderValues {
 }
 
 impl HeaderValues {
-    /// Returns the values in order.
+    /// The values in order.
     pub fn as_slice(&self) -> &[String] {
         match self {
             Self::One(value) => std::slice::from_ref(value),

@@ -15,7 +15,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Returns the keyword of RFC 2119.
+    /// The keyword of RFC 2119.
     pub fn keyword(self) -> &'static str {
         match self {
             Self::Must => "MUST",
@@ -42,7 +42,7 @@ pub enum BoundActor {
 }
 
 impl BoundActor {
-    /// Returns the name in words, with its article.
+    /// The name in words, with its article.
     pub fn name(self) -> &'static str {
         match self {
             Self::AuthorizationServer => "an authorization server",
@@ -75,17 +75,17 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// Returns the kind of the source: `standard` or `house`.
+    /// The kind of the source: `standard` or `house`.
     pub fn kind(&self) -> &'static str {
         if self.standard.is_some() { "standard" } else { "house" }
     }
 
-    /// Returns the specification, which is the first part of the id.
+    /// The specification, which is the first part of the id.
     pub fn specification(&self) -> &str {
         self.id.split('/').next().unwrap_or_default()
     }
 
-    /// Returns the source of the statement: a URL, or a file and an anchor.
+    /// The source of the statement: a URL, or a file and an anchor.
     pub fn source(&self) -> &str {
         self.standard.as_deref().or(self.house.as_deref()).unwrap_or_default()
     }

@@ -1,4 +1,5 @@
-//! FHIR resources that rows refer to by name. Each file `specs/fixtures/*.json` is an object of names and resources.
+//! FHIR resources that rows refer to by name. Each file `specs/fixtures/*.json` is an object of names and
+//! resources.
 
 use std::sync::LazyLock;
 
@@ -21,15 +22,15 @@ static BY_NAME: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     by_name
 });
 
-/// Returns the resource with this name.
+/// The resource with this name.
 ///
 /// # Errors
-/// Returns a message if there is no such resource.
+/// A message if there is no such resource.
 pub fn named(name: &str) -> Result<&'static Value, String> {
     BY_NAME.get(name).ok_or_else(|| format!("specs/fixtures has no resource '{name}'"))
 }
 
-/// Returns the names of all resources.
+/// The names of all resources.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BY_NAME.keys().map(String::as_str)
 }

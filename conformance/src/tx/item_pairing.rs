@@ -31,7 +31,8 @@ impl<F: Fn(usize, usize) -> bool> ItemPairing<F> {
         self.taken[of] = Some(index);
     }
 
-    /// Pairs items with the same position. Most answers have the order of the expectation, so this saves time.
+    /// Pairs items with the same position. Most answers have the order of the expectation, so this saves
+    /// time.
     pub(super) fn pair_same_position(&mut self, index: usize) {
         if index < self.taken.len() && self.taken[index].is_none() && self.fits(index, index) {
             self.pair(index, index);

@@ -1,8 +1,8 @@
 //! Compares answers with expectations of HL7's terminology ecosystem suite.
 //!
-//! An expectation is a resource with templates. Order does not matter: items of arrays are paired so that as many as
-//! possible match. Members beyond the expectation are differences, unless the test asks for a pattern only. Texts are
-//! [templates](super::text_template).
+//! An expectation is a resource with templates. Order does not matter: items of arrays are paired so that as
+//! many as possible match. Members beyond the expectation are differences, unless the test asks for a pattern
+//! only. Texts are [templates](super::text_template).
 //!
 //! | expected member | means |
 //! |---|---|
@@ -38,7 +38,7 @@ pub struct AnswerMatcher<'a> {
 type MissingItems = RefCell<Vec<String>>;
 
 impl AnswerMatcher<'_> {
-    /// Returns a description of the first difference, or `None` if there is none, and the notes that the suite
+    /// A description of the first difference, or `None` if there is none, and the notes that the suite
     /// requests.
     pub fn compare(&self, expected: &Value, answer: &Value) -> (Option<String>, Vec<String>) {
         let notes = MissingItems::default();
@@ -173,7 +173,7 @@ impl AnswerMatcher<'_> {
         None
     }
 
-    /// Returns the most likely reason why an expected item has no match.
+    /// The most likely reason why an expected item has no match.
     fn missing_item(
         &self,
         item: &Value,
@@ -208,7 +208,7 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Returns a label of an item: severity and kind of an issue, otherwise its name, address, code or value.
+/// A label of an item: severity and kind of an issue, otherwise its name, address, code or value.
 fn label(item: &Value) -> Option<String> {
     if let Some(severity) = item.get("severity") {
         let kind = item.pointer("/details/coding/0/code").and_then(Value::as_str).unwrap_or("?");

@@ -1,4 +1,5 @@
-//! HL7's terminology ecosystem suite (HL7/fhir-tx-ecosystem-ig, folder `tests`), run against any FHIR R4 server.
+//! HL7's terminology ecosystem suite (HL7/fhir-tx-ecosystem-ig, folder `tests`), run against any FHIR R4
+//! server.
 //!
 //! | module | contents |
 //! |---|---|
@@ -12,9 +13,9 @@
 //! | [`publish`] | our rows about `$subsumes` in the layout of the suite |
 //! | [`report`] | the table, the differences, the result file |
 //!
-//! A test is one request: the parameters of its file, each setup resource of its suite as `tx-resource`, and the
-//! parameters of its profile, sent to the type-level operation of an empty server. The response is compared with the
-//! expectation, and the class of its status with the expected class.
+//! A test is one request: the parameters of its file, each setup resource of its suite as `tx-resource`, and
+//! the parameters of its profile, sent to the type-level operation of an empty server. The response is
+//! compared with the expectation, and the class of its status with the expected class.
 
 mod item_pairing;
 pub mod matcher;
@@ -46,7 +47,7 @@ const PROFILE: &str = "parameters-default.json";
 /// Runs the suite.
 ///
 /// # Errors
-/// Returns [`SuiteError`] if the suite cannot be read or the server cannot be reached.
+/// [`SuiteError`] if the suite cannot be read or the server cannot be reached.
 pub async fn run(options: &SuiteOptions) -> Result<SuiteReport, SuiteError> {
     let files = TestFiles::new(&options.tests);
     let cases = files.cases().map_err(SuiteError::Unreadable)?;
@@ -97,7 +98,6 @@ pub enum SuiteError {
     Server(anyhow::Error),
 }
 
-/// A run of the suite.
 struct SuiteRun {
     files: TestFiles,
     server: Server,
@@ -147,7 +147,7 @@ impl SuiteRun {
     /// Sends the request of a test and compares the answer.
     ///
     /// # Errors
-    /// Returns an error if the files of the test cannot be read.
+    /// An error if the files of the test cannot be read.
     async fn test(&self, suite: &TestSuite, test: &SuiteTest, outcome: &mut TestOutcome) -> Result<()> {
         let operation = OPERATIONS.iter().find(|operation| operation.name == test.operation);
         let operation = operation.context("the operation is unknown")?;

@@ -1,5 +1,5 @@
-//! Our rows about `CodeSystem/$subsumes` in the layout of HL7's terminology ecosystem suite, which has no tests of this
-//! operation. They can be run with HL7's runner, or with the command `tx`.
+//! Our rows about `CodeSystem/$subsumes` in the layout of HL7's terminology ecosystem suite, which has no
+//! tests of this operation. They can be run with HL7's runner, or with the command `tx`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::spec::request::Body;
 /// Operation of the published rows.
 const OPERATION: &str = "fhir/CodeSystem/$subsumes";
 
-/// Returns the files of the suite by path: `test-cases.json`, and for each test a request and a response.
+/// The files of the suite by path: `test-cases.json`, and for each test a request and a response.
 pub fn files(spec: &Specification) -> BTreeMap<String, Value> {
     let mut files = BTreeMap::from([(
         "parameters-default.json".to_owned(),
@@ -55,7 +55,7 @@ pub fn files(spec: &Specification) -> BTreeMap<String, Value> {
 /// Writes the files below a folder.
 ///
 /// # Errors
-/// Returns an error if a file cannot be written.
+/// An error if a file cannot be written.
 pub fn write(spec: &Specification, folder: &Path) -> Result<usize> {
     let files = files(spec);
     for (name, content) in &files {
@@ -70,14 +70,14 @@ pub fn write(spec: &Specification, folder: &Path) -> Result<usize> {
     Ok(files.len())
 }
 
-/// Returns the suite and the name of a test, from the id of its case: `design/subsumes/by-version/exact`.
+/// The suite and the name of a test, from the id of its case: `design/subsumes/by-version/exact`.
 fn names(id: &str) -> (String, String) {
     let parts: Vec<&str> = id.split('/').collect();
     let (name, before) = parts.split_last().expect("an id has several parts");
     (format!("subsumes-{}", before.last().copied().unwrap_or_default()), (*name).to_owned())
 }
 
-/// Returns the request, the expected response and its class of status, if a step is a POST with resources of its own.
+/// The request, the expected response and its class of status, if a step is a POST with resources of its own.
 fn exchange(step: &Step) -> Option<(Value, Value, String)> {
     let Step { request, expect, house, .. } = step;
     let is_published = request.to == OPERATION && request.method == Method::POST && request.sends_resources();
@@ -92,7 +92,7 @@ fn exchange(step: &Step) -> Option<(Value, Value, String)> {
     Some((body.clone(), response, class))
 }
 
-/// Returns the response in the language of HL7's suite. Texts of errors are the server's own.
+/// The response in the language of HL7's suite. Texts of errors are the server's own.
 fn response(expect: &Expectation) -> Option<(Value, String)> {
     if let Some(parameters) = &expect.parameters {
         let outcome = parameters.get("outcome")?["valueCode"].clone();

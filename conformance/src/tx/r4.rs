@@ -1,5 +1,5 @@
-//! Conversion between R5, which the suite uses, and R4, which the server implements, and removal of the members of an
-//! answer that are not compared.
+//! Conversion between R5, which the suite uses, and R4, which the server implements, and removal of the
+//! members of an answer that are not compared.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 const CROSS_VERSION: &str = "http://hl7.org/fhir/5.0/StructureDefinition/extension-";
 /// Extension with the id of a message. It is optional except in the mode of the reference server.
 const MESSAGE_ID: &str = "http://hl7.org/fhir/StructureDefinition/operationoutcome-message-id";
-/// Extensions that a server must support, according to the suite. Other extensions are additional information.
+/// Extensions that a server must support, according to the suite. Other extensions are additional
+/// information.
 const HANDLED: [&str; 13] = [
     "codesystem-alternate",
     "codesystem-conceptOrder",
@@ -93,8 +94,8 @@ fn concept_map(resource: &mut Map<String, Value>) {
                 if let Some(Value::String(relationship)) = target.remove("relationship") {
                     let equivalence = match relationship.as_str() {
                         "related-to" => "relatedto",
-                        // R4 describes the target in relation to the source, and R5 the source in relation to the
-                        // target.
+                        // R4 describes the target in relation to the source, and R5 the source in relation to
+                        // the target.
                         "source-is-narrower-than-target" => "wider",
                         "source-is-broader-than-target" => "narrower",
                         "not-related-to" => "unmatched",
@@ -115,7 +116,7 @@ fn concept_map(resource: &mut Map<String, Value>) {
     }
 }
 
-/// Returns the objects in a member that is an array.
+/// The objects in a member that is an array.
 fn each<'m>(
     object: &'m mut Map<String, Value>,
     name: &str,
@@ -153,7 +154,7 @@ pub fn to_r5(value: &mut Value) {
     }
 }
 
-/// Returns the name and value of the R5 element that an extension represents.
+/// The name and value of the R5 element that an extension represents.
 fn element(extension: &Value) -> Option<(&'static str, Value)> {
     let url = extension.get("url")?.as_str()?.strip_prefix(CROSS_VERSION)?;
     let name = match url {
@@ -202,8 +203,8 @@ pub fn expectation(value: &Value, modes: &BTreeSet<String>) -> Value {
     }
 }
 
-/// Prepares an answer for comparison: removes narrative, `meta`, diagnostics, ids of Parameters and OperationOutcomes,
-/// unexpected extensions, and members that become empty.
+/// Prepares an answer for comparison: removes narrative, `meta`, diagnostics, ids of Parameters and
+/// OperationOutcomes, unexpected extensions, and members that become empty.
 pub fn answer(value: &Value, expected: &Value, modes: &BTreeSet<String>) -> Value {
     let mut urls = BTreeSet::new();
     extension_urls(expected, &mut urls);
@@ -267,7 +268,8 @@ fn scrub(value: &Value, urls: &BTreeSet<String>) -> Value {
     if kind == Some("OperationOutcome")
         && let Some(Value::Array(issues)) = out.get_mut("issue")
     {
-        // An issue without any other content than severity and code is not compared, unless it is the only issue.
+        // An issue without any other content than severity and code is not compared, unless it is the only
+        // issue.
         let says_more = |issue: &Value| {
             issue
                 .as_object()

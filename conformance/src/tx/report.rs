@@ -1,5 +1,5 @@
-//! Report of a run of the suite: a table by suite and operation, the first difference of every failed test and, if
-//! requested, a JSON file.
+//! Report of a run of the suite: a table by suite and operation, the first difference of every failed test
+//! and, if requested, a JSON file.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -62,18 +62,18 @@ impl fmt::Display for ResultSum {
 }
 
 impl SuiteReport {
-    /// Returns the counts of an operation, or of all operations.
+    /// The counts of an operation, or of all operations.
     pub fn sum(&self, operation: Option<&str>) -> ResultSum {
         ResultSum::of(self.outcomes.iter().filter(|one| operation.is_none_or(|name| one.operation == name)))
     }
 
-    /// Returns the operations of the tests, in the order of the suite.
+    /// The operations of the tests, in the order of the suite.
     pub fn operations(&self) -> Vec<&'static str> {
         let tried = |name: &&str| self.outcomes.iter().any(|one| one.operation == **name);
         OPERATIONS.iter().map(|operation| operation.name).filter(tried).collect()
     }
 
-    /// Returns the report as JSON.
+    /// The report as JSON.
     pub fn json(&self) -> Value {
         let sum =
             |sum: ResultSum| json!({ "passed": sum.passed, "failed": sum.failed, "skipped": sum.skipped });
@@ -157,7 +157,7 @@ impl fmt::Display for SuiteReport {
     }
 }
 
-/// Returns the report of an invented run.
+/// The report of an invented run.
 #[cfg(test)]
 pub(super) fn invented() -> SuiteReport {
     let outcome = |suite: &str, operation: &str, verdict| TestOutcome {

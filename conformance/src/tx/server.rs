@@ -22,7 +22,8 @@ pub(super) struct SuiteOperation {
     pub name: &'static str,
     /// Path relative to the base URL, with the query.
     pub path: &'static str,
-    /// Resource type and name of the operation in the CapabilityStatement; `None` for operations that every server has.
+    /// Resource type and name of the operation in the CapabilityStatement; `None` for operations that every
+    /// server has.
     pub declared: Option<(&'static str, &'static str)>,
 }
 
@@ -108,7 +109,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns whether the server has this operation. If the CapabilityStatement does not list it, a request is sent.
+    /// Returns whether the server has this operation. If the CapabilityStatement does not list it, a request
+    /// is sent.
     pub async fn offers(&self, operation: &SuiteOperation) -> bool {
         let Some((kind, name)) = operation.declared else { return true };
         let declares = |kind: &str| self.declared.get(kind).is_some_and(|names| names.contains(name));

@@ -1,4 +1,5 @@
-//! Statement of compliance: what was tested and with which result, as a Markdown text that a maker can publish.
+//! Statement of compliance: what was tested and with which result, as a Markdown text that a maker can
+//! publish.
 
 use std::fmt::Write as _;
 
@@ -7,7 +8,7 @@ use jiff::civil::Date;
 use super::outcome::Verdict;
 use super::report::SuiteReport;
 
-/// Returns the statement for a run on `date` against the server at `target`.
+/// The statement for a run on `date` against the server at `target`.
 pub fn statement(report: &SuiteReport, target: &str, date: Date) -> String {
     let modes: Vec<_> = report.modes.iter().map(String::as_str).collect();
     let sum = report.sum(None);

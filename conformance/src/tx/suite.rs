@@ -83,7 +83,7 @@ pub type Externals = HashMap<String, HashMap<String, String>>;
 /// Reads a file with the texts of messages.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read or has another format.
+/// An error if the file cannot be read or has another format.
 pub fn externals(path: &Path) -> Result<Externals> {
     let text = std::fs::read(path).with_context(|| format!("failed to read {}", path.display()))?;
     serde_json::from_slice(&text)
@@ -91,7 +91,7 @@ pub fn externals(path: &Path) -> Result<Externals> {
 }
 
 impl SuiteTest {
-    /// Returns the file of the request or the response in these modes.
+    /// The file of the request or the response in these modes.
     pub fn file(&self, what: &str, modes: &BTreeSet<String>) -> Option<&str> {
         let special = modes.iter().find_map(|mode| self.files.get(&format!("{what}:{mode}")));
         special.or_else(|| self.files.get(what)).and_then(Value::as_str)
@@ -107,7 +107,7 @@ pub struct TestFiles {
 }
 
 impl TestFiles {
-    /// Returns the files in this folder.
+    /// The files in this folder.
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned(), read: RefCell::default(), in_r4: RefCell::default() }
     }
@@ -115,16 +115,16 @@ impl TestFiles {
     /// Reads `test-cases.json`.
     ///
     /// # Errors
-    /// Returns an error if the file does not exist or has another format.
+    /// An error if the file does not exist or has another format.
     pub fn cases(&self) -> Result<TestCases> {
         let json = self.get("test-cases.json")?;
         TestCases::deserialize(&*json).context("test-cases.json does not belong to HL7's terminology suite")
     }
 
-    /// Returns the contents of a file.
+    /// The contents of a file.
     ///
     /// # Errors
-    /// Returns an error if the file is missing or is not JSON.
+    /// An error if the file is missing or is not JSON.
     pub fn get(&self, name: &str) -> Result<Rc<Value>> {
         if let Some(cached) = self.read.borrow().get(name) {
             return Ok(cached.clone());
@@ -137,10 +137,10 @@ impl TestFiles {
         Ok(value)
     }
 
-    /// Returns the contents of a file, converted to R4.
+    /// The contents of a file, converted to R4.
     ///
     /// # Errors
-    /// Returns an error if the file is missing or is not JSON.
+    /// An error if the file is missing or is not JSON.
     pub fn r4(&self, name: &str) -> Result<Rc<Value>> {
         if let Some(cached) = self.in_r4.borrow().get(name) {
             return Ok(cached.clone());
@@ -154,7 +154,7 @@ impl TestFiles {
 /// Parses JSON that may begin with a byte order mark, as some files of the suite and some responses do.
 ///
 /// # Errors
-/// Returns an error if the text is not JSON.
+/// An error if the text is not JSON.
 pub fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))
 }

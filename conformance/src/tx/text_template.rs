@@ -59,8 +59,8 @@ pub(super) fn matches(
             if let Some(text) = externals.and_then(|texts| texts.get(number)) {
                 return text == answer;
             }
-            // The official runner splits the template at every colon, so it compares only the scheme of a URL. The
-            // messages of some servers rely on this.
+            // The official runner splits the template at every colon, so it compares only the scheme of a
+            // URL. The messages of some servers rely on this.
             let fragments = rest.split(':').nth(1).unwrap_or_default();
             has_fragments(fragments, answer)
         }

@@ -1,5 +1,5 @@
-//! Additions to requests that any server may require of a client. Rows leave them out, because Trefoil does not require
-//! them and most rows are not about them.
+//! Additions to requests that any server may require of a client. Rows leave them out, because Trefoil does
+//! not require them and most rows are not about them.
 //!
 //! | request | added | source |
 //! |---|---|---|
@@ -45,7 +45,7 @@ pub fn add_to_query(request: &Request, variables: &Variables, url: &mut Url) {
     }
 }
 
-/// Returns the parameters that are added to a pushed authorization request or a token request.
+/// The parameters that are added to a pushed authorization request or a token request.
 pub fn added_form_fields(request: &Request, variables: &Variables) -> Vec<(&'static str, String)> {
     let Body::Form(form) = &request.body else { return Vec::new() };
     if variables.get(ADAPT).is_none() || request.exact {

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::exchange::Answer;
 use super::html_form;
 
-/// Returns a part of a response, if it exists.
+/// A part of a response, if it exists.
 pub fn find_part(answer: &Answer, source: &str) -> Option<Value> {
     if source == "/" {
         return answer.json();
@@ -42,7 +42,7 @@ pub fn find_part(answer: &Answer, source: &str) -> Option<Value> {
     text.map(Value::String)
 }
 
-/// Returns the first parameter with this name.
+/// The first parameter with this name.
 fn parameter(text: &str, name: &str) -> Option<String> {
     let mut pairs = form_urlencoded::parse(text.as_bytes());
     pairs.find_map(|(key, value)| (key == name).then(|| value.into_owned()))

@@ -34,7 +34,7 @@ impl Authenticator {
     /// Creates an authenticator for the server at this URL.
     ///
     /// # Errors
-    /// Returns [`KeyError::Refused`] if the crypto library cannot generate a key.
+    /// [`KeyError::Refused`] if the crypto library cannot generate a key.
     pub fn new(base_url: &Url) -> Result<Self, KeyError> {
         let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING);
         Ok(Self {
@@ -87,10 +87,11 @@ impl Authenticator {
         self.credential(&json!({ "clientDataJSON": client_data, "attestationObject": b64(object) }))
     }
 
-    /// Uses the passkey, and returns the credential for the server. `verified` states whether the user was verified.
+    /// Uses the passkey, and returns the credential for the server. `verified` states whether the user was
+    /// verified.
     ///
     /// # Errors
-    /// Returns [`KeyError::Refused`] if the crypto library cannot sign.
+    /// [`KeyError::Refused`] if the crypto library cannot sign.
     pub fn get(&mut self, options: &Value, verified: bool) -> Result<String, KeyError> {
         self.counter += 1;
         let client_data = self.client_data("webauthn.get", options);

@@ -35,7 +35,7 @@ impl From<String> for BuildError {
 /// Builds the HTTP request.
 ///
 /// # Errors
-/// Returns [`BuildError`] if the row refers to an unknown variable or endpoint, or if a value cannot be sent.
+/// [`BuildError`] if the row refers to an unknown variable or endpoint, or if a value cannot be sent.
 pub fn build_request(request: &Request, variables: &Variables) -> Result<SentRequest, BuildError> {
     let fill = |text: &str| variables.fill(text);
     let urls = variables.get("endpoints").unwrap_or(&Value::Null);
@@ -81,7 +81,7 @@ fn header_value(text: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_bytes(text.as_bytes()).map_err(|_| format!("'{text}' is not valid in a header"))
 }
 
-/// Returns the body, and the media type to use if the row states none.
+/// The body, and the media type to use if the row states none.
 fn build_body(request: &Request, variables: &Variables) -> Result<(Bytes, Option<&'static str>), BuildError> {
     match &request.body {
         Body::Empty => Ok((Bytes::new(), None)),

@@ -14,10 +14,10 @@ use crate::spec::request::DpopProof;
 /// Name of the variable with the private key of a case.
 pub const KEY_VARIABLE: &str = "dpop_key";
 
-/// Returns the headers that a proof adds to a request.
+/// The headers that a proof adds to a request.
 ///
 /// # Errors
-/// Returns a message if the row refers to an unknown variable, or if the case has no key.
+/// A message if the row refers to an unknown variable, or if the case has no key.
 pub fn proof_headers(
     proof: &DpopProof,
     method: &Method,
@@ -76,7 +76,7 @@ fn change_member(target: &mut Value, name: &str, value: Value, vars: &Variables)
     Ok(())
 }
 
-/// Returns the thumbprint of a key (RFC 7638), to which tokens are bound.
+/// The thumbprint of a key (RFC 7638), to which tokens are bound.
 pub fn thumbprint(jwk: &Value) -> String {
     let text = format!(r#"{{"crv":{},"kty":{},"x":{},"y":{}}}"#, jwk["crv"], jwk["kty"], jwk["x"], jwk["y"]);
     URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))

@@ -35,7 +35,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns a header. Several values are joined with commas (RFC 9110 5.3).
+    /// A header. Several values are joined with commas (RFC 9110 5.3).
     pub fn header(&self, name: &str) -> Option<String> {
         let values: Vec<_> = self
             .headers
@@ -46,29 +46,29 @@ impl Answer {
         (!values.is_empty()).then(|| values.join(", "))
     }
 
-    /// Returns the media type of the body, without parameters.
+    /// The media type of the body, without parameters.
     pub fn media_type(&self) -> Option<String> {
         let value = self.header("content-type")?;
         Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
     }
 
-    /// Returns the body as text. Invalid UTF-8 is replaced.
+    /// The body as text. Invalid UTF-8 is replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Returns the body as JSON.
+    /// The body as JSON.
     pub fn json(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// Returns the destination of a redirect.
+    /// The destination of a redirect.
     pub fn location(&self) -> Option<Url> {
         Url::parse(&self.header("location")?).ok()
     }
 }
 
-/// Returns the request as a curl command for a shell.
+/// The request as a curl command for a shell.
 pub fn curl(request: &SentRequest) -> String {
     let mut line = String::from("curl -i");
     if request.method != Method::GET {
@@ -86,7 +86,7 @@ pub fn curl(request: &SentRequest) -> String {
     line
 }
 
-/// Returns the response as text: status line, headers and body.
+/// The response as text: status line, headers and body.
 pub fn shown(answer: &Answer) -> String {
     let mut text = format!("{}\n", answer.status);
     for (name, value) in &answer.headers {

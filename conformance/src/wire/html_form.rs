@@ -54,7 +54,7 @@ fn inputs(element: ElementRef<'_>) -> Vec<FormInput> {
     element.select(&selector("input, button")).map(read).collect()
 }
 
-/// Returns the forms of a page.
+/// The forms of a page.
 pub fn forms(html: &str) -> Vec<HtmlForm> {
     let page = Html::parse_document(html);
     let read = |form: ElementRef<'_>| HtmlForm {
@@ -65,7 +65,7 @@ pub fn forms(html: &str) -> Vec<HtmlForm> {
     page.select(&selector("form")).map(read).collect()
 }
 
-/// Returns the inputs of a page that have a name, in order, without buttons.
+/// The inputs of a page that have a name, in order, without buttons.
 pub fn form_inputs(html: &str) -> Vec<FormInput> {
     let page = Html::parse_document(html);
     let all = inputs(page.root_element()).into_iter();

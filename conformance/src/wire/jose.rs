@@ -1,6 +1,7 @@
 //! Creation and verification of JWTs as a client does (RFC 7515, RFC 7518): ES256, ES384, RS256, RS384.
 //!
-//! Only the crypto library is used, because a fault of the server's JWT library would not be detected if both used it.
+//! Only the crypto library is used, because a fault of the server's JWT library would not be detected if both
+//! used it.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeyPairComponents, PublicKeyComponents};
@@ -41,16 +42,17 @@ fn member(jwk: &Value, name: &'static str) -> Result<Vec<u8>, KeyError> {
     URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyError::Member(name))
 }
 
-/// Returns an uncompressed point: 0x04, x, y.
+/// An uncompressed point: 0x04, x, y.
 fn point(jwk: &Value) -> Result<Vec<u8>, KeyError> {
     Ok([vec![4], member(jwk, "x")?, member(jwk, "y")?].concat())
 }
 
-/// Signs a JWT with a private JWK. The `kty` and `crv` of the key determine the algorithm: ES256, ES384 or RS384; an RSA
-/// key also signs with RS256 if the header says so. The header is used unchanged, even if it contradicts the key.
+/// Signs a JWT with a private JWK. The `kty` and `crv` of the key determine the algorithm: ES256, ES384 or
+/// RS384; an RSA key also signs with RS256 if the header says so. The header is used unchanged, even if it
+/// contradicts the key.
 ///
 /// # Errors
-/// Returns [`KeyError`] if the key is invalid.
+/// [`KeyError`] if the key is invalid.
 pub fn sign(jwk: &Value, header: &Value, claims: &Value) -> Result<String, KeyError> {
     let message = format!("{}.{}", encode(header), encode(claims));
     let random = SystemRandom::new();
@@ -85,7 +87,7 @@ pub fn sign(jwk: &Value, header: &Value, claims: &Value) -> Result<String, KeyEr
 /// Generates a private JWK for ES256.
 ///
 /// # Errors
-/// Returns [`KeyError::Refused`] if the crypto library cannot generate a key.
+/// [`KeyError::Refused`] if the crypto library cannot generate a key.
 pub fn fresh_key(kid: &str) -> Result<Value, KeyError> {
     use aws_lc_rs::encoding::AsBigEndian as _;
     let refused = KeyError::Refused("P-256");
@@ -100,7 +102,7 @@ pub fn fresh_key(kid: &str) -> Result<Value, KeyError> {
     }))
 }
 
-/// Returns the public key of a private EC key.
+/// The public key of a private EC key.
 pub fn public_half(jwk: &Value) -> Value {
     let mut public = jwk.clone();
     if let Some(members) = public.as_object_mut() {

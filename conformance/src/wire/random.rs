@@ -10,7 +10,7 @@ pub fn random_text() -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Returns a code verifier and its S256 challenge (RFC 7636 4.1, 4.2).
+/// A code verifier and its S256 challenge (RFC 7636 4.1, 4.2).
 pub fn pkce_pair() -> (String, String) {
     let verifier = random_text();
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(&verifier));

@@ -34,15 +34,15 @@ impl Variables {
         self.0.extend(other.0.clone());
     }
 
-    /// Returns the value at a dotted path.
+    /// The value at a dotted path.
     pub fn get(&self, path: &str) -> Option<&Value> {
         value_at(&self.0, path)
     }
 
-    /// Returns the value of a variable that is a text.
+    /// The value of a variable that is a text.
     ///
     /// # Errors
-    /// Returns [`UnknownVariable`] if the variable does not exist or is not a text.
+    /// [`UnknownVariable`] if the variable does not exist or is not a text.
     pub fn text(&self, path: &str) -> Result<&str, UnknownVariable> {
         self.get(path).and_then(Value::as_str).ok_or_else(|| UnknownVariable(path.to_owned()))
     }
@@ -50,7 +50,7 @@ impl Variables {
     /// Replaces the variables in a text by their values. Numbers and objects are written as JSON.
     ///
     /// # Errors
-    /// Returns [`UnknownVariable`] if a variable does not exist.
+    /// [`UnknownVariable`] if a variable does not exist.
     pub fn fill(&self, text: &str) -> Result<String, UnknownVariable> {
         self.fill_with(text, |value| value)
     }
@@ -58,7 +58,7 @@ impl Variables {
     /// Replaces the variables in a text like [`fill`](Self::fill), and applies `quote` to each value.
     ///
     /// # Errors
-    /// Returns [`UnknownVariable`] if a variable does not exist.
+    /// [`UnknownVariable`] if a variable does not exist.
     pub fn fill_with(&self, text: &str, quote: impl Fn(String) -> String) -> Result<String, UnknownVariable> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -83,10 +83,11 @@ impl Variables {
         Ok(out)
     }
 
-    /// Replaces the variables in every text of a JSON value. A text that consists of one variable becomes its value.
+    /// Replaces the variables in every text of a JSON value. A text that consists of one variable becomes its
+    /// value.
     ///
     /// # Errors
-    /// Returns [`UnknownVariable`] if a variable does not exist.
+    /// [`UnknownVariable`] if a variable does not exist.
     pub fn fill_json(&self, value: &Value) -> Result<Value, UnknownVariable> {
         Ok(match value {
             Value::String(text) => match text.strip_prefix('$').filter(|rest| name(rest) == *rest) {
@@ -119,7 +120,7 @@ impl Variables {
     }
 }
 
-/// Returns the value at a dotted path.
+/// The value at a dotted path.
 pub fn value_at<'a>(members: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     let mut parts = path.split('.');
     let first = members.get(parts.next()?)?;
@@ -129,7 +130,7 @@ pub fn value_at<'a>(members: &'a Map<String, Value>, path: &str) -> Option<&'a V
     })
 }
 
-/// Returns the names of the variables in a text.
+/// The names of the variables in a text.
 pub fn names(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices('$').map(|(offset, _)| name(&text[offset + 1..])).filter(|name| !name.is_empty())
 }
@@ -150,7 +151,7 @@ fn repetition(text: &str) -> Option<(&str, usize, usize)> {
     Some((repeated, times.parse().ok()?, inner.len() + 2))
 }
 
-/// Returns the name of the variable at the start of a text; empty if there is none.
+/// The name of the variable at the start of a text; empty if there is none.
 fn name(text: &str) -> &str {
     if OPERATIONS.iter().any(|operation| text.starts_with(operation)) {
         return "";

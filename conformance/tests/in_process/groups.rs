@@ -4,8 +4,8 @@ use http::StatusCode;
 use trefoil_conformance::spec::case::Case;
 use trefoil_conformance::wire::variables::OPERATIONS;
 
-/// Preconditions that do not affect the terminology crate: the demo project, and tokens of callers who may call all
-/// operations.
+/// Preconditions that do not affect the terminology crate: the demo project, and tokens of callers who may
+/// call all operations.
 const DEMO: [&str; 3] = ["demo-data", "system-token", "token"];
 /// Precondition that adds the imported releases to the demo project.
 const RELEASES: &str = "releases";
@@ -34,7 +34,7 @@ pub enum RowGroup {
 /// Returns the group of a case.
 ///
 /// # Errors
-/// Returns a message if the case has a precondition that no group has.
+/// A message if the case has a precondition that no group has.
 pub fn group_of(case: &Case) -> Result<RowGroup, String> {
     let mut operations = case.steps.iter().map(|step| is_terminology(&step.request.to));
     if !operations.clone().any(|is_operation| is_operation) {

@@ -1,6 +1,6 @@
-//! The rows about terminology without HTTP: each case that only sends terminology requests is a trial with its id as
-//! name. The request is passed to `trefoil-terminology`, and the result is compared by the code that also checks
-//! responses of the server.
+//! The rows about terminology without HTTP: each case that only sends terminology requests is a trial with
+//! its id as name. The request is passed to `trefoil-terminology`, and the result is compared by the code
+//! that also checks responses of the server.
 //!
 //! `cargo test -p trefoil-conformance --test in_process -- design/subsumes` runs one section.
 
@@ -29,7 +29,8 @@ use trefoil_conformance::wire::variables::Variables;
 static DEMO: LazyLock<TerminologyService> = LazyLock::new(TerminologyService::demo);
 static RELEASES: LazyLock<TerminologyService> = LazyLock::new(TerminologyService::releases);
 
-/// Returns the variables of a case. Requests contain the tokens, but the terminology crate does not read them.
+/// Returns the variables of a case. Requests contain the tokens, but the terminology crate does not read
+/// them.
 fn variables() -> Variables {
     let mut variables = Variables::default();
     let base_url = "https://in-process.example";

@@ -51,7 +51,7 @@ impl TerminologyService {
     /// Runs the operation of a request. Returns the result as JSON, or the OperationOutcome of the error.
     ///
     /// # Errors
-    /// Returns a message if the destination is not a terminology operation.
+    /// A message if the destination is not a terminology operation.
     pub fn answer(&self, sent: &SentRequest) -> Result<Result<Vec<u8>, Vec<u8>>, String> {
         let urls = Value::Object(endpoints::of_trefoil(""));
         let base = endpoints::resolve("fhir/", "", &urls).map_err(|error| error.to_string())?;

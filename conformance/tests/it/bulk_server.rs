@@ -1,6 +1,6 @@
-//! A Bulk Data server that behaves like SMART's bulk-data-server 2.1.1: it answers without a token, accepts a kick-off only
-//! with the `Accept` and `Prefer` headers of the guide, allows few requests in a short time, and sends errors as
-//! `application/json` with `diagnostics` instead of `details`.
+//! A Bulk Data server that behaves like SMART's bulk-data-server 2.1.1: it answers without a token, accepts a
+//! kick-off only with the `Accept` and `Prefer` headers of the guide, allows few requests in a short time,
+//! and sends errors as `application/json` with `diagnostics` instead of `details`.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

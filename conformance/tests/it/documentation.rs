@@ -1,5 +1,5 @@
-//! The generated tables of the documents. `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-conformance --test it documentation`
-//! writes them.
+//! The generated tables of the documents. `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-conformance --test it
+//! documentation` writes them.
 
 use std::path::Path;
 

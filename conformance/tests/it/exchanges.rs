@@ -150,7 +150,8 @@ fn the_capability_statement_matches_its_snapshot() {
     let trial = Trial::start();
     let mut answer = trial.ask(&mut trial.given(&[]), "get = \"fhir/metadata\"");
     let mut body = answer.json().unwrap();
-    // All types have the same interactions, so the snapshot contains only the types with operations and one other type.
+    // All types have the same interactions, so the snapshot contains only the types with operations and one
+    // other type.
     let kinds = body["rest"][0]["resource"].as_array_mut().unwrap();
     assert!(kinds.len() > 140, "{} resource types", kinds.len());
     kinds.retain(|kind| kind.get("operation").is_some() || kind["type"] == "Patient");

@@ -77,7 +77,8 @@ fn an_export_contains_exactly_the_selected_resources() {
     assert_eq!(exported(&trial, &mut scene, "/fhir/R4/$export"), all);
 }
 
-/// Checks that two servers are compared: a Trefoil server with itself, and with one that always gives the same answer.
+/// Checks that two servers are compared: a Trefoil server with itself, and with one that always gives the
+/// same answer.
 #[test]
 fn two_servers_are_compared() {
     let trial = Trial::start();

@@ -1,5 +1,5 @@
-//! Snapshots of complete exchanges, and properties of the running server. Each test starts a separate server and stops
-//! it at the end. The rows of the tables are in `tests/rows.rs`.
+//! Snapshots of complete exchanges, and properties of the running server. Each test starts a separate server
+//! and stops it at the end. The rows of the tables are in `tests/rows.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
@@ -49,7 +49,8 @@ impl Trial {
         scene
     }
 
-    /// Sends a request in the form of the tables. If the request has `poll`, it is repeated while the status is 202.
+    /// Sends a request in the form of the tables. If the request has `poll`, it is repeated while the status
+    /// is 202.
     fn ask(&self, scene: &mut CaseContext, request: &str) -> Answer {
         let request: Request = toml::from_str(request).unwrap();
         let sent = build_request(&request, &scene.vars).unwrap();

@@ -29,8 +29,8 @@ const Y: &str = "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM";
 /// The kinds of reports, with the ends of their names.
 const KINDS: [&str; 7] = ["json", "junit", "html", "markdown", "sarif", "testreport", "badge"];
 
-/// Returns the response to a request: metadata, a sign-in page, a redirect with a code, or a token. Each contains what was
-/// sent, the secrets of the profile, and those that the server has `issued`.
+/// Returns the response to a request: metadata, a sign-in page, a redirect with a code, or a token. Each
+/// contains what was sent, the secrets of the profile, and those that the server has `issued`.
 fn answer(request: &Request, base: &str, issued: &Mutex<BTreeSet<&'static str>>) -> ResponseTemplate {
     let mut issued = issued.lock().unwrap();
     let path = request.url.path();

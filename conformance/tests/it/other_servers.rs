@@ -1,7 +1,7 @@
 //! Runs against servers that are not Trefoil, or are treated as if they were not.
 //!
-//! The failures of other makers' servers are listed in `judged`, with the reason for each. A failure that is not listed,
-//! or a listed one that does not occur any more, fails the test.
+//! The failures of other makers' servers are listed in `judged`, with the reason for each. A failure that is
+//! not listed, or a listed one that does not occur any more, fails the test.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -113,7 +113,8 @@ impl Running {
         Self::start_until(command, "")
     }
 
-    /// Starts a program, and reads its output until a line contains a text. This line is the URL of a program that prints it.
+    /// Starts a program, and reads its output until a line contains a text. This line is the URL of a program
+    /// that prints it.
     fn start_until(command: &mut Command, text: &str) -> std::io::Result<Self> {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -150,8 +151,8 @@ fn oidc_provider_fails_only_as_judged() {
     assert!(summary.passed > 140, "{summary}");
 }
 
-/// A case is skipped before its first request if the profile lacks what its row or its preconditions name, and the run says
-/// what to add.
+/// A case is skipped before its first request if the profile lacks what its row or its preconditions name,
+/// and the run says what to add.
 #[test]
 fn members_that_a_profile_lacks_are_named() {
     let members = json!({ "public": { "client_id": "a" }, "backend": [{ "client_id": "b", "jwk": {} }] });
@@ -177,8 +178,8 @@ fn oidc_profile() -> Profile {
     Profile::read(&format!("{FOLDER}/profiles/oidc-provider.toml")).unwrap()
 }
 
-/// A server that behaves like SMART's bulk-data-server. `TREFOIL_BULK_DATA_SERVER` names the FHIR base URL of a real one,
-/// and `TREFOIL_BULK_DATA_PROFILE` its profile, which `trefoil-conformance init` writes.
+/// A server that behaves like SMART's bulk-data-server. `TREFOIL_BULK_DATA_SERVER` names the FHIR base URL of
+/// a real one, and `TREFOIL_BULK_DATA_PROFILE` its profile, which `trefoil-conformance init` writes.
 #[test]
 fn a_bulk_data_server_fails_only_as_judged() {
     let runtime = Runtime::new().unwrap();
@@ -197,8 +198,8 @@ fn a_bulk_data_server_fails_only_as_judged() {
     }
 }
 
-/// The Helios terminology server, whose program `TREFOIL_HTS` names; `cargo xtask soak` builds it. It imports the terminology of the
-/// demo project.
+/// The Helios terminology server, whose program `TREFOIL_HTS` names; `cargo xtask soak` builds it. It imports
+/// the terminology of the demo project.
 #[test]
 fn helios_fails_only_as_judged() {
     let Some(program) = std::env::var_os("TREFOIL_HTS") else {
@@ -274,7 +275,8 @@ fn a_second_run_has_the_same_result() {
     });
 }
 
-/// A server that answers everything with 200 and the same object, and stops listening after a number of requests.
+/// A server that answers everything with 200 and the same object, and stops listening after a number of
+/// requests.
 async fn dumb_server(answers: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,6 +1,6 @@
 //! HL7's terminology suite against our server: a small suite in the same layout, and HL7's own suite if it is
-//! available, in the folders `data/tx` and `data/tx-operations` of the folder in TREFOIL_SHARED or of `shared` next to
-//! the workspace. If a folder is not available, its test prints that it is left out.
+//! available, in the folders `data/tx` and `data/tx-operations` of the folder in TREFOIL_SHARED or of
+//! `shared` next to the workspace. If a folder is not available, its test prints that it is left out.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -92,7 +92,8 @@ fn hl7s_suite_passes() {
     assert!(failed.is_empty() && !report.outcomes.is_empty(), "{report}");
 }
 
-/// Tests whose expectation contradicts the resources of their suite; `server/docs/terminology.md` explains each of them.
+/// Tests whose expectation contradicts the resources of their suite; `server/docs/terminology.md` explains
+/// each of them.
 const CONTRADICTORY: [&str; 2] = ["expand-enum-good", "expand-exclude-versioned"];
 
 #[test]

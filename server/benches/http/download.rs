@@ -1,5 +1,5 @@
-//! Benchmark of downloads, run by `cargo xtask bench download`: downloads an export file from Trefoil and the same file
-//! from a bare hyper server, alternately and with the same client.
+//! Benchmark of downloads, run by `cargo xtask bench download`: downloads an export file from Trefoil and the
+//! same file from a bare hyper server, alternately and with the same client.
 
 use std::convert::Infallible;
 use std::io::{self, Read as _, Write as _};
@@ -21,7 +21,8 @@ use crate::connection::{Connection, headers, status};
 use crate::server::Server;
 use crate::{Bench, identity, text};
 
-/// Number of Patients with 75 Observations each. An Observation has about 1 KB, so the export is one file of 94 MB.
+/// Number of Patients with 75 Observations each. An Observation has about 1 KB, so the export is one file of
+/// 94 MB.
 const PATIENTS: u64 = 1_170;
 /// Number of bytes that the bare server and the client read at once.
 const PIECE: usize = 256 << 10;

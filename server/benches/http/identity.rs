@@ -123,7 +123,8 @@ fn sign(key: &EcdsaKeyPair, header: &Value, claims: &Value) -> String {
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
 }
 
-/// Returns the time of one verification of an ES384 signature in microseconds: the minimum cost of a client assertion.
+/// Returns the time of one verification of an ES384 signature in microseconds: the minimum cost of a client
+/// assertion.
 pub(crate) fn es384_check_us() -> f64 {
     const CHECKS: u32 = 500;
     let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).expect("a key can be generated");

@@ -1,12 +1,12 @@
-//! Benchmarks over HTTP, run by `cargo xtask bench [identity|terminology|download|scale]`: CPU time of the server per
-//! request, compared with a reference server in the same run.
+//! Benchmarks over HTTP, run by `cargo xtask bench [identity|terminology|download|scale]`: CPU time of the
+//! server per request, compared with a reference server in the same run.
 //!
-//! The reference is a bare hyper server whose responses have 200 bytes of JSON. The reference and Trefoil (`--demo`, file
-//! store, default logging) run in separate processes, so that their CPU time does not include that of the load
-//! generator, which keeps 16 connections busy (`--connections=N` for another number). Both use the same transport:
-//! HTTP/1.1 without TLS, over TLS with `--tls`, or HTTP/2 over TLS with `--http2`. With `--postgres` the store of Trefoil is in
-//! a private PostgreSQL database. Handshakes are not measured. Only the
-//! ratios are meaningful, because the speed of a machine varies. The benchmarks do not pass or fail.
+//! The reference is a bare hyper server whose responses have 200 bytes of JSON. The reference and Trefoil
+//! (`--demo`, file store, default logging) run in separate processes, so that their CPU time does not include
+//! that of the load generator, which keeps 16 connections busy (`--connections=N` for another number). Both
+//! use the same transport: HTTP/1.1 without TLS, over TLS with `--tls`, or HTTP/2 over TLS with `--http2`.
+//! With `--postgres` the store of Trefoil is in a private PostgreSQL database. Handshakes are not measured.
+//! Only the ratios are meaningful, because the speed of a machine varies. The benchmarks do not pass or fail.
 
 mod connection;
 mod download;
@@ -105,7 +105,8 @@ fn demo(data: &Path) -> Value {
     serde_json::from_slice(&demo).expect("demo.json is JSON")
 }
 
-/// Measures one workload in alternation with the reference, because the speed of the machine changes over time.
+/// Measures one workload in alternation with the reference, because the speed of the machine changes over
+/// time.
 fn measure(work: &Work, bench: &Bench, floor: &Server, connections: usize, check_us: f64) {
     let slice = work.requests / SLICES;
     let prepared = (work.prepare)(bench, work.requests + slice);
@@ -142,7 +143,8 @@ struct Work {
     prepare: Prepare,
 }
 
-/// A function that prepares a number of requests. The returned function sends the request with a given number.
+/// A function that prepares a number of requests. The returned function sends the request with a given
+/// number.
 type Prepare = Box<dyn for<'a> Fn(&'a Bench, usize) -> Doing<'a>>;
 
 impl Work {
@@ -152,8 +154,8 @@ impl Work {
         Self { group, name: String::new(), goal, requests, checks: false, prepare }
     }
 
-    /// Returns `true` if the command line selects the workload by its group or by a part of its name, or selects
-    /// nothing.
+    /// Returns `true` if the command line selects the workload by its group or by a part of its name, or
+    /// selects nothing.
     fn is_wanted(&self, wanted: Option<&String>) -> bool {
         wanted.is_none_or(|wanted| self.group == wanted || self.name.contains(wanted.as_str()))
     }

@@ -1,6 +1,7 @@
-//! One, two and three servers on one database, run by `cargo xtask bench scale`: the rate of all servers together, and the CPU
-//! time of each request in the servers and in the database. Servers, database and load share the processors of one
-//! machine, so the rates show where servers wait for each other, and the CPU times what machines of their own would allow.
+//! One, two and three servers on one database, run by `cargo xtask bench scale`: the rate of all servers
+//! together, and the CPU time of each request in the servers and in the database. Servers, database and load
+//! share the processors of one machine, so the rates show where servers wait for each other, and the CPU
+//! times what machines of their own would allow.
 
 use std::net::TcpListener;
 use std::process::Command;

@@ -18,8 +18,8 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::connection::{Connection, Connector, Transport, headers, post_form, status};
 
-/// The reference server, which answers every request with the same 200 bytes. With TLS it uses the certificate in the
-/// folder `tls`.
+/// The reference server, which answers every request with the same 200 bytes. With TLS it uses the
+/// certificate in the folder `tls`.
 pub(crate) fn floor(transport: Transport, tls: &Path) {
     let runtime = tokio::runtime::Runtime::new().expect("the runtime can start its threads");
     runtime.block_on(async {
@@ -137,8 +137,8 @@ impl Server {
         self.cpu_us_since(&before)
     }
 
-    /// Returns the CPU time of the server in microseconds since its threads had these times. Threads that have ended since
-    /// were idle for seconds, so their time can be ignored.
+    /// Returns the CPU time of the server in microseconds since its threads had these times. Threads that
+    /// have ended since were idle for seconds, so their time can be ignored.
     pub(crate) fn cpu_us_since(&self, before: &HashMap<OsString, f64>) -> f64 {
         let since = |(thread, now): (OsString, f64)| now - before.get(&thread).copied().unwrap_or_default();
         self.threads().into_iter().map(since).sum::<f64>() / 1e3

@@ -32,8 +32,8 @@ pub(crate) fn work() -> Vec<Work> {
 }
 
 impl Bench {
-    /// Sends pairs of codes, about half of which are in a subsumption relation. No pair is repeated, so a cache of
-    /// results would not help.
+    /// Sends pairs of codes, about half of which are in a subsumption relation. No pair is repeated, so a
+    /// cache of results would not help.
     fn subsumes(&self, concepts: u32, count: usize) -> Doing<'_> {
         let shape = Polyhierarchy::new(1, concepts);
         let mut random = fastrand::Rng::with_seed(3);

@@ -12,8 +12,8 @@ use crate::config::sections::DEFAULT_DATA_FOLDER;
 pub enum AdminSubcommand {
     /// Import resources and releases of code systems.
     ///
-    /// Resources: NDJSON, JSON, Bundles, FHIR packages (.tgz) and folders, each also as .gz. Releases, as a folder or
-    /// .zip: SNOMED CT RF2, LOINC, RxNorm, ICD-10-CM, ClaML, CSV.
+    /// Resources: NDJSON, JSON, Bundles, FHIR packages (.tgz) and folders, each also as .gz. Releases, as a
+    /// folder or .zip: SNOMED CT RF2, LOINC, RxNorm, ICD-10-CM, ClaML, CSV.
     #[command(
         after_help = "Examples:\n  trefoil import --data ./data hl7.fhir.r4.core.tgz patients/\n  trefoil import --data ./data SnomedCT_International.zip SnomedCT_Extension.zip"
     )]
@@ -21,7 +21,8 @@ pub enum AdminSubcommand {
         /// The data folder.
         #[command(flatten)]
         data: DataArgs,
-        /// Module of a SNOMED CT edition, such as 900000000000207008, if the files do not suggest the right one
+        /// Module of a SNOMED CT edition, such as 900000000000207008, if the files do not suggest the right
+        /// one
         #[arg(long, value_name = "MODULE")]
         edition: Option<String>,
         /// Date of a SNOMED CT release as YYYYMMDD, if the names of the files do not contain it
@@ -102,8 +103,8 @@ pub struct DataArgs {
     /// Folder with the store, exports, keys and certificate
     #[arg(long, global = true, default_value = DEFAULT_DATA_FOLDER, value_name = "FOLDER")]
     pub data: PathBuf,
-    /// Configuration file; required while the server is stopped if it names the key that encrypts secrets in the
-    /// store
+    /// Configuration file; required while the server is stopped if it names the key that encrypts secrets in
+    /// the store
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Store engine while the server is stopped: file, or the URL of a PostgreSQL database [default: file]
@@ -137,7 +138,8 @@ pub enum UserSubcommand {
     Change(ChangeUserArgs),
     /// List all users.
     List {
-        /// Only users whose names are not accepted for new users, for example because they contain invisible characters.
+        /// Only users whose names are not accepted for new users, for example because they contain invisible
+        /// characters.
         #[arg(long)]
         irregular_names: bool,
     },
@@ -284,15 +286,16 @@ pub enum KeysSubcommand {
     List,
     /// Advance every key by one stage: the next keys become active, the active keys retire.
     ///
-    /// Refused until the next keys have been published for 5 minutes, as long as a client may cache the key set.
+    /// Refused until the next keys have been published for 5 minutes, as long as a client may cache the key
+    /// set.
     Rotate {
         /// Rotate at once; some clients reject tokens until they fetch the key set again
         #[arg(long)]
         now: bool,
         /// Rotate the server secret instead of the signing keys; the server must be stopped.
         ///
-        /// Pending sign-ins, known browsers, user codes of devices, search cursors and signed URLs of export files become
-        /// invalid.
+        /// Pending sign-ins, known browsers, user codes of devices, search cursors and signed URLs of export
+        /// files become invalid.
         #[arg(long, conflicts_with = "now")]
         server_secret: bool,
     },

@@ -51,7 +51,8 @@ impl Console {
     }
 }
 
-/// Updates the progress bar. For a new file, or a second pass over the same file, the transfer rate starts again.
+/// Updates the progress bar. For a new file, or a second pass over the same file, the transfer rate starts
+/// again.
 fn update_bar(bar: &ProgressBar, doing: String, bytes: u64, of: u64) {
     if bar.length() != Some(of) || bytes < bar.position() {
         bar.reset();

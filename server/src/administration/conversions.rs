@@ -15,7 +15,7 @@ use super::protocol::{
 };
 
 impl AdminSubcommand {
-    /// Returns the data folder and the command for it. `read_password` is called if the command needs a password.
+    /// The data folder and the command for it. `read_password` is called if the command needs a password.
     ///
     /// The command is an error if a password, a file or the current folder cannot be read.
     pub fn into_command(

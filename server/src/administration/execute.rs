@@ -11,7 +11,7 @@ use crate::node::reload::reload_config;
 /// Executes a command and returns its exit code.
 ///
 /// # Errors
-/// Returns an error that describes the failure and the remedy.
+/// An error that describes the failure and the remedy.
 pub async fn execute_command(
     services: &AdminServices<'_>,
     command: AdminCommand,

@@ -1,5 +1,5 @@
-//! `trefoil export`: writes resources to a folder, by the same rules as an export over HTTP but without a job or a
-//! client.
+//! `trefoil export`: writes resources to a folder, by the same rules as an export over HTTP but without a job
+//! or a client.
 
 use anyhow::Result;
 use bulk::serve::operator;
@@ -10,7 +10,7 @@ use super::services::{AdminServices, EventSink};
 /// Runs an export and reports the number of resources of each type.
 ///
 /// # Errors
-/// Returns an error if the request is not valid or a file cannot be written.
+/// An error if the request is not valid or a file cannot be written.
 pub async fn run_export(
     services: &AdminServices<'_>,
     export: OperatorExport,

@@ -1,7 +1,8 @@
-//! `trefoil import`: imports releases of code systems as indexes, and all other files and folders into the store.
+//! `trefoil import`: imports releases of code systems as indexes, and all other files and folders into the
+//! store.
 //!
-//! Reports the lines that are stored durably, shows a progress bar for the bytes read, and prints a table by type at
-//! the end.
+//! Reports the lines that are stored durably, shows a progress bar for the bytes read, and prints a table by
+//! type at the end.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,7 @@ const MAX_PRINTED: usize = 100;
 /// Runs an import. Returns exit code 1 if an input could not be imported.
 ///
 /// # Errors
-/// Returns an error if a path does not exist or the store fails.
+/// An error if a path does not exist or the store fails.
 pub async fn run_import(
     services: &AdminServices<'_>,
     paths: Vec<PathBuf>,
@@ -47,7 +48,8 @@ pub async fn run_import(
         );
     }
     let indexes = SavedIndexes::open(services.data)?;
-    // The incomplete file of an interrupted import can be removed only if no running server may be writing it.
+    // The incomplete file of an interrupted import can be removed only if no running server may be writing
+    // it.
     if services.app.is_none() {
         indexes.remove_partial()?;
     }
@@ -153,8 +155,9 @@ fn find_releases(path: &Path, releases: &mut Vec<PathBuf>) -> std::io::Result<bo
     Ok(false)
 }
 
-/// Imports one release. Returns `false` if the release cannot be imported; in that case nothing of it is stored. A
-/// release with the same content as a stored one is skipped, so that an interrupted import can be repeated.
+/// Imports one release. Returns `false` if the release cannot be imported; in that case nothing of it is
+/// stored. A release with the same content as a stored one is skipped, so that an interrupted import can be
+/// repeated.
 async fn import_release(
     indexes: &SavedIndexes,
     app: Option<&App>,
@@ -207,15 +210,15 @@ async fn import_release(
     Ok(true)
 }
 
-/// Returns a progress event with the number of bytes read. Only the name of the file is shown, without its folders, to
-/// keep the line short.
+/// A progress event with the number of bytes read. Only the name of the file is shown, without its folders,
+/// to keep the line short.
 fn reading_event(what: &str, file: &str, bytes: u64, of: u64) -> CommandEvent {
     let file = file.rsplit('/').next().unwrap_or(file);
     CommandEvent::Reading { doing: format!("{what} {file}"), bytes, of }
 }
 
-/// Reports the code systems written since `since` whose hierarchy has a cycle. These code systems are stored, but the
-/// server cannot answer subsumption requests about them.
+/// Reports the code systems written since `since` whose hierarchy has a cycle. These code systems are stored,
+/// but the server cannot answer subsumption requests about them.
 async fn report_cycles(store: &Store, since: Seq, events: EventSink<'_>) -> Result<()> {
     const PAGE: usize = 1_000;
     let mut start = since;

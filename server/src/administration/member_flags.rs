@@ -1,4 +1,5 @@
-//! The command-line flags of the members of users and of clients, from the rows of [`identity::model::members`].
+//! The command-line flags of the members of users and of clients, from the rows of
+//! [`identity::model::members`].
 
 use std::marker::PhantomData;
 
@@ -10,7 +11,7 @@ use super::protocol::Members;
 
 /// A table of members.
 pub trait MemberTable {
-    /// Returns the rows of the table.
+    /// The rows of the table.
     fn rows() -> impl Iterator<Item = &'static MemberRow>;
 }
 
@@ -43,10 +44,10 @@ pub struct MemberFlags<T> {
 }
 
 impl<T: MemberTable> MemberFlags<T> {
-    /// Returns the members with those of the unset flags, which are `null`.
+    /// The members with those of the unset flags, which are `null`.
     ///
     /// # Errors
-    /// Returns an error if there is no such flag, or if the same command sets it.
+    /// An error if there is no such flag, or if the same command sets it.
     pub fn with_unset(self, unset: Vec<String>) -> anyhow::Result<Members> {
         let mut members = self.members;
         for flag in unset {
@@ -67,7 +68,7 @@ impl<T: MemberTable> MemberFlags<T> {
 /// Position of the flags in the help text: after those of every command.
 const MEMBER_ORDER: usize = 100;
 
-/// Returns the argument of a row, or `None` if no flag sets the member.
+/// The argument of a row, or `None` if no flag sets the member.
 fn argument(row: &'static MemberRow) -> Option<Arg> {
     let flag = row.flag?;
     let text = if row.help.is_empty() { row.meaning } else { row.help };
@@ -96,7 +97,7 @@ fn read_key_set(path: &str) -> Result<Value, String> {
     serde_json::from_slice(&text).map_err(|error| format!("the JWK Set {path} is not JSON: {error}"))
 }
 
-/// Returns the value that the flag of a row sets, or `None` if the command does not have the flag.
+/// The value that the flag of a row sets, or `None` if the command does not have the flag.
 fn value(row: &MemberRow, matches: &ArgMatches) -> Option<Value> {
     let is_set = |value: Value| matches.get_flag(row.name).then_some(value);
     match row.kind {

@@ -1,5 +1,5 @@
-//! Administration: import, export, users, clients and keys. The same code runs on the data folder of a stopped server
-//! and, through a socket in that folder, inside a running server.
+//! Administration: import, export, users, clients and keys. The same code runs on the data folder of a
+//! stopped server and, through a socket in that folder, inside a running server.
 //!
 //! | module | contents |
 //! |---|---|

@@ -19,7 +19,7 @@ use super::user_change::{UserChange, new_user};
 /// Executes `trefoil user …`.
 ///
 /// # Errors
-/// Returns an error that describes the failure and the remedy.
+/// An error that describes the failure and the remedy.
 pub async fn execute_user_command(
     services: &AdminServices<'_>,
     command: UserCommand,
@@ -80,7 +80,8 @@ pub async fn execute_user_command(
                 true => (OtherMethods::Keep, "other sign-in methods were kept"),
                 false => (OtherMethods::Remove, "passkeys, recovery codes and linked accounts were removed"),
             };
-            // Someone who knew the old password may have sessions and tokens, so the new password ends all of them.
+            // Someone who knew the old password may have sessions and tokens, so the new password ends all of
+            // them.
             identity.users.reset_password(&user.sub, None, &phc, others, now).await?;
             format!("set the password of {name}; all sessions and tokens have ended, {others_text}")
         }
@@ -127,7 +128,7 @@ async fn user_named(services: &AdminServices<'_>, name: &str) -> Result<User> {
     Ok(user.ok_or_else(|| UserError::Unknown(name.to_owned()))?)
 }
 
-/// Returns the output lines of `trefoil user show`.
+/// The output lines of `trefoil user show`.
 fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
     let time = fhir::instant::format;
     let yes = |it: bool| if it { "yes" } else { "no" };
@@ -167,7 +168,7 @@ fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
 /// Executes `trefoil client …`.
 ///
 /// # Errors
-/// Returns an error that describes the failure and the remedy.
+/// An error that describes the failure and the remedy.
 pub async fn execute_client_command(
     services: &AdminServices<'_>,
     command: ClientCommand,
@@ -244,7 +245,7 @@ fn print_secret(secret: &str, events: EventSink<'_>) {
 /// Executes `trefoil keys …`.
 ///
 /// # Errors
-/// Returns an error that describes the failure and the remedy.
+/// An error that describes the failure and the remedy.
 pub async fn execute_keys_command(
     services: &AdminServices<'_>,
     command: KeysCommand,

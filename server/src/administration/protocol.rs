@@ -1,8 +1,8 @@
-//! The messages on the administration socket: one command from the client, followed by events from the server. Each
-//! message is one line of JSON.
+//! The messages on the administration socket: one command from the client, followed by events from the
+//! server. Each message is one line of JSON.
 //!
-//! The types in this module define the format of the messages. If the format changes, which the snapshot test of this
-//! module detects, [`PROTOCOL_VERSION`] must change too.
+//! The types in this module define the format of the messages. If the format changes, which the snapshot test
+//! of this module detects, [`PROTOCOL_VERSION`] must change too.
 
 use std::path::PathBuf;
 
@@ -44,19 +44,19 @@ pub enum ProtocolError {
     Malformed(#[from] serde_json::Error),
 }
 
-/// Returns the first message as JSON, without the line end.
+/// The first message as JSON, without the line end.
 ///
 /// # Errors
-/// Returns an error if a path is not UTF-8.
+/// An error if a path is not UTF-8.
 pub fn encode_command(command: &AdminCommand) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&FirstMessage { protocol: PROTOCOL_VERSION, command })
 }
 
-/// Parses the first message. The version is compared before the command is parsed, because other versions may have
-/// other commands.
+/// Parses the first message. The version is compared before the command is parsed, because other versions may
+/// have other commands.
 ///
 /// # Errors
-/// Returns an error if the version differs or the message is malformed.
+/// An error if the version differs or the message is malformed.
 pub fn decode_command(line: &str) -> Result<AdminCommand, ProtocolError> {
     let VersionMember { protocol } = serde_json::from_str(line)?;
     if protocol != PROTOCOL_VERSION {
@@ -68,8 +68,8 @@ pub fn decode_command(line: &str) -> Result<AdminCommand, ProtocolError> {
 
 /// An event of a running command.
 ///
-/// `Trouble` and `Exit` have the same format in all versions, because the server also sends them to programs of other
-/// versions.
+/// `Trouble` and `Exit` have the same format in all versions, because the server also sends them to programs
+/// of other versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandEvent {

@@ -25,8 +25,8 @@ const SOCKET_NAME: &str = "admin.sock";
 /// Time after which a command is accepted again if the last one could not be.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Returns the path of the socket. The operating system limits such a path to 108 bytes. A longer path is replaced by a
-/// path through an open descriptor of the folder; the descriptor is returned too and must stay open.
+/// The path of the socket. The operating system limits such a path to 108 bytes. A longer path is replaced by
+/// a path through an open descriptor of the folder; the descriptor is returned too and must stay open.
 fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let direct = data.join(SOCKET_NAME);
     if direct.as_os_str().len() < 100 || !cfg!(target_os = "linux") {
@@ -39,10 +39,11 @@ fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
 /// Listens for commands until the process ends.
 ///
 /// # Errors
-/// Returns an error if the socket cannot be created.
+/// An error if the socket cannot be created.
 pub fn listen_for_commands(app: Arc<App>) -> Result<()> {
     let (path, _folder) = socket_path(&app.data)?;
-    // A killed process leaves its socket behind. The lock on the data folder ensures that no other process uses it.
+    // A killed process leaves its socket behind. The lock on the data folder ensures that no other process
+    // uses it.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
@@ -127,7 +128,7 @@ fn event_line(event: &CommandEvent) -> serde_json::Result<Vec<u8>> {
 /// Sends a command to a running server. Returns `None` if no server runs on this folder.
 ///
 /// # Errors
-/// Returns an error if the connection fails.
+/// An error if the connection fails.
 pub async fn send_command(data: &Path, command: &AdminCommand, events: EventSink<'_>) -> Result<Option<u8>> {
     let Ok((path, _folder)) = socket_path(data) else { return Ok(None) };
     let Ok(stream) = UnixStream::connect(&path).await else { return Ok(None) };

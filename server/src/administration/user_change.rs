@@ -1,4 +1,5 @@
-//! A change of a user, as the admin API and the commands `trefoil user add` and `trefoil user change` receive it.
+//! A change of a user, as the admin API and the commands `trefoil user add` and `trefoil user change` receive
+//! it.
 
 use identity::model::client_metadata::nearest_name;
 use identity::model::members;
@@ -48,7 +49,7 @@ fn default_scopes() -> Scopes {
     ["openid", "profile", "email", "phone"].into_iter().collect()
 }
 
-/// Returns a user with the scopes that users have by default.
+/// A user with the scopes that users have by default.
 pub fn new_user(username: String, password: Option<String>) -> User {
     User {
         sub: String::new(),
@@ -79,7 +80,7 @@ impl UserChange {
     /// Checks the members of a JSON merge patch (RFC 7396): `null` restores the default of a member.
     ///
     /// # Errors
-    /// Returns [`InvalidUserChange`] for the first member that is rejected.
+    /// [`InvalidUserChange`] for the first member that is rejected.
     pub fn read(members: Map<String, Value>) -> Result<Self, InvalidUserChange> {
         let mut change = Self::default();
         for (name, value) in members {

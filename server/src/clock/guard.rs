@@ -1,13 +1,14 @@
-//! Compares the wall clock with the time since the machine was started, which includes sleep and is never set.
+//! Compares the wall clock with the time since the machine was started, which includes sleep and is never
+//! set.
 //!
-//! `lastUpdated` of a resource never decreases. Therefore a wall clock that jumps ahead while the server runs stops
-//! all writes until it is corrected or accepted: by an operator, by the setting `clock_jump`, or by a database that has the
-//! same time. (The clock of a machine that was paused jumps ahead when it continues.) A jump between two runs is only logged, because the
-//! server may have been stopped for any length of time.
+//! `lastUpdated` of a resource never decreases. Therefore a wall clock that jumps ahead while the server runs
+//! stops all writes until it is corrected or accepted: by an operator, by the setting `clock_jump`, or by a
+//! database that has the same time. (The clock of a machine that was paused jumps ahead when it continues.) A
+//! jump between two runs is only logged, because the server may have been stopped for any length of time.
 //!
-//! Nodes that share a database must agree on the time, because each compares the expiry of records that others wrote
-//! with its own clock. A node whose clock differs from that of the database by more than [`MAX_DIFFERENCE`] writes
-//! nothing.
+//! Nodes that share a database must agree on the time, because each compares the expiry of records that
+//! others wrote with its own clock. A node whose clock differs from that of the database by more than
+//! [`MAX_DIFFERENCE`] writes nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,7 +34,8 @@ pub struct ClockGuard {
     wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     boot: BootTime,
     accepted: Mutex<AcceptedClock>,
-    /// Seconds by which the wall clock is ahead of the clock of the database; 0 if the difference is accepted.
+    /// Seconds by which the wall clock is ahead of the clock of the database; 0 if the difference is
+    /// accepted.
     ahead_of_database_s: AtomicI64,
     /// Jumps are accepted at once.
     accepts_jumps: AtomicBool,
@@ -60,9 +62,9 @@ impl ClockGuard {
         self.accepts_jumps.store(true, Ordering::Relaxed);
     }
 
-    /// Compares the wall clock with the clock of the database, which was read between `asked` and now. Returns the
-    /// difference if it is too large; writes are then refused until the next comparison. A late answer is not a
-    /// difference. If they agree, a jump before `asked` is accepted.
+    /// Compares the wall clock with the clock of the database, which was read between `asked` and now.
+    /// Returns the difference if it is too large; writes are then refused until the next comparison. A late
+    /// answer is not a difference. If they agree, a jump before `asked` is accepted.
     pub fn compare(&self, asked: Timestamp, database: Timestamp) -> Option<SignedDuration> {
         let now = (self.wall)();
         let (least, most) = (asked.duration_since(database), now.duration_since(database));
@@ -95,10 +97,11 @@ impl ClockGuard {
         }
     }
 
-    /// Checks that the wall clock has not jumped ahead since it was last accepted. Small corrections are accepted.
+    /// Checks that the wall clock has not jumped ahead since it was last accepted. Small corrections are
+    /// accepted.
     ///
     /// # Errors
-    /// Returns [`StoreError::Clock`] after a jump, or while the clock differs from that of the database.
+    /// [`StoreError::Clock`] after a jump, or while the clock differs from that of the database.
     pub fn check(&self) -> Result<(), StoreError> {
         match self.ahead_of_database_s.load(Ordering::Acquire) {
             0 => {}

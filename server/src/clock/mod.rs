@@ -21,19 +21,19 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Returns the clock and randomness of the operating system.
+    /// The clock and randomness of the operating system.
     pub fn system() -> Self {
         Self::ahead(0)
     }
 
-    /// Returns the system clock set ahead by a number of seconds.
+    /// The system clock set ahead by a number of seconds.
     pub fn ahead(seconds: i64) -> Self {
         let ahead = SignedDuration::from_secs(seconds);
         let now = Arc::new(move || Timestamp::now() + ahead);
         Self { now, boot: Arc::new(since_boot), random: Arc::new(SystemRandom) }
     }
 
-    /// Returns a clock with another source of time, which may jump.
+    /// A clock with another source of time, which may jump.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static, random: Arc<dyn Random>) -> Self {
         let now = Arc::new(now);
         let wall = Arc::clone(&now);
@@ -41,12 +41,12 @@ impl Clock {
         Self { now, boot: Arc::new(boot), random }
     }
 
-    /// Returns a guard that watches this clock from now on.
+    /// A guard that watches this clock from now on.
     pub fn guard(&self) -> ClockGuard {
         ClockGuard::new(Arc::clone(&self.now), Arc::clone(&self.boot))
     }
 
-    /// Returns the same sources as a clock for exports.
+    /// The same sources as a clock for exports.
     pub fn for_bulk(&self) -> bulk::BulkClock {
         let (clock, random) = (self.clone(), self.random.clone());
         bulk::BulkClock {
@@ -55,14 +55,14 @@ impl Clock {
         }
     }
 
-    /// Returns the time, in whole milliseconds.
+    /// The time, in whole milliseconds.
     pub fn now(&self) -> Timestamp {
         let now = (self.now)();
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
 }
 
-/// Returns the time since the machine was started, including sleep.
+/// The time since the machine was started, including sleep.
 fn since_boot() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = rustix::time::ClockId::Boottime;
@@ -71,13 +71,13 @@ fn since_boot() -> Duration {
     Duration::try_from(rustix::time::clock_gettime(clock)).unwrap_or_default()
 }
 
-/// Returns the CPU time of this thread.
+/// The CPU time of this thread.
 pub fn thread_cpu_time() -> Duration {
     Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// Request ids: a random prefix for each start of the server, and a number. They appear in responses and logs and are
-/// not secret, so that no request waits for the randomness of the operating system.
+/// Request ids: a random prefix for each start of the server, and a number. They appear in responses and logs
+/// and are not secret, so that no request waits for the randomness of the operating system.
 pub struct RequestIds {
     beginning: String,
     next: AtomicU64,
@@ -89,13 +89,13 @@ impl RequestIds {
         Self { beginning: random.id(), next: AtomicU64::new(1) }
     }
 
-    /// Returns the next id.
+    /// The next id.
     pub fn next(&self) -> Arc<str> {
         format!("{}-{}", self.beginning, self.next.fetch_add(1, Ordering::Relaxed)).into()
     }
 }
 
-/// Returns a new resource id with 128 random bits. FHIR ids cannot contain `_`, which base64url uses.
+/// A new resource id with 128 random bits. FHIR ids cannot contain `_`, which base64url uses.
 pub fn resource_id(random: &dyn Random) -> String {
     random.id().replace('_', ".")
 }

@@ -8,16 +8,16 @@ settings_table! {
     /// The audit log.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub struct AuditConfig {
-        /// State of the audit lines of a request when its response is sent: in memory, passed to the operating system, or on
-        /// the disk.
+        /// State of the audit lines of a request when its response is sent: in memory, passed to the
+        /// operating system, or on the disk.
         durability: Durability = Durability::default(),
-        /// Requests for FHIR resources that are recorded. `off`: none. `changes`: creates, updates and deletes. `all`: also
-        /// reads, histories, searches and downloads of exports.
+        /// Requests for FHIR resources that are recorded. `off`: none. `changes`: creates, updates and
+        /// deletes. `all`: also reads, histories, searches and downloads of exports.
         resources: RecordedRequests = RecordedRequests::default(),
         /// Number of days for which audit files are kept; 0 for all.
         keep_days: u32 ["days"] = 0,
-        /// Maximum size of all audit files; 0 for none. Above it, and before the reserve of the disk is used, the oldest files
-        /// are removed and the server's log says so; with `durability = "synced"` never.
+        /// Maximum size of all audit files; 0 for none. Above it, and before the reserve of the disk is used,
+        /// the oldest files are removed and the server's log says so; with `durability = "synced"` never.
         max_bytes: u64 ["bytes"] = 8 << 30,
     }
 }

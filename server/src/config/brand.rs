@@ -123,7 +123,7 @@ fn check_color(
     Ok(value)
 }
 
-/// Returns the relative luminance of a colour `#rrggbb` (WCAG 2.2).
+/// The relative luminance of a colour `#rrggbb` (WCAG 2.2).
 fn luminance(color: &str) -> Option<f64> {
     let digits = color.strip_prefix('#').filter(|digits| digits.len() == 6 && digits.is_ascii())?;
     let part = |index: usize| {

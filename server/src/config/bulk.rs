@@ -19,17 +19,20 @@ settings_table! {
         file_size: Spanned<u64> ["bytes"] = implicit(128 << 20),
         /// Maximum number of status requests for an export per minute.
         poll_limit: Option<Spanned<u32>> = None,
-        /// Maximum total size of the files of all running exports. If it is reached, a kick-off is answered with 429.
+        /// Maximum total size of the files of all running exports. If it is reached, a kick-off is answered
+        /// with 429.
         in_flight_bytes: Option<Spanned<u64>> ["bytes"] = None,
-        /// The same maximum for the exports of one client. In any case, at most 500 exports can run, and 50 of one client.
+        /// The same maximum for the exports of one client. In any case, at most 500 exports can run, and 50
+        /// of one client.
         in_flight_bytes_per_client: Option<Spanned<u64>> ["bytes"] = None,
         /// Folder of the export log. Without this setting, no log is written.
         export_log: Option<PathBuf> = None,
-        /// Time during which a signed URL grants access to its file without a token. Without this setting, files require a
-        /// token.
+        /// Time during which a signed URL grants access to its file without a token. Without this setting,
+        /// files require a token.
         signed_url_s: Option<Spanned<u64>> ["seconds"] = None,
-        /// Time after which another worker resumes the export of a worker that has stopped, 2 to 600. A worker that is
-        /// paused for longer loses its export. Several nodes need at least 10, because their clocks may differ.
+        /// Time after which another worker resumes the export of a worker that has stopped, 2 to 600. A
+        /// worker that is paused for longer loses its export. Several nodes need at least 10, because their
+        /// clocks may differ.
         lease_s: Spanned<u32> ["seconds"] = implicit(60),
         /// Version of the Bulk Data guide; 3.0.0 adds its parameters and its manifest.
         guide: ::bulk::GuideVersion = ::bulk::GuideVersion::default(),

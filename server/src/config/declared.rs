@@ -1,4 +1,5 @@
-//! `[[client]]` and `[[scope]]`: clients and scopes declared in the configuration. Each error names its line and key.
+//! `[[client]]` and `[[scope]]`: clients and scopes declared in the configuration. Each error names its line
+//! and key.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,8 +23,8 @@ use identity::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, RESERVED_SCOPES, Scopes,
 #[serde(transparent)]
 pub struct ClientSection(Spanned<BTreeMap<Spanned<String>, Spanned<toml::Value>>>);
 
-/// Members that exist only in the configuration file, with their defaults and meanings. `client_secret` is not one of
-/// them: it is rejected with its own message.
+/// Members that exist only in the configuration file, with their defaults and meanings. `client_secret` is
+/// not one of them: it is rejected with its own message.
 pub(super) const FILE_MEMBERS: [(&str, &str, &str); 4] = [
     ("client_id", "required", "Public identifier"),
     ("jwks_file", "none", "File with the public JWK Set, instead of `jwks`"),
@@ -31,7 +32,7 @@ pub(super) const FILE_MEMBERS: [(&str, &str, &str); 4] = [
     ("client_secret_env", "none", "Environment variable with the secret"),
 ];
 
-/// Returns the names of the members of `[[client]]`.
+/// The names of the members of `[[client]]`.
 fn accepted_members() -> impl Iterator<Item = &'static str> {
     client_members().map(|row| row.name).chain(FILE_MEMBERS.map(|(name, ..)| name))
 }
@@ -61,7 +62,7 @@ impl ClientSection {
         Ok(Some(Spanned::new(span, value)))
     }
 
-    /// Returns the position of a value of a member, or `None` if the member is missing.
+    /// The position of a value of a member, or `None` if the member is missing.
     fn position(&self, file: &ConfigSource<'_>, key: &str, index: usize) -> Option<Range<usize>> {
         let span = self.0.as_ref().get(key)?.span();
         let array = DeValue::parse(file.text.get(span.clone())?).ok();
@@ -113,8 +114,8 @@ impl ClientSection {
             metadata.jwks = Some(read_key_set(file, path)?);
         }
         let client = metadata.into_client(client_id.as_ref(), secret.as_deref()).map_err(|error| {
-            // `into_client` puts the value of the singular member, if any, before those of the plural member, which
-            // shifts the index.
+            // `into_client` puts the value of the singular member, if any, before those of the plural member,
+            // which shifts the index.
             let singular = match error.member {
                 "token_endpoint_auth_methods" => "token_endpoint_auth_method",
                 "token_endpoint_auth_signing_algs" => "token_endpoint_auth_signing_alg",
@@ -164,7 +165,7 @@ fn unknown_member(name: &str) -> String {
     format!("unknown field `{name}`, expected one of {}{}", names.join(", "), hint.unwrap_or_default())
 }
 
-/// Returns `true` if the server defines the scope, and its description.
+/// `true` if the server defines the scope, and its description.
 fn is_built_in(scope: &str) -> bool {
     RESERVED_SCOPES.contains(&scope)
         || SmartScope::parse(scope).is_some()
@@ -181,7 +182,7 @@ fn is_built_in(scope: &str) -> bool {
         .contains(&scope)
 }
 
-/// Returns the scopes of the demo project.
+/// The scopes of the demo project.
 pub(super) fn demo_scopes() -> impl Iterator<Item = CustomScope> {
     [
         ("garden.notes", "read your garden notes"),

@@ -67,7 +67,7 @@ macro_rules! choices {
 }
 choices!(ClockJump, ProxyHeader, Durability, RecordedRequests, ::bulk::GuideVersion);
 
-/// Returns the names that a type accepts, taken from the error message for the name `?`.
+/// The names that a type accepts, taken from the error message for the name `?`.
 fn accepted_names<T: DeserializeOwned + Debug>(json: &str) -> impl Iterator<Item = String> {
     let error = serde_json::from_str::<T>(json).unwrap_err().to_string();
     assert!(error.starts_with("unknown "), "{error}");
@@ -160,7 +160,7 @@ fn write_tables(path: &str, table: Table, text: &mut String) {
     }
 }
 
-/// Returns the table of the command-line options of `serve`, with their help texts.
+/// The table of the command-line options of `serve`, with their help texts.
 fn flags() -> String {
     let command = ServeFlags::augment_args(clap::Command::new("serve"));
     let mut text = "| flag | meaning |\n|---|---|\n".to_owned();
@@ -173,7 +173,7 @@ fn flags() -> String {
     text
 }
 
-/// Returns the table of the members of `[[client]]`.
+/// The table of the members of `[[client]]`.
 fn client() -> String {
     let mut text = "| member | type | default | meaning |\n|---|---|---|---|\n".to_owned();
     for (name, default, meaning) in FILE_MEMBERS {

@@ -1,5 +1,5 @@
-//! Declares a table of `trefoil.toml` with one row for each member: description, type, unit and default. The tables of
-//! `server/docs/configuration.md` are generated from these declarations.
+//! Declares a table of `trefoil.toml` with one row for each member: description, type, unit and default. The
+//! tables of `server/docs/configuration.md` are generated from these declarations.
 
 use std::ops::Range;
 
@@ -8,7 +8,8 @@ use toml::Spanned;
 
 use super::{ConfigError, ConfigSource};
 
-/// Declares a table of `trefoil.toml`. A row has the form `member: Type [unit] = default`. The unit is optional.
+/// Declares a table of `trefoil.toml`. A row has the form `member: Type [unit] = default`. The unit is
+/// optional.
 macro_rules! settings_table {
     (
         $(#[doc = $about:literal])+
@@ -57,7 +58,7 @@ macro_rules! settings_table {
 }
 pub(super) use settings_table;
 
-/// Returns the default of a member whose errors contain its line.
+/// The default of a member whose errors contain its line.
 pub fn implicit<T>(value: T) -> Spanned<T> {
     Spanned::new(0..0, value)
 }
@@ -71,7 +72,7 @@ impl<T> Required<T> {
     /// The value of a missing member.
     pub const MISSING: Self = Self(None);
 
-    /// Returns the value. `section` is the position of the table, for the error if the member is missing.
+    /// The value. `section` is the position of the table, for the error if the member is missing.
     pub fn get(
         self,
         source: &ConfigSource<'_>,

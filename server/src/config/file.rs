@@ -1,4 +1,5 @@
-//! Reads `trefoil.toml`: its text, secrets from other files and the environment, and errors with line and key.
+//! Reads `trefoil.toml`: its text, secrets from other files and the environment, and errors with line and
+//! key.
 
 use std::path::{Path, PathBuf};
 

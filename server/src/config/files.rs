@@ -16,18 +16,19 @@ use super::{ConfigError, ConfigSource};
 const MAX_FILE_SIZE: u64 = 64 << 30;
 
 settings_table! {
-    /// Where the files of exports are kept and, if several servers share a database, the indexes of imported releases. All
-    /// settings are read at the start.
+    /// Where the files of exports are kept and, if several servers share a database, the indexes of imported
+    /// releases. All settings are read at the start.
     pub struct FilesSection {
-        /// Bucket of an S3 server, and the beginning of the keys in it: `s3://BUCKET/PREFIX`. Without this setting, files are
-        /// kept in the data folder.
+        /// Bucket of an S3 server, and the beginning of the keys in it: `s3://BUCKET/PREFIX`. Without this
+        /// setting, files are kept in the data folder.
         location: Option<Spanned<String>> = None,
         /// URL of the S3 server. Without this setting, `AWS_ENDPOINT_URL`, or AWS in the region.
         endpoint: Option<Spanned<String>> = None,
         /// Region. Without this setting, `AWS_REGION`, or `us-east-1`.
         region: Option<String> = None,
-        /// Id of the access key. Without this setting, the credentials are those of the environment: an access key in the
-        /// variables of AWS, with a session token if it is temporary, a web identity, a container or an instance.
+        /// Id of the access key. Without this setting, the credentials are those of the environment: an
+        /// access key in the variables of AWS, with a session token if it is temporary, a web identity, a
+        /// container or an instance.
         access_key_id: Option<Spanned<String>> = None,
         /// File with the secret of the access key.
         secret_access_key_file: Option<Spanned<PathBuf>> = None,
@@ -37,8 +38,8 @@ settings_table! {
         path_style: bool = true,
         /// Allow an endpoint with plain HTTP, on loopback addresses only.
         allow_http: bool = false,
-        /// Redirect downloads with a signed URL of `[bulk] signed_url_s` to a signed URL of the bucket, so that the files do not
-        /// pass through this server.
+        /// Redirect downloads with a signed URL of `[bulk] signed_url_s` to a signed URL of the bucket, so
+        /// that the files do not pass through this server.
         signed_downloads: Spanned<bool> = implicit(false),
     }
 }
@@ -108,7 +109,7 @@ impl FilesSection {
         Ok(FilesConfig { bucket: Some(opened), description: self.describe() })
     }
 
-    /// Returns a builder with the credentials of this table, or those of the environment.
+    /// A builder with the credentials of this table, or those of the environment.
     fn credentials(&self, source: &ConfigSource<'_>) -> Result<AmazonS3Builder, ConfigError> {
         let secret = source.read_secret(
             "secret_access_key",
@@ -133,7 +134,7 @@ impl FilesSection {
         }
     }
 
-    /// Returns the endpoint of this table or of the environment. Plain HTTP is allowed on loopback addresses only.
+    /// The endpoint of this table or of the environment. Plain HTTP is allowed on loopback addresses only.
     fn checked_endpoint(
         &self,
         source: &ConfigSource<'_>,
@@ -164,7 +165,7 @@ impl FilesSection {
         }
     }
 
-    /// Returns the settings without the secret.
+    /// The settings without the secret.
     fn describe(&self) -> String {
         let text = |value: &Option<Spanned<String>>| value.as_ref().map(|value| value.as_ref().clone());
         format!(
@@ -180,7 +181,7 @@ impl FilesSection {
     }
 }
 
-/// Returns `true` for a name that S3 accepts: 3 to 63 lower-case letters, digits, dots and hyphens.
+/// `true` for a name that S3 accepts: 3 to 63 lower-case letters, digits, dots and hyphens.
 fn is_bucket_name(name: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte);
     let ends = [name.bytes().next(), name.bytes().last()];
@@ -189,7 +190,7 @@ fn is_bucket_name(name: &str) -> bool {
         && ends.iter().flatten().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Returns the endpoint with the bucket in its host. An IP address cannot have one.
+/// The endpoint with the bucket in its host. An IP address cannot have one.
 fn with_bucket(endpoint: &Url, bucket: &str) -> Option<String> {
     let Some(Host::Domain(name)) = endpoint.host() else { return None };
     let host = format!("{bucket}.{name}");

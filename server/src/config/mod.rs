@@ -1,9 +1,9 @@
-//! Configuration. Command-line options take precedence over `trefoil.toml`, and the file over defaults. No other module
-//! reads settings from files or the environment.
+//! Configuration. Command-line options take precedence over `trefoil.toml`, and the file over defaults. No
+//! other module reads settings from files or the environment.
 //!
 //! Unknown keys are rejected with their line. Secrets are read from files (`…_file`) or environment variables
-//! (`…_env`); they are not allowed in the configuration file itself. A relative path is resolved against the folder of
-//! the configuration file.
+//! (`…_env`); they are not allowed in the configuration file itself. A relative path is resolved against the
+//! folder of the configuration file.
 //!
 //! | module | contents |
 //! |---|---|
@@ -111,7 +111,7 @@ pub enum StoreEngine {
 }
 
 impl StoreEngine {
-    /// Returns the engine with this name or URL.
+    /// The engine with this name or URL.
     fn named(name: &str, migrate: bool, password: Option<String>) -> Result<Self, ConfigError> {
         match name {
             "file" => Ok(Self::File),
@@ -165,8 +165,8 @@ pub struct Config {
     pub insecure_http: bool,
     /// Serve the demo project with its users and clients.
     pub demo: bool,
-    /// Seconds by which the clock is set ahead (`TREFOIL_DEMO_AHEAD_S`, for the demo project only), to show that codes
-    /// and tokens expire.
+    /// Seconds by which the clock is set ahead (`TREFOIL_DEMO_AHEAD_S`, for the demo project only), to show
+    /// that codes and tokens expire.
     pub ahead_s: i64,
     /// Paths of the certificate file and the key file.
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -198,15 +198,16 @@ pub struct Config {
     pub response_memory_bytes: usize,
     /// Idle time after which a connection is closed.
     pub idle_timeout: Duration,
-    /// Time between the stop signal and the closing of the listener, during which connections are still accepted.
+    /// Time between the stop signal and the closing of the listener, during which connections are still
+    /// accepted.
     pub shutdown_grace: Duration,
 }
 
-/// Reads the table `[identity]` of a configuration file, for commands on a stopped server. Returns the keys that
-/// encrypt secrets in the store, and the requirements for new passwords.
+/// Reads the table `[identity]` of a configuration file, for commands on a stopped server. Returns the keys
+/// that encrypt secrets in the store, and the requirements for new passwords.
 ///
 /// # Errors
-/// Returns [`ConfigError`] if the file cannot be read or is invalid.
+/// [`ConfigError`] if the file cannot be read or is invalid.
 pub fn read_identity(path: Option<&Path>) -> Result<(SecretEncryption, PasswordPolicy), ConfigError> {
     let Some(path) = path else { return Ok((SecretEncryption::default(), PasswordPolicy::default())) };
     let text = read_text(path)?;
@@ -244,7 +245,7 @@ impl Config {
     /// Reads the file, applies the options and checks the result.
     ///
     /// # Errors
-    /// Returns [`ConfigError`] with the position of the invalid setting and the remedy.
+    /// [`ConfigError`] with the position of the invalid setting and the remedy.
     pub fn load(flags: &ServeFlags) -> Result<Self, ConfigError> {
         let path = flags.config.clone().unwrap_or_default();
         let text = match &flags.config {
@@ -363,7 +364,7 @@ impl Config {
         })
     }
 
-    /// Returns the names and values of the settings that a running server cannot change. After a reload, the server
+    /// The names and values of the settings that a running server cannot change. After a reload, the server
     /// reports which of them require a restart.
     pub fn restart_settings(&self) -> Vec<(&'static str, String)> {
         vec![

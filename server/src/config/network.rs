@@ -14,8 +14,8 @@ pub struct ConnectionLimits {
     pub per_address: usize,
 }
 
-/// The header in which trusted proxies send the address of the client. No other header is read, because a client could
-/// set it.
+/// The header in which trusted proxies send the address of the client. No other header is read, because a
+/// client could set it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProxyHeader {
@@ -36,7 +36,7 @@ pub struct TrustedProxies {
 }
 
 impl TrustedProxies {
-    /// Returns `true` if the address belongs to a trusted proxy.
+    /// `true` if the address belongs to a trusted proxy.
     pub fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.iter().any(|network| network.contains(&address))
@@ -60,7 +60,7 @@ impl Default for PrivateHosts {
 }
 
 impl PrivateHosts {
-    /// Returns `true` if key sets may be fetched from the host although its address is private.
+    /// `true` if key sets may be fetched from the host although its address is private.
     pub fn contains(&self, host: &str) -> bool {
         match self {
             Self::All(all) => *all,

@@ -12,7 +12,8 @@ const MAX_LENGTH: usize = 100;
 settings_table! {
     /// This server among several ones.
     pub struct NodeSection {
-        /// Name of this server in the lines of its audit log and export log. Without this setting, the name of the machine.
+        /// Name of this server in the lines of its audit log and export log. Without this setting, the name
+        /// of the machine.
         name: Option<Spanned<String>> = None,
     }
 }
@@ -29,7 +30,7 @@ pub enum ClockJump {
 }
 
 impl NodeSection {
-    /// Returns the name of this server.
+    /// The name of this server.
     pub(super) fn check(&self, source: &ConfigSource<'_>) -> Result<String, ConfigError> {
         let Some(name) = &self.name else { return Ok(host_name()) };
         let text = name.as_ref();
@@ -41,7 +42,7 @@ impl NodeSection {
     }
 }
 
-/// Returns the name of the machine.
+/// The name of the machine.
 fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     if name.is_empty() { "localhost".to_owned() } else { name }

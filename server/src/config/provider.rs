@@ -19,8 +19,8 @@ settings_table! {
         name: Required<Spanned<String>> = Required::MISSING,
         /// `google` sets issuer and endpoints.
         preset: Option<Spanned<String>> = None,
-        /// Issuer identifier; required without a preset. If no endpoint is set, the endpoints are read from the discovery
-        /// document of the issuer.
+        /// Issuer identifier; required without a preset. If no endpoint is set, the endpoints are read from
+        /// the discovery document of the issuer.
         issuer: Option<String> = None,
         /// URL of the authorization endpoint.
         authorization_endpoint: Option<String> = None,
@@ -36,9 +36,10 @@ settings_table! {
         client_secret_file: Option<Spanned<PathBuf>> = None,
         /// Environment variable with the client secret.
         client_secret_env: Option<Spanned<String>> = None,
-        /// Authentication at the token endpoint: `client_secret_basic` (default with a secret), `client_secret_post`,
-        /// `private_key_jwt`, or `none` (default without a secret). `private_key_jwt` signs with the server's own keys:
-        /// register `https://id.example/.well-known/jwks.json` at the provider.
+        /// Authentication at the token endpoint: `client_secret_basic` (default with a secret),
+        /// `client_secret_post`, `private_key_jwt`, or `none` (default without a secret). `private_key_jwt`
+        /// signs with the server's own keys: register `https://id.example/.well-known/jwks.json` at the
+        /// provider.
         token_endpoint_auth_method: Option<Spanned<String>> = None,
         /// Algorithm of `private_key_jwt`: `RS256` (default), `ES256`, `ES384` or `EdDSA`.
         token_endpoint_auth_signing_alg: Option<Spanned<String>> = None,
@@ -46,10 +47,11 @@ settings_table! {
         assertion_audience: Option<Spanned<String>> = None,
         /// Scopes to request, separated by spaces.
         scopes: String = "openid profile email".to_owned(),
-        /// Create a user at the first sign-in with an unknown account. Otherwise users must link accounts themselves.
+        /// Create a user at the first sign-in with an unknown account. Otherwise users must link accounts
+        /// themselves.
         create_users: bool = false,
-        /// Link an unknown account to the user with the same verified e-mail address, if this user has no sign-in method.
-        /// Other users confirm the link with theirs.
+        /// Link an unknown account to the user with the same verified e-mail address, if this user has no
+        /// sign-in method. Other users confirm the link with theirs.
         link_by_email: bool = false,
         /// Maximum wait for the response headers, and between two parts of the body.
         timeout_ms: u64 ["milliseconds"] = 8_000,
@@ -68,7 +70,7 @@ pub struct ConfiguredProvider {
 /// Checks a provider.
 ///
 /// # Errors
-/// Returns [`ConfigError`] if a member is missing or a secret is written in the file.
+/// [`ConfigError`] if a member is missing or a secret is written in the file.
 pub(super) fn check_provider(
     section: Spanned<ProviderSection>,
     file: &ConfigSource<'_>,

@@ -68,11 +68,12 @@ settings_table! {
         trusted_proxies: Vec<Spanned<String>> = Vec::new(),
         /// Header in which these proxies send the address of the client; `forwarded` is that of RFC 7239.
         proxy_header: ProxyHeader = ProxyHeader::default(),
-        /// Time without data in either direction after which a connection is closed, 1 to 3600. Set it higher than the
-        /// idle timeout of your load balancer.
+        /// Time without data in either direction after which a connection is closed, 1 to 3600. Set it higher
+        /// than the idle timeout of your load balancer.
         idle_timeout_s: Spanned<u32> ["seconds"] = implicit(75),
-        /// Reaction when the clock of the machine jumps ahead by more than 5 minutes, as after a pause of a virtual machine:
-        /// writes are refused until `trefoil clock accept`, or the new time is accepted. With a database, its time decides.
+        /// Reaction when the clock of the machine jumps ahead by more than 5 minutes, as after a pause of a
+        /// virtual machine: writes are refused until `trefoil clock accept`, or the new time is accepted.
+        /// With a database, its time decides.
         clock_jump: ClockJump = ClockJump::default(),
         /// Time after the stop signal during which new connections are still accepted.
         shutdown_grace_s: u32 ["seconds"] = 1,
@@ -96,7 +97,8 @@ settings_table! {
         previous_key_encryption_key_env: Option<Spanned<String>> = None,
         /// Minimum length of a new password, 8 to 64.
         password_min_length: Spanned<u32> ["characters"] = implicit(PasswordPolicy::default().min_length as u32),
-        /// Minimum strength of a new password, 0 to 4 by zxcvbn; 3 withstands 10^8 guesses, 4 withstands 10^10.
+        /// Minimum strength of a new password, 0 to 4 by zxcvbn; 3 withstands 10^8 guesses, 4 withstands
+        /// 10^10.
         password_min_strength: Spanned<u32> = implicit(PasswordPolicy::default().min_strength.into()),
         /// Lifetimes of tokens and sessions.
         lifetimes: LifetimesSection = LifetimesSection::default(),
@@ -106,8 +108,8 @@ settings_table! {
 }
 
 settings_table! {
-    /// Lifetimes of tokens and sessions. Clients can have other ones, for example `access_token_lifetime_s`. Access tokens of
-    /// the token flow are always valid for 3600 seconds, and authorization codes for 300.
+    /// Lifetimes of tokens and sessions. Clients can have other ones, for example `access_token_lifetime_s`.
+    /// Access tokens of the token flow are always valid for 3600 seconds, and authorization codes for 300.
     pub struct LifetimesSection {
         /// Access tokens of users, 60 to 86400.
         access_token_s: Spanned<u32> ["seconds"] = implicit(lifetimes::ACCESS_TOKEN.as_secs() as u32),
@@ -141,16 +143,16 @@ settings_table! {
 settings_table! {
     /// Engine and folder.
     pub struct StoreSection {
-        /// Number of this configuration if several servers share a database. Raise it when you add or remove clients: a
-        /// server with a lower number leaves the clients as they are.
+        /// Number of this configuration if several servers share a database. Raise it when you add or remove
+        /// clients: a server with a lower number leaves the clients as they are.
         edition: u64 = 0,
         /// Storage engine: `memory`, `file`, or the URL of a PostgreSQL database.
         engine: Spanned<String> = implicit("file".to_owned()),
-        /// File with the password of the database, if the URL contains none. Otherwise the environment variables `PGPASSWORD` and
-        /// `PGPASSFILE` are used.
+        /// File with the password of the database, if the URL contains none. Otherwise the environment
+        /// variables `PGPASSWORD` and `PGPASSFILE` are used.
         password_file: Option<Spanned<PathBuf>> = None,
-        /// Create and update the tables of the database at the start. If the server has no right to do so, run
-        /// `trefoil migrate` before the start.
+        /// Create and update the tables of the database at the start. If the server has no right to do so,
+        /// run `trefoil migrate` before the start.
         migrate: bool = true,
         /// Folder for the store, exports, keys and certificate.
         data: PathBuf = PathBuf::from(DEFAULT_DATA_FOLDER),
@@ -165,7 +167,8 @@ settings_table! {
     pub struct TerminologySection {
         /// Answer terminology requests without a token.
         anonymous: bool = false,
-        /// Versions to use if a request names none, each as `url|version`. A version may be a pattern such as `4.x`.
+        /// Versions to use if a request names none, each as `url|version`. A version may be a pattern such as
+        /// `4.x`.
         preferred_versions: Vec<Spanned<String>> = Vec::new(),
     }
 }
@@ -175,11 +178,12 @@ settings_table! {
     pub struct LimitsSection {
         /// Maximum number of open connections. The limit of file descriptors can reduce it.
         connections: usize = 10_000,
-        /// Maximum number of open connections of one address, or of one IPv6 network of 64 bits. Trusted proxies are
-        /// exempt.
+        /// Maximum number of open connections of one address, or of one IPv6 network of 64 bits. Trusted
+        /// proxies are exempt.
         connections_per_address: usize = 512,
-        /// Maximum number of pending requests of each kind (pushed requests, device authorizations, passkey ceremonies,
-        /// sign-ins at a provider) that one address may create. Above it, requests are answered with 429.
+        /// Maximum number of pending requests of each kind (pushed requests, device authorizations, passkey
+        /// ceremonies, sign-ins at a provider) that one address may create. Above it, requests are answered
+        /// with 429.
         pending_per_address: usize = PendingLimits::default().per_address,
         /// The same maximum for all addresses together.
         pending_total: usize = PendingLimits::default().total,
@@ -188,8 +192,9 @@ settings_table! {
         /// Maximum memory for all request bodies together: three times the size of each, and 1 to 3 kB for each entry of a
         /// Bundle; one address can use a quarter of it. Above it, requests are answered with 503. At most a fifth of the memory of the machine or of the control group.
         body_memory_bytes: usize ["bytes"] = 512 << 20,
-        /// Maximum memory for all answers that contain resources; one client can use a quarter of it. Above it, requests
-        /// wait, and are answered with 503 after 5 s. At most a fifth of the memory of the machine or of the control group.
+        /// Maximum memory for all answers that contain resources; one client can use a quarter of it. Above
+        /// it, requests wait, and are answered with 503 after 5 s. At most a fifth of the memory of the
+        /// machine or of the control group.
         response_memory_bytes: usize ["bytes"] = 256 << 20,
     }
 }
@@ -202,8 +207,8 @@ settings_table! {
         folder: Option<PathBuf> = None,
         /// Number of days for which the files are kept; 0 for all.
         keep_days: u32 ["days"] = 30,
-        /// Maximum size of all files; 0 for none. Above it, and before the reserve of the disk is used, the oldest files are
-        /// removed.
+        /// Maximum size of all files; 0 for none. Above it, and before the reserve of the disk is used, the
+        /// oldest files are removed.
         max_bytes: u64 ["bytes"] = 1 << 30,
     }
 }

@@ -1,5 +1,5 @@
-//! The settings that can change while the server runs. A reload of the configuration replaces all of them at once, so
-//! that a request sees either the old or the new settings.
+//! The settings that can change while the server runs. A reload of the configuration replaces all of them at
+//! once, so that a request sees either the old or the new settings.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub struct CustomScope {
 }
 
 impl Settings {
-    /// Returns the description of a custom scope, if the scope is declared or belongs to the demo.
+    /// The description of a custom scope, if the scope is declared or belongs to the demo.
     pub fn describe(&self, scope: &str) -> Option<&str> {
         self.scopes
             .iter()

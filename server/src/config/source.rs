@@ -52,7 +52,7 @@ pub struct ConfigSource<'a> {
 }
 
 impl ConfigSource<'_> {
-    /// Returns the line of a value, counted from 1.
+    /// The line of a value, counted from 1.
     pub(super) fn line_of(&self, span: Range<usize>) -> usize {
         self.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
     }
@@ -101,7 +101,7 @@ impl ConfigSource<'_> {
         Ok(Some(text.trim().to_owned()))
     }
 
-    /// Returns a number, if it is within bounds.
+    /// A number, if it is within bounds.
     pub(super) fn bounded_number(
         &self,
         key: &'static str,

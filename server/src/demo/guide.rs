@@ -1,5 +1,6 @@
-//! The guide of the demo: its addresses, its users with their passwords, and commands to paste. The server stores it in
-//! `DIR/guide.txt`, which only its owner can read, and prints it on standard error if a person reads that.
+//! The guide of the demo: its addresses, its users with their passwords, and commands to paste. The server
+//! stores it in `DIR/guide.txt`, which only its owner can read, and prints it on standard error if a person
+//! reads that.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ pub const GUIDE_FILE: &str = "guide.txt";
 /// Writes the guide for a server, and returns its text and the path of its file.
 ///
 /// # Errors
-/// Returns an error if `demo.json` cannot be read or the guide cannot be written.
+/// An error if `demo.json` cannot be read or the guide cannot be written.
 pub fn write_guide(app: &App, ca: Option<&Path>) -> Result<(String, PathBuf)> {
     let data = std::path::absolute(&app.data)?;
     let demo = std::fs::read(data.join("demo.json")).context("failed to read demo.json")?;
@@ -82,7 +83,7 @@ fn member<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()
 }
 
-/// Returns the path of a program beside this one for a shell, or its name if it is not there.
+/// The path of a program beside this one for a shell, or its name if it is not there.
 fn program(name: &str) -> String {
     let beside =
         std::env::current_exe().ok().map(|exe| exe.with_file_name(name)).filter(|path| path.is_file());

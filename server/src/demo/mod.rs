@@ -1,8 +1,8 @@
-//! The demo project: added once to a data folder by `serve --demo`, and usable only while the server runs with
-//! `--demo`.
+//! The demo project: added once to a data folder by `serve --demo`, and usable only while the server runs
+//! with `--demo`.
 //!
-//! Passwords, secrets and keys are generated for each folder and stored only in `DIR/demo.json`, which only its owner
-//! can read. [`guide`] is what a person reads first.
+//! Passwords, secrets and keys are generated for each folder and stored only in `DIR/demo.json`, which only
+//! its owner can read. [`guide`] is what a person reads first.
 
 pub mod guide;
 
@@ -33,16 +33,18 @@ use crate::clock::resource_id;
 use crate::node::app::App;
 use crate::node::tls::write_private;
 
-/// Ledger key that marks a store to which the whole project was added. In a shared store, its value is `demo.json`.
+/// Ledger key that marks a store to which the whole project was added. In a shared store, its value is
+/// `demo.json`.
 const SEEDED_KEY: &str = "demo/seeded";
-/// Ledger key that is present while a node adds the project to a shared store, and the time that this may take.
+/// Ledger key that is present while a node adds the project to a shared store, and the time that this may
+/// take.
 const SEEDING_KEY: &str = "demo/seeding";
 const SEEDING_TIME: SignedDuration = SignedDuration::from_secs(60);
 
 /// Adds the demo project unless it was added before.
 ///
 /// # Errors
-/// Returns an error if the store fails, or if a user or client of the same name exists that does not belong to the
+/// An error if the store fails, or if a user or client of the same name exists that does not belong to the
 /// demo.
 pub async fn seed_demo(app: &App) -> Result<()> {
     let path = app.data.join("demo.json");
@@ -56,8 +58,8 @@ pub async fn seed_demo(app: &App) -> Result<()> {
     if path.exists() && !app.store.is_shared() && app.store.get(SEEDED_KEY, now).await?.is_some() {
         return Ok(());
     }
-    // The project was added only in part, or `demo.json` was lost. Its secrets cannot be shown again, so everything
-    // is generated again.
+    // The project was added only in part, or `demo.json` was lost. Its secrets cannot be shown again, so
+    // everything is generated again.
     remove_seed(app).await?;
     let project = fixtures::project();
     let mut users = Vec::new();
@@ -90,7 +92,7 @@ pub async fn seed_demo(app: &App) -> Result<()> {
     Ok(())
 }
 
-/// Returns the content of `demo.json` if another node has added the project to a shared store. If no node has, claims
+/// The content of `demo.json` if another node has added the project to a shared store. If no node has, claims
 /// the work for this node; if another one is at it, waits for it.
 async fn seeded_by_any_node(app: &App) -> Result<Option<String>> {
     while app.store.is_shared() {
@@ -311,7 +313,7 @@ fn generate_rsa_key(name: &str) -> Result<Value> {
     Ok(jwk)
 }
 
-/// Returns a JWK without its private members.
+/// A JWK without its private members.
 fn public_members(jwk: &Value) -> Value {
     let public = ["kty", "crv", "alg", "use", "kid", "x", "y", "n", "e"];
     let members = jwk.as_object().into_iter().flatten().filter(|(name, _)| public.contains(&name.as_str()));

@@ -1,5 +1,6 @@
-//! Memory for the answer of a request. An answer can be thousands of times larger than its request, so its bytes are
-//! taken from a budget before the answer is built, and are returned when it was sent or its client has left.
+//! Memory for the answer of a request. An answer can be thousands of times larger than its request, so its
+//! bytes are taken from a budget before the answer is built, and are returned when it was sent or its client
+//! has left.
 
 use std::convert::Infallible;
 
@@ -26,8 +27,9 @@ pub struct AnswerMemory {
 }
 
 impl AnswerMemory {
-    /// Returns the memory for an answer to the client of a token. It counts against the budget of this client and user, so
-    /// that one client does not use up the memory of all others. Requests without a token count by address.
+    /// The memory for an answer to the client of a token. It counts against the budget of this client and
+    /// user, so that one client does not use up the memory of all others. Requests without a token count by
+    /// address.
     pub fn new(context: &RequestContext, token: Option<&TokenAccess>) -> Self {
         let owner = match token {
             Some(access) => BudgetOwner::Client {
@@ -39,16 +41,16 @@ impl AnswerMemory {
         Self { reservation: context.app.answers.reservation(owner), held: 0 }
     }
 
-    /// Returns the size at which a page of a search ends.
+    /// The size at which a page of a search ends.
     pub fn page_bytes(context: &RequestContext) -> usize {
         PAGE_BYTES.min(context.app.answers.per_owner() / (2 * WRITTEN_BUNDLE))
     }
 
-    /// Reads something of which only the reader knows the size, and reserves its memory. If there is none, the value is
-    /// dropped, and is read again when there is.
+    /// Reads something of which only the reader knows the size, and reserves its memory. If there is none,
+    /// the value is dropped, and is read again when there is.
     ///
     /// # Errors
-    /// Returns the error of `read`, or [`BudgetExhausted`] if the memory is not available in time.
+    /// The error of `read`, or [`BudgetExhausted`] if the memory is not available in time.
     pub async fn hold<T, E: From<BudgetExhausted>, F: Future<Output = Result<T, E>>>(
         &mut self,
         read: impl Fn() -> F,
@@ -82,7 +84,7 @@ impl AnswerMemory {
     /// Reserves the memory of an answer that exists already.
     ///
     /// # Errors
-    /// Returns [`BudgetExhausted`] if the memory is not available now.
+    /// [`BudgetExhausted`] if the memory is not available now.
     pub fn hold_now(&mut self, bytes: usize) -> Result<(), BudgetExhausted> {
         self.reservation.try_cover(self.held + bytes)?;
         self.held += bytes;
@@ -97,12 +99,12 @@ impl AnswerMemory {
         self.hold_now(bytes * WRITTEN_BUNDLE)
     }
 
-    /// Returns the bytes of the answer. The memory is returned when the last copy of them is dropped.
+    /// The bytes of the answer. The memory is returned when the last copy of them is dropped.
     pub fn attach(self, bytes: impl Into<Bytes>) -> Bytes {
         self.reservation.attach(bytes)
     }
 
-    /// Returns a response whose body consists of several pieces. The memory is returned when the last piece was sent.
+    /// A response whose body consists of several pieces. The memory is returned when the last piece was sent.
     pub fn respond(self, media_type: &'static str, mut pieces: Vec<Bytes>) -> Response {
         let length: usize = pieces.iter().map(Bytes::len).sum();
         let last = self.reservation.attach_last(pieces.pop().unwrap_or_default(), length);

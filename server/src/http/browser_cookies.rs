@@ -1,5 +1,5 @@
-//! The cookies that a browser sent: the session, the browser before any sign-in, and the device in which a user has signed
-//! in before (see `identity::sign_in::throttle`).
+//! The cookies that a browser sent: the session, the browser before any sign-in, and the device in which a
+//! user has signed in before (see `identity::sign_in::throttle`).
 
 use http::{HeaderMap, header};
 
@@ -8,8 +8,8 @@ const BROWSER_LENGTH: usize = 43;
 
 /// The names of the cookies.
 ///
-/// The prefix `__Host-` binds them to this host and to HTTPS. With `--insecure-http` it is left out, because browsers
-/// would reject it.
+/// The prefix `__Host-` binds them to this host and to HTTPS. With `--insecure-http` it is left out, because
+/// browsers would reject it.
 pub struct CookieNames {
     /// The session of a signed-in user.
     pub session: &'static str,

@@ -17,7 +17,7 @@ pub enum CorsPolicy {
     AnyOrigin,
 }
 
-/// Returns the response to a preflight request.
+/// The response to a preflight request.
 pub fn preflight(allow: &str) -> Response {
     let response = reply::empty(StatusCode::NO_CONTENT);
     let response = reply::with(response, header::ACCESS_CONTROL_ALLOW_METHODS, allow);
@@ -33,8 +33,8 @@ pub fn preflight(allow: &str) -> Response {
 const EXPOSED_HEADERS: &str =
     "ETag, Location, Content-Location, Retry-After, X-Progress, WWW-Authenticate, X-Request-Id";
 
-/// Lets scripts read the response as the policy says. `Vary` is also sent without an origin, because a cache must not
-/// return that response to a script.
+/// Lets scripts read the response as the policy says. `Vary` is also sent without an origin, because a cache
+/// must not return that response to a script.
 pub async fn with_cors(
     app: &App,
     response: Response,

@@ -1,8 +1,9 @@
 //! Answers each request with the handler of its route.
 //!
-//! Unknown paths get 404, and unknown methods 405 with `Allow`. CORS preflights are answered here. A [`Problem`] of a
-//! handler is rendered in the dialect of the route. A panic of a handler becomes an error response, so that the
-//! connection stays open. A request that may write is completed even if its client disconnects.
+//! Unknown paths get 404, and unknown methods 405 with `Allow`. CORS preflights are answered here. A
+//! [`Problem`] of a handler is rendered in the dialect of the route. A panic of a handler becomes an error
+//! response, so that the connection stays open. A request that may write is completed even if its client
+//! disconnects.
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -38,7 +39,6 @@ pub type Routes = BoxedFilter<(Response,)>;
 /// Maximum length of path and query, in bytes.
 const LONGEST_TARGET: usize = 16 * 1024;
 
-/// The routes of one path.
 struct PathRoutes(Vec<&'static Route>);
 
 impl PathRoutes {
@@ -46,7 +46,7 @@ impl PathRoutes {
         self.0.iter().any(|route| route.has(flag))
     }
 
-    /// Returns the route of a method. HEAD is GET without the body of the response.
+    /// The route of a method. HEAD is GET without the body of the response.
     fn method(&self, method: &Method) -> Option<&'static Route> {
         let fits =
             |route: &&&Route| route.method == *method || *method == Method::HEAD && route.allows_head();
@@ -64,7 +64,7 @@ impl PathRoutes {
         }
     }
 
-    /// Returns the value of `Allow`.
+    /// The value of `Allow`.
     fn allow(&self) -> String {
         let mut methods: Vec<_> = self.0.iter().map(|route| route.method.as_str()).collect();
         if self.0.iter().any(|route| route.allows_head()) {
@@ -90,8 +90,8 @@ static PATHS: LazyLock<matchit::Router<PathRoutes>> = LazyLock::new(|| {
     router
 });
 
-/// Builds a single filter that accepts everything and looks the path up in the tables: a chain of filters would be
-/// slower.
+/// Builds a single filter that accepts everything and looks the path up in the tables: a chain of filters
+/// would be slower.
 pub fn routes(app: Arc<App>) -> Routes {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
     warp::method()
@@ -169,7 +169,7 @@ async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes)
     finish(&app, response, &request_id, dialect)
 }
 
-/// Returns the response to HEAD: with `Content-Length` and without the body. Over HTTP/2 hyper would send the body,
+/// The response to HEAD: with `Content-Length` and without the body. Over HTTP/2 hyper would send the body,
 /// and clients would close the connection.
 fn without_body(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
@@ -254,7 +254,7 @@ enum NotFound {
     Nothing,
 }
 
-/// Returns the routes of a path, and the values of the placeholders. An operation never matches a placeholder.
+/// The routes of a path, and the values of the placeholders. An operation never matches a placeholder.
 fn find(path: &str) -> FoundRoutes {
     let path = decode_segments(path)?;
     let matched = PATHS.at(&path).map_err(|_| NotFound::Nothing)?;
@@ -266,8 +266,8 @@ fn find(path: &str) -> FoundRoutes {
     Ok((matched.value, PathParameters(parameters)))
 }
 
-/// Decodes the segments of a path after the first one, which selects the dialect and may be filtered by a proxy. `/` and
-/// `%` within a segment stay encoded, so that the segments do not change.
+/// Decodes the segments of a path after the first one, which selects the dialect and may be filtered by a
+/// proxy. `/` and `%` within a segment stay encoded, so that the segments do not change.
 fn decode_segments(path: &str) -> Result<Cow<'_, str>, NotFound> {
     if !path.contains('%') {
         return Ok(path.into());

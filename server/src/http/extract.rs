@@ -31,8 +31,9 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 const DRAIN_BYTES: usize = 64 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(20);
 
-/// Body of a request, with the memory that is reserved for it. If a handler leaves a part unread, it is discarded in the background, within limits: a
-/// connection that is closed with unread bytes is reset, and the client never sees the response.
+/// Body of a request, with the memory that is reserved for it. If a handler leaves a part unread, it is
+/// discarded in the background, within limits: a connection that is closed with unread bytes is reset, and
+/// the client never sees the response.
 pub struct RequestBody {
     /// `None` after the end of the body.
     stream: Option<BodyStream>,
@@ -45,7 +46,7 @@ pub struct RequestBody {
 }
 
 impl RequestBody {
-    /// Returns the body of a request with these headers.
+    /// The body of a request with these headers.
     pub fn new(headers: &HeaderMap, stream: BodyStream, reservation: ByteReservation) -> Self {
         let length = headers.get(header::CONTENT_LENGTH);
         let comes = headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|v| v != "0");
@@ -68,15 +69,15 @@ impl RequestBody {
     /// Reads the whole body, at most `limit` bytes.
     ///
     /// # Errors
-    /// Returns [`ReadBodyError`] if it is too large, too slow or incomplete, or if the memory for bodies is used up.
+    /// [`ReadBodyError`] if it is too large, too slow or incomplete, or if the memory for bodies is used up.
     pub async fn bytes(&mut self, limit: usize) -> Result<Bytes, ReadBodyError> {
         let announced = self.announced;
         if announced.is_some_and(|length| length > limit) {
             return Err(ReadBodyError::TooLarge(limit));
         }
         let read = async {
-            // All at once and before the body is read: requests that each hold a part of the memory would wait for each
-            // other.
+            // All at once and before the body is read: requests that each hold a part of the memory would
+            // wait for each other.
             self.reserve(announced.unwrap_or_default()).await?;
             // The body usually arrives in one piece, which then is not copied.
             let first = match self.next().await {
@@ -115,8 +116,8 @@ impl RequestBody {
     /// Reserves additional memory for the entries of a Bundle, each of which becomes several records.
     ///
     /// # Errors
-    /// Returns [`ReadBodyError::TooManyEntries`] if one client can never have so much, and [`ReadBodyError::Busy`] if the
-    /// memory for bodies is used up.
+    /// [`ReadBodyError::TooManyEntries`] if one client can never have so much, and [`ReadBodyError::Busy`] if
+    /// the memory for bodies is used up.
     pub async fn reserve_entries(&mut self, body: &[u8]) -> Result<(), ReadBodyError> {
         let entries = memmem::find_iter(body, b"\"request\"").count();
         let entry_cost = match memmem::find(body, b"\"transaction\"") {
@@ -204,15 +205,16 @@ pub enum ReadBodyError {
 }
 
 impl RequestContext {
-    /// Returns the value of a header as text.
+    /// The value of a header as text.
     pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Authenticates an access token (see [`identity::tokens::token_service::TokenService::authenticate_token`]).
+    /// Authenticates an access token (see
+    /// [`identity::tokens::token_service::TokenService::authenticate_token`]).
     ///
     /// # Errors
-    /// Returns [`BadToken`] if the token or the proof is rejected.
+    /// [`BadToken`] if the token or the proof is rejected.
     pub async fn authenticate_token(
         &self,
         credentials: &TokenCredentials<'_>,
@@ -225,7 +227,7 @@ impl RequestContext {
     /// Counts a record that this request is about to create, against the maximum for its source.
     ///
     /// # Errors
-    /// Returns [`TooManyPending`] if too many are pending.
+    /// [`TooManyPending`] if too many are pending.
     pub fn add_pending(&self, kind: PendingKind, client: Option<&Client>) -> Result<(), TooManyPending> {
         self.app.pending.add_request(kind, &self.address_text(), client, self.now)
     }
@@ -240,17 +242,17 @@ impl RequestContext {
         Params::parse(self.query.as_bytes())
     }
 
-    /// Returns the media type of the body in lower case, without parameters.
+    /// The media type of the body in lower case, without parameters.
     pub fn content_type(&self) -> Option<String> {
         let value = self.header(header::CONTENT_TYPE)?;
         Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
     }
 
-    /// Returns the access token of `Authorization: Bearer` or `DPoP`, for the latter with its proof. The scheme is
+    /// The access token of `Authorization: Bearer` or `DPoP`, for the latter with its proof. The scheme is
     /// case-insensitive (RFC 9110 section 11.1). Returns `None` if there is no such header, or more than one.
     ///
     /// # Errors
-    /// Returns [`BadProof::Count`] for a `DPoP` token without exactly one proof.
+    /// [`BadProof::Count`] for a `DPoP` token without exactly one proof.
     pub fn credentials(&self) -> Result<Option<TokenCredentials<'_>>, BadProof> {
         let mut sent = self.headers.get_all(header::AUTHORIZATION).iter();
         let (Some(sent), None) = (sent.next(), sent.next()) else { return Ok(None) };
@@ -273,10 +275,10 @@ impl RequestContext {
         Ok(Some(TokenCredentials { proof: Some(proof), ..credentials }))
     }
 
-    /// Returns the DPoP proof, if there is one (RFC 9449 section 4.1).
+    /// The DPoP proof, if there is one (RFC 9449 section 4.1).
     ///
     /// # Errors
-    /// Returns [`BadProof::Count`] if there are several.
+    /// [`BadProof::Count`] if there are several.
     pub fn proof(&self) -> Result<Option<&str>, BadProof> {
         let mut proofs = self.headers.get_all("dpop").iter();
         match (proofs.next(), proofs.next()) {
@@ -286,7 +288,8 @@ impl RequestContext {
         }
     }
 
-    /// Returns whether `If-None-Match` contains this ETag or `*`, by weak comparison (RFC 9110 section 13.1.2).
+    /// Returns whether `If-None-Match` contains this ETag or `*`, by weak comparison (RFC 9110 section
+    /// 13.1.2).
     pub fn has_version(&self, etag: &str) -> bool {
         if_none_match_contains(&self.headers, etag)
     }
@@ -297,8 +300,8 @@ fn if_none_match_contains(headers: &HeaderMap, etag: &str) -> bool {
     headers.typed_get::<IfNoneMatch>().is_some_and(|candidate| !candidate.precondition_passes(&etag))
 }
 
-/// Returns the version in the ETag of `If-Match`. ETags of versions are weak in FHIR, while `headers::IfMatch` compares
-/// strongly, as RFC 9110 requires, and would never match.
+/// The version in the ETag of `If-Match`. ETags of versions are weak in FHIR, while `headers::IfMatch`
+/// compares strongly, as RFC 9110 requires, and would never match.
 pub fn etag_version(tag: &str) -> Option<u64> {
     tag.trim().trim_start_matches("W/").trim_matches('"').parse().ok()
 }

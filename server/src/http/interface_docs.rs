@@ -16,7 +16,7 @@ use super::routes;
 use crate::config::sections::ConfigFile;
 use crate::generated_docs::{check_page, member_line, sentence};
 
-/// Returns the table of the operations.
+/// The table of the operations.
 fn operations() -> String {
     let mut text = "| request | OperationDefinition | effect |\n|---|---|---|\n".to_owned();
     for operation in TerminologyOperation::ALL {
@@ -37,13 +37,13 @@ fn operations() -> String {
 
 const PARAMETER_HEAD: &str = "| parameter | type | occurs | meaning |\n|---|---|---|---|\n";
 
-/// Returns a row of a table of parameters.
+/// A row of a table of parameters.
 fn parameter_line(name: &str, fhir_type: &str, repeats: bool, meaning: &str) -> String {
     let occurs = if repeats { "0..*" } else { "0..1" };
     format!("| {name} | {fhir_type} | {occurs} | {} |\n", sentence(meaning))
 }
 
-/// Returns the table of the parameters of an operation.
+/// The table of the parameters of an operation.
 fn operation_parameters(operation: TerminologyOperation) -> String {
     let lines = parameters::of_operation(operation).map(|row| {
         let mark = if row.ecosystem { " †" } else { "" };
@@ -54,7 +54,7 @@ fn operation_parameters(operation: TerminologyOperation) -> String {
     std::iter::once(PARAMETER_HEAD.to_owned()).chain(lines).collect()
 }
 
-/// Returns the table of the parameters of a kick-off.
+/// The table of the parameters of a kick-off.
 fn export_parameters() -> String {
     let lines = ExportParameter::ALL.iter().map(|parameter| {
         let row = parameter.row();
@@ -65,7 +65,7 @@ fn export_parameters() -> String {
     std::iter::once(PARAMETER_HEAD.to_owned()).chain(lines).collect()
 }
 
-/// Returns the table of the claims of each scope.
+/// The table of the claims of each scope.
 fn claims() -> String {
     let mut text = "| `openid` | `sub` |\n".to_owned();
     let mut scopes: Vec<&str> = CLAIMS.iter().filter_map(|row| row.scope).collect();
@@ -84,7 +84,7 @@ fn members() -> String {
     text
 }
 
-/// Returns a number with commas between groups of three digits.
+/// A number with commas between groups of three digits.
 fn grouped(number: impl TryInto<u64>) -> String {
     let digits = number.try_into().ok().unwrap().to_string();
     let groups: Vec<_> =
@@ -154,7 +154,7 @@ fn the_pages_contain_the_generated_tables() {
     check_page("interface/admin.md", &[("members", members())]);
 }
 
-/// Returns the text of all pages of `server/docs/interface`.
+/// The text of all pages of `server/docs/interface`.
 fn pages() -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/interface");
     let pages = std::fs::read_dir(folder)

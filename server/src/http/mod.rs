@@ -1,5 +1,5 @@
-//! HTTP: connections, routes, requests and responses. A handler parses the request, calls the domain and builds the
-//! response; `?` turns an error of the domain into a [`problem::Problem`].
+//! HTTP: connections, routes, requests and responses. A handler parses the request, calls the domain and
+//! builds the response; `?` turns an error of the domain into a [`problem::Problem`].
 //!
 //! | module | contents |
 //! |---|---|

@@ -9,7 +9,7 @@ use super::problem::{self, Problem};
 pub struct PathParameters(pub Vec<(&'static str, String)>);
 
 impl PathParameters {
-    /// Returns the value of a placeholder and removes it.
+    /// The value of a placeholder and removes it.
     pub(super) fn take(&mut self, name: &str) -> Option<String> {
         let index = self.0.iter().position(|(key, _)| *key == name)?;
         Some(self.0.swap_remove(index).1)
@@ -21,7 +21,7 @@ pub trait FromPath: Sized {
     /// Takes the value of a placeholder.
     ///
     /// # Errors
-    /// Returns [`Problem`] if the value is not one of this type.
+    /// [`Problem`] if the value is not one of this type.
     fn from_path(path: &mut PathParameters, name: &str) -> Result<Self, Problem>;
 }
 

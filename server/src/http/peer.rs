@@ -1,5 +1,5 @@
-//! The address of the client: the other end of the connection or, if that is a trusted proxy, the address that the
-//! proxy names. No other source is trusted (RFC 7239 section 8.1).
+//! The address of the client: the other end of the connection or, if that is a trusted proxy, the address
+//! that the proxy names. No other source is trusted (RFC 7239 section 8.1).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,8 +11,8 @@ use crate::config::{ProxyHeader, TrustedProxies};
 #[derive(Debug, Clone, Copy)]
 pub struct PeerAddress(pub SocketAddr);
 
-/// Returns the address of the caller. Reads the hops from the last one backwards and returns the first address that is
-/// not a trusted proxy. A hop that is not an address ends the search at the proxy that wrote it.
+/// The address of the caller. Reads the hops from the last one backwards and returns the first address that
+/// is not a trusted proxy. A hop that is not an address ends the search at the proxy that wrote it.
 pub fn caller_address(proxies: &TrustedProxies, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
     let mut caller = peer.to_canonical();
     if !proxies.trusts(caller) {
@@ -28,7 +28,7 @@ pub fn caller_address(proxies: &TrustedProxies, peer: IpAddr, headers: &HeaderMa
     caller
 }
 
-/// Returns the hops that the proxies wrote, the nearest last.
+/// The hops that the proxies wrote, the nearest last.
 fn forwarded_hops(header: ProxyHeader, headers: &HeaderMap) -> Vec<String> {
     let name = match header {
         ProxyHeader::XForwardedFor => HeaderName::from_static("x-forwarded-for"),
@@ -42,7 +42,7 @@ fn forwarded_hops(header: ProxyHeader, headers: &HeaderMap) -> Vec<String> {
     }
 }
 
-/// Returns the value of `for` in an element of `Forwarded`.
+/// The value of `for` in an element of `Forwarded`.
 fn forwarded_for(element: &str) -> String {
     let pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
     let value = pairs.filter(|(name, _)| name.eq_ignore_ascii_case("for")).map(|(_, value)| value).next();

@@ -15,7 +15,7 @@ pub const FHIR_JSON: &str = "application/fhir+json;charset=utf-8";
 /// Media type of pages.
 pub const HTML: &str = "text/html;charset=utf-8";
 
-/// Returns a response with a body.
+/// A response with a body.
 pub fn body(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(body.into().into());
     *response.status_mut() = status;
@@ -23,14 +23,14 @@ pub fn body(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>
     response
 }
 
-/// Returns a response without a body.
+/// A response without a body.
 pub fn empty(status: StatusCode) -> Response {
     let mut response = Response::new(Bytes::new().into());
     *response.status_mut() = status;
     response
 }
 
-/// Returns a JSON response.
+/// A JSON response.
 ///
 /// # Panics
 /// Panics if the value cannot be serialized, which is a bug.
@@ -38,7 +38,7 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
     body(status, "application/json;charset=UTF-8", written(value))
 }
 
-/// Returns a FHIR JSON response.
+/// A FHIR JSON response.
 ///
 /// # Panics
 /// Panics if the value cannot be serialized, which is a bug.
@@ -53,12 +53,12 @@ fn written(value: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// Returns a page.
+/// A page.
 pub fn html(status: StatusCode, page: Markup) -> Response {
     body(status, HTML, page.into_string())
 }
 
-/// Returns a redirect.
+/// A redirect.
 pub fn redirect(status: StatusCode, to: &str) -> Response {
     with(empty(status), header::LOCATION, to)
 }

@@ -1,8 +1,8 @@
 //! All routes of the server, one line each: method, path, flags, and the handler with its parameters.
 //!
-//! A handler gets the [`RequestContext`] and the parameters that its line names: `body` is the body of the request, and
-//! any other name is the placeholder in the path. It returns a response or a [`Problem`]. The routes of the terminology
-//! operations follow from the rows of [`TerminologyOperation`].
+//! A handler gets the [`RequestContext`] and the parameters that its line names: `body` is the body of the
+//! request, and any other name is the placeholder in the path. It returns a response or a [`Problem`]. The
+//! routes of the terminology operations follow from the rows of [`TerminologyOperation`].
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -40,8 +40,8 @@ pub enum RouteFlag {
     NoHead,
     /// Problems of the handler are pages, whatever the dialect of the table is.
     Page,
-    /// The handler changes nothing that a cancelled request could leave incomplete, although its method or table suggests it
-    /// (see [`Route::only_reads`]).
+    /// The handler changes nothing that a cancelled request could leave incomplete, although its method or
+    /// table suggests it (see [`Route::only_reads`]).
     Reads,
 }
 
@@ -93,7 +93,8 @@ impl Route {
         self.method == Method::GET && !self.has(RouteFlag::NoHead)
     }
 
-    /// Returns whether a request may be cancelled at any time. GET of the pages and of OAuth may write, for example a session.
+    /// Returns whether a request may be cancelled at any time. GET of the pages and of OAuth may write, for
+    /// example a session.
     pub fn only_reads(&self) -> bool {
         let is_api = ["fhir/", "admin/"].iter().any(|prefix| self.path.starts_with(prefix));
         self.has(RouteFlag::Reads) || is_api && self.allows_head()
@@ -265,12 +266,12 @@ static OPERATIONS: LazyLock<Vec<Route>> = LazyLock::new(|| {
     routes
 });
 
-/// Returns the routes of FHIR.
+/// The routes of FHIR.
 pub fn of_fhir() -> impl Iterator<Item = &'static Route> {
     FHIR.iter().chain(OPERATIONS.iter())
 }
 
-/// Returns all routes.
+/// All routes.
 pub fn all() -> impl Iterator<Item = &'static Route> {
     [OAUTH, WELL_KNOWN, ADMIN, PAGES].into_iter().flatten().chain(of_fhir())
 }

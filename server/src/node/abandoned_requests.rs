@@ -1,5 +1,5 @@
-//! Requests whose client disconnects before the response. A request that may write is completed nevertheless: if it were
-//! cancelled, a write could lack its audit line, and a sign-in attempt its result.
+//! Requests whose client disconnects before the response. A request that may write is completed nevertheless:
+//! if it were cancelled, a write could lack its audit line, and a sign-in attempt its result.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,8 +11,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Maximum number of requests that continue without their client. Further ones are cancelled, so that a client cannot
-/// accumulate running requests by disconnecting.
+/// Maximum number of requests that continue without their client. Further ones are cancelled, so that a
+/// client cannot accumulate running requests by disconnecting.
 const MAX_ABANDONED: u32 = 1_000;
 
 /// Requests whose clients have disconnected.

@@ -45,8 +45,8 @@ pub struct Outside {
     pub clock: Clock,
     /// Generates and opens the private keys of this server.
     pub keys: Arc<dyn KeyProvider>,
-    /// Sends all requests to other servers. `None` means the network, where key sets are fetched from public addresses
-    /// only.
+    /// Sends all requests to other servers. `None` means the network, where key sets are fetched from public
+    /// addresses only.
     pub http: Option<Arc<dyn HttpCaller>>,
 }
 
@@ -56,13 +56,13 @@ impl From<Clock> for Outside {
     }
 }
 
-/// Factor by which the processing of a request body takes more memory than the body: its text without white space, the
-/// record of the store, and the copy in the tables that are not yet on the disk.
+/// Factor by which the processing of a request body takes more memory than the body: its text without white
+/// space, the record of the store, and the copy in the tables that are not yet on the disk.
 pub const BODY_COST: usize = 3;
 
-/// Memory in bytes for each entry of a batch and of a transaction, besides their text: the plan, the result, and the keys
-/// and index entries in the tables of the store. A transaction writes them all together. Measured: 500 to 1,000, and 2,500
-/// to 3,500.
+/// Memory in bytes for each entry of a batch and of a transaction, besides their text: the plan, the result,
+/// and the keys and index entries in the tables of the store. A transaction writes them all together.
+/// Measured: 500 to 1,000, and 2,500 to 3,500.
 pub const BATCH_ENTRY_COST: usize = 1_000;
 /// See [`BATCH_ENTRY_COST`].
 pub const TRANSACTION_ENTRY_COST: usize = 3_000;
@@ -141,7 +141,7 @@ impl App {
     /// Opens all services over a store.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be read or a folder cannot be created.
+    /// An error if the store cannot be read or a folder cannot be created.
     pub async fn open(
         mut config: Config,
         flags: &ServeFlags,
@@ -324,7 +324,7 @@ impl App {
         Ok(Arc::new(app))
     }
 
-    /// Returns the current settings. They may be replaced during a request, so a handler reads them once.
+    /// The current settings. They may be replaced during a request, so a handler reads them once.
     pub fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
     }

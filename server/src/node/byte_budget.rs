@@ -1,5 +1,5 @@
-//! Memory budgets for request bodies and for answers. A request takes bytes from a budget before it uses the memory. It
-//! waits while the budget is used up, and gives up after a few seconds.
+//! Memory budgets for request bodies and for answers. A request takes bytes from a budget before it uses the
+//! memory. It waits while the budget is used up, and gives up after a few seconds.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -50,20 +50,20 @@ struct BytesUsed {
 }
 
 impl ByteBudget {
-    /// A budget of `total` bytes, of which one owner can use a quarter, but at least one reservation of `largest` bytes. A
-    /// request gives up after `wait`.
+    /// A budget of `total` bytes, of which one owner can use a quarter, but at least one reservation of
+    /// `largest` bytes. A request gives up after `wait`.
     pub fn new(total: usize, largest: usize, wait: Duration) -> Arc<Self> {
         let per_owner = (total / 4).max(largest);
         let total = total.max(largest);
         Arc::new(Self { total, per_owner, wait, used: Mutex::default(), freed: Notify::new() })
     }
 
-    /// Returns an empty reservation.
+    /// An empty reservation.
     pub fn reservation(self: &Arc<Self>, owner: BudgetOwner) -> ByteReservation {
         ByteReservation { budget: Arc::clone(self), owner, bytes: 0 }
     }
 
-    /// Returns the number of bytes that one owner can use.
+    /// The number of bytes that one owner can use.
     pub fn per_owner(&self) -> usize {
         self.per_owner
     }
@@ -109,13 +109,13 @@ pub struct ByteReservation {
 }
 
 impl ByteReservation {
-    /// Returns the number of bytes that this owner can have.
+    /// The number of bytes that this owner can have.
     pub fn largest(&self) -> usize {
         self.budget.per_owner
     }
 
-    /// Returns the bytes that are missing to cover `length` bytes. A length above the maximum of an owner counts as the
-    /// maximum: nothing can be larger than what was accepted, except after a change of the settings.
+    /// The bytes that are missing to cover `length` bytes. A length above the maximum of an owner counts as
+    /// the maximum: nothing can be larger than what was accepted, except after a change of the settings.
     fn missing(&self, length: usize) -> usize {
         let length = length.min(self.budget.per_owner);
         length.saturating_sub(UNRESERVED_BYTES).saturating_sub(self.bytes)
@@ -124,7 +124,7 @@ impl ByteReservation {
     /// Enlarges the reservation to cover `length` bytes.
     ///
     /// # Errors
-    /// Returns [`BudgetExhausted`] if the bytes are not available in time.
+    /// [`BudgetExhausted`] if the bytes are not available in time.
     pub async fn cover(&mut self, length: usize) -> Result<(), BudgetExhausted> {
         let missing = self.missing(length);
         if missing == 0 {
@@ -147,7 +147,7 @@ impl ByteReservation {
     /// Enlarges the reservation to cover `length` bytes if they are available now.
     ///
     /// # Errors
-    /// Returns [`BudgetExhausted`] if they are not.
+    /// [`BudgetExhausted`] if they are not.
     pub fn try_cover(&mut self, length: usize) -> Result<(), BudgetExhausted> {
         let missing = self.missing(length);
         if missing > 0 && !self.budget.try_take(&self.owner, missing) {
@@ -165,8 +165,8 @@ impl ByteReservation {
         self.budget.give_back(&self.owner, excess);
     }
 
-    /// Returns the bytes with this reservation, which ends when the last copy of them is dropped. An answer thus counts
-    /// until it was sent or its client has left.
+    /// The bytes with this reservation, which ends when the last copy of them is dropped. An answer thus
+    /// counts until it was sent or its client has left.
     pub fn attach(self, bytes: impl Into<Bytes>) -> Bytes {
         let bytes = bytes.into();
         let length = bytes.len();

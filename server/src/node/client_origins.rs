@@ -1,5 +1,5 @@
-//! Cross-origin requests: the origins of the clients' redirect URIs, cached as a set, so that a request with an
-//! `Origin` header reads no client from the store.
+//! Cross-origin requests: the origins of the clients' redirect URIs, cached as a set, so that a request with
+//! an `Origin` header reads no client from the store.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ impl ClientOrigins {
     /// Returns whether an origin is that of a redirect URI of a client.
     ///
     /// # Errors
-    /// Returns [`StoreError`] if the clients cannot be read.
+    /// [`StoreError`] if the clients cannot be read.
     pub async fn contains(
         &self,
         origin: &str,
@@ -51,7 +51,7 @@ impl ClientOrigins {
         Ok(known_origin)
     }
 
-    /// Returns `None` if the set is missing or older than the last change of a client.
+    /// `None` if the set is missing or older than the last change of a client.
     fn lookup(&self, origin: &str, identity: &Identity) -> Option<bool> {
         let built = self.built.load();
         let built = built.as_ref().filter(|built| built.epoch == identity.clients.client_epoch())?;

@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use store::folder::make_folder;
 
-/// Creates the data folder and its subfolders, accessible only by their owner. An existing folder keeps its mode;
-/// keys, records and exports inside it are private regardless.
+/// Creates the data folder and its subfolders, accessible only by their owner. An existing folder keeps its
+/// mode; keys, records and exports inside it are private regardless.
 ///
 /// # Errors
-/// Returns an error if a folder cannot be created.
+/// An error if a folder cannot be created.
 pub fn make_data_folder(data: &Path) -> Result<()> {
     for dir in [data.to_owned(), data.join("store"), data.join("exports"), data.join("tls")] {
         make_folder(&dir, 0o700).with_context(|| format!("failed to make the folder {}", dir.display()))?;
@@ -18,11 +18,11 @@ pub fn make_data_folder(data: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reserves the data folder of a node on a database until the returned file is dropped. A store on files has a lock of its
-/// own.
+/// Reserves the data folder of a node on a database until the returned file is dropped. A store on files has
+/// a lock of its own.
 ///
 /// # Errors
-/// Returns an error if another process has reserved it.
+/// An error if another process has reserved it.
 pub fn lock_data_folder(data: &Path) -> Result<File> {
     let path = data.join("lock");
     let lock = File::create(&path).with_context(|| format!("failed to create {}", path.display()))?;

@@ -1,11 +1,12 @@
-//! File descriptors of the process. The soft limit is raised to the hard one at the start. A part of the descriptors
-//! is reserved for files, so that connections cannot use up those of the store, exports and logs.
+//! File descriptors of the process. The soft limit is raised to the hard one at the start. A part of the
+//! descriptors is reserved for files, so that connections cannot use up those of the store, exports and logs.
 
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Largest reserve for files: store, exports and their downloads, saved indexes, logs, calls to other servers.
+/// Largest reserve for files: store, exports and their downloads, saved indexes, logs, calls to other
+/// servers.
 const LARGEST_RESERVE: u64 = 8_192;
 
 /// The division of the descriptors of the process.
@@ -26,7 +27,7 @@ impl DescriptorBudget {
     }
 }
 
-/// Returns the budget of this process. The first call raises the soft limit to the hard one.
+/// The budget of this process. The first call raises the soft limit to the hard one.
 pub fn descriptor_budget() -> DescriptorBudget {
     static BUDGET: OnceLock<DescriptorBudget> = OnceLock::new();
     *BUDGET.get_or_init(|| DescriptorBudget::of(raise_limit()))

@@ -1,5 +1,5 @@
-//! The Patients that a client with `groups` may access: the current members of its Groups, cached until one of the
-//! Groups or of their nested Groups changes, or a membership ends by its period.
+//! The Patients that a client with `groups` may access: the current members of its Groups, cached until one
+//! of the Groups or of their nested Groups changes, or a membership ends by its period.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,10 +30,11 @@ struct MemberList {
 }
 
 impl GroupMembers {
-    /// Returns the compartments of the current members of these Groups, sorted. A Group that is missing has no members.
+    /// The compartments of the current members of these Groups, sorted. A Group that is missing has no
+    /// members.
     ///
     /// # Errors
-    /// Returns [`GroupError`] if a Group cannot be read.
+    /// [`GroupError`] if a Group cannot be read.
     pub async fn compartments(
         &self,
         groups: &[String],
@@ -65,8 +66,8 @@ impl GroupMembers {
 }
 
 impl MemberList {
-    /// Returns the list with the number up to which its Groups are unchanged. Returns `None` if one of them or many other
-    /// Groups have changed.
+    /// The list with the number up to which its Groups are unchanged. Returns `None` if one of them or many
+    /// other Groups have changed.
     async fn if_unchanged(mut self, store: &Store) -> Result<Option<Self>, StoreError> {
         const PAGE: usize = 100;
         // The changes up to this number are visible to the read that follows.

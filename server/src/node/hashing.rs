@@ -17,9 +17,9 @@ pub enum HashRequester {
     Stranger,
 }
 
-/// Limits concurrent hashes and waiting requests. Strangers have a queue of their own, and only the first of them
-/// compete with known requesters. So a known requester waits for one hash at most, however many strangers are
-/// waiting.
+/// Limits concurrent hashes and waiting requests. Strangers have a queue of their own, and only the first of
+/// them compete with known requesters. So a known requester waits for one hash at most, however many
+/// strangers are waiting.
 pub struct PasswordHasher {
     running: Arc<Semaphore>,
     strangers_running: Semaphore,

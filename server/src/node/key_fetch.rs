@@ -1,8 +1,8 @@
 //! Fetches the key sets of clients (`jwks_uri`), without giving access to private networks.
 //!
-//! The resolved address is checked, not the name: names are resolved here, and a private address is not called. So a
-//! name that resolves to different addresses each time gains nothing. There are no redirects and no proxies, and time
-//! and size are limited.
+//! The resolved address is checked, not the name: names are resolved here, and a private address is not
+//! called. So a name that resolves to different addresses each time gains nothing. There are no redirects and
+//! no proxies, and time and size are limited.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
@@ -91,10 +91,10 @@ pub struct KeyFetcher {
     clock: Clock,
 }
 
-/// Returns a caller that reaches public addresses only.
+/// A caller that reaches public addresses only.
 ///
 /// # Errors
-/// Returns an error if the HTTP client cannot be created.
+/// An error if the HTTP client cannot be created.
 pub fn public_caller(settings: SharedSettings) -> Result<Arc<dyn HttpCaller>> {
     let http = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -108,7 +108,7 @@ pub fn public_caller(settings: SharedSettings) -> Result<Arc<dyn HttpCaller>> {
 }
 
 impl KeyFetcher {
-    /// Returns a fetcher that follows these settings.
+    /// A fetcher that follows these settings.
     pub fn new(http: Arc<dyn HttpCaller>, settings: SharedSettings, clock: Clock) -> Self {
         Self { http, settings, clock }
     }

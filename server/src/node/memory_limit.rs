@@ -1,17 +1,18 @@
-//! The memory that this process may use: that of the machine, or less if a control group limits it. The budgets for
-//! request bodies and answers are parts of it.
+//! The memory that this process may use: that of the machine, or less if a control group limits it. The
+//! budgets for request bodies and answers are parts of it.
 //!
-//! A process belongs to one group of version 2 of the control groups, or to one group for memory of version 1, or both.
-//! Each ancestor can have a lower limit. In a container the root of the mounted tree may be the group of the container
-//! itself, and the path in `/proc/self/cgroup` may then name folders that do not exist; the limits that can be read count.
+//! A process belongs to one group of version 2 of the control groups, or to one group for memory of version
+//! 1, or both. Each ancestor can have a lower limit. In a container the root of the mounted tree may be the
+//! group of the container itself, and the path in `/proc/self/cgroup` may then name folders that do not
+//! exist; the limits that can be read count.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The largest part of the memory for each of the two budgets: the store, the terminology, password hashes and
-/// connections need the rest.
+/// The largest part of the memory for each of the two budgets: the store, the terminology, password hashes
+/// and connections need the rest.
 const BUDGET_SHARE: u64 = 5;
 
 /// Memory for each open connection with small buffers, in bytes.
@@ -19,12 +20,13 @@ const CONNECTION_BYTES: u64 = 128 << 10;
 
 /// Memory below which freed memory is returned to the system at once.
 const SMALL: u64 = 1 << 30;
-/// Environment variable by which the allocator keeps freed memory for some milliseconds, which saves CPU time. It is read
-/// before `main`.
+/// Environment variable by which the allocator keeps freed memory for some milliseconds, which saves CPU
+/// time. It is read before `main`.
 const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
 
-/// With little memory, starts the program again in the same process, with an allocator that returns freed memory to the
-/// system at once. A large request leaves its size behind otherwise, for each thread that processed it.
+/// With little memory, starts the program again in the same process, with an allocator that returns freed
+/// memory to the system at once. A large request leaves its size behind otherwise, for each thread that
+/// processed it.
 pub fn return_memory_at_once() {
     if std::env::var_os(PURGE_DELAY).is_some() || memory_limit().is_none_or(|limit| limit >= SMALL) {
         return;
@@ -37,24 +39,24 @@ pub fn return_memory_at_once() {
     );
 }
 
-/// Returns the memory that this process may use, in bytes. `None` if the system does not tell.
+/// The memory that this process may use, in bytes. `None` if the system does not tell.
 pub fn memory_limit() -> Option<u64> {
     memory_limit_below(Path::new("/"))
 }
 
-/// Returns the budget of `configured` bytes, or the part of the memory for one budget if that is less.
+/// The budget of `configured` bytes, or the part of the memory for one budget if that is less.
 pub fn limited_budget(configured: usize, memory: Option<u64>) -> usize {
     let share = memory.map_or(u64::MAX, |memory| memory / BUDGET_SHARE);
     configured.min(usize::try_from(share).unwrap_or(usize::MAX))
 }
 
-/// Returns the number of connections for which a fifth of the memory suffices.
+/// The number of connections for which a fifth of the memory suffices.
 pub fn connections(memory: Option<u64>) -> usize {
     let count = memory.map_or(u64::MAX, |memory| memory / BUDGET_SHARE / CONNECTION_BYTES);
     usize::try_from(count).unwrap_or(usize::MAX).max(16)
 }
 
-/// Returns the HTTP/2 windows of a stream and of a connection in bytes. Bodies that wait for their memory fill their
+/// The HTTP/2 windows of a stream and of a connection in bytes. Bodies that wait for their memory fill their
 /// streams, and must not stop the body that is being read: sixteen of them fit into the connection.
 pub fn http2_windows(memory: Option<u64>) -> (u32, u32) {
     let connection = memory.map_or(MAX_WINDOW, |memory| memory / 256).clamp(MIN_WINDOW, MAX_WINDOW);
@@ -74,7 +76,8 @@ fn memory_limit_below(root: &Path) -> Option<u64> {
         let mount = mounts.lines().filter_map(GroupMount::read).find(|mount| mount.is_v2 == group.is_v2)?;
         let file = if group.is_v2 { "memory.max" } else { "memory.limit_in_bytes" };
         let folder = root.join(mount.point.strip_prefix("/").ok()?);
-        // Without its own namespace, the path is relative to the root of the hierarchy, of which a part is mounted.
+        // Without its own namespace, the path is relative to the root of the hierarchy, of which a part is
+        // mounted.
         let path = group.path.strip_prefix(&mount.root).unwrap_or(&group.path);
         let path = path.strip_prefix("/").unwrap_or(path);
         path.ancestors().filter_map(|ancestor| read_number(&folder.join(ancestor).join(file))).min()
@@ -82,7 +85,7 @@ fn memory_limit_below(root: &Path) -> Option<u64> {
     limits.chain(machine_memory(root)).min()
 }
 
-/// Returns the memory of the machine in bytes.
+/// The memory of the machine in bytes.
 fn machine_memory(root: &Path) -> Option<u64> {
     let info = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -101,7 +104,7 @@ struct GroupMembership {
 }
 
 impl GroupMembership {
-    /// Returns the membership if its hierarchy limits memory.
+    /// The membership if its hierarchy limits memory.
     fn read(line: &str) -> Option<Self> {
         let mut parts = line.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -111,8 +114,8 @@ impl GroupMembership {
     }
 }
 
-/// A line of `/proc/self/mountinfo` (proc(5)): the root within the hierarchy is field 4 and the mount point field 5; the
-/// type and the options of the file system follow a single `-`.
+/// A line of `/proc/self/mountinfo` (proc(5)): the root within the hierarchy is field 4 and the mount point
+/// field 5; the type and the options of the file system follow a single `-`.
 struct GroupMount {
     is_v2: bool,
     root: PathBuf,
@@ -120,7 +123,7 @@ struct GroupMount {
 }
 
 impl GroupMount {
-    /// Returns the mount if its hierarchy limits memory.
+    /// The mount if its hierarchy limits memory.
     fn read(line: &str) -> Option<Self> {
         let (mount, file_system) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(3);
@@ -139,7 +142,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Returns the limit for a process in a made tree of files, each with its path and content.
+    /// The limit for a process in a made tree of files, each with its path and content.
     #[track_caller]
     fn check(files: &[(&str, &str)], expected: Option<u64>) {
         let root = tempfile::tempdir().unwrap();

@@ -85,7 +85,7 @@ fn classify(error: &reqwest::Error) -> CallError {
     CallError::Other(text)
 }
 
-/// Returns the texts of an error and its causes.
+/// The texts of an error and its causes.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -22,8 +22,8 @@ const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two requests for what other nodes have written.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Time for which an expired record is kept. It exceeds the largest difference between the clocks of two nodes, which is
-/// twice [`MAX_DIFFERENCE`].
+/// Time for which an expired record is kept. It exceeds the largest difference between the clocks of two
+/// nodes, which is twice [`MAX_DIFFERENCE`].
 const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_secs(5 * MAX_DIFFERENCE.as_secs());
 
 /// Starts the periodic tasks of a node. They end when the result is dropped.
@@ -62,8 +62,8 @@ pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
     tasks
 }
 
-/// Executes a task periodically. If an execution takes long, the next ones are later. A failure that lasts is logged
-/// once, and so is its end.
+/// Executes a task periodically. If an execution takes long, the next ones are later. A failure that lasts is
+/// logged once, and so is its end.
 async fn repeat<F: Future<Output = Result<()>>>(
     name: &str,
     interval: Duration,
@@ -111,14 +111,14 @@ async fn maintain_keys(app: Arc<App>) -> Result<()> {
     Ok(())
 }
 
-/// Follows the changes of clients, users, revocations and keys by other nodes. A node that has not succeeded for a second
-/// uses no cache.
+/// Follows the changes of clients, users, revocations and keys by other nodes. A node that has not succeeded
+/// for a second uses no cache.
 async fn follow_other_nodes(app: Arc<App>) -> Result<()> {
     Ok(app.identity.follow_other_nodes(app.clock.now()).await?)
 }
 
-/// Applies the code systems and value sets that other nodes have written. The store reads the number of the last commit
-/// every 250 ms.
+/// Applies the code systems and value sets that other nodes have written. The store reads the number of the
+/// last commit every 250 ms.
 async fn apply_changes(app: Arc<App>) -> Result<()> {
     Ok(app.terminology_sync.apply_changes().await?)
 }
@@ -155,8 +155,9 @@ async fn repair_releases(app: Arc<App>) -> Result<()> {
     app.terminology_sync.repair_releases(app.clock.now()).await
 }
 
-/// Removes all expired records in batches, so that they do not accumulate even if many are created meanwhile. Expired
-/// records are kept for [`KEPT_AFTER_EXPIRY`], because they are still valid for a node whose clock is behind.
+/// Removes all expired records in batches, so that they do not accumulate even if many are created meanwhile.
+/// Expired records are kept for [`KEPT_AFTER_EXPIRY`], because they are still valid for a node whose clock is
+/// behind.
 async fn remove_expired(store: &Store, now: Timestamp) -> Result<(), StoreError> {
     const AT_ONCE: usize = 1_000;
     let expired = now - KEPT_AFTER_EXPIRY;

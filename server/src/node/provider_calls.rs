@@ -1,7 +1,7 @@
 //! The requests to external providers: discovery, token endpoint and key set.
 //!
-//! Each request has a limit for the response head, one for each pause in the body, and a maximum size; redirects are
-//! not followed.
+//! Each request has a limit for the response head, one for each pause in the body, and a maximum size;
+//! redirects are not followed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -38,10 +38,10 @@ struct DiscoveredEndpoints {
     read: Timestamp,
 }
 
-/// Returns a caller for external providers.
+/// A caller for external providers.
 ///
 /// # Errors
-/// Returns an error if the HTTP client cannot be created.
+/// An error if the HTTP client cannot be created.
 pub fn provider_caller() -> anyhow::Result<Arc<dyn HttpCaller>> {
     let http = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -54,16 +54,16 @@ pub fn provider_caller() -> anyhow::Result<Arc<dyn HttpCaller>> {
 }
 
 impl ProviderCalls {
-    /// Returns a client without known endpoints.
+    /// A client without known endpoints.
     pub fn new(http: Arc<dyn HttpCaller>) -> Self {
         Self { http, discovered: Mutex::default() }
     }
 
-    /// Returns the endpoints of a provider: those of the configuration, or those of the discovery document. If the
+    /// The endpoints of a provider: those of the configuration, or those of the discovery document. If the
     /// document cannot be read again, the endpoints that were read before stay in use.
     ///
     /// # Errors
-    /// Returns [`ProviderFailure`] if the endpoints are unknown.
+    /// [`ProviderFailure`] if the endpoints are unknown.
     pub async fn endpoints(
         &self,
         provider: &ConfiguredProvider,
@@ -123,7 +123,7 @@ impl ProviderCalls {
     /// Sends a token request. Returns the tokens and the key set of the provider.
     ///
     /// # Errors
-    /// Returns [`ProviderFailure`] if a request fails or an answer is malformed.
+    /// [`ProviderFailure`] if a request fails or an answer is malformed.
     pub async fn exchange_code(
         &self,
         provider: &ConfiguredProvider,

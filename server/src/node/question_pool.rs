@@ -1,5 +1,5 @@
-//! Long terminology questions run on separate threads, with limited concurrency and a bounded queue, so that one core
-//! is left for everything else.
+//! Long terminology questions run on separate threads, with limited concurrency and a bounded queue, so that
+//! one core is left for everything else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,8 +45,8 @@ impl Drop for CancelOnDrop {
 }
 
 impl QuestionPool {
-    /// Returns a pool for a machine with `cores` cores, of which one is left for everything else, and for questions that
-    /// together take at most `memory` bytes.
+    /// A pool for a machine with `cores` cores, of which one is left for everything else, and for questions
+    /// that together take at most `memory` bytes.
     pub fn new(cores: usize, memory: usize) -> Self {
         let threads = cores.saturating_sub(1).max(1);
         Self {
@@ -57,11 +57,11 @@ impl QuestionPool {
         }
     }
 
-    /// Runs a question with a full budget. It ends when the CPU time is used up, the returned future is dropped, or
-    /// the server stops.
+    /// Runs a question with a full budget. It ends when the CPU time is used up, the returned future is
+    /// dropped, or the server stops.
     ///
     /// # Errors
-    /// Returns [`QuestionRejected`] if too many questions are waiting or the server is stopping.
+    /// [`QuestionRejected`] if too many questions are waiting or the server is stopping.
     pub async fn run<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&Budget<'_>) -> T + Send + 'static,
@@ -73,7 +73,8 @@ impl QuestionPool {
         }
         let cancelled = CancelOnDrop(Arc::default());
         let (is_cancelled, is_stopping) = (cancelled.0.clone(), self.stopping.clone());
-        // The thread holds the permits, because a cancelled question runs until its next check of the cancellation.
+        // The thread holds the permits, because a cancelled question runs until its next check of the
+        // cancellation.
         let permits: [OwnedSemaphorePermit; 2] = [running, admitted];
         let memory = self.memory;
         let answer = run_blocking(move || {

@@ -1,5 +1,5 @@
-//! Reads the configuration again while the server runs (SIGHUP, `trefoil reload`). A faulty file changes nothing;
-//! settings that need a restart are reported.
+//! Reads the configuration again while the server runs (SIGHUP, `trefoil reload`). A faulty file changes
+//! nothing; settings that need a restart are reported.
 
 use anyhow::{Context as _, Result};
 use identity::Identity;
@@ -13,7 +13,7 @@ use crate::node::app::App;
 /// Writes the declared clients to the ledger.
 ///
 /// # Errors
-/// Returns an error that says what to change in the file, or the error of the store.
+/// An error that says what to change in the file, or the error of the store.
 pub async fn store_declared_clients(
     identity: &Identity,
     flags: &ServeFlags,
@@ -47,7 +47,7 @@ pub async fn store_declared_clients(
 /// Applies the present content of the file. Returns lines that report the changes.
 ///
 /// # Errors
-/// Returns an error if the file is not valid; then nothing is changed.
+/// An error if the file is not valid; then nothing is changed.
 pub async fn reload_config(app: &App) -> Result<Vec<String>> {
     let config = Config::load(&app.flags).context("nothing was changed")?;
     store_declared_clients(&app.identity, &app.flags, &config.clients, config.edition, app.clock.now())

@@ -1,5 +1,5 @@
-//! Saved indexes of code systems, in `DIR/terminology`: those of imported releases, which are stored nowhere else,
-//! and those of large CodeSystem resources, so that a restart need not build them again.
+//! Saved indexes of code systems, in `DIR/terminology`: those of imported releases, which are stored nowhere
+//! else, and those of large CodeSystem resources, so that a restart need not build them again.
 //!
 //! | path | contents |
 //! |---|---|
@@ -8,9 +8,9 @@
 //! | `releases/ID.shared` | the hash of the source that all nodes shared last (see [`super::shared_releases`]) |
 //! | `resources/ID@SEQ.index` | a stored CodeSystem, by the sequence number of its version |
 //!
-//! A file is written under another name (`….part`) and renamed, so that it is complete or missing. The hash is
-//! removed before its index is replaced and written after it, each with an fsync: a killed process and a power cut
-//! leave an index without a hash, never with a wrong one.
+//! A file is written under another name (`….part`) and renamed, so that it is complete or missing. The hash
+//! is removed before its index is replaced and written after it, each with an fsync: a killed process and a
+//! power cut leave an index without a hash, never with a wrong one.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write as _};
@@ -27,8 +27,8 @@ pub const MIN_SAVED_BYTES: usize = 1 << 20;
 /// Maximum length of a FHIR id.
 const LONGEST_ID: usize = 64;
 
-/// Held while files are replaced, so that two concurrent writers do not mix an index with the hash of the other one, and
-/// do not remove the index of a later version.
+/// Held while files are replaced, so that two concurrent writers do not mix an index with the hash of the
+/// other one, and do not remove the index of a later version.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The state of a release in the data folder.
@@ -52,7 +52,7 @@ impl SavedIndexes {
     /// Opens the folder below a data folder, and creates it if it is missing.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be created.
+    /// An error if the folder cannot be created.
     pub fn open(data: &Path) -> io::Result<Self> {
         let folder = data.join("terminology");
         for part in ["releases", "resources"] {
@@ -61,11 +61,11 @@ impl SavedIndexes {
         Ok(Self { folder })
     }
 
-    /// Returns the imported releases, as changes of the terminology. A release that cannot be read is logged and
+    /// The imported releases, as changes of the terminology. A release that cannot be read is logged and
     /// skipped.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be read.
+    /// An error if the folder cannot be read.
     pub fn releases(&self) -> io::Result<Vec<TerminologyChange>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.folder.join("releases"))? {
@@ -84,11 +84,11 @@ impl SavedIndexes {
         Ok(names)
     }
 
-    /// Removes the partial files of a killed process. The caller must hold the lock of the store, and must not have
-    /// written an index yet.
+    /// Removes the partial files of a killed process. The caller must hold the lock of the store, and must
+    /// not have written an index yet.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be read or a file not removed.
+    /// An error if the folder cannot be read or a file not removed.
     pub fn remove_partial(&self) -> io::Result<()> {
         for part in ["releases", "resources"] {
             for entry in fs::read_dir(self.folder.join(part))? {
@@ -101,11 +101,11 @@ impl SavedIndexes {
         Ok(())
     }
 
-    /// Returns the release that was imported from a source with this hash, and its id; `None` if there is no readable
+    /// The release that was imported from a source with this hash, and its id; `None` if there is no readable
     /// one.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be read.
+    /// An error if the folder cannot be read.
     pub fn release_of(&self, hash: &str) -> io::Result<Option<(String, CodeSystemIndex)>> {
         for entry in fs::read_dir(self.folder.join("releases"))? {
             let path = entry?.path();
@@ -121,11 +121,11 @@ impl SavedIndexes {
         Ok(None)
     }
 
-    /// Saves the index of a release that was imported from a source with this hash. It replaces an earlier one of the
-    /// same system and version. Returns its id.
+    /// Saves the index of a release that was imported from a source with this hash. It replaces an earlier
+    /// one of the same system and version. Returns its id.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written.
+    /// An error if a file cannot be written.
     pub fn save_release(&self, index: &CodeSystemIndex, hash: &str) -> io::Result<String> {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let id = release_id(index.url(), index.version());
@@ -154,10 +154,10 @@ impl SavedIndexes {
         }
     }
 
-    /// Returns the releases in the folder.
+    /// The releases in the folder.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be read.
+    /// An error if the folder cannot be read.
     pub fn local_releases(&self) -> io::Result<Vec<LocalRelease>> {
         let mut releases = Vec::new();
         for entry in fs::read_dir(self.folder.join("releases"))? {
@@ -169,21 +169,21 @@ impl SavedIndexes {
         Ok(releases)
     }
 
-    /// Returns the path of the index of a release.
+    /// The path of the index of a release.
     pub fn release_path(&self, id: &str) -> PathBuf {
         self.release_file(id, "index")
     }
 
-    /// Returns the path to which the index of a release is fetched before it is saved.
+    /// The path to which the index of a release is fetched before it is saved.
     pub fn fetched_path(&self, id: &str) -> PathBuf {
         self.release_file(id, "fetched.part")
     }
 
-    /// Saves the fetched index of a release with the hash of its source. Returns `None`, and saves nothing, if the release
-    /// has changed since its state was `known`.
+    /// Saves the fetched index of a release with the hash of its source. Returns `None`, and saves nothing,
+    /// if the release has changed since its state was `known`.
     ///
     /// # Errors
-    /// Returns an error if the index is invalid or a file cannot be written.
+    /// An error if the index is invalid or a file cannot be written.
     pub fn save_fetched(&self, release: &LocalRelease, source: &str) -> io::Result<Option<CodeSystemIndex>> {
         let (id, part) = (release.id.as_str(), self.fetched_path(&release.id));
         let index = read_index(&part);
@@ -205,7 +205,7 @@ impl SavedIndexes {
     /// Notes the hash of the source that all nodes share now.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be written.
+    /// An error if the file cannot be written.
     pub fn note_shared(&self, id: &str, source: &str) -> io::Result<()> {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         self.write_shared(id, source)
@@ -215,15 +215,16 @@ impl SavedIndexes {
         self.write_file(&self.release_file(id, "shared"), |out| out.write_all(source.as_bytes()))
     }
 
-    /// Returns the saved index of a version of a resource, if there is a readable one.
+    /// The saved index of a version of a resource, if there is a readable one.
     pub fn of_resource(&self, id: &str, seq: Seq) -> Option<CodeSystemIndex> {
         read_index(&self.resource_path(id, seq)).ok()
     }
 
-    /// Saves the index of a version of a resource, unless a later one is saved, and removes those of earlier versions.
+    /// Saves the index of a version of a resource, unless a later one is saved, and removes those of earlier
+    /// versions.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written or removed.
+    /// An error if a file cannot be written or removed.
     pub fn save_resource(&self, id: &str, seq: Seq, index: &CodeSystemIndex) -> io::Result<()> {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         if self.saved_versions(id)?.into_iter().any(|saved| saved > seq) {
@@ -236,7 +237,7 @@ impl SavedIndexes {
     /// Removes the indexes of the versions of a resource before this one, which deletes it.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be removed.
+    /// An error if a file cannot be removed.
     pub fn remove_resource(&self, id: &str, seq: Seq) -> io::Result<()> {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         self.remove_before(id, seq)
@@ -247,7 +248,7 @@ impl SavedIndexes {
         earlier.try_for_each(|saved| fs::remove_file(self.resource_path(id, saved)))
     }
 
-    /// Returns the versions of a resource that have an index.
+    /// The versions of a resource that have an index.
     fn saved_versions(&self, id: &str) -> io::Result<Vec<Seq>> {
         let mut versions = Vec::new();
         for entry in fs::read_dir(self.folder.join("resources"))? {
@@ -286,7 +287,7 @@ fn read_index(path: &Path) -> io::Result<CodeSystemIndex> {
     CodeSystemIndex::read(BufReader::with_capacity(1 << 20, File::open(path)?))
 }
 
-/// Returns a valid FHIR id from the URL and version of a code system, readable if it is short enough.
+/// A valid FHIR id from the URL and version of a code system, readable if it is short enough.
 fn release_id(url: &str, version: Option<&str>) -> String {
     let version = version.unwrap_or_default();
     // Versions of SNOMED CT are URLs that begin with that of the system.

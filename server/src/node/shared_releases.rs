@@ -1,12 +1,14 @@
 //! The imported releases that several nodes on one database share. The index of a release is an object
-//! `{prefix}/{store_id}/terminology/{sha256}.index` in the bucket of `[files]`, and a record of the ledger names it. Each
-//! node keeps a copy of every index in its data folder.
+//! `{prefix}/{store_id}/terminology/{sha256}.index` in the bucket of `[files]`, and a record of the ledger
+//! names it. Each node keeps a copy of every index in its data folder.
 //!
-//! A release can also be imported into the data folder of a stopped node. The file `ID.shared` contains the source that
-//! the node and the ledger had last in common, which shows whether the folder or the record is newer.
+//! A release can also be imported into the data folder of a stopped node. The file `ID.shared` contains the
+//! source that the node and the ledger had last in common, which shows whether the folder or the record is
+//! newer.
 //!
-//! Objects that no record names are removed by [`SharedReleases::repair`], not by the node that replaces them: a node that
-//! stopped before the removal would leave them, or remove what another node has published since.
+//! Objects that no record names are removed by [`SharedReleases::repair`], not by the node that replaces
+//! them: a node that stopped before the removal would leave them, or remove what another node has published
+//! since.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -42,7 +44,6 @@ pub struct SharedReleases {
     indexes: SavedIndexes,
 }
 
-/// The record of a release.
 #[derive(Debug, Serialize, Deserialize)]
 struct ReleaseRecord {
     /// Hash of the source from which the release was imported.
@@ -54,16 +55,17 @@ struct ReleaseRecord {
 }
 
 impl SharedReleases {
-    /// Returns the releases of a store in a bucket.
+    /// The releases of a store in a bucket.
     pub fn new(store: Store, bucket: ObjectBucket, indexes: SavedIndexes) -> Self {
         Self { store, bucket, indexes }
     }
 
-    /// Uploads the releases that were imported into the data folder of this node, and fetches those that other nodes
-    /// have imported. `apply` receives each fetched one at once. A release that fails does not delay the others.
+    /// Uploads the releases that were imported into the data folder of this node, and fetches those that
+    /// other nodes have imported. `apply` receives each fetched one at once. A release that fails does not
+    /// delay the others.
     ///
     /// # Errors
-    /// Returns the last error of the ledger, the bucket or the data folder. The next call continues.
+    /// The last error of the ledger, the bucket or the data folder. The next call continues.
     pub async fn synchronize(&self, now: Timestamp, apply: impl Fn(TerminologyChange)) -> Result<()> {
         let indexes = self.indexes.clone();
         let local = run_blocking(move || indexes.local_releases()).await??;
@@ -88,9 +90,10 @@ impl SharedReleases {
     /// Uploads indexes of this node that are missing in the bucket, and removes objects that no record names.
     ///
     /// # Errors
-    /// Returns the first error of the ledger, the bucket or the data folder.
+    /// The first error of the ledger, the bucket or the data folder.
     pub async fn repair(&self, now: Timestamp) -> Result<()> {
-        // The objects are listed before the records are read, so that a release that is published meanwhile is not removed.
+        // The objects are listed before the records are read, so that a release that is published meanwhile
+        // is not removed.
         let folder = self.bucket.folder(&self.store.id(), "terminology");
         let objects: Vec<ObjectMeta> = self.bucket.store.list(Some(&folder)).try_collect().await?;
         let (records, indexes) = (self.records(now).await?, self.indexes.clone());
@@ -219,8 +222,8 @@ impl SharedReleases {
         Ok(())
     }
 
-    /// Fetches the index of a release and compares its hash. Returns `None` if this node imports the release itself
-    /// meanwhile.
+    /// Fetches the index of a release and compares its hash. Returns `None` if this node imports the release
+    /// itself meanwhile.
     async fn fetch(&self, release: LocalRelease, record: ReleaseRecord) -> Result<Option<TerminologyChange>> {
         let id = release.id.clone();
         let part = self.indexes.fetched_path(&id);
@@ -253,7 +256,7 @@ impl SharedReleases {
     }
 }
 
-/// Returns the SHA-256 of a file, and its length.
+/// The SHA-256 of a file, and its length.
 async fn digest(path: &std::path::Path) -> Result<(String, u64)> {
     let path = path.to_owned();
     let digest = run_blocking(move || -> io::Result<_> {

@@ -1,5 +1,5 @@
-//! Keeps the terminology up to date with the store: reads all stored code systems and value sets at the start, and the
-//! changes since then before a request is answered.
+//! Keeps the terminology up to date with the store: reads all stored code systems and value sets at the
+//! start, and the changes since then before a request is answered.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,7 +45,7 @@ impl TerminologySync {
     /// Applies all imported releases and all stored resources.
     ///
     /// # Errors
-    /// Returns an error if the store or the folder of the saved indexes cannot be read.
+    /// An error if the store or the folder of the saved indexes cannot be read.
     pub async fn open(
         store: Store,
         terminology: Terminology,
@@ -89,7 +89,7 @@ impl TerminologySync {
         Ok(())
     }
 
-    /// Returns `true` if other nodes share their releases.
+    /// `true` if other nodes share their releases.
     pub fn shares_releases(&self) -> bool {
         self.shared.is_some()
     }
@@ -114,11 +114,11 @@ impl TerminologySync {
         shared.repair(now).await
     }
 
-    /// Applies the changes that were written since the last call, so that an answer after a write takes it into
-    /// account.
+    /// Applies the changes that were written since the last call, so that an answer after a write takes it
+    /// into account.
     ///
     /// # Errors
-    /// Returns [`StoreError`] if the changes cannot be read.
+    /// [`StoreError`] if the changes cannot be read.
     pub async fn apply_changes(&self) -> Result<(), StoreError> {
         const PAGE: usize = 1_000;
         let is_behind = || Seq(self.applied.load(Ordering::Acquire)) < self.store.heard_seq();
@@ -151,9 +151,10 @@ impl TerminologySync {
         Ok(())
     }
 
-    /// Applies resources to the terminology. For a large code system the saved index is used; if there is none, the
-    /// index is built and saved in the background. The saved index of a deleted one is removed. Logs a warning for a cyclic
-    /// hierarchy: of each code system that was just written, and of each one whose index is built here.
+    /// Applies resources to the terminology. For a large code system the saved index is used; if there is
+    /// none, the index is built and saved in the background. The saved index of a deleted one is removed.
+    /// Logs a warning for a cyclic hierarchy: of each code system that was just written, and of each one
+    /// whose index is built here.
     fn apply_resources(&self, stored: Vec<ResourceVersion>, just_written: bool) {
         let (mut large, mut small, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         let change = |ResourceVersion { kind, id, seq, body }| {

@@ -1,5 +1,5 @@
-//! Certificates: those of the operator, or a development CA and a certificate for loopback names, which are generated
-//! at the first start and kept.
+//! Certificates: those of the operator, or a development CA and a certificate for loopback names, which are
+//! generated at the first start and kept.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -35,11 +35,11 @@ const MAX_LEAF_AGE: Duration = DAY.saturating_mul(300);
 /// Maximum age of a CA that signs a new leaf, which must not outlive it.
 const MAX_CA_AGE: Duration = DAY.saturating_mul(350);
 
-/// Reads the operator's certificate or, if none is configured, the development certificate, which is generated if it
-/// is missing.
+/// Reads the operator's certificate or, if none is configured, the development certificate, which is
+/// generated if it is missing.
 ///
 /// # Errors
-/// Returns an error if a file cannot be read, written or parsed.
+/// An error if a file cannot be read, written or parsed.
 pub fn load_tls(certificate: Option<&(PathBuf, PathBuf)>, data: &Path, now: Timestamp) -> Result<TlsSetup> {
     let (chain, key, ca) = match certificate {
         Some((chain, key)) => (chain.clone(), key.clone(), None),
@@ -105,8 +105,8 @@ fn ensure_development_certificate(dir: &Path, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// Parameters of the CA. It is constrained to names of this machine, so that a stolen key is useless elsewhere (RFC
-/// 5280 section 4.2.1.10).
+/// Parameters of the CA. It is constrained to names of this machine, so that a stolen key is useless
+/// elsewhere (RFC 5280 section 4.2.1.10).
 fn ca_params(now: Timestamp) -> CertificateParams {
     let mut ca = CertificateParams::default();
     ca.distinguished_name.push(DnType::CommonName, "Trefoil development CA");
@@ -127,7 +127,7 @@ fn ca_params(now: Timestamp) -> CertificateParams {
 /// Returns whether a CA certificate has the critical name constraints of a generated development CA.
 ///
 /// # Errors
-/// Returns an error if the certificate cannot be parsed.
+/// An error if the certificate cannot be parsed.
 pub fn is_constrained_to_this_machine(certificate: &CertificateDer<'_>) -> Result<bool> {
     // id-ce-nameConstraints as an OBJECT IDENTIFIER, and `critical TRUE`.
     const CRITICAL: [u8; 8] = [0x06, 0x03, 0x55, 0x1d, 0x1e, 0x01, 0x01, 0xff];
@@ -156,10 +156,11 @@ fn set_validity(params: &mut CertificateParams, now: Timestamp, days: i64) {
     (params.not_before, params.not_after) = (midnight(-1), midnight(days));
 }
 
-/// Writes a file that only its owner can read. It is complete or, if there is none yet, missing, also after a power cut.
+/// Writes a file that only its owner can read. It is complete or, if there is none yet, missing, also after a
+/// power cut.
 ///
 /// # Errors
-/// Returns an error if the file cannot be written.
+/// An error if the file cannot be written.
 pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let part = path.with_extension("part");
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;

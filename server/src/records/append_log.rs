@@ -1,9 +1,9 @@
 //! Files of lines that are only ever appended to: the audit log and the export log.
 //!
-//! One thread writes. Lines reach it through a queue, so that no request blocks on the disk. A request that must not
-//! be answered before its lines are written awaits [`AppendLog::write`]; all requests that wait at the same time
-//! share one `write` and one `fsync`. While writes fail, lines stay in memory up to a maximum; further lines are
-//! counted and dropped.
+//! One thread writes. Lines reach it through a queue, so that no request blocks on the disk. A request that
+//! must not be answered before its lines are written awaits [`AppendLog::write`]; all requests that wait at
+//! the same time share one `write` and one `fsync`. While writes fail, lines stay in memory up to a maximum;
+//! further lines are counted and dropped.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -25,11 +25,13 @@ use crate::records::retained_folder::RetainedFolder;
 
 /// Maximum number of lines in memory; further ones are dropped.
 pub(crate) const MAX_QUEUED: usize = 10_000;
-/// Time during which lines are collected if no request waits for them: waking a thread costs more than writing.
+/// Time during which lines are collected if no request waits for them: waking a thread costs more than
+/// writing.
 const BATCH_WINDOW: Duration = Duration::from_millis(50);
 /// Pause before a failed write is repeated.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// Maximum time for which a request waits for the disk. After that the log counts as failed until a write succeeds.
+/// Maximum time for which a request waits for the disk. After that the log counts as failed until a write
+/// succeeds.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// A line for a file of the folder.
@@ -79,12 +81,12 @@ enum LogWriterPlace {
 }
 
 impl AppendLog {
-    /// Opens a folder, and creates it, accessible only by its owner, if it is missing. With `sync`, lines count as
-    /// written once they are synchronized with the disk. With `retained`, the file of each line is a day, and that determines
-    /// the name of the file.
+    /// Opens a folder, and creates it, accessible only by its owner, if it is missing. With `sync`, lines
+    /// count as written once they are synchronized with the disk. With `retained`, the file of each line is a
+    /// day, and that determines the name of the file.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be created or the thread not started.
+    /// An error if the folder cannot be created or the thread not started.
     pub fn open(
         folder: PathBuf,
         name: &'static str,
@@ -119,8 +121,8 @@ impl AppendLog {
         self.send(lines, None);
     }
 
-    /// Appends lines and waits until these and all before them are written. Returns whether they are. If writes fail,
-    /// it returns immediately and the lines stay queued.
+    /// Appends lines and waits until these and all before them are written. Returns whether they are. If
+    /// writes fail, it returns immediately and the lines stay queued.
     pub async fn write(&self, lines: Vec<LogLine>) -> bool {
         let (waiter, written) = oneshot::channel();
         if !self.send(lines, Some(waiter)) || self.has_failed() {
@@ -169,7 +171,7 @@ impl AppendLog {
         self.state.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of dropped lines.
+    /// The number of dropped lines.
     pub fn lost(&self) -> u64 {
         self.state.lost.load(Ordering::Relaxed)
     }
@@ -211,8 +213,8 @@ struct LogWriter {
     /// Name and handle of the open file.
     file: Option<(String, File)>,
     waiting: VecDeque<LogLine>,
-    /// Lines that are written but not synchronized with the disk. If synchronizing fails, the operating system may
-    /// have dropped them, so they are written again.
+    /// Lines that are written but not synchronized with the disk. If synchronizing fails, the operating
+    /// system may have dropped them, so they are written again.
     unsynced: Vec<LogLine>,
     waiters: Vec<oneshot::Sender<()>>,
     state: Arc<LogState>,
@@ -239,8 +241,8 @@ impl LogWriter {
         }
     }
 
-    /// Writes all lines that wait and notifies the requests that wait for them. Breaks if the log is being closed and
-    /// cannot be written.
+    /// Writes all lines that wait and notifies the requests that wait for them. Breaks if the log is being
+    /// closed and cannot be written.
     fn write_queued(&mut self, receiver: &Receiver<LineBatch>, is_closing: bool) -> ControlFlow<()> {
         receiver.try_iter().for_each(|batch| self.accept(batch));
         match self.write() {
@@ -322,7 +324,8 @@ impl LogWriter {
     }
 }
 
-/// Opens a file for appending. A line that a crash cut off is ended first, so that it does not damage the next one.
+/// Opens a file for appending. A line that a crash cut off is ended first, so that it does not damage the
+/// next one.
 fn open(path: &Path) -> io::Result<File> {
     let mut file = OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(path)?;
     if file.seek(SeekFrom::End(0))? > 0 {

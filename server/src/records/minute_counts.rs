@@ -1,5 +1,5 @@
-//! Events that strangers can cause without limit: the first of a minute is written at once, and further equal ones are
-//! counted. The count is written when the minute has ended.
+//! Events that strangers can cause without limit: the first of a minute is written at once, and further equal
+//! ones are counted. The count is written when the minute has ended.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -38,7 +38,7 @@ pub struct EndedCount<K> {
 }
 
 impl<K: Eq + Hash + Ord + Clone> MinuteCounts<K> {
-    /// Returns an empty count of at most `most` different events.
+    /// An empty count of at most `most` different events.
     pub fn new(most: usize) -> Self {
         Self { counts: Mutex::default(), most }
     }

@@ -1,5 +1,6 @@
-//! The lines about requests in the log of the server. Requests with valid credentials have a line each. Of those without,
-//! the first of each network and minute have one, and the others are counted: a stranger cannot fill the disk.
+//! The lines about requests in the log of the server. Requests with valid credentials have a line each. Of
+//! those without, the first of each network and minute have one, and the others are counted: a stranger
+//! cannot fill the disk.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

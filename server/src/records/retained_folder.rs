@@ -1,5 +1,5 @@
-//! A folder with one file of lines for each day. Old days are removed, and the whole folder has a maximum size. The reserve
-//! of the disk is never used.
+//! A folder with one file of lines for each day. Old days are removed, and the whole folder has a maximum
+//! size. The reserve of the disk is never used.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,8 @@ pub struct RetentionLimits {
     pub keep_days: u32,
     /// Maximum size of all files in bytes; 0 for no maximum.
     pub max_bytes: u64,
-    /// Old files may be removed before `keep_days` to keep the maximum size, and to free the reserve of the disk.
+    /// Old files may be removed before `keep_days` to keep the maximum size, and to free the reserve of the
+    /// disk.
     pub removes_early: bool,
 }
 
@@ -34,21 +35,22 @@ pub struct RetainedFolder {
     current: Option<(String, u64)>,
 }
 
-/// The files of a day are split into this many parts of the maximum size, so that a day can be removed in part.
+/// The files of a day are split into this many parts of the maximum size, so that a day can be removed in
+/// part.
 const PARTS: u64 = 4;
 
 impl RetainedFolder {
-    /// Returns a folder whose files are named `prefix`, a date and `suffix`. The folder must exist.
+    /// A folder whose files are named `prefix`, a date and `suffix`. The folder must exist.
     pub fn new(folder: PathBuf, prefix: &'static str, suffix: &'static str, limits: RetentionLimits) -> Self {
         let disk = DiskSpace::of(&folder);
         Self { folder, prefix, suffix, limits, disk, current: None }
     }
 
-    /// Makes room for a text of the file of this day, and returns the name of the file and a description of each file that
-    /// was removed. Call it before each write.
+    /// Makes room for a text of the file of this day, and returns the name of the file and a description of
+    /// each file that was removed. Call it before each write.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be read, or the text would use the reserve of the disk.
+    /// An error if the folder cannot be read, or the text would use the reserve of the disk.
     pub fn make_room(&mut self, day: &str, length: u64) -> io::Result<(String, Vec<String>)> {
         let mut removed = Vec::new();
         let part_bytes = self.limits.max_bytes / PARTS;
@@ -86,7 +88,8 @@ impl RetainedFolder {
         name.strip_prefix(self.prefix).is_some_and(|rest| rest.starts_with(day))
     }
 
-    /// Returns the name of the part of a day after this one: `audit-2026-11-25.002.ndjson` after `audit-2026-11-25.ndjson`.
+    /// The name of the part of a day after this one: `audit-2026-11-25.002.ndjson` after
+    /// `audit-2026-11-25.ndjson`.
     fn next_part(&self, name: &str, day: &str) -> String {
         let part = name.strip_prefix(self.prefix).and_then(|rest| rest.strip_prefix(day));
         let part =

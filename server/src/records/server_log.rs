@@ -1,10 +1,11 @@
-//! The log on standard error, or in daily files. Threads append lines to a buffer in memory, and one thread writes the buffer, so that no
-//! request waits for a slow terminal, pipe or disk. If the buffer is full, lines are dropped and counted. Warnings and
-//! errors are written at once, with the lines before them, so that a crash does not lose them.
+//! The log on standard error, or in daily files. Threads append lines to a buffer in memory, and one thread
+//! writes the buffer, so that no request waits for a slow terminal, pipe or disk. If the buffer is full,
+//! lines are dropped and counted. Warnings and errors are written at once, with the lines before them, so
+//! that a crash does not lose them.
 //!
-//! Each place in the code has a maximum number of lines in a minute; further lines are counted, and a line with the count
-//! follows. A database that is away, or a stranger, thus cannot fill the disk. Lines about requests are limited in
-//! [`super::request_log`].
+//! Each place in the code has a maximum number of lines in a minute; further lines are counted, and a line
+//! with the count follows. A database that is away, or a stranger, thus cannot fill the disk. Lines about
+//! requests are limited in [`super::request_log`].
 
 use std::cell::RefCell;
 use std::fmt;
@@ -144,8 +145,8 @@ impl Write for LogOutput {
     }
 }
 
-/// The time of a line in UTC, such as `2026-11-21T08:00:00.000001Z`. Each thread converts only the first time of a second
-/// to a date.
+/// The time of a line in UTC, such as `2026-11-21T08:00:00.000001Z`. Each thread converts only the first time
+/// of a second to a date.
 struct CachedTime;
 
 thread_local! {
@@ -205,7 +206,7 @@ impl LogGuard {
     /// Writes further lines to daily files in a folder.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be created.
+    /// An error if the folder cannot be created.
     pub fn write_to(&self, folder: PathBuf, limits: RetentionLimits) -> io::Result<()> {
         let files = LogFiles::open(folder, limits)?;
         if let Some(buffer) = &self.buffer {

@@ -31,8 +31,8 @@ fn events(server: &Server) -> Vec<Value> {
     events.filter(is_of_request).collect()
 }
 
-/// Sends one request of each kind. Returns one line for each event about a resource or an export, and all events of the
-/// log as JSON.
+/// Sends one request of each kind. Returns one line for each event about a resource or an export, and all
+/// events of the log as JSON.
 async fn journey(settings: &str) -> (Vec<String>, Vec<Value>) {
     let mut server = Server::in_fresh_folder().over_plain_http().with_settings(settings);
     server.start();

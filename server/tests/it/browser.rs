@@ -88,7 +88,8 @@ async fn a_browser_signs_in_and_out() {
     driver.go(&format!("{}/account", server.base())).await;
     assert_eq!(driver.text("h1").await, "Sign in");
 
-    // An application on another site sends the user to sign out by a form. Browsers send no SameSite=Lax cookie with it.
+    // An application on another site sends the user to sign out by a form. Browsers send no SameSite=Lax
+    // cookie with it.
     driver.fill("#username", "willow").await;
     driver.fill("#password", demo["user"]["password"].as_str().unwrap()).await;
     driver.press("button").await;

@@ -1,5 +1,5 @@
-//! Servers whose files are in a bucket of an S3 server: exports and releases that several nodes share, the end of a node
-//! in the middle of an export, faults of the bucket, and downloads directly from it.
+//! Servers whose files are in a bucket of an S3 server: exports and releases that several nodes share, the
+//! end of a node in the middle of an export, faults of the bucket, and downloads directly from it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -177,7 +177,8 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     // A release that was imported into a stopped node is known to the others after its start.
     nodes[2].kill();
     import(&nodes[2], &releases.join("plants.csv"));
-    // Indexes missing from the bucket are uploaded again. Objects that no record names are removed, unless they are new.
+    // Indexes missing from the bucket are uploaded again. Objects that no record names are removed, unless
+    // they are new.
     let objects = terminology_objects(&bucket);
     let [index] = &files_in(&objects)[..] else { panic!("one release is in the bucket") };
     let (bytes, [unused, new]) =
@@ -207,7 +208,8 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     };
     await_shared().await;
 
-    // A release that cannot be fetched does not delay the others, and is fetched once another node has repaired the bucket.
+    // A release that cannot be fetched does not delay the others, and is fetched once another node has
+    // repaired the bucket.
     nodes[0].kill();
     std::fs::remove_dir_all(&local).unwrap();
     std::fs::remove_file(index).unwrap();
@@ -257,7 +259,8 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     assert!(answer.headers().contains_key("retry-after"));
     assert_eq!(get(&nodes[1].client(), &nodes[1], "/health/ready", None).await.status(), StatusCode::OK);
     bucket.recover();
-    // A new server secret ends the signed URLs at all nodes; after that, a URL of one node is valid at the others.
+    // A new server secret ends the signed URLs at all nodes; after that, a URL of one node is valid at the
+    // others.
     let rotated = nodes[0].trefoil(&["keys", "rotate", "--server-secret"]);
     assert!(rotated.status.success(), "{}", String::from_utf8_lossy(&rotated.stderr));
     for node in &nodes {

@@ -1,7 +1,8 @@
-//! A journey with SMART's Bulk Data client (<https://github.com/smart-on-fhir/bulk-data-client>). It is not published as a
-//! package, so the test needs a checkout with its dependencies installed (`npm install`), which the variable
-//! `TREFOIL_BULK_DATA_CLIENT` names. The client registers a key, exports a Group and downloads it. The files are compared
-//! with what the server's search returns, and the client's log with the manifest.
+//! A journey with SMART's Bulk Data client (<https://github.com/smart-on-fhir/bulk-data-client>). It is not
+//! published as a package, so the test needs a checkout with its dependencies installed (`npm install`),
+//! which the variable `TREFOIL_BULK_DATA_CLIENT` names. The client registers a key, exports a Group and
+//! downloads it. The files are compared with what the server's search returns, and the client's log with the
+//! manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -60,8 +61,8 @@ fn insert(resources: &mut Resources, mut resource: Value) {
     assert_eq!(previous, None, "a resource was exported twice");
 }
 
-/// Returns what a Group export contains: the members, the resources of each type that can be searched by `patient`, and the
-/// Provenance of these.
+/// Returns what a Group export contains: the members, the resources of each type that can be searched by
+/// `patient`, and the Provenance of these.
 async fn members_and_their_resources(server: &Server, group: &str) -> Resources {
     let client = server.client();
     let token = server.backend_token("system/*.rs").await;

@@ -1,5 +1,5 @@
-//! Several servers as nodes on one PostgreSQL database: their start, the links between a node and the database, which a
-//! test can break, and a balancer in front of the nodes.
+//! Several servers as nodes on one PostgreSQL database: their start, the links between a node and the
+//! database, which a test can break, and a balancer in front of the nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +14,8 @@ use tokio::sync::watch;
 
 use crate::support::{Server, assertion};
 
-/// Prepares a node for each database URL, and starts all of them without a wait between them. `base` is the URL that
-/// they share, by default that of the first node; `settings` is their configuration file.
+/// Prepares a node for each database URL, and starts all of them without a wait between them. `base` is the
+/// URL that they share, by default that of the first node; `settings` is their configuration file.
 pub fn start_nodes(databases: &[String], base: Option<&str>, settings: Option<&str>) -> Vec<Server> {
     let mut nodes: Vec<Server> = Vec::new();
     for database in databases {

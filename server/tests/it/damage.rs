@@ -1,5 +1,6 @@
-//! Tests of damaged files and of folders without write permission. Each defect must be reported with the file name and
-//! the remedy, and damaged content must not be returned. (Saved terminology indexes are tested in `releases`.)
+//! Tests of damaged files and of folders without write permission. Each defect must be reported with the file
+//! name and the remedy, and damaged content must not be returned. (Saved terminology indexes are tested in
+//! `releases`.)
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -80,7 +81,8 @@ async fn a_corrupt_journal_is_reported_at_the_start() {
     let damaged = fs::read(&journal).unwrap();
     assert_eq!(damaged.len(), sound.len());
 
-    // The server must start with the restored bytes, and with a journal that ends within a write, as after a crash.
+    // The server must start with the restored bytes, and with a journal that ends within a write, as after a
+    // crash.
     for journal_bytes in [&sound[..], &sound[..sound.iter().rposition(|&byte| byte != 0).unwrap() - 2]] {
         fs::write(&journal, journal_bytes).unwrap();
         server.start();

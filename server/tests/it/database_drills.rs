@@ -1,4 +1,5 @@
-//! Drills of the database: a start before it, a full disk, a former primary that returns, and a machine that was paused.
+//! Drills of the database: a start before it, a full disk, a former primary that returns, and a machine that
+//! was paused.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! Checks the examples of the documents with the programs that read them: TOML with `trefoil serve` or the settings of
-//! the client, JSON with a parser, and commands with the command-line parser of the program, without running the commands.
+//! Checks the examples of the documents with the programs that read them: TOML with `trefoil serve` or the
+//! settings of the client, JSON with a parser, and commands with the command-line parser of the program,
+//! without running the commands.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -45,8 +46,8 @@ fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
     }
 }
 
-/// Checks commands in running text, such as `trefoil client add`. A sentence may omit required arguments. A text with
-/// `<` or `…` is a pattern and is not checked.
+/// Checks commands in running text, such as `trefoil client add`. A sentence may omit required arguments. A
+/// text with `<` or `…` is a pattern and is not checked.
 #[test]
 fn every_command_in_running_text_is_accepted() {
     let mut checked = 0;
@@ -115,7 +116,8 @@ fn check_client_settings(place: &str, text: &str) {
     assert!(read.is_ok(), "{place}: the client does not read these settings: {}", read.unwrap_err());
 }
 
-/// Starts a server with a configuration. Its absolute paths are moved to a temporary folder in which the files exist.
+/// Starts a server with a configuration. Its absolute paths are moved to a temporary folder in which the
+/// files exist.
 fn check_configuration(place: &str, text: &str) {
     let dir = tempfile::tempdir().unwrap();
     let parsed: toml::Table = toml::from_str(text).unwrap_or_else(|error| panic!("{place}: {error}"));
@@ -179,8 +181,8 @@ enum MayLack {
     Arguments,
 }
 
-/// Checks that a program of the workspace accepts the arguments of a command. Commands of other programs are not
-/// checked.
+/// Checks that a program of the workspace accepts the arguments of a command. Commands of other programs are
+/// not checked.
 fn check_command(place: &str, words: &[String], may_lack: MayLack) {
     let (program, args) = match words {
         [cargo, xtask, args @ ..] if cargo == "cargo" && xtask == "xtask" => ("xtask", args),
@@ -204,9 +206,9 @@ fn check_command(place: &str, words: &[String], may_lack: MayLack) {
     assert!(is_accepted, "{place}: '{}' is not accepted: {error}", words.join(" "));
 }
 
-/// Checks a command of xtask, which has no library. The option `--help` prevents the command from running. It also
-/// hides missing arguments, but no command of xtask has required ones. Arguments that follow `--` are those of another
-/// program and are not checked.
+/// Checks a command of xtask, which has no library. The option `--help` prevents the command from running. It
+/// also hides missing arguments, but no command of xtask has required ones. Arguments that follow `--` are
+/// those of another program and are not checked.
 fn check_xtask(place: &str, args: &[String]) {
     let path = Path::new(TREFOIL).with_file_name("xtask");
     if !path.exists() {
@@ -219,8 +221,8 @@ fn check_xtask(place: &str, args: &[String]) {
     assert!(output.status.success(), "{place}: 'cargo xtask {}' is not accepted: {stderr}", args.join(" "));
 }
 
-/// Splits a shell script into commands, and each command into words. Commands are separated by line ends, pipes, `;`,
-/// `&` and the parentheses of a substitution. Variables are not expanded.
+/// Splits a shell script into commands, and each command into words. Commands are separated by line ends,
+/// pipes, `;`, `&` and the parentheses of a substitution. Variables are not expanded.
 fn shell_commands(script: &str) -> Vec<Vec<String>> {
     let (mut commands, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
     let mut chars = script.chars().peekable();

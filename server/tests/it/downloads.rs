@@ -1,4 +1,5 @@
-//! Tests of downloads of export files with real clients: interrupted and resumed, compressed and uncompressed.
+//! Tests of downloads of export files with real clients: interrupted and resumed, compressed and
+//! uncompressed.
 
 use std::process::Command;
 
@@ -8,7 +9,8 @@ use crate::support::{Server, have, installed, manifest_at, python_packages};
 
 const PATIENTS: usize = 6_000;
 
-/// Starts a server with an export of one large file. Returns the server, the URL of the file, a token, and the content.
+/// Starts a server with an export of one large file. Returns the server, the URL of the file, a token, and
+/// the content.
 async fn exported() -> (Server, String, String, Vec<u8>) {
     let mut server = Server::in_fresh_folder().over_plain_http();
     let file = server.data().join("patients.ndjson");

@@ -1,5 +1,5 @@
-//! Drills: one request whose answer is thousands of times larger, a small container, and a stranger on a small disk.
-//! `TREFOIL_DRILL_SECONDS` sets the duration of the attack of the stranger.
+//! Drills: one request whose answer is thousands of times larger, a small container, and a stranger on a
+//! small disk. `TREFOIL_DRILL_SECONDS` sets the duration of the attack of the stranger.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 //! A browser for tests: Chromium, controlled through chromedriver with the WebDriver protocol.
 //!
-//! A client library would not make this file shorter. `fantoccini` 0.22 would add 19 crates to `Cargo.lock` (among them
-//! `http` 0.2, `cookie` twice and ICU 1.5), and this file would still have to start chromedriver and send the commands
-//! of the virtual authenticator and of DevTools.
+//! A client library would not make this file shorter. `fantoccini` 0.22 would add 19 crates to `Cargo.lock`
+//! (among them `http` 0.2, `cookie` twice and ICU 1.5), and this file would still have to start chromedriver
+//! and send the commands of the virtual authenticator and of DevTools.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -100,15 +100,15 @@ impl Driver {
         self.post("/actions", actions).await;
     }
 
-    /// Disables passkey suggestions in the user name field for all later pages. Otherwise a virtual authenticator,
-    /// which always confirms, signs in as soon as the page is loaded.
+    /// Disables passkey suggestions in the user name field for all later pages. Otherwise a virtual
+    /// authenticator, which always confirms, signs in as soon as the page is loaded.
     pub async fn refuse_suggestions(&self) {
         let source = "PublicKeyCredential.isConditionalMediationAvailable = async () => false;";
         self.devtools("Page.addScriptToEvaluateOnNewDocument", json!({ "source": source })).await;
     }
 
-    /// Adds a virtual authenticator inside the device, whose user always confirms (Web Authentication section 11.2).
-    /// Returns its id.
+    /// Adds a virtual authenticator inside the device, whose user always confirms (Web Authentication section
+    /// 11.2). Returns its id.
     pub async fn add_authenticator(&self) -> String {
         let authenticator = json!({
             "protocol": "ctap2", "transport": "internal", "hasResidentKey": true, "hasUserVerification": true,

@@ -1,4 +1,5 @@
-//! The tables of operations, parameters, claims and members, compared with what a running server accepts and announces.
+//! The tables of operations, parameters, claims and members, compared with what a running server accepts and
+//! announces.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
-//! Kills the server with `kill -9` at random times while resources are written and exports are running. No acknowledged
-//! write may be lost, and each export must have the same bytes as an undisturbed one.
+//! Kills the server with `kill -9` at random times while resources are written and exports are running. No
+//! acknowledged write may be lost, and each export must have the same bytes as an undisturbed one.
 //!
-//! The times are derived from a seed. The test kills the server 20 times; `TREFOIL_KILLS` sets another number and
-//! `TREFOIL_KILL_SEED` another seed.
+//! The times are derived from a seed. The test kills the server 20 times; `TREFOIL_KILLS` sets another number
+//! and `TREFOIL_KILL_SEED` another seed.
 
 use serde_json::{Value, json};
 
@@ -32,8 +32,8 @@ async fn kick_off(server: &Server, client: &reqwest::Client, token: &str) -> Str
     answer.headers()["content-location"].to_str().unwrap().to_owned()
 }
 
-/// Polls up to a number of times. Returns the manifest if the export is complete. Checks that the progress does not
-/// decrease.
+/// Polls up to a number of times. Returns the manifest if the export is complete. Checks that the progress
+/// does not decrease.
 async fn poll(
     client: &reqwest::Client,
     status: &str,

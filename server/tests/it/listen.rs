@@ -28,7 +28,8 @@ const LONG_TIMERS: ConnectionTimers = ConnectionTimers {
     drain: Duration::from_secs(60),
 };
 
-/// Routes of the test: `/` answers immediately, `/endless` never completes, and POST reads the whole body first.
+/// Routes of the test: `/` answers immediately, `/endless` never completes, and POST reads the whole body
+/// first.
 fn routes() -> Routes {
     let endless = warp::path("endless").map(|| {
         let pieces = stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'x'; 64 * 1024]));
@@ -153,8 +154,8 @@ async fn a_persistent_connection_may_exceed_the_header_timeout() {
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     ask(&mut slow).await;
     slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
-    // The connection is closed because its request headers did not arrive in time, which is after the last request of
-    // the other connection.
+    // The connection is closed because its request headers did not arrive in time, which is after the last
+    // request of the other connection.
     assert_eq!(slow.read(&mut [0]).await.unwrap_or_default(), 0);
     ask(&mut kept).await;
 }

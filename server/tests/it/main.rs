@@ -1,5 +1,5 @@
-//! Tests of the whole server as its users see it: the real binary over HTTPS, killed and restarted, and the accept loop
-//! with slow clients. Each area has a module.
+//! Tests of the whole server as its users see it: the real binary over HTTPS, killed and restarted, and the
+//! accept loop with slow clients. Each area has a module.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 

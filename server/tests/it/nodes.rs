@@ -1,5 +1,5 @@
-//! Several servers as nodes on one PostgreSQL database: what one node has decided holds on the others, and a link to the
-//! database that stalls.
+//! Several servers as nodes on one PostgreSQL database: what one node has decided holds on the others, and a
+//! link to the database that stalls.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

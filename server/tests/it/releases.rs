@@ -1,5 +1,5 @@
-//! Tests of code systems from releases and large resources: imported into a stopped and a running server, queried over
-//! HTTP, and kept over restarts. The releases are those of `fixtures/releases`.
+//! Tests of code systems from releases and large resources: imported into a stopped and a running server,
+//! queried over HTTP, and kept over restarts. The releases are those of `fixtures/releases`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -198,7 +198,8 @@ async fn a_release_imported_into_a_running_server_is_served_at_once() {
     assert!(printed.contains("snomed.info-sct-900000000000207008-version-20250101"), "{printed}");
     asked.knows_the_garden().await;
 
-    // Two editions are stored. Each is used when a request names its version; without a version, neither is used.
+    // Two editions are stored. Each is used when a request names its version; without a version, neither is
+    // used.
     imported(&import(&server, &releases().join(EDITION)));
     asked.knows_the_garden().await;
     let international = format!("{SCT}/900000000000207008/version/20250101");
@@ -471,8 +472,8 @@ async fn large_resources_are_indexed_once() {
     let of_written = saved(&asked, &server, "written").await;
     let of_brought = saved(&asked, &server, "brought").await;
     assert_eq!(server.stop(), Some(0));
-    // The restart loads saved indexes: if its index is replaced by that of the other resource, a resource answers like
-    // the other one.
+    // The restart loads saved indexes: if its index is replaced by that of the other resource, a resource
+    // answers like the other one.
     fs::remove_file(&of_brought).unwrap();
     fs::copy(&of_written, &of_brought).unwrap();
     server.start();

@@ -1,4 +1,5 @@
-//! Tests of the sign-in, in which the test performs each step of a browser, and of the ways in which a sign-in ends.
+//! Tests of the sign-in, in which the test performs each step of a browser, and of the ways in which a
+//! sign-in ends.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;

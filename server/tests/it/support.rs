@@ -37,8 +37,8 @@ impl Server {
         server
     }
 
-    /// Starts a server with the demo project over plain HTTP on this machine. Browsers store passkeys for it without
-    /// having to trust a certificate.
+    /// Starts a server with the demo project over plain HTTP on this machine. Browsers store passkeys for it
+    /// without having to trust a certificate.
     pub fn plain_demo() -> Self {
         let mut server = Self::in_fresh_folder();
         server.plain = true;

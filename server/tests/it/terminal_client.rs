@@ -1,5 +1,5 @@
-//! A journey of the terminal client in tmux, with Chromium: sign-in, a validation, an export whose connection is cut, a
-//! restart that resumes it, and sign-out.
+//! A journey of the terminal client in tmux, with Chromium: sign-in, a validation, an export whose connection
+//! is cut, a restart that resumes it, and sign-out.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,6 +1,7 @@
-//! Test of a validator with real data: it sends the codings of records, each with the value set that FHIR R4 binds to
-//! the element. The records and the terminology package of R4 are in the folder `data` of the folder named by
-//! TREFOIL_SHARED, or of `shared` next to the workspace. Without them, the test prints that it is left out.
+//! Test of a validator with real data: it sends the codings of records, each with the value set that FHIR R4
+//! binds to the element. The records and the terminology package of R4 are in the folder `data` of the folder
+//! named by TREFOIL_SHARED, or of `shared` next to the workspace. Without them, the test prints that it is
+//! left out.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

@@ -1,8 +1,8 @@
 //! HL7's definitions of FHIR R4: structure definitions, search parameters and the Patient compartment.
 //!
-//! They are read from the package `hl7.fhir.r4.core` 4.0.1, or from a folder with the JSON files of the package or of
-//! HL7's `definitions.json.zip`. A file is a resource or a Bundle of resources. Definitions of other versions of FHIR
-//! are ignored.
+//! They are read from the package `hl7.fhir.r4.core` 4.0.1, or from a folder with the JSON files of the
+//! package or of HL7's `definitions.json.zip`. A file is a resource or a Bundle of resources. Definitions of
+//! other versions of FHIR are ignored.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,8 @@ pub struct FhirDefinitions {
     /// Elements of all types, by path.
     pub elements: BTreeMap<String, ElementDefinition>,
     pub search_parameters: Vec<SearchDefinition>,
-    /// Members of the Patient compartment: resource types with the search parameters that link them to a Patient.
+    /// Members of the Patient compartment: resource types with the search parameters that link them to a
+    /// Patient.
     pub patient_compartment: Vec<CompartmentMember>,
 }
 
@@ -133,7 +134,7 @@ pub struct CompartmentMember {
     pub parameters: Vec<String>,
 }
 
-/// Returns the folder with the JSON files, if `data` contains it or the package, which is then unpacked.
+/// The folder with the JSON files, if `data` contains it or the package, which is then unpacked.
 pub fn find_folder(data: &Path) -> Result<Option<PathBuf>> {
     let package = data.join(PACKAGE);
     let mut folder = data.join(FOLDER);
@@ -221,7 +222,7 @@ impl TypeDefinition {
 }
 
 impl ElementDefinition {
-    /// Returns the names of the element's data types.
+    /// The names of the element's data types.
     pub fn type_names(&self) -> impl Iterator<Item = &str> {
         self.types.iter().map(|of| {
             let fhir_type = of.extension.iter().find(|extension| extension.url == FHIR_TYPE);

@@ -1,4 +1,5 @@
-//! `cargo xtask gen-fhir-tables`: writes or compares the tables that are generated from HL7's definitions of FHIR R4.
+//! `cargo xtask gen-fhir-tables`: writes or compares the tables that are generated from HL7's definitions of
+//! FHIR R4.
 //!
 //! | module | contents |
 //! |---|---|
@@ -25,11 +26,11 @@ const ROOT_ELEMENTS: &str = "server/crates/fhir/data/root-elements.txt";
 const SEARCH_PARAMETERS: &str = "server/crates/fhir/data/search-parameters.txt";
 const PATIENT_COMPARTMENT: &str = "server/crates/fhir/src/patient_compartment.rs";
 
-/// Writes the tables, or compares them with the files of the workspace. Returns the reason if a comparison was left out,
-/// because there are no definitions.
+/// Writes the tables, or compares them with the files of the workspace. Returns the reason if a comparison
+/// was left out, because there are no definitions.
 ///
 /// # Errors
-/// Returns an error if a compared table differs, or if tables must be written and the definitions are missing.
+/// An error if a compared table differs, or if tables must be written and the definitions are missing.
 pub fn run(only_compare: bool) -> Result<Option<String>> {
     let data = shared_folder().join("data");
     let Some(folder) = definitions::find_folder(&data)? else {
@@ -75,7 +76,7 @@ pub fn run(only_compare: bool) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Returns the folder named by TREFOIL_SHARED, or `shared` next to the workspace.
+/// The folder named by TREFOIL_SHARED, or `shared` next to the workspace.
 fn shared_folder() -> PathBuf {
     std::env::var_os("TREFOIL_SHARED").map_or_else(|| root().join("../shared"), PathBuf::from)
 }

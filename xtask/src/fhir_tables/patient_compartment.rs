@@ -1,5 +1,5 @@
-//! The rows of the Patient compartment in `patient_compartment.rs`: resource types, and the paths of the search parameters that
-//! HL7's CompartmentDefinition names.
+//! The rows of the Patient compartment in `patient_compartment.rs`: resource types, and the paths of the
+//! search parameters that HL7's CompartmentDefinition names.
 
 use anyhow::{Context as _, Result};
 
@@ -12,7 +12,7 @@ const LEFT_OUT: [&str; 2] = ["Patient", "Group"];
 const ROWS_START: &str = "const PATIENT: &[(&str, &[&str])] = &[\n";
 const ROWS_END: &str = "];\n";
 
-/// Returns the rows as Rust, sorted by type.
+/// The rows as Rust, sorted by type.
 ///
 /// # Errors
 /// Fails if the compartment names a search parameter that has no paths.
@@ -40,7 +40,7 @@ pub fn rows(definitions: &FhirDefinitions, parameters: &SearchRows) -> Result<St
     Ok(rows.iter().map(|(kind, paths)| format!("    ({kind:?}, &{paths:?}),\n")).collect())
 }
 
-/// Returns the source with other rows.
+/// The source with other rows.
 ///
 /// # Errors
 /// Fails if the source does not contain the table.

@@ -1,5 +1,6 @@
-//! The table of root elements: one line for each resource type, with its elements in the order of the definition.
-//! `name!` is a mandatory element, `name+` one of the summary, and `value[x]` is a choice of types.
+//! The table of root elements: one line for each resource type, with its elements in the order of the
+//! definition. `name!` is a mandatory element, `name+` one of the summary, and `value[x]` is a choice of
+//! types.
 
 use super::definitions::FhirDefinitions;
 

@@ -1,7 +1,9 @@
-//! The table of search parameters: one line `code type path:DataType …` for each, below the line `[ResourceType]`.
+//! The table of search parameters: one line `code type path:DataType …` for each, below the line
+//! `[ResourceType]`.
 //!
-//! A parameter is omitted if a part of its expression is not supported, because a search would not find all resources.
-//! Composite and special parameters are omitted, and so are values of data types that the server does not compare.
+//! A parameter is omitted if a part of its expression is not supported, because a search would not find all
+//! resources. Composite and special parameters are omitted, and so are values of data types that the server
+//! does not compare.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +44,7 @@ pub struct SearchRow {
 /// Search parameters by resource type and code.
 pub type SearchRows = BTreeMap<String, BTreeMap<String, SearchRow>>;
 
-/// Returns all search parameters that can be resolved to paths.
+/// All search parameters that can be resolved to paths.
 pub fn collect(definitions: &FhirDefinitions) -> SearchRows {
     let mut rows = SearchRows::new();
     for parameter in &definitions.search_parameters {
@@ -61,7 +63,7 @@ pub fn collect(definitions: &FhirDefinitions) -> SearchRows {
     rows
 }
 
-/// Returns the table as text.
+/// The table as text.
 pub fn table(rows: &SearchRows) -> String {
     let mut table = String::new();
     for (kind, parameters) in rows {

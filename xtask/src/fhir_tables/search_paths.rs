@@ -1,9 +1,10 @@
-//! Resolves the expression of a search parameter, which is FHIRPath, to paths of JSON members and their data types.
+//! Resolves the expression of a search parameter, which is FHIRPath, to paths of JSON members and their data
+//! types.
 //!
-//! The supported subset of FHIRPath is the one that HL7's search parameters use most: unions of paths of elements,
-//! casts to a data type, `where(resolve() is Patient)` and `where(system='phone')`. A choice of types is supported only
-//! as the last element of a path in a resource. Elements within a choice and choices within data types
-//! (`useContext.value`) are not resolved.
+//! The supported subset of FHIRPath is the one that HL7's search parameters use most: unions of paths of
+//! elements, casts to a data type, `where(resolve() is Patient)` and `where(system='phone')`. A choice of
+//! types is supported only as the last element of a path in a resource. Elements within a choice and choices
+//! within data types (`useContext.value`) are not resolved.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -14,7 +15,6 @@ use super::definitions::{ElementDefinition, FhirDefinitions};
 
 /// A cast in one of its two forms, `a.b as T` and `(a.b as T)`.
 static CAST: LazyLock<Regex> = LazyLock::new(|| regex(r"^\(([\w.]+) as (\w+)\)|^([\w.]+) as (\w+)$"));
-/// A path in parentheses.
 static PARENTHESES: LazyLock<Regex> = LazyLock::new(|| regex(r"^\(([\w.]+(?:\(\w+\))?)\)"));
 /// One step of a path: an element, a cast, or one of the supported conditions.
 static STEP: LazyLock<Regex> = LazyLock::new(|| {
@@ -50,7 +50,7 @@ struct PathStep<'a> {
     cast: Option<&'a str>,
 }
 
-/// Returns the paths of an expression that begin with a resource type; `None` if a part of it is not supported.
+/// The paths of an expression that begin with a resource type; `None` if a part of it is not supported.
 pub fn resolve(definitions: &FhirDefinitions, base: &str, expression: &str) -> Option<Vec<SearchPath>> {
     let mut paths = Vec::new();
     for alternative in expression.split('|') {

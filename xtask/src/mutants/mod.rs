@@ -1,5 +1,6 @@
-//! `cargo xtask mutants`: plants the faults of `conformance/mutants` in a copy of the server, one at a time, and checks
-//! that the conformance suite finds each of them, or a test if the fault shows only with several nodes.
+//! `cargo xtask mutants`: plants the faults of `conformance/mutants` in a copy of the server, one at a time,
+//! and checks that the conformance suite finds each of them, or a test if the fault shows only with several
+//! nodes.
 //!
 //! | module | contents |
 //! |---|---|
@@ -47,12 +48,12 @@ pub struct MutantArgs {
 }
 
 impl MutantArgs {
-    /// Returns the arguments for a sample of this size.
+    /// The arguments for a sample of this size.
     pub fn for_sample(size: usize) -> Self {
         Self { sample: Some(size), ..Self::for_all() }
     }
 
-    /// Returns the arguments for all faults.
+    /// The arguments for all faults.
     pub fn for_all() -> Self {
         Self {
             filter: Vec::new(),
@@ -66,7 +67,8 @@ impl MutantArgs {
     }
 }
 
-/// Runs the selected faults. Returns an error if a fault is not found, or if an entry of the tables is out of date.
+/// Runs the selected faults. Returns an error if a fault is not found, or if an entry of the tables is out of
+/// date.
 pub fn run(args: &MutantArgs) -> Result<()> {
     let all = table::load()?;
     if args.document {
@@ -119,7 +121,7 @@ fn run_control(
     Ok(())
 }
 
-/// Returns the faults that the arguments select. A sample is the same for the same seed.
+/// The faults that the arguments select. A sample is the same for the same seed.
 fn select<'a>(all: &'a [Mutant], args: &MutantArgs) -> Vec<&'a Mutant> {
     let named = |mutant: &&Mutant| {
         args.filter.is_empty() || args.filter.iter().any(|text| mutant.name.contains(text.as_str()))
@@ -132,7 +134,7 @@ fn select<'a>(all: &'a [Mutant], args: &MutantArgs) -> Vec<&'a Mutant> {
     selected
 }
 
-/// Returns the FNV-1a hash of a seed and a name, by which a sample is sorted.
+/// The FNV-1a hash of a seed and a name, by which a sample is sorted.
 fn shuffle_key(name: &str, seed: u64) -> u64 {
     let bytes = seed.to_le_bytes().into_iter().chain(name.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,5 +1,5 @@
-//! Plants all faults in a copy of the sources, and builds the server from the copy. Each fault becomes
-//! `(if crate::planted("name") { faulty } else { original })`, so that one program contains all faults and the
+//! Plants all faults in a copy of the sources, and builds the server from the copy. Each fault becomes `(if
+//! crate::planted("name") { faulty } else { original })`, so that one program contains all faults and the
 //! environment variable `TREFOIL_FAULT` selects one.
 
 use std::cmp::Reverse;
@@ -76,8 +76,8 @@ fn build_in_copy(copy: &Path, output: &Path, args: &[&str]) -> Result<String> {
         .args(args)
         .arg("--offline")
         .env("CARGO_TARGET_DIR", output)
-        // Intermediate files are shared, so that crates of others are not built again. The crates of the copy have
-        // another version, so they do not replace those of the workspace.
+        // Intermediate files are shared, so that crates of others are not built again. The crates of the copy
+        // have another version, so they do not replace those of the workspace.
         .env("CARGO_BUILD_BUILD_DIR", target_dir())
         .stdin(Stdio::null());
     let built = command.output().context("failed to start cargo")?;
@@ -90,7 +90,7 @@ fn build_in_copy(copy: &Path, output: &Path, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&built.stdout).into_owned())
 }
 
-/// Returns the path of the test program in the JSON messages of cargo.
+/// The path of the test program in the JSON messages of cargo.
 fn test_program(messages: &str) -> Option<PathBuf> {
     let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = artifacts
@@ -99,13 +99,14 @@ fn test_program(messages: &str) -> Option<PathBuf> {
     programs.next()
 }
 
-/// Returns the errors of the compiler without its warnings.
+/// The errors of the compiler without its warnings.
 fn errors(messages: &str) -> String {
     let blocks = messages.split("\n\n").filter(|block| block.trim_start().starts_with("error"));
     blocks.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Writes the copy. Files that already have the right content are not written, so that a second build is incremental.
+/// Writes the copy. Files that already have the right content are not written, so that a second build is
+/// incremental.
 fn write_copy(copy: &Path, mutants: &[Mutant]) -> Result<()> {
     let mut by_file: BTreeMap<&str, Vec<&Mutant>> = BTreeMap::new();
     for mutant in mutants {
@@ -130,7 +131,7 @@ fn write_copy(copy: &Path, mutants: &[Mutant]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the text of a file in the copy.
+/// The text of a file in the copy.
 fn change(file: &str, text: String, mutants: &[&Mutant]) -> Result<String> {
     if file == "Cargo.toml" {
         return Ok(text.replacen("version = \"0.1.0\"", "version = \"0.1.0-mutants\"", 1));
@@ -185,7 +186,7 @@ fn plant_between(
     Ok(())
 }
 
-/// Returns the command that starts a program with a fault; an empty name selects none.
+/// The command that starts a program with a fault; an empty name selects none.
 pub fn with_fault(program: &Path, fault: &str) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).env(VARIABLE, fault).stdin(Stdio::null());

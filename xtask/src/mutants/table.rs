@@ -58,7 +58,7 @@ pub enum TestTarget {
 }
 
 impl RustTest {
-    /// Returns the test program. Unit tests are in modules of the name `tests`.
+    /// The test program. Unit tests are in modules of the name `tests`.
     pub fn target(&self) -> TestTarget {
         if self.filter.contains("::tests::") { TestTarget::Unit } else { TestTarget::Integration }
     }
@@ -71,12 +71,12 @@ impl Mutant {
             || self.test.as_ref().is_some_and(|test| case.contains(test.filter.as_str()))
     }
 
-    /// Returns the part of the name before the first slash.
+    /// The part of the name before the first slash.
     pub fn area(&self) -> &str {
         self.name.split('/').next().unwrap_or_default()
     }
 
-    /// Returns the range of the expression in the text of its file, if it occurs exactly once.
+    /// The range of the expression in the text of its file, if it occurs exactly once.
     pub fn find(&self, text: &str) -> Option<Range<usize>> {
         let place = format!("{}{}", self.after, self.original);
         let mut places = text.match_indices(&place);
@@ -106,7 +106,7 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the ids of all requirements and cases of the suite.
+/// The ids of all requirements and cases of the suite.
 fn row_ids() -> Result<Vec<String>> {
     let mut ids = Vec::new();
     for entry in std::fs::read_dir(root().join(ROWS)).with_context(|| format!("failed to read {ROWS}"))? {

@@ -1,5 +1,5 @@
-//! Runs of the conformance suite against the server with one fault, and of tests with one fault. A run of the suite ends
-//! at the first case that fails.
+//! Runs of the conformance suite against the server with one fault, and of tests with one fault. A run of the
+//! suite ends at the first case that fails.
 
 use std::fmt;
 use std::io::{BufRead as _, BufReader};
@@ -155,7 +155,7 @@ impl Suite {
     }
 }
 
-/// Returns the result of a test according to its output.
+/// The result of a test according to its output.
 fn result_of_test(log: &str, is_success: bool) -> Result<Discovery> {
     let line = |begin: &str| log.lines().find(|line| line.starts_with(begin));
     if let Some(reason) = line("left out: ") {
@@ -172,7 +172,7 @@ fn result_of_test(log: &str, is_success: bool) -> Result<Discovery> {
     Ok(Discovery::By { case, differences: message.to_owned() })
 }
 
-/// Returns the first case that failed according to a report, which may still be incomplete.
+/// The first case that failed according to a report, which may still be incomplete.
 fn first_failure(report: &str) -> Option<Discovery> {
     let complete = &report[..report.rfind('\n')?];
     let failed = complete.lines().filter(|line| line.contains("\"fail\""));

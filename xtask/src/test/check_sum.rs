@@ -79,7 +79,7 @@ impl CheckSum {
     /// Prints the totals.
     ///
     /// # Errors
-    /// Returns an error if a check failed.
+    /// An error if a check failed.
     pub fn finish(mut self) -> Result<()> {
         for what in &self.left_out {
             println!("left out: {what}");

@@ -1,5 +1,6 @@
-//! `cargo xtask test`: what every change must pass. Output is written to a log. Failures are shown completely, checks that
-//! were left out and the slowest steps are listed, and the last line contains the totals.
+//! `cargo xtask test`: what every change must pass. Output is written to a log. Failures are shown
+//! completely, checks that were left out and the slowest steps are listed, and the last line contains the
+//! totals.
 //!
 //! | module | contents |
 //! |---|---|

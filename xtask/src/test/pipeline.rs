@@ -1,4 +1,5 @@
-//! `cargo xtask ci`: what the pipeline checks besides `cargo xtask test`. It uses the programs that the test command builds.
+//! `cargo xtask ci`: what the pipeline checks besides `cargo xtask test`. It uses the programs that the test
+//! command builds.
 
 use std::process::Command;
 

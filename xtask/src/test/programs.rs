@@ -12,8 +12,8 @@ use serde::Deserialize;
 use super::check_sum::CheckSum;
 use crate::workspace::{cargo, root};
 
-/// Tests that only `cargo xtask ci` runs: databases, several nodes, and long journeys. The first value is the package, the
-/// others are the beginnings of the names of tests.
+/// Tests that only `cargo xtask ci` runs: databases, several nodes, and long journeys. The first value is the
+/// package, the others are the beginnings of the names of tests.
 pub const PIPELINE_TESTS: [(&str, &[&str]); 5] = [
     ("trefoil-conformance", &["other_servers::"]),
     (
@@ -87,8 +87,8 @@ struct ArtifactTarget {
     kind: Vec<String>,
 }
 
-/// Builds all programs and their tests in one run of Cargo, so that no crate is built with two sets of features, and
-/// returns the test programs.
+/// Builds all programs and their tests in one run of Cargo, so that no crate is built with two sets of
+/// features, and returns the test programs.
 pub fn build(sum: &mut CheckSum) -> Result<Vec<TestProgram>> {
     let mut command = cargo();
     command.args(["test", "--workspace", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
@@ -105,7 +105,7 @@ pub fn build(sum: &mut CheckSum) -> Result<Vec<TestProgram>> {
     Ok(programs)
 }
 
-/// Returns the test program in a message of Cargo, if it names one.
+/// The test program in a message of Cargo, if it names one.
 fn test_program(line: &str) -> Option<TestProgram> {
     let message: CargoMessage = serde_json::from_str(line).ok()?;
     let (profile, target) = (message.profile?, message.target?);
@@ -139,7 +139,7 @@ pub enum TestSelection {
 }
 
 impl TestSelection {
-    /// Returns the arguments of a program, or `None` if it has no selected tests.
+    /// The arguments of a program, or `None` if it has no selected tests.
     fn arguments(self, program: &TestProgram) -> Option<Vec<&'static str>> {
         let of_pipeline = PIPELINE_TESTS.iter().find(|(package, _)| *package == program.package);
         let names =
@@ -159,7 +159,8 @@ struct EndedProgram {
     took: Duration,
 }
 
-/// Runs the selected tests of all programs, several programs at a time, and the examples in the documentation.
+/// Runs the selected tests of all programs, several programs at a time, and the examples in the
+/// documentation.
 pub fn run(programs: &[TestProgram], selection: TestSelection, sum: &mut CheckSum) -> Result<()> {
     let mut commands: VecDeque<(String, Command)> = programs
         .iter()
@@ -194,7 +195,7 @@ pub fn run(programs: &[TestProgram], selection: TestSelection, sum: &mut CheckSu
     })
 }
 
-/// Returns the command that runs a program as Cargo does.
+/// The command that runs a program as Cargo does.
 fn test_command(program: &TestProgram) -> Command {
     let mut command = Command::new(&program.executable);
     command.current_dir(&program.folder).args(["--show-output", "--color", "never"]);

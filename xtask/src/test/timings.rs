@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 /// Number of steps in the list of the slowest ones.
 const SLOWEST: usize = 12;
 
-/// Durations of steps that follow one another, and of programs within them. A step ends when the next one begins.
+/// Durations of steps that follow one another, and of programs within them. A step ends when the next one
+/// begins.
 pub struct StepTimings {
     started: Instant,
     current: Option<(String, Instant)>,
@@ -35,12 +36,12 @@ impl StepTimings {
         self.ended.extend(self.current.take().map(|(name, begun)| (name, begun.elapsed())));
     }
 
-    /// Returns the seconds since the start.
+    /// The seconds since the start.
     pub fn seconds(&self) -> u64 {
         self.started.elapsed().as_secs()
     }
 
-    /// Returns the slowest steps, one per line.
+    /// The slowest steps, one per line.
     pub fn slowest(&self) -> String {
         let mut steps: Vec<_> = self.ended.iter().collect();
         steps.sort_by_key(|(_, time)| std::cmp::Reverse(*time));

@@ -1,4 +1,5 @@
-//! Commit subjects: at most 72 characters in all commits since this file was added, and the form of [`commit_subject`].
+//! Commit subjects: at most 72 characters in all commits since this file was added, and the form of
+//! [`commit_subject`].
 
 use anyhow::{Context as _, Result, bail};
 
@@ -23,7 +24,7 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the commits after the one that added a file, with their subjects.
+/// The commits after the one that added a file, with their subjects.
 fn commits_since(file: &str) -> Result<Vec<(String, String)>> {
     let added = git(&["log", "--diff-filter=A", "--format=%H", "--", file])?;
     let Some(first) = added.lines().last() else {

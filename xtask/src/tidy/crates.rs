@@ -1,5 +1,5 @@
-//! The boundaries between the crates (the libraries and the crates of the workspace that each crate may use), and the rules
-//! for the packages of others.
+//! The boundaries between the crates (the libraries and the crates of the workspace that each crate may use),
+//! and the rules for the packages of others.
 
 use std::collections::BTreeSet;
 
@@ -91,7 +91,8 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
             faults.push(format!("crate {name} has no line in ALLOWED_CRATES; add one"));
             continue;
         };
-        // Tests may use other crates of the workspace, but not the libraries that are reserved for other packages.
+        // Tests may use other crates of the workspace, but not the libraries that are reserved for other
+        // packages.
         for dependency in &package.dependencies {
             let is_ours = ours.iter().any(|other| other.name == dependency.name);
             if is_ours && dependency.kind.is_none() && !known.contains(&dependency.name.as_str()) {
@@ -127,8 +128,8 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Returns names and versions of all packages in builds for all targets. The lock file and `cargo metadata` cannot be
-/// used, because they also list optional packages that no feature enables.
+/// Returns names and versions of all packages in builds for all targets. The lock file and `cargo metadata`
+/// cannot be used, because they also list optional packages that no feature enables.
 fn built_packages() -> Result<BTreeSet<(String, String)>> {
     let mut command = cargo();
     command.args([

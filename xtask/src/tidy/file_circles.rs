@@ -1,5 +1,5 @@
-//! Circles of files inside a crate: files that import each other, directly or through others. They have to be read
-//! together, so there may be few of them, and only small ones.
+//! Circles of files inside a crate: files that import each other, directly or through others. They have to be
+//! read together, so there may be few of them, and only small ones.
 //!
 //! An import counts for the file that declares the item, not for a file that re-exports it.
 

@@ -34,7 +34,7 @@ impl DenyRules {
         toml::from_str(&text).with_context(|| format!("failed to parse {}", path.display()))
     }
 
-    /// Returns the names of packages that must not be built.
+    /// The names of packages that must not be built.
     pub fn banned_packages(&self) -> &[String] {
         &self.bans.deny
     }

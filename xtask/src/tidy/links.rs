@@ -46,7 +46,7 @@ pub fn check(
     }
 }
 
-/// Returns a relative path without `..`.
+/// A relative path without `..`.
 fn normalized(path: &Path) -> String {
     let mut parts: Vec<String> = Vec::new();
     for part in path.to_string_lossy().split('/') {
@@ -59,7 +59,7 @@ fn normalized(path: &Path) -> String {
     parts.join("/")
 }
 
-/// Returns the anchors of a document's headings: lower case, spaces as hyphens, no other punctuation.
+/// The anchors of a document's headings: lower case, spaces as hyphens, no other punctuation.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut is_code = false;
     let mut names = BTreeSet::new();

@@ -23,7 +23,7 @@ pub fn check(sources: &BTreeMap<String, String>, faults: &mut Vec<String>) {
     }
 }
 
-/// Returns the modules that each top-level module uses.
+/// The modules that each top-level module uses.
 fn arrows<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> ModuleArrows {
     let files: Vec<_> = files.collect();
     let top = |file: &str| file.split('/').next().unwrap_or_default().trim_end_matches(".rs").to_owned();
@@ -56,7 +56,7 @@ fn arrows<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> ModuleArrows {
     arrows
 }
 
-/// Returns the first name of each path in a group such as `{a::b, c}`, or the name itself.
+/// The first name of each path in a group such as `{a::b, c}`, or the name itself.
 fn first_names(group: &str) -> impl Iterator<Item = String> {
     let mut names = Vec::new();
     let mut depth = 0;
@@ -74,7 +74,7 @@ fn first_names(group: &str) -> impl Iterator<Item = String> {
     names.into_iter().map(|path| path.split("::").next().unwrap_or_default().trim().to_owned())
 }
 
-/// Returns the groups of modules that depend on each other.
+/// The groups of modules that depend on each other.
 pub(super) fn cycles(arrows: &ModuleArrows) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =
         arrows.keys().map(|module| (module, reachable(arrows, module))).collect();

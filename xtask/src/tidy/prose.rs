@@ -1,5 +1,5 @@
-//! Words and openings that comments, messages and documents must not contain. The list contains only rules that a
-//! program can check.
+//! Words and openings that comments, messages and documents must not contain. The list contains only rules
+//! that a program can check.
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,7 @@ pub enum Piece {
     Literal(usize, String),
 }
 
-/// Returns the comments and strings of a source, in order.
+/// The comments and strings of a source, in order.
 pub fn pieces(source: &str) -> Vec<Piece> {
     let bytes = source.as_bytes();
     let mut pieces = Vec::new();
@@ -42,7 +42,7 @@ pub fn pieces(source: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Returns the number of hashes if a raw string begins here.
+/// The number of hashes if a raw string begins here.
 fn raw_string_hashes(rest: &str, index: usize, bytes: &[u8]) -> Option<usize> {
     let after_prefix = rest.strip_prefix("br").or_else(|| rest.strip_prefix('r'))?;
     if index > 0 && (bytes[index - 1].is_ascii_alphanumeric() || bytes[index - 1] == b'_') {
@@ -64,7 +64,7 @@ fn string_end(rest: &str) -> usize {
     rest.len()
 }
 
-/// Returns the length of a character literal, or 1 for a lifetime.
+/// The length of a character literal, or 1 for a lifetime.
 fn character_length(rest: &str) -> usize {
     let mut chars = rest.char_indices().skip(1);
     let second = chars.next().map(|(_, c)| c);

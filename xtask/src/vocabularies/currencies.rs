@@ -5,7 +5,7 @@ use quick_xml::events::Event;
 
 use super::source_packages::{python_file, table};
 
-/// Returns the table of currencies: code, number and name.
+/// The table of currencies: code, number and name.
 pub(super) fn currencies() -> Result<String> {
     let text = std::fs::read_to_string(python_file("iso4217/table.xml"))?;
     let mut reader = quick_xml::Reader::from_str(&text);

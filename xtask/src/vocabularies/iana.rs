@@ -21,7 +21,7 @@ struct SubtagRecord {
     prefix: Vec<String>,
 }
 
-/// Returns the table of subtags: kind, subtag or tag, name, `deprecated` or nothing, the preferred value, and for an
+/// The table of subtags: kind, subtag or tag, name, `deprecated` or nothing, the preferred value, and for an
 /// extended language the language that precedes it.
 pub(super) fn subtags() -> Result<String> {
     let read =
@@ -32,7 +32,8 @@ pub(super) fn subtags() -> Result<String> {
     let mut rows: Vec<String> = Vec::new();
     for record in records {
         let Some(subtag) = record.subtag.or(record.tag) else { continue };
-        // Ranges for private use are rules of the grammar, and a redundant tag consists of registered subtags.
+        // Ranges for private use are rules of the grammar, and a redundant tag consists of registered
+        // subtags.
         if subtag.contains("..") || record.kind == "redundant" {
             continue;
         }

@@ -1,5 +1,5 @@
-//! The tables of countries, subdivisions and codes of languages, from the project iso-codes, which `pycountry` contains.
-//! English names of subdivisions are those of Unicode's CLDR.
+//! The tables of countries, subdivisions and codes of languages, from the project iso-codes, which
+//! `pycountry` contains. English names of subdivisions are those of Unicode's CLDR.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ fn read<T: for<'de> Deserialize<'de>>(standard: &str) -> Result<Vec<T>> {
     lists.remove(standard).with_context(|| format!("the file has no list '{standard}'"))
 }
 
-/// Returns the source of a table, with the date in the version of `pycountry`.
+/// The source of a table, with the date in the version of `pycountry`.
 fn source(standard: &str) -> Result<String> {
     let version = pypi_version("pycountry")?;
     let numbers = version.split('.').map(str::parse).collect::<Result<Vec<u32>, _>>()?;
@@ -87,7 +87,7 @@ fn source(standard: &str) -> Result<String> {
     Ok(format!("ISO {standard}, iso-codes in pycountry {version} of 20{year}-{month:02}-{day:02}"))
 }
 
-/// Returns the code and name of each country.
+/// The code and name of each country.
 fn country_names() -> Result<Vec<Country>> {
     let mut countries: Vec<Country> = read("3166-1")?;
     for country in &mut countries {
@@ -103,14 +103,14 @@ fn find<'a>(pairs: &'a [(&str, &str)], key: &str) -> Option<&'a str> {
     pairs.iter().find(|(own, _)| *own == key).map(|(_, value)| *value)
 }
 
-/// Returns the table of countries: alpha-2, alpha-3, number and name.
+/// The table of countries: alpha-2, alpha-3, number and name.
 pub(super) fn countries() -> Result<String> {
     let row = |country: Country| [country.alpha_2, country.alpha_3, country.numeric, country.name].join("\t");
     let rows: Vec<_> = country_names()?.into_iter().map(row).collect();
     Ok(table(&source("3166-1")?, &rows))
 }
 
-/// Returns the table of subdivisions: code and English name.
+/// The table of subdivisions: code and English name.
 pub(super) fn subdivisions() -> Result<String> {
     let folder = "cldr-subdivisions-full";
     let package: serde_json::Value =
@@ -138,7 +138,7 @@ pub(super) fn subdivisions() -> Result<String> {
     Ok(table(&format!("{}; names of Unicode CLDR {version}", source("3166-2")?), &rows))
 }
 
-/// Returns the table of alpha-3 codes of ISO 639, terminological and bibliographic, for which an alpha-2 code exists.
+/// The table of alpha-3 codes of ISO 639, terminological and bibliographic, for which an alpha-2 code exists.
 pub(super) fn long_codes() -> Result<String> {
     let mut rows: Vec<_> = COLLECTIONS.iter().map(|(long, short)| format!("{long}\t{short}")).collect();
     for Language { alpha_2, alpha_3, bibliographic } in read("639-3")? {

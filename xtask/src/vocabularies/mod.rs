@@ -1,6 +1,6 @@
-//! `cargo xtask gen-vocabularies`: writes or compares the tables of the built-in code systems. The first line of each
-//! table contains source, version and date. The sources come in packages that `.ci/run` installs together with the
-//! clients of the journeys:
+//! `cargo xtask gen-vocabularies`: writes or compares the tables of the built-in code systems. The first line
+//! of each table contains source, version and date. The sources come in packages that `.ci/run` installs
+//! together with the clients of the journeys:
 //!
 //! | module | tables | packages |
 //! |---|---|---|
@@ -58,11 +58,11 @@ const TABLES: [VocabularyTable; 6] = [
     VocabularyTable { file: "units.tsv", sources: &[PyPi("ucumvert")], generate: ucum::units },
 ];
 
-/// Writes the tables, or compares them with the files of the workspace. Returns the reasons for tables that were left
-/// out, because a source is not installed.
+/// Writes the tables, or compares them with the files of the workspace. Returns the reasons for tables that
+/// were left out, because a source is not installed.
 ///
 /// # Errors
-/// Returns an error if a compared table differs, or if no source is installed and tables must be written.
+/// An error if a compared table differs, or if no source is installed and tables must be written.
 pub fn run(only_compare: bool) -> Result<Vec<String>> {
     let mut left_out = Vec::new();
     for VocabularyTable { file, sources, generate } in TABLES {

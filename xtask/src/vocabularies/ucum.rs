@@ -5,7 +5,7 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::source_packages::{python_file, table};
 
-/// Returns the table of prefixes, base units with the quantity that they measure, and units with their flags (`m`
+/// The table of prefixes, base units with the quantity that they measure, and units with their flags (`m`
 /// metric, `s` special, `a` arbitrary) and the unit that defines them.
 pub(super) fn units() -> Result<String> {
     let text = std::fs::read_to_string(python_file("ucumvert/vendor/ucum-essence.xml"))?;

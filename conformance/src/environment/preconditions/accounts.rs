@@ -11,7 +11,8 @@ use crate::environment::cookies::CookieJar;
 use crate::environment::{SetupError, TestEnvironment};
 use crate::wire::random::random_text;
 
-/// Creates a user for the case and signs in the user in the browser of the case: `$fresh_user`, `$fresh_password`.
+/// Creates a user for the case and signs in the user in the browser of the case: `$fresh_user`,
+/// `$fresh_password`.
 pub(super) async fn fresh_user(
     world: &TestEnvironment,
     scene: &mut CaseContext,
@@ -58,8 +59,8 @@ pub(super) async fn basic_client(
     let said = world.local()?.server.admin(&[&add, more].concat(), "").await?;
     let secret = said.lines().find_map(|line| line.strip_prefix("client_secret "));
     let secret = secret.ok_or_else(|| SetupError::Failed("the command printed no secret".to_owned()))?;
-    // RFC 6749 2.3.1: client id and secret are form-encoded. This encodes every character of the secret, which is
-    // allowed.
+    // RFC 6749 2.3.1: client id and secret are form-encoded. This encodes every character of the secret,
+    // which is allowed.
     let encoded: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let basic = |secret: &str| STANDARD.encode(format!("{id}:{secret}"));
     Ok(json!({

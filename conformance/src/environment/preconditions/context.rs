@@ -30,7 +30,7 @@ impl CaseContext {
         Self { vars: world.target.vars(), cookies: CookieJar::new(), own: None, guard: None }
     }
 
-    /// Returns the server that the case tests.
+    /// The server that the case tests.
     pub fn target<'a>(&'a self, world: &'a TestEnvironment) -> &'a TestTarget {
         self.own.as_ref().map_or(&world.target, |own| &own.1)
     }

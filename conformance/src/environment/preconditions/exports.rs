@@ -41,7 +41,8 @@ pub(super) async fn failed_export(
     Ok(())
 }
 
-/// Completes an export on a separate server with additional settings, and restarts the server with its clock 61 s ahead.
+/// Completes an export on a separate server with additional settings, and restarts the server with its clock
+/// 61 s ahead.
 pub(super) async fn minute_old_export(
     world: &TestEnvironment,
     scene: &mut CaseContext,

@@ -1,5 +1,5 @@
-//! Sets up the initial states of cases. A state that a case can change is set up for each case, and other states once
-//! for a run.
+//! Sets up the initial states of cases. A state that a case can change is set up for each case, and other
+//! states once for a run.
 //!
 //! | module | contents |
 //! |---|---|
@@ -40,7 +40,7 @@ use tokens::{created_client_token, device_code, dpop_key, dpop_token, implicit, 
 /// Sets up a state: variables and cookies of the case.
 ///
 /// # Errors
-/// Returns [`SetupError`] if the target lacks what is needed or does not behave as expected, or if a variable that
+/// [`SetupError`] if the target lacks what is needed or does not behave as expected, or if a variable that
 /// `preconditions.toml` names is not set.
 pub async fn set_up(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -> Result<(), SetupError> {
     let done = perform(world, name, scene).await;

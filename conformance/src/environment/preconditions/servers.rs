@@ -93,8 +93,8 @@ pub(super) async fn ask_of(
     Ok(())
 }
 
-/// Starts a separate server that issues a token, rotates its keys and is restarted. `$kids.retired` is the key that
-/// signed the token, and `$kids.next` is the key that will sign after the next rotation.
+/// Starts a separate server that issues a token, rotates its keys and is restarted. `$kids.retired` is the
+/// key that signed the token, and `$kids.next` is the key that will sign after the next rotation.
 pub(super) async fn turned_keys(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
     let (server, target) = started(world, "").await?;
     let person = person(&target.vars(), "user")?;
@@ -116,8 +116,8 @@ pub(super) async fn turned_keys(world: &TestEnvironment, scene: &mut CaseContext
     Ok(())
 }
 
-/// Sets up a code and a token that were issued `age_s` seconds ago. A separate server issues them and is restarted with
-/// its clock moved forward.
+/// Sets up a code and a token that were issued `age_s` seconds ago. A separate server issues them and is
+/// restarted with its clock moved forward.
 pub(super) async fn aged(
     world: &TestEnvironment,
     scene: &mut CaseContext,
@@ -143,9 +143,9 @@ pub(super) async fn aged(
     Ok(())
 }
 
-/// Signs in the second user some time before the case. `$auth_time` is the time of the sign-in according to an ID token
-/// that was issued then. The clock of a separate server is set ahead; on a server that the suite did not start, the time
-/// passes.
+/// Signs in the second user some time before the case. `$auth_time` is the time of the sign-in according to
+/// an ID token that was issued then. The clock of a separate server is set ahead; on a server that the suite
+/// did not start, the time passes.
 pub(super) async fn earlier_sign_in(
     world: &TestEnvironment,
     scene: &mut CaseContext,

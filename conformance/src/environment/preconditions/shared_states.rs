@@ -22,7 +22,8 @@ pub struct SharedStates {
     pub(super) admin: OnceCell<String>,
     pub(super) writing: OnceCell<String>,
     pub(super) system: Mutex<Option<(Instant, String)>>,
-    /// A server with imported releases. It is separate, because some rows require their code systems to be unknown.
+    /// A server with imported releases. It is separate, because some rows require their code systems to be
+    /// unknown.
     pub(super) releases: OnceCell<Arc<(OwnServer, TestTarget)>>,
     /// A server whose pages have a name, a logo and colours of their own.
     pub(super) branded_pages: OnceCell<Arc<(OwnServer, TestTarget)>>,

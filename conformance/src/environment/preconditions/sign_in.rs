@@ -18,8 +18,8 @@ pub(super) async fn session(target: &TestTarget, user: &str) -> Result<CookieJar
     Ok(cookies)
 }
 
-/// Returns the cookies of the first user, who is signed in on first use. A case may end the session of another one, for
-/// example by a new sign-in, so on a server that is not ours each case has a session of its own.
+/// The cookies of the first user, who is signed in on first use. A case may end the session of another one,
+/// for example by a new sign-in, so on a server that is not ours each case has a session of its own.
 pub(super) async fn first_session(world: &TestEnvironment) -> Result<CookieJar, SetupError> {
     if !world.target.is_trefoil() {
         return session(&world.target, "user").await;
@@ -54,7 +54,7 @@ pub(super) async fn at_sign_in(target: &TestTarget, scene: &mut CaseContext) -> 
     Ok(())
 }
 
-/// Returns a code of the first user, requested with the `$nonce` of the case.
+/// A code of the first user, requested with the `$nonce` of the case.
 pub(super) async fn code(
     world: &TestEnvironment,
     vars: &Variables,
@@ -66,7 +66,8 @@ pub(super) async fn code(
     applications::code(&world.target, &mut cookies, &person(vars, "user")?, client, with_pkce, &more).await
 }
 
-/// Sets a code of the confidential client that was requested without a code challenge, if the server allows that.
+/// Sets a code of the confidential client that was requested without a code challenge, if the server allows
+/// that.
 pub(super) async fn confidential_code(
     world: &TestEnvironment,
     scene: &mut CaseContext,
@@ -79,8 +80,8 @@ pub(super) async fn confidential_code(
     Ok(())
 }
 
-/// Returns a code of the confidential client whose tokens include a refresh token. Other servers may issue one only for
-/// `offline_access` and a new consent (OpenID Connect Core 1.0, section 11).
+/// A code of the confidential client whose tokens include a refresh token. Other servers may issue one only
+/// for `offline_access` and a new consent (OpenID Connect Core 1.0, section 11).
 pub(super) async fn refreshable_code(
     world: &TestEnvironment,
     vars: &Variables,

@@ -23,7 +23,7 @@ pub(super) fn answers_anyone(target: &TestTarget) -> bool {
     target.profile.get("anonymous").is_some_and(|anonymous| *anonymous == true)
 }
 
-/// Returns a token that the profile states instead of the means to request one.
+/// A token that the profile states instead of the means to request one.
 pub(super) fn stated_token<'a>(target: &'a TestTarget, kind: &str) -> Option<&'a str> {
     let stated = target.profile.get("tokens").and_then(|tokens| tokens[kind].as_str());
     stated.or(answers_anyone(target).then_some(""))
@@ -68,7 +68,7 @@ pub(super) async fn implicit(world: &TestEnvironment) -> Result<Value, SetupErro
     }))
 }
 
-/// Returns a token of the first backend client with all its scopes. It is cached for some time.
+/// A token of the first backend client with all its scopes. It is cached for some time.
 pub(super) async fn system_token(world: &TestEnvironment) -> Result<String, SetupError> {
     if let Some(token) = stated_token(&world.target, "system") {
         return Ok(token.to_owned());
@@ -84,7 +84,7 @@ pub(super) async fn system_token(world: &TestEnvironment) -> Result<String, Setu
     Ok(token)
 }
 
-/// Returns a token with this scope, requested by a backend client that is created for it.
+/// A token with this scope, requested by a backend client that is created for it.
 pub(super) async fn created_client_token(world: &TestEnvironment, scope: &str) -> Result<String, SetupError> {
     let client = basic_client(world, scope, &[]).await?;
     let form = [("grant_type", "client_credentials"), ("scope", scope)];

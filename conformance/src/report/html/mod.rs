@@ -1,5 +1,6 @@
-//! Report for people: one HTML page without external resources. It shows the numbers, the failures with all exchanges,
-//! and a matrix of requirements and cases that can be filtered. Without its script the page shows everything.
+//! Report for people: one HTML page without external resources. It shows the numbers, the failures with all
+//! exchanges, and a matrix of requirements and cases that can be filtered. Without its script the page shows
+//! everything.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ use crate::spec::requirement::Requirement;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// Verdicts in the order of the page, with their names in words and the signs that stand for them beside the colour.
+/// Verdicts in the order of the page, with their names in words and the signs that stand for them beside the
+/// colour.
 const VERDICTS: [(&str, &str, &str); 5] = [
     ("fail", "failed", "✕"),
     ("inconclusive", "inconclusive", "?"),
@@ -23,9 +25,10 @@ const VERDICTS: [(&str, &str, &str); 5] = [
     ("skip", "skipped", "–"),
 ];
 
-/// Returns the page.
+/// The page.
 pub fn html(record: &RunRecord) -> String {
-    // A policy that the page states about itself: the responses that it shows can neither load nor run anything.
+    // A policy that the page states about itself: the responses that it shows can neither load nor run
+    // anything.
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",
@@ -78,7 +81,7 @@ fn facts(record: &RunRecord) -> Markup {
     }
 }
 
-/// Returns the number of outcomes of each verdict, in the order of the page.
+/// The number of outcomes of each verdict, in the order of the page.
 fn counts<'a>(outcomes: impl Iterator<Item = &'a CaseOutcome>) -> [usize; VERDICTS.len()] {
     outcomes.fold([0; VERDICTS.len()], |mut counts, outcome| {
         counts[place(&outcome.verdict)] += 1;
@@ -86,7 +89,7 @@ fn counts<'a>(outcomes: impl Iterator<Item = &'a CaseOutcome>) -> [usize; VERDIC
     })
 }
 
-/// Returns the place of a verdict in the order of the page.
+/// The place of a verdict in the order of the page.
 fn place(verdict: &Verdict) -> usize {
     VERDICTS.iter().position(|(name, ..)| *name == verdict.name()).unwrap_or_default()
 }
@@ -121,7 +124,7 @@ fn summary(record: &RunRecord) -> Markup {
     }
 }
 
-/// Returns a bar with a part for each verdict. The numbers are beside it as text.
+/// A bar with a part for each verdict. The numbers are beside it as text.
 fn bar(counts: &[usize]) -> Markup {
     let total = counts.iter().sum::<usize>().max(1);
     let percent = |count: usize| format!("{:.2}", 100.0 * count as f64 / total as f64);
@@ -188,7 +191,7 @@ fn reasons(record: &RunRecord) -> Markup {
     }
 }
 
-/// Returns the matrix: a row for each requirement, with a mark for each of its cases.
+/// The matrix: a row for each requirement, with a mark for each of its cases.
 fn matrix(record: &RunRecord) -> Markup {
     let mut cases: BTreeMap<&str, Vec<&CaseOutcome>> = BTreeMap::new();
     for outcome in &record.outcomes {
@@ -244,7 +247,7 @@ fn matrix_row(requirement: &Requirement, cases: &[&CaseOutcome]) -> Markup {
     }
 }
 
-/// Returns the mark of a case: a link to its failure, or the sign of its verdict with the name of the case.
+/// The mark of a case: a link to its failure, or the sign of its verdict with the name of the case.
 fn case_mark(requirement: &Requirement, case: &CaseOutcome) -> Markup {
     let (verdict, words, sign) = VERDICTS[place(&case.verdict)];
     let name =

@@ -1,7 +1,8 @@
-//! Benchmark of bulk export, run by `cargo xtask bench bulk`: it writes a population into the file engine and exports
-//! it. It measures resources per CPU second, the ratio to `cat in > out` of the same bytes in the same run, and the
-//! peak memory. Each step runs in a separate process, so that the figures of the steps do not mix. With `--parquet` it
-//! measures only the memory of a Parquet export, which requires the cargo feature `parquet`.
+//! Benchmark of bulk export, run by `cargo xtask bench bulk`: it writes a population into the file engine and
+//! exports it. It measures resources per CPU second, the ratio to `cat in > out` of the same bytes in the
+//! same run, and the peak memory. Each step runs in a separate process, so that the figures of the steps do
+//! not mix. With `--parquet` it measures only the memory of a Parquet export, which requires the cargo
+//! feature `parquet`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -54,8 +55,8 @@ fn told(work: &str, figure: String, goal: &str) {
     println!("{work:<52} {figure:>14} {goal:>14}");
 }
 
-/// Fills a store in `folder` with about `resources` resources, and waits until its compaction is done. Returns the
-/// store's data folder.
+/// Fills a store in `folder` with about `resources` resources, and waits until its compaction is done.
+/// Returns the store's data folder.
 fn fill(folder: &Path, resources: u64) -> PathBuf {
     let patients = resources / population::EACH;
     println!("{} resources of {patients} patients", patients * population::EACH);
@@ -136,8 +137,8 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("the path of the benchmark is UTF-8")
 }
 
-/// Runs a step in a separate process. Returns the seconds and the resources per CPU second from its line `figures`, if
-/// it prints one.
+/// Runs a step in a separate process. Returns the seconds and the resources per CPU second from its line
+/// `figures`, if it prints one.
 fn step(args: &[&str]) -> (f64, f64) {
     let this = std::env::current_exe().expect("the path of the running program is known");
     let output = Command::new(this)

@@ -1,4 +1,5 @@
-//! Spawned tasks: a handle that aborts its task when it is dropped, and waiting for a task that nothing aborts.
+//! Spawned tasks: a handle that aborts its task when it is dropped, and waiting for a task that nothing
+//! aborts.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,8 +7,8 @@ use std::task::{Context, Poll};
 
 use tokio::task::{JoinError, JoinHandle};
 
-/// Waits until a task that nothing aborts has ended. If the runtime is shutting down, this never returns, because the
-/// runtime then drops the caller too.
+/// Waits until a task that nothing aborts has ended. If the runtime is shutting down, this never returns,
+/// because the runtime then drops the caller too.
 pub(crate) async fn until_ended<T>(task: impl Future<Output = Result<T, JoinError>>) -> T {
     match task.await {
         Ok(output) => output,
@@ -25,7 +26,7 @@ impl<T: Send + 'static> AbortOnDrop<T> {
         Self(tokio::spawn(work))
     }
 
-    /// Returns `true` if the task has ended.
+    /// `true` if the task has ended.
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
@@ -38,8 +39,8 @@ impl<T> Future for AbortOnDrop<T> {
         match std::task::ready!(Pin::new(&mut self.0).poll(context)) {
             Ok(output) => Poll::Ready(output),
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The task was cancelled because the runtime is shutting down, which also drops the task that polls this
-            // handle.
+            // The task was cancelled because the runtime is shutting down, which also drops the task that
+            // polls this handle.
             Err(_) => Poll::Pending,
         }
     }

@@ -1,7 +1,7 @@
 //! Members of a Group: the Patients whose membership is not inactive and whose period has not ended.
 //!
-//! A Group is read in one pass over its bytes. The member ids are stored as one string with the end offset of each id.
-//! A million members take about 15 MB, a fifth of a list of strings.
+//! A Group is read in one pass over its bytes. The member ids are stored as one string with the end offset of
+//! each id. A million members take about 15 MB, a fifth of a list of strings.
 
 use std::fmt;
 
@@ -37,24 +37,24 @@ pub struct GroupMembers {
 }
 
 impl GroupMembers {
-    /// Returns the number of members.
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Returns `true` if there are no members.
+    /// `true` if there are no members.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Returns the id at a position of the sorted list.
+    /// The id at a position of the sorted list.
     pub fn get(&self, index: usize) -> Option<&str> {
         let end = *self.ends.get(index)?;
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         Some(&self.text[start as usize..end as usize])
     }
 
-    /// Returns the position of an id in the sorted list.
+    /// The position of an id in the sorted list.
     pub fn position(&self, id: &str) -> Option<usize> {
         let (mut from, mut to) = (0, self.len());
         while from < to {
@@ -68,13 +68,13 @@ impl GroupMembers {
         None
     }
 
-    /// Returns all member ids in ascending order.
+    /// All member ids in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// Adds a member; the caller calls [`GroupMembers::sort`] after the last one. Rejects ids beyond the range of the
-    /// 32-bit offsets, about 60 million members.
+    /// Adds a member; the caller calls [`GroupMembers::sort`] after the last one. Rejects ids beyond the
+    /// range of the 32-bit offsets, about 60 million members.
     fn push(&mut self, id: &str) -> Result<(), &'static str> {
         self.text.push_str(id);
         self.ends.push(u32::try_from(self.text.len()).map_err(|_| "the Group has too many members")?);
@@ -135,8 +135,8 @@ pub struct MemberCollector<'a> {
 }
 
 impl<'a> MemberCollector<'a> {
-    /// Creates a collector of the members at time `at`. References are relative, or absolute below `fhir_base`. A
-    /// Patient of another server is not a member, even if its id is the same.
+    /// Creates a collector of the members at time `at`. References are relative, or absolute below
+    /// `fhir_base`. A Patient of another server is not a member, even if its id is the same.
     pub fn new(fhir_base: &'a str, time: Timestamp) -> Self {
         Self { fhir_base, at: time, members: GroupMembers::default(), until: None, nested: Vec::new() }
     }
@@ -151,12 +151,12 @@ impl<'a> MemberCollector<'a> {
         read.map_err(|error| format!("the Group cannot be read: {error}"))
     }
 
-    /// Returns the nested Groups found since the last call.
+    /// The nested Groups found since the last call.
     pub fn take_nested(&mut self) -> Vec<String> {
         std::mem::take(&mut self.nested)
     }
 
-    /// Returns all collected members, sorted. `groups` are the Groups that were added.
+    /// All collected members, sorted. `groups` are the Groups that were added.
     pub fn finish(mut self, groups: Vec<String>) -> CurrentMembers {
         self.members.sort();
         self.members.text.shrink_to_fit();
@@ -265,7 +265,7 @@ impl<'de> Visitor<'de> for MemberListVisitor<'_, '_> {
     }
 }
 
-/// Returns the time at which a period with this end is over. A year, month or day lasts until the next one begins.
+/// The time at which a period with this end is over. A year, month or day lasts until the next one begins.
 fn end_of(end: &str) -> Option<Timestamp> {
     let first = fhir::instant::parse_partial(end).ok()?;
     let span = match end.len() {

@@ -1,10 +1,10 @@
 //! Bulk Data export (Bulk Data Access 2.0.0 and 3.0.0), without HTTP.
 //!
-//! A kick-off request is checked completely before a job is created. A job is a record in the ledger: the sequence
-//! number of its snapshot, the request, and the files written so far. The snapshot determines the files: types in
-//! alphabetical order, resources in the order of the store, each file up to a maximum size, then the deleted resources.
-//! After a crash, a worker resumes after the last synced file and writes the same bytes. A worker holds a lease, and
-//! every update of the record is a compare-and-set.
+//! A kick-off request is checked completely before a job is created. A job is a record in the ledger: the
+//! sequence number of its snapshot, the request, and the files written so far. The snapshot determines the
+//! files: types in alphabetical order, resources in the order of the store, each file up to a maximum size,
+//! then the deleted resources. After a crash, a worker resumes after the last synced file and writes the same
+//! bytes. A worker holds a lease, and every update of the record is a compare-and-set.
 //!
 //! | module | contents |
 //! |---|---|

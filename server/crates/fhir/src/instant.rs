@@ -14,7 +14,8 @@ pub fn format(time: Timestamp) -> String {
 
 /// Parses a FHIR `instant`: date, time with seconds, and a zone (`Z` or `±hh:mm`).
 ///
-/// A space instead of `+` is accepted, because an unencoded plus sign in a query string is decoded as a space.
+/// A space instead of `+` is accepted, because an unencoded plus sign in a query string is decoded as a
+/// space.
 ///
 /// # Errors
 /// Returns a text that describes the expected format.

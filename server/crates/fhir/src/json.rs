@@ -1,5 +1,6 @@
-//! A JSON writer for responses with known members. It appends each value directly to the bytes of the response. Serde
-//! would write a response of `$validate-code` in about two hundred small calls, which takes longer than the validation.
+//! A JSON writer for responses with known members. It appends each value directly to the bytes of the
+//! response. Serde would write a response of `$validate-code` in about two hundred small calls, which takes
+//! longer than the validation.
 
 use serde_json::value::RawValue;
 
@@ -8,7 +9,7 @@ pub trait Json {
     /// Appends the value as JSON.
     fn write(&self, out: &mut Vec<u8>);
 
-    /// Returns the value as JSON. The initial capacity is large enough for most responses, so that the buffer rarely
+    /// The value as JSON. The initial capacity is large enough for most responses, so that the buffer rarely
     /// grows.
     fn to_json(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
@@ -35,7 +36,8 @@ impl Json for String {
     }
 }
 
-/// Implements `Serialize` by means of [`Json`], for the few places that nest such a value in a serde structure.
+/// Implements `Serialize` by means of [`Json`], for the few places that nest such a value in a serde
+/// structure.
 macro_rules! serialize {
     ($($type:ty),+) => {$(
         impl serde::Serialize for $type {

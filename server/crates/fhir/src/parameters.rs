@@ -1,8 +1,8 @@
 //! The resource Parameters (FHIR R4), input and output of operations.
 //!
-//! The parser ignores members that this type does not have. It rejects input with an unclear meaning: two values in one
-//! parameter, or a value of the wrong JSON type. The primitive type of a string value is kept, because clients expect
-//! `valueCode` if an operation defines a parameter as `code`.
+//! The parser ignores members that this type does not have. It rejects input with an unclear meaning: two
+//! values in one parameter, or a value of the wrong JSON type. The primitive type of a string value is kept,
+//! because clients expect `valueCode` if an operation defines a parameter as `code`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,8 +19,8 @@ use crate::{CodeableConcept, Coding, OperationOutcome, Text};
 pub enum Value {
     /// `valueBoolean`.
     Boolean(bool),
-    /// A primitive that is a JSON string. The first field is its FHIR type as in the member name (`Uri`, `Code`,
-    /// `String`, `Canonical`, `DateTime`, …).
+    /// A primitive that is a JSON string. The first field is its FHIR type as in the member name (`Uri`,
+    /// `Code`, `String`, `Canonical`, `DateTime`, …).
     Text(&'static str, String),
     /// A primitive that is a JSON number, with its original digits (`Integer`, `Decimal`, …).
     Number(&'static str, serde_json::Number),
@@ -28,8 +28,8 @@ pub enum Value {
     Coding(Coding),
     /// `valueCodeableConcept`.
     CodeableConcept(CodeableConcept),
-    /// Any other complex type (`valuePeriod`, …) as JSON. The first field is the member name, which consists of ASCII
-    /// letters and digits.
+    /// Any other complex type (`valuePeriod`, …) as JSON. The first field is the member name, which consists
+    /// of ASCII letters and digits.
     Other(String, Box<RawValue>),
     /// `resource` as JSON.
     Resource(Box<RawValue>),

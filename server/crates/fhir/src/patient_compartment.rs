@@ -1,11 +1,12 @@
-//! The Patient compartment of FHIR R4 (CompartmentDefinition/patient 4.0.1): the elements whose references determine
-//! the compartments that a resource belongs to.
+//! The Patient compartment of FHIR R4 (CompartmentDefinition/patient 4.0.1): the elements whose references
+//! determine the compartments that a resource belongs to.
 //!
-//! A Patient belongs to its own compartment. `Patient.link` and `Group.member` are in the definition but not in this
-//! table: an export of one patient must not contain patients who are linked to the patient or are in the same Group.
+//! A Patient belongs to its own compartment. `Patient.link` and `Group.member` are in the definition but not
+//! in this table: an export of one patient must not contain patients who are linked to the patient or are in
+//! the same Group.
 
-/// For each type, the paths from the resource to References, through arrays and backbone elements. `cargo xtask
-/// gen-fhir-tables` generates the rows from HL7's definitions.
+/// For each type, the paths from the resource to References, through arrays and backbone elements.
+/// `cargo xtask gen-fhir-tables` generates the rows from HL7's definitions.
 const PATIENT: &[(&str, &[&str])] = &[
     ("Account", &["subject"]),
     ("AdverseEvent", &["subject"]),

@@ -1,8 +1,8 @@
 //! The root elements of each resource type of FHIR R4.
 //!
-//! `cargo xtask gen-fhir-tables` generates the table from HL7's structure definitions 4.0.1. Each line contains a
-//! resource type and its root elements: `name!` is mandatory, `name+` is in the summary, and `value[x]` is a choice of
-//! data types.
+//! `cargo xtask gen-fhir-tables` generates the table from HL7's structure definitions 4.0.1. Each line
+//! contains a resource type and its root elements: `name!` is mandatory, `name+` is in the summary, and
+//! `value[x]` is a choice of data types.
 
 const TABLE: &str = include_str!("../data/root-elements.txt");
 
@@ -35,8 +35,9 @@ impl RootElement {
         Self { name: choice.unwrap_or(written), is_choice: choice.is_some(), is_mandatory, is_summary }
     }
 
-    /// Returns `true` if a JSON member with this name belongs to the element. For a choice of data types, these are
-    /// `value[x]` and names such as `valueQuantity`, in which the data type begins with a capital letter.
+    /// Returns `true` if a JSON member with this name belongs to the element. For a choice of data types,
+    /// these are `value[x]` and names such as `valueQuantity`, in which the data type begins with a capital
+    /// letter.
     pub fn has_member(&self, member: &str) -> bool {
         let rest = member.strip_prefix(self.name);
         rest.is_some_and(|rest| {

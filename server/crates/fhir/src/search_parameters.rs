@@ -1,13 +1,14 @@
 //! Search parameters of FHIR R4: for each type and code, the paths of the values and their data types.
 //!
-//! `cargo xtask gen-fhir-tables` generates the table from HL7's search parameters and structure definitions 4.0.1.
-//! Below the line `[ResourceType]`, each line has the form `code type path:DataType …`. `path:Reference=Patient` means
-//! that only references to Patients are compared; `telecom:ContactPoint=email` means that only values of that system
-//! are. Paths consist of JSON member names, so a choice of data types is listed with each of its members.
+//! `cargo xtask gen-fhir-tables` generates the table from HL7's search parameters and structure definitions
+//! 4.0.1. Below the line `[ResourceType]`, each line has the form `code type path:DataType …`.
+//! `path:Reference=Patient` means that only references to Patients are compared; `telecom:ContactPoint=email`
+//! means that only values of that system are. Paths consist of JSON member names, so a choice of data types
+//! is listed with each of its members.
 //!
-//! The table omits composite and special parameters, data types without an implemented comparison, parameters with an
-//! expression that the generator does not support (`where(type='depends-on')`), and choices of types within a data type
-//! (`useContext.value`).
+//! The table omits composite and special parameters, data types without an implemented comparison, parameters
+//! with an expression that the generator does not support (`where(type='depends-on')`), and choices of types
+//! within a data type (`useContext.value`).
 
 /// The way in which values of a parameter are compared.
 #[expect(missing_docs, reason = "the names are those of FHIR's types of search parameters")]
@@ -60,8 +61,8 @@ pub fn parameters(kind: &str) -> impl Iterator<Item = SearchParameter> {
     rows(kind).filter_map(read)
 }
 
-/// Returns code and type of the search parameters of a resource type, such as `("birthdate", "date")`. Parameters of
-/// all types are returned for the type `Resource`.
+/// Returns code and type of the search parameters of a resource type, such as `("birthdate", "date")`.
+/// Parameters of all types are returned for the type `Resource`.
 pub fn of_type(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     rows(kind).filter_map(|row| {
         let mut words = row.split(' ');
@@ -69,7 +70,7 @@ pub fn of_type(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)>
     })
 }
 
-/// Returns the lines of a resource type.
+/// The lines of a resource type.
 fn rows(kind: &str) -> impl Iterator<Item = &'static str> {
     let start = TABLE.find(&format!("[{kind}]\n")).map_or(TABLE.len(), |offset| offset + kind.len() + 3);
     TABLE[start..].lines().take_while(|line| !line.starts_with('['))

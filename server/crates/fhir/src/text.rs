@@ -6,7 +6,8 @@ use std::ops::Deref;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// A string that borrows from the input if it contains no escapes. Serde always deserializes a plain `Cow` as owned.
+/// A string that borrows from the input if it contains no escapes. Serde always deserializes a plain `Cow` as
+/// owned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text<'a>(pub Cow<'a, str>);
 

@@ -1,10 +1,10 @@
-//! Typed events for the audit log. This crate emits the events; the server adds the address of the request, renders the
-//! events and stores them.
+//! Typed events for the audit log. This crate emits the events; the server adds the address of the request,
+//! renders the events and stores them.
 //!
 //! Events contain ids only. They never contain a token, a code, a password or other user input.
 
-/// An event of the audit log. `sub`, `sid`, `client_id`, `jti` and `kid` are ids of the user, session, client, token
-/// and key.
+/// An event of the audit log. `sub`, `sid`, `client_id`, `jti` and `kid` are ids of the user, session,
+/// client, token and key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the documentation of the type names the ids")]
 #[non_exhaustive]
@@ -20,7 +20,8 @@ pub enum AuditEvent {
     },
     /// A sign-in was rejected.
     SignInFailed {
-        /// Subject of the user, if the user name exists. The typed name is not recorded, because it may be a password.
+        /// Subject of the user, if the user name exists. The typed name is not recorded, because it may be a
+        /// password.
         sub: Option<String>,
         /// Reason for the rejection, one of a fixed set of texts.
         reason: &'static str,

@@ -13,7 +13,7 @@ pub(crate) fn decode_base64url(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }
 
-/// Returns the SHA-256 digest of a text in base64url. The ledger stores this digest instead of a secret.
+/// The SHA-256 digest of a text in base64url. The ledger stores this digest instead of a secret.
 pub(crate) fn sha256_base64url(text: &str) -> String {
     encode_base64url(Sha256::digest(text.as_bytes()))
 }

@@ -1,7 +1,7 @@
 //! Compact JWS (RFC 7515): parsing, and verification with keys of clients and providers.
 //!
-//! This module checks signatures only. The module for each kind of token checks the claims, so that one kind of token
-//! is not accepted as another.
+//! This module checks signatures only. The module for each kind of token checks the claims, so that one kind
+//! of token is not accepted as another.
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk};
 use jsonwebtoken::{Algorithm, DecodingKey};
@@ -57,9 +57,9 @@ impl SigningAlg {
     }
 }
 
-/// Algorithms of signatures that this server verifies: client assertions, and ID tokens of providers. A client assertion
-/// with RS256 is accepted only if the client registered this algorithm. `Ed25519` is the fully specified name of `EdDSA`
-/// with that curve (RFC 9864 section 2.2), the only one that is supported.
+/// Algorithms of signatures that this server verifies: client assertions, and ID tokens of providers. A
+/// client assertion with RS256 is accepted only if the client registered this algorithm. `Ed25519` is the
+/// fully specified name of `EdDSA` with that curve (RFC 9864 section 2.2), the only one that is supported.
 pub(crate) const VERIFIED_ALGORITHMS: [(&str, Algorithm); 8] = [
     ("RS384", Algorithm::RS384),
     ("ES384", Algorithm::ES384),
@@ -71,13 +71,13 @@ pub(crate) const VERIFIED_ALGORITHMS: [(&str, Algorithm); 8] = [
     ("RS256", Algorithm::RS256),
 ];
 
-/// Returns the algorithm with this name, or `None` if its signatures are not verified.
+/// The algorithm with this name, or `None` if its signatures are not verified.
 pub(crate) fn verified_algorithm(name: &str) -> Option<Algorithm> {
     VERIFIED_ALGORITHMS.into_iter().find(|(key, _)| *key == name).map(|(_, alg)| alg)
 }
 
-/// Returns the left half of the hash of a text in base64url, with the hash of this algorithm (OpenID Connect Core section
-/// 3.1.3.6).
+/// The left half of the hash of a text in base64url, with the hash of this algorithm (OpenID Connect Core
+/// section 3.1.3.6).
 pub(crate) fn left_half_hash(alg: Algorithm, text: &str) -> String {
     let text = text.as_bytes();
     match alg {
@@ -152,7 +152,7 @@ impl<'a> JwsParts<'a> {
     }
 }
 
-/// Returns `true` if the key supports the algorithm. The algorithm of a JWS header is used only after this check.
+/// `true` if the key supports the algorithm. The algorithm of a JWS header is used only after this check.
 pub(crate) fn supports_algorithm(jwk: &Jwk, alg: Algorithm) -> bool {
     match (&jwk.algorithm, alg) {
         (AlgorithmParameters::EllipticCurve(key), Algorithm::ES256) => key.curve == EllipticCurve::P256,
@@ -169,13 +169,14 @@ pub(crate) fn supports_algorithm(jwk: &Jwk, alg: Algorithm) -> bool {
 /// Parses a JWK. Returns `None` for an unsupported kind of key.
 pub(crate) fn parse_jwk(value: &serde_json::Value) -> Option<Jwk> {
     let mut key = value.clone();
-    // `alg` may be a name that the library does not know, such as `Ed25519`. `supports_algorithm` checks the key type.
+    // `alg` may be a name that the library does not know, such as `Ed25519`. `supports_algorithm` checks the
+    // key type.
     key.as_object_mut()?.remove("alg");
     serde_json::from_value(key).ok()
 }
 
-/// Returns the key if signatures with this algorithm may be verified with it. `use`, `key_ops` and `alg` restrict a key (RFC
-/// 7517 section 4), so that a key for encryption verifies nothing.
+/// The key if signatures with this algorithm may be verified with it. `use`, `key_ops` and `alg` restrict a
+/// key (RFC 7517 section 4), so that a key for encryption verifies nothing.
 pub(crate) fn verification_key(value: &serde_json::Value, alg: Algorithm) -> Option<Jwk> {
     let is_for_signatures = value["use"].as_str().is_none_or(|usage| usage == "sig")
         && value["key_ops"].as_array().is_none_or(|all| all.iter().any(|operation| operation == "verify"));
@@ -184,7 +185,7 @@ pub(crate) fn verification_key(value: &serde_json::Value, alg: Algorithm) -> Opt
     supports_algorithm(&key, alg).then_some(key)
 }
 
-/// Returns `true` if a public key is strong enough: RSA with 2048 bits or more, P-256, P-384 or Ed25519.
+/// `true` if a public key is strong enough: RSA with 2048 bits or more, P-256, P-384 or Ed25519.
 pub(crate) fn is_strong_key(key: &serde_json::Value) -> bool {
     match key["kty"].as_str() {
         Some("RSA") => key["n"].as_str().and_then(decode_base64url).is_some_and(|n| n.len() >= 256),

@@ -62,13 +62,13 @@ pub(crate) fn user_record(sub: &str) -> String {
     format!("{USERS}{sub}")
 }
 
-/// Returns the key of a user name in its mapped form, or of an older name in lower case.
+/// The key of a user name in its mapped form, or of an older name in lower case.
 pub(crate) fn user_name(mapped: &str) -> String {
     format!("username/{mapped}")
 }
 
-/// Returns the index key of an e-mail address of a user, or the prefix of all users with this address if `sub` is empty.
-/// Addresses are compared without regard to ASCII case.
+/// The index key of an e-mail address of a user, or the prefix of all users with this address if `sub` is
+/// empty. Addresses are compared without regard to ASCII case.
 pub(crate) fn user_email(email: &str, sub: &str) -> String {
     format!("user-email/{}/{sub}", sha256_base64url(&email.to_ascii_lowercase()))
 }
@@ -81,7 +81,7 @@ pub(crate) fn account_link(account_id: &str) -> String {
     format!("link/{account_id}")
 }
 
-/// Returns the key of a linked account, or the prefix of all linked accounts of a user if `account_id` is empty.
+/// The key of a linked account, or the prefix of all linked accounts of a user if `account_id` is empty.
 pub(crate) fn user_link(sub: &str, account_id: &str) -> String {
     format!("link-of/{sub}/{account_id}")
 }
@@ -114,12 +114,12 @@ pub(crate) fn sign_out_request(id: &str) -> String {
     format!("sign-out/{}", sha256_base64url(id))
 }
 
-/// Returns the key of a session of a user, or the prefix of all sessions of a user if `sid` is empty.
+/// The key of a session of a user, or the prefix of all sessions of a user if `sid` is empty.
 pub(crate) fn user_session(sub: &str, sid: &str) -> String {
     format!("session-of/{sub}/{sid}")
 }
 
-/// Returns the key of a consent, or the prefix of all consents of a user if `client_id` is empty.
+/// The key of a consent, or the prefix of all consents of a user if `client_id` is empty.
 pub(crate) fn consent_record(sub: &str, client_id: &str) -> String {
     format!("consent/{sub}/{client_id}")
 }
@@ -160,7 +160,7 @@ pub(crate) fn used_proof(digest: &str) -> String {
     format!("jti/dpop/{digest}")
 }
 
-/// Returns the key of a revocation. `kind` is `jti`, `family` or `sid`.
+/// The key of a revocation. `kind` is `jti`, `family` or `sid`.
 pub(crate) fn revocation(kind: &str, id: &str) -> String {
     format!("{REVOCATIONS}{kind}/{id}")
 }

@@ -1,7 +1,7 @@
 //! The rules of OAuth 2.0, OpenID Connect and SMART Backend Services, without HTTP.
 //!
-//! [`Identity`] contains one service for each part of the rules. The caller passes the time as an argument, and
-//! randomness comes from [`Random`]: this crate opens no socket and reads no clock.
+//! [`Identity`] contains one service for each part of the rules. The caller passes the time as an argument,
+//! and randomness comes from [`Random`]: this crate opens no socket and reads no clock.
 //!
 //! | module | contents |
 //! |---|---|
@@ -15,8 +15,8 @@
 //! | [`lifetimes`], `ledger_keys` | the lifetimes and the ledger keys of all records |
 //! | [`params`], `encoding`, `jose`, [`private_key`], [`random`], [`audit`] | parameters, base64url, JWS, private keys, random bytes, audit events |
 //!
-//! Dependencies between the modules have one direction: `authorize` depends on `sign_in` and `tokens`, these two depend
-//! on `directory`, and `directory` depends on `model` and `storage`.
+//! Dependencies between the modules have one direction: `authorize` depends on `sign_in` and `tokens`, these
+//! two depend on `directory`, and `directory` depends on `model` and `storage`.
 
 pub mod audit;
 pub mod authorize;
@@ -69,7 +69,8 @@ pub use random::{Random, SystemRandom};
 
 use self::sign_in::sign_in_service::SignInService;
 
-/// Services that the caller provides. The default encrypts nothing, fetches nothing and discards audit events.
+/// Services that the caller provides. The default encrypts nothing, fetches nothing and discards audit
+/// events.
 pub struct Dependencies {
     /// Encrypts secrets at rest.
     pub encryption: storage::encryption::SecretEncryption,
@@ -142,8 +143,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Takes notice of what other nodes have written to a shared store: changed clients, users, revocations and keys.
-    /// Call it a few times a second; without success for a second, every request reads the store.
+    /// Takes notice of what other nodes have written to a shared store: changed clients, users, revocations
+    /// and keys. Call it a few times a second; without success for a second, every request reads the store.
     ///
     /// # Errors
     /// Returns [`SecretStorageError`] if the store or the keys cannot be read.
@@ -161,8 +162,8 @@ impl Identity {
         Ok(())
     }
 
-    /// Ends all sessions, codes, refresh tokens and access tokens of before, because the database went back in time. Only the
-    /// first node that notices it does so. Returns whether this node has.
+    /// Ends all sessions, codes, refresh tokens and access tokens of before, because the database went back
+    /// in time. Only the first node that notices it does so. Returns whether this node has.
     ///
     /// # Errors
     /// Returns [`StoreError`](store::StoreError) if the record cannot be written.
@@ -184,8 +185,8 @@ impl Identity {
         Self::open_with(store, random, Dependencies::default(), issuer, demo, now).await
     }
 
-    /// Opens the services. Reads the signing keys and the server secret from the ledger, creates them if they are
-    /// missing, and encrypts them with the current key-encryption key.
+    /// Opens the services. Reads the signing keys and the server secret from the ledger, creates them if they
+    /// are missing, and encrypts them with the current key-encryption key.
     ///
     /// # Errors
     /// Returns [`SecretStorageError`] if the store fails, or if no configured key decrypts a record.

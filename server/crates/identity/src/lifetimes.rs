@@ -1,5 +1,5 @@
-//! Lifetimes of everything that expires: tokens, codes, requests, sessions and published keys. Those of tokens and sessions
-//! are settings ([`Lifetimes`]); all others are constants.
+//! Lifetimes of everything that expires: tokens, codes, requests, sessions and published keys. Those of
+//! tokens and sessions are settings ([`Lifetimes`]); all others are constants.
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,8 @@ pub const PROVIDER_SIGN_IN: SignedDuration = SignedDuration::from_mins(15);
 pub const IDLE_SESSION: SignedDuration = SignedDuration::from_hours(1);
 /// Default for browser sessions, counted from the sign-in.
 pub const SESSION: SignedDuration = SignedDuration::from_hours(12);
-/// Time for which clients may cache the published key set. A new key is published for this long before it signs tokens.
+/// Time for which clients may cache the published key set. A new key is published for this long before it
+/// signs tokens.
 pub const PUBLISHED_KEY_SET: SignedDuration = SignedDuration::from_secs(300);
 
 /// Minimum lifetime of a token or session in seconds.
@@ -96,8 +97,8 @@ impl Lifetimes {
         self.access_token.max(self.backend_access_token).max(self.id_token).max(ACCESS_TOKEN)
     }
 
-    /// Returns the time after which no token of a family is valid any more: the last refresh can happen just before the
-    /// family ends.
+    /// Returns the time after which no token of a family is valid any more: the last refresh can happen just
+    /// before the family ends.
     pub fn family(self) -> SignedDuration {
         self.refresh_token_family + self.access_token.max(ACCESS_TOKEN)
     }

@@ -1,5 +1,5 @@
-//! Parameters of OAuth requests, from a query or a form (RFC 6749 sections 3.1 and 3.2). The parser treats an empty
-//! value as absent, and records repeated names and bytes that are not UTF-8.
+//! Parameters of OAuth requests, from a query or a form (RFC 6749 sections 3.1 and 3.2). The parser treats an
+//! empty value as absent, and records repeated names and bytes that are not UTF-8.
 
 use std::collections::HashSet;
 
@@ -38,8 +38,8 @@ impl Params {
                 break;
             }
             let (name, value) = form_urlencoded::parse(part).next().unwrap_or_default();
-            // The decoder replaces invalid bytes with U+FFFD. A valid U+FFFD in the request must not be reported as
-            // invalid.
+            // The decoder replaces invalid bytes with U+FFFD. A valid U+FFFD in the request must not be
+            // reported as invalid.
             let replaced = value.contains('\u{fffd}') || name.contains('\u{fffd}');
             if replaced && !part.to_ascii_uppercase().windows(9).any(|w| w == b"%EF%BF%BD") {
                 params.defects.push(ParamsDefect::NotUtf8(name.into_owned()));
@@ -53,13 +53,14 @@ impl Params {
         params
     }
 
-    /// Returns the value if the parameter is present and not empty. For a repeated parameter, returns the first value.
+    /// Returns the value if the parameter is present and not empty. For a repeated parameter, returns the
+    /// first value.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
     }
 
-    /// Returns `true` if the value of this parameter is ambiguous: the parameter was repeated, its value is not UTF-8,
-    /// or it may be among the parameters that were not read.
+    /// Returns `true` if the value of this parameter is ambiguous: the parameter was repeated, its value is
+    /// not UTF-8, or it may be among the parameters that were not read.
     pub fn is_ambiguous(&self, name: &str) -> bool {
         self.defects.iter().any(|defect| match defect {
             ParamsDefect::Repeated(n) | ParamsDefect::NotUtf8(n) => n == name,

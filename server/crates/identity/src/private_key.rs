@@ -1,7 +1,7 @@
 //! The private keys that this server signs tokens with: generation and signatures.
 //!
-//! A signature with ECDSA contains a random number, and so does every new key. Both come from a [`KeyProvider`], so that
-//! a simulation can repeat them.
+//! A signature with ECDSA contains a random number, and so does every new key. Both come from a
+//! [`KeyProvider`], so that a simulation can repeat them.
 
 use aws_lc_rs::encoding::AsDer as _;
 use aws_lc_rs::rand::SystemRandom;
@@ -18,7 +18,7 @@ use crate::jose::SigningAlg;
 
 /// Generates and opens private keys.
 pub trait KeyProvider: Send + Sync {
-    /// Returns a new private key as DER of PKCS#8 (RFC 5958).
+    /// A new private key as DER of PKCS#8 (RFC 5958).
     fn generate(&self, alg: SigningAlg) -> Vec<u8>;
 
     /// Opens a private key. Returns `None` if it is malformed or belongs to another algorithm.
@@ -27,10 +27,10 @@ pub trait KeyProvider: Send + Sync {
 
 /// A private key in memory.
 pub trait PrivateKey: Send + Sync {
-    /// Returns the signature of a message, in the form of a JWS (RFC 7518 section 3, RFC 8037 section 3.1).
+    /// The signature of a message, in the form of a JWS (RFC 7518 section 3, RFC 8037 section 3.1).
     fn sign(&self, message: &[u8]) -> Vec<u8>;
 
-    /// Returns the public key as a JWK without `kid`.
+    /// The public key as a JWK without `kid`.
     fn public_jwk(&self) -> Value;
 }
 

@@ -14,7 +14,8 @@ use crate::world::{World, lock};
 /// Maximum number of requests at a time.
 const CONCURRENT: usize = 8;
 
-/// Uses spent credentials again, and reads all resources that clients have written. The history has the results.
+/// Uses spent credentials again, and reads all resources that clients have written. The history has the
+/// results.
 pub async fn check_final_state(world: &World) {
     redeem_again(world).await;
     let token = world.token().await;

@@ -15,7 +15,8 @@ pub const VERIFIED: u8 = 0b101;
 /// Flag of authenticator data that contain a credential.
 const WITH_CREDENTIAL: u8 = 0b100_0000;
 
-/// An authenticator with a passkey for one server. Its key, credential id and signatures are derived from a seed.
+/// An authenticator with a passkey for one server. Its key, credential id and signatures are derived from a
+/// seed.
 pub struct Authenticator {
     key: SigningKey,
     /// Credential id.
@@ -56,7 +57,8 @@ impl Authenticator {
         }
     }
 
-    /// Creates the passkey. Returns the credential for the server. `options` are the options that the server sent.
+    /// Creates the passkey. Returns the credential for the server. `options` are the options that the server
+    /// sent.
     pub fn create(&mut self, options: &Value) -> String {
         options["user"]["id"].as_str().unwrap_or_default().clone_into(&mut self.handle);
         let mut data = self.data(WITH_CREDENTIAL);
@@ -81,7 +83,8 @@ impl Authenticator {
         }))
     }
 
-    /// Uses the passkey. Returns the credential for the server. `options` are the options that the server sent.
+    /// Uses the passkey. Returns the credential for the server. `options` are the options that the server
+    /// sent.
     pub fn get(&mut self, options: &Value) -> String {
         self.counter += u32::from(self.counts);
         let client_data = self.client_data("webauthn.get", options);

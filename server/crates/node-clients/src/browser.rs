@@ -75,7 +75,7 @@ impl Browser {
         Some(())
     }
 
-    /// Returns a form of the open page with further fields.
+    /// A form of the open page with further fields.
     pub(crate) fn form(&self, path: &str, fields: &[(&str, &str)]) -> ClientRequest {
         let mut form: Vec<_> =
             self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -135,7 +135,7 @@ impl Browser {
     }
 }
 
-/// Returns the hidden fields of the first form of a page.
+/// The hidden fields of the first form of a page.
 fn hidden_fields(page: &str) -> Vec<(String, String)> {
     let value = |tag: &str, name: &str| {
         let rest = tag.split(&format!("{name}=\"")).nth(1)?;

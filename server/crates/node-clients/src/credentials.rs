@@ -8,7 +8,8 @@ use crate::terminology;
 use crate::tokens::signature_of;
 use crate::world::{PROBE_TIME, World};
 
-/// Sends each client assertion to several nodes at once, and later to one of them, which may have been restarted since.
+/// Sends each client assertion to several nodes at once, and later to one of them, which may have been
+/// restarted since.
 pub async fn use_assertions(world: &World) {
     while !world.is_over() {
         let assertion = world.assertion();

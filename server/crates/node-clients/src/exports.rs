@@ -1,5 +1,5 @@
-//! Exports, which are begun, polled and downloaded at different nodes. Each must contain what the store held at its
-//! time, and its files must be the same at all nodes, until the end of the run.
+//! Exports, which are begun, polled and downloaded at different nodes. Each must contain what the store held
+//! at its time, and its files must be the same at all nodes, until the end of the run.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -103,8 +103,8 @@ impl Exports {
         }
     }
 
-    /// Waits until an export is complete, downloads it at two nodes, and compares it with the store. Returns `None` if a
-    /// rule was broken.
+    /// Waits until an export is complete, downloads it at two nodes, and compares it with the store. Returns
+    /// `None` if a rule was broken.
     async fn follow(&self, world: &World, export: BegunExport) -> Option<()> {
         let BegunExport { status, token } = export;
         let begun = world.now();
@@ -196,7 +196,7 @@ impl Exports {
         figures
     }
 
-    /// Returns the number of workers that an export had.
+    /// The number of workers that an export had.
     async fn attempts(&self, world: &World, status: &str) -> Option<u64> {
         let id = status.rsplit('/').next()?;
         let record = self.store.get(&format!("bulk/job/{id}"), world.nodes().time()).await.ok()??;

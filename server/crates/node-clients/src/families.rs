@@ -11,8 +11,8 @@ use crate::world::{Form, PROBE_TIME, World, lock};
 /// Number of times that the credentials of a family are redeemed.
 const ROTATIONS: usize = 4;
 
-/// Signs in by password or at a provider, and redeems codes and refresh tokens. Finally one of them is redeemed at
-/// several nodes at once, which must end all tokens of the family.
+/// Signs in by password or at a provider, and redeems codes and refresh tokens. Finally one of them is
+/// redeemed at several nodes at once, which must end all tokens of the family.
 pub async fn use_families(world: &World, provider: Option<&str>) {
     let mut browser = Browser::default();
     while !world.is_over() {
@@ -37,8 +37,8 @@ struct Family {
     refresh: Option<String>,
 }
 
-/// Redeems a code and its refresh tokens, until one is rejected. Returns `None` if a request failed, because it is then
-/// unknown which credential is valid.
+/// Redeems a code and its refresh tokens, until one is rejected. Returns `None` if a request failed, because
+/// it is then unknown which credential is valid.
 async fn one_family(world: &World, provider: Option<&str>, code: String, verifier: String) -> Option<()> {
     let mut family = Family { name: format!("family {code}"), ..Family::default() };
     let mut credential =

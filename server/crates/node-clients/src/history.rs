@@ -1,5 +1,5 @@
-//! The history of a run: requests with their nodes, times and answers, the faults, and the rules that the history must
-//! satisfy. All times are those of the test's clock.
+//! The history of a run: requests with their nodes, times and answers, the faults, and the rules that the
+//! history must satisfy. All times are those of the test's clock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -17,8 +17,8 @@ pub(crate) fn is_unknown(status: Option<u16>) -> bool {
 /// Purpose of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The use of a credential that is accepted once: an assertion, a proof, a code, a refresh token, or the credential of
-    /// a ceremony.
+    /// The use of a credential that is accepted once: an assertion, a proof, a code, a refresh token, or the
+    /// credential of a ceremony.
     UseOnce(String),
     /// The use of a token, or of another member of its family.
     UseToken(String),
@@ -37,7 +37,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns the kind of the request.
+    /// The kind of the request.
     pub fn name(&self) -> &'static str {
         match self {
             Self::UseOnce(key) if key.starts_with("assertion") => "assertion",
@@ -149,8 +149,8 @@ pub struct History {
 }
 
 impl History {
-    /// Adds a violation for each kind of credential of which none was accepted. Kinds are the beginnings of the keys of
-    /// [`Action::UseOnce`].
+    /// Adds a violation for each kind of credential of which none was accepted. Kinds are the beginnings of
+    /// the keys of [`Action::UseOnce`].
     pub fn require_accepted(&mut self, kinds: &[&str]) {
         for kind in kinds {
             let is_accepted = |event: &Event| {
@@ -293,8 +293,8 @@ impl History {
         }
     }
 
-    /// Returns whether a fault that affects such a request, or the recovery from it, overlaps this time. The balancer (`None`)
-    /// uses all nodes.
+    /// Returns whether a fault that affects such a request, or the recovery from it, overlaps this time. The
+    /// balancer (`None`) uses all nodes.
     fn is_excused(&self, node: Option<usize>, asks_provider: bool, from: Duration, until: Duration) -> bool {
         self.faults.iter().any(|fault| {
             let is_affected = match fault.affected {

@@ -1,7 +1,7 @@
 //! Clients of several nodes that fail, and the rules that the history of their requests must satisfy.
 //!
-//! The same clients use real processes (`server/tests/it/node_faults`) and simulated ones (`trefoil-simulation`); both
-//! implement [`Nodes`]. Each client repeats its work until the run is over.
+//! The same clients use real processes (`server/tests/it/node_faults`) and simulated ones
+//! (`trefoil-simulation`); both implement [`Nodes`]. Each client repeats its work until the run is over.
 //!
 //! | module | contents |
 //! |---|---|

@@ -15,10 +15,10 @@ pub const NODES: usize = 3;
 
 /// The nodes of a run.
 pub trait Nodes: Send + Sync {
-    /// Returns the time since the start of the run.
+    /// The time since the start of the run.
     fn now(&self) -> Duration;
 
-    /// Returns the time of day.
+    /// The time of day.
     fn time(&self) -> Timestamp;
 
     /// Returns whether there is a balancer, which forwards each connection to one of the nodes.
@@ -26,10 +26,11 @@ pub trait Nodes: Send + Sync {
         false
     }
 
-    /// Sends a request to a node, or to the balancer. Its target is a path. `name` is the kind of the request.
+    /// Sends a request to a node, or to the balancer. Its target is a path. `name` is the kind of the
+    /// request.
     ///
     /// # Errors
-    /// Returns a description of the failure if there is no complete answer.
+    /// A description of the failure if there is no complete answer.
     fn send(
         &self,
         node: Option<usize>,
@@ -80,7 +81,7 @@ impl ClientRequest {
         self.header("authorization", &format!("Bearer {token}"))
     }
 
-    /// Returns the request.
+    /// The request.
     ///
     /// # Panics
     /// Panics if its path or a header is malformed.
@@ -115,12 +116,12 @@ impl Answer {
         is_unknown(self.status)
     }
 
-    /// Returns a member of the body that is a text.
+    /// A member of the body that is a text.
     pub fn member(&self, name: &str) -> Option<String> {
         self.body[name].as_str().map(str::to_owned)
     }
 
-    /// Returns a header.
+    /// A header.
     pub fn header(&self, name: &str) -> Option<String> {
         Some(self.headers.get(name)?.to_str().ok()?.to_owned())
     }

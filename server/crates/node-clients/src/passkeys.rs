@@ -17,8 +17,9 @@ const SIGN_IN: &str = "/passkey";
 /// Number of attempts to remove a passkey, with pauses in which faults end.
 const ATTEMPTS: usize = 200;
 
-/// Adds a passkey, signs in with it, and removes it. Each credential is sent to several nodes at once, of which one may
-/// accept it. All nodes must know a passkey that was added, and none may accept one that was removed.
+/// Adds a passkey, signs in with it, and removes it. Each credential is sent to several nodes at once, of
+/// which one may accept it. All nodes must know a passkey that was added, and none may accept one that was
+/// removed.
 pub async fn use_passkeys(world: &World) {
     while !world.is_over() {
         // Changes of passkeys require a recent sign-in.
@@ -30,7 +31,7 @@ pub async fn use_passkeys(world: &World) {
     }
 }
 
-/// Returns `None` if a request failed.
+/// `None` if a request failed.
 async fn one_passkey(world: &World, browser: &mut Browser) -> Option<()> {
     let mut passkey = Authenticator::new(&world.base, world.draw(|random| random.u64(..)));
     // The counter would detect a second use of a credential.

@@ -33,7 +33,7 @@ impl ClientKey {
         Self { pair, kid: kid.to_owned() }
     }
 
-    /// Returns the public key as a JWK.
+    /// The public key as a JWK.
     pub fn jwk(&self) -> Value {
         let mut jwk = self.bare_jwk();
         jwk["kid"] = self.kid.as_str().into();
@@ -42,17 +42,17 @@ impl ClientKey {
         jwk
     }
 
-    /// Returns the public key as a JWK of the header of a DPoP proof.
+    /// The public key as a JWK of the header of a DPoP proof.
     pub fn bare_jwk(&self) -> Value {
         json!({ "kty": "OKP", "crv": "Ed25519", "x": base64url(self.pair.public_key()) })
     }
 
-    /// Returns a signed JWT of this type.
+    /// A signed JWT of this type.
     pub fn sign(&self, typ: &str, claims: &Value) -> String {
         self.sign_with_header(&json!({ "alg": "EdDSA", "kid": self.kid, "typ": typ }), claims)
     }
 
-    /// Returns a signed JWT with this header.
+    /// A signed JWT with this header.
     pub fn sign_with_header(&self, header: &Value, claims: &Value) -> String {
         let message = format!("{}.{}", base64url(header.to_string()), base64url(claims.to_string()));
         let signature = self.pair.sign(message.as_bytes());
@@ -60,8 +60,8 @@ impl ClientKey {
     }
 }
 
-/// Returns the clients of a run in the format of the configuration file. `keys` is the member with the public key of the
-/// back-end client.
+/// The clients of a run in the format of the configuration file. `keys` is the member with the public key of
+/// the back-end client.
 pub fn configuration(keys: &str) -> String {
     format!(
         r#"

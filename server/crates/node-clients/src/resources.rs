@@ -22,8 +22,8 @@ pub async fn write_resource(world: &World, id: &str) {
     }
 }
 
-/// Writes versions of a resource that other clients write too, on the condition that it was not changed since it was
-/// read.
+/// Writes versions of a resource that other clients write too, on the condition that it was not changed since
+/// it was read.
 pub async fn write_contested(world: &World, worker: usize) {
     let (token, id) = (world.token().await, "contested");
     for number in 0.. {
@@ -42,7 +42,8 @@ pub async fn write_contested(world: &World, worker: usize) {
     }
 }
 
-/// Creates resources at several nodes at once, each only if a search finds none. Each second search has no indexed parameter.
+/// Creates resources at several nodes at once, each only if a search finds none. Each second search has no
+/// indexed parameter.
 pub async fn create_once(world: &World) {
     let token = world.token().await;
     for number in 0.. {
@@ -80,7 +81,7 @@ fn write(id: &str, name: &str) -> ClientRequest {
     ClientRequest::json("PUT", &path_of(id), &body)
 }
 
-/// Returns the path of a resource.
+/// The path of a resource.
 pub(crate) fn path_of(id: &str) -> String {
     format!("/fhir/R4/Group/{id}")
 }

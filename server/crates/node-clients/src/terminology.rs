@@ -22,7 +22,7 @@ pub async fn add_code_system(world: &World) {
     tokio::time::sleep(BOUND).await;
 }
 
-/// Returns the path of a question about the code system, and the test of its answer. `turn` chooses it.
+/// The path of a question about the code system, and the test of its answer. `turn` chooses it.
 fn question(turn: usize) -> (String, fn(&Value) -> bool) {
     if turn.is_multiple_of(2) {
         (format!("/fhir/R4/CodeSystem/$subsumes?system={SYSTEM}&codeA=a&codeB=b"), |answer| {
@@ -33,7 +33,7 @@ fn question(turn: usize) -> (String, fn(&Value) -> bool) {
     }
 }
 
-/// Returns the path of the question whether a code is in the code system.
+/// The path of the question whether a code is in the code system.
 fn path_of(code: &str) -> String {
     format!("/fhir/R4/CodeSystem/$validate-code?url={SYSTEM}&code={code}")
 }
@@ -103,7 +103,7 @@ async fn ask(world: &World, node: usize, token: &str, code: &str, written: Durat
 /// Waits until all nodes issue tokens and answer terminology operations. Returns the time that each needed.
 ///
 /// # Errors
-/// Returns a description of the last answer if a node does not serve within the limit.
+/// A description of the last answer if a node does not serve within the limit.
 pub async fn await_service(world: &World, limit: Duration) -> Result<[Duration; NODES], String> {
     let begun = world.now();
     let mut times = [Duration::ZERO; NODES];

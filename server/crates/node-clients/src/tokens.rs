@@ -8,7 +8,7 @@ use crate::registration::BACKEND;
 use crate::world::World;
 
 impl World {
-    /// Returns a new assertion of the back-end client.
+    /// A new assertion of the back-end client.
     pub fn assertion(&self) -> String {
         let now = self.nodes().time().as_second();
         let claims = json!({
@@ -18,7 +18,7 @@ impl World {
         self.key.sign("JWT", &claims)
     }
 
-    /// Returns a new DPoP proof for the token endpoint.
+    /// A new DPoP proof for the token endpoint.
     pub fn proof(&self) -> String {
         let header = json!({ "alg": "EdDSA", "typ": "dpop+jwt", "jwk": self.key.bare_jwk() });
         let claims = json!({
@@ -67,12 +67,12 @@ impl World {
     }
 }
 
-/// Returns the signature of a JWT, which identifies it.
+/// The signature of a JWT, which identifies it.
 pub(crate) fn signature_of(token: &str) -> &str {
     token.rsplit('.').next().unwrap_or(token)
 }
 
-/// Returns the form fields of a client assertion (RFC 7523 section 2.2).
+/// The form fields of a client assertion (RFC 7523 section 2.2).
 pub fn assertion_fields(assertion: &str) -> [(&str, &str); 2] {
     let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
     [("client_assertion_type", kind), ("client_assertion", assertion)]

@@ -76,12 +76,12 @@ impl World {
         }
     }
 
-    /// Returns the nodes.
+    /// The nodes.
     pub fn nodes(&self) -> &dyn Nodes {
         &*self.nodes
     }
 
-    /// Returns the time since the run has begun.
+    /// The time since the run has begun.
     pub fn now(&self) -> Duration {
         self.nodes.now()
     }
@@ -169,13 +169,14 @@ impl World {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the path of a URL of the nodes.
+    /// The path of a URL of the nodes.
     pub fn path_of<'a>(&self, url: &'a str) -> Option<&'a str> {
         url.strip_prefix(&self.base)
     }
 
-    /// Sends a request to a node, or to the balancer, and records it. Any status that is not expected is a violation, except
-    /// a 503 with `Retry-After` in the format of the endpoint. A redirect with `temporarily_unavailable` is recorded as 503.
+    /// Sends a request to a node, or to the balancer, and records it. Any status that is not expected is a
+    /// violation, except a 503 with `Retry-After` in the format of the endpoint. A redirect with
+    /// `temporarily_unavailable` is recorded as 503.
     pub async fn ask(
         &self,
         node: impl Into<Option<usize>>,
@@ -247,7 +248,7 @@ fn has_dialect(path: &str, body: &Value) -> bool {
     }
 }
 
-/// Returns the version in an answer. A resource that does not exist has version 0.
+/// The version in an answer. A resource that does not exist has version 0.
 fn version_of(action: &Action, answer: &Answer) -> Option<SeenVersion> {
     match (action, answer.status?) {
         (Action::Read(_), 404) => Some((0, String::new())),

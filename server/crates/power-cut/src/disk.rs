@@ -1,4 +1,5 @@
-//! The content of a disk: files and folders by number. Copies share the bytes of files until they are changed.
+//! The content of a disk: files and folders by number. Copies share the bytes of files until they are
+//! changed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -39,12 +40,12 @@ pub struct DiskImage {
 }
 
 impl FileContent {
-    /// Returns the length in bytes.
+    /// The length in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Returns the bytes up to the last one that is not zero.
+    /// The bytes up to the last one that is not zero.
     pub fn without_zeros(&self) -> &[u8] {
         let used = self.bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         &self.bytes[..used]
@@ -69,7 +70,7 @@ impl FileContent {
 }
 
 impl DiskImage {
-    /// Returns an image with an empty root folder.
+    /// An image with an empty root folder.
     pub fn new() -> Self {
         Self { nodes: vec![Node::Folder(Arc::default())] }
     }
@@ -86,7 +87,7 @@ impl DiskImage {
         self.nodes.len() - 1
     }
 
-    /// Returns the content of a file, or `None` for a folder.
+    /// The content of a file, or `None` for a folder.
     pub fn file(&self, inode: Inode) -> Option<&FileContent> {
         match &self.nodes[inode] {
             Node::File(content) => Some(content),
@@ -94,7 +95,7 @@ impl DiskImage {
         }
     }
 
-    /// Returns the entry of a folder.
+    /// The entry of a folder.
     pub fn entry(&self, folder: Inode, name: &str) -> Option<Inode> {
         match &self.nodes[folder] {
             Node::Folder(entries) => entries.get(name).copied(),
@@ -122,7 +123,7 @@ impl DiskImage {
         }
     }
 
-    /// Returns a hash of all files and folders below the root.
+    /// A hash of all files and folders below the root.
     pub fn digest(&self) -> u128 {
         let mut hasher = Xxh3::new();
         self.walk(&mut |path, node| {
@@ -138,10 +139,11 @@ impl DiskImage {
         hasher.digest128()
     }
 
-    /// Writes all files and folders to a folder, which must be empty. Zeros at the end of a file become a hole.
+    /// Writes all files and folders to a folder, which must be empty. Zeros at the end of a file become a
+    /// hole.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// The error of the operating system.
     pub fn write_to(&self, folder: &Path) -> io::Result<()> {
         self.walk(&mut |path, node| {
             let path = folder.join(path);
@@ -160,7 +162,8 @@ impl DiskImage {
         })
     }
 
-    /// Calls `visit` with the path of each file and folder, a folder before its entries. The root has an empty path.
+    /// Calls `visit` with the path of each file and folder, a folder before its entries. The root has an
+    /// empty path.
     pub fn walk(&self, visit: &mut impl FnMut(&str, &Node) -> io::Result<()>) -> io::Result<()> {
         self.walk_below(ROOT, String::new(), visit)
     }

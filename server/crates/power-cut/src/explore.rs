@@ -1,7 +1,7 @@
 //! Writes the states after a power cut to folders, checks them on all cores, and reports failures.
 //!
-//! States with equal content and equal acknowledgements are checked once. If a state fails, the recording is saved, and
-//! the report contains the command that checks only this state.
+//! States with equal content and equal acknowledgements are checked once. If a state fails, the recording is
+//! saved, and the report contains the command that checks only this state.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -78,8 +78,8 @@ impl StateReport {
     /// Prints the figures.
     ///
     /// # Panics
-    /// Panics if a state failed, after saving the recording. The message contains the command that checks only the
-    /// first failed state.
+    /// Panics if a state failed, after saving the recording. The message contains the command that checks
+    /// only the first failed state.
     pub fn expect_no_failure(&self, recording: &Recording, test: &str) {
         println!("{self}");
         let Some(first) = self.failures.first() else { return };
@@ -105,8 +105,8 @@ struct Work {
     marks: usize,
 }
 
-/// Checks the states of a recording. `check` receives a folder with the content of the disk, which it may change, and
-/// the marks that precede the power cut. It is called from several threads.
+/// Checks the states of a recording. `check` receives a folder with the content of the disk, which it may
+/// change, and the marks that precede the power cut. It is called from several threads.
 ///
 /// # Panics
 /// Panics if the states cannot be written to a folder.
@@ -177,7 +177,7 @@ pub fn explore(
 /// acknowledgements that precede it. Returns `None` if strace is not available.
 ///
 /// # Errors
-/// Returns a description if the session fails or its trace cannot be modelled.
+/// A description if the session fails or its trace cannot be modelled.
 pub fn record_recovery(
     recording: &Recording,
     exploration: Exploration,
@@ -206,7 +206,7 @@ fn mark_of(operation: &Operation) -> Option<&str> {
     }
 }
 
-/// Returns a folder in memory, if there is one.
+/// A folder in memory, if there is one.
 fn folder() -> TempDir {
     let memory = PathBuf::from("/dev/shm");
     let dir = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };

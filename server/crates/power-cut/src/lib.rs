@@ -1,8 +1,9 @@
 //! Tests of what remains on a disk after a power cut.
 //!
-//! A killed process does not lose writes, because they stay in the page cache. A test with SIGKILL therefore passes even
-//! if every fsync is removed. This crate records the writes and fsyncs of a workload, computes the states in which a
-//! power cut may leave the disk, writes each of them to a folder, and passes the folder to a check.
+//! A killed process does not lose writes, because they stay in the page cache. A test with SIGKILL therefore
+//! passes even if every fsync is removed. This crate records the writes and fsyncs of a workload, computes
+//! the states in which a power cut may leave the disk, writes each of them to a folder, and passes the folder
+//! to a check.
 //!
 //! | module | contents |
 //! |---|---|
@@ -15,12 +16,12 @@
 //!
 //! # Why strace
 //!
-//! strace records the system calls themselves, so that calls without the C library (rustix) are included, which a
-//! library that replaces C functions does not see. It needs neither root nor a mount, which a FUSE file system needs
-//! and containers of a pipeline refuse. It adds no code to the recorded program and no library to the workspace. The
-//! kernel evaluates the filter of calls (`--seccomp-bpf`). A recording of 1,000 fsyncs takes about one second. A call
-//! that strace shows but this crate does not model (a writable shared mapping, `copy_file_range`, `io_uring`) on a
-//! recorded file is an error, not a gap.
+//! strace records the system calls themselves, so that calls without the C library (rustix) are included,
+//! which a library that replaces C functions does not see. It needs neither root nor a mount, which a FUSE
+//! file system needs and containers of a pipeline refuse. It adds no code to the recorded program and no
+//! library to the workspace. The kernel evaluates the filter of calls (`--seccomp-bpf`). A recording of 1,000
+//! fsyncs takes about one second. A call that strace shows but this crate does not model (a writable shared
+//! mapping, `copy_file_range`, `io_uring`) on a recorded file is an error, not a gap.
 //!
 //! # Planted faults
 //!

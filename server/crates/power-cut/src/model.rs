@@ -3,15 +3,16 @@
 use crate::disk::{DiskImage, Inode};
 use crate::recording::{Operation, Recording, apply_fully};
 
-/// When names (creation, rename and removal of files and folders) become durable. The content of a file, and its length,
-/// become durable with an fsync of the file. Until then each write can be missing or torn, whatever happened to others.
+/// When names (creation, rename and removal of files and folders) become durable. The content of a file, and
+/// its length, become durable with an fsync of the file. Until then each write can be missing or torn,
+/// whatever happened to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
-    /// Names are durable after an fsync of their folder. Until then, each of them can be missing, whatever happened to
-    /// the others. POSIX guarantees no more.
+    /// Names are durable after an fsync of their folder. Until then, each of them can be missing, whatever
+    /// happened to the others. POSIX guarantees no more.
     Strict,
-    /// Names become durable in the order of the operations, as in the journals of ext4 and XFS. An fsync of a file or
-    /// folder makes its own last name durable, and thereby all earlier ones.
+    /// Names become durable in the order of the operations, as in the journals of ext4 and XFS. An fsync of a
+    /// file or folder makes its own last name durable, and thereby all earlier ones.
     Ordered,
 }
 
@@ -29,12 +30,12 @@ pub struct DurabilityModel<'a> {
 }
 
 impl Operation {
-    /// Returns `true` for changes of names.
+    /// `true` for changes of names.
     pub(crate) fn is_name(&self) -> bool {
         matches!(self, Self::Names { .. })
     }
 
-    /// Returns the file or folder that must be synced, or `None` if the operation needs no fsync.
+    /// The file or folder that must be synced, or `None` if the operation needs no fsync.
     fn inode(&self) -> Option<Inode> {
         match self {
             Self::Names { folder: inode, .. }
@@ -44,7 +45,7 @@ impl Operation {
         }
     }
 
-    /// Returns `true` if the operation changes a name in this folder, or the name of this file or folder.
+    /// `true` if the operation changes a name in this folder, or the name of this file or folder.
     fn is_name_of(&self, inode: Inode) -> bool {
         let Self::Names { folder, changes } = self else { return false };
         *folder == inode || changes.iter().any(|(_, changed)| *changed == Some(inode))
@@ -101,12 +102,12 @@ impl<'a> DurabilityModel<'a> {
         }
     }
 
-    /// Returns the content of the disk without the pending operations.
+    /// The content of the disk without the pending operations.
     pub fn durable(&self) -> &DiskImage {
         &self.durable
     }
 
-    /// Returns the numbers of the operations that a power cut at the current position may undo, in order.
+    /// The numbers of the operations that a power cut at the current position may undo, in order.
     pub fn pending(&self) -> &[usize] {
         &self.pending
     }

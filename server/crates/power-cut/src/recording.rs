@@ -1,8 +1,8 @@
 //! Runs a workload under strace and keeps its operations on a folder.
 //!
-//! The workload is a test function of the calling test program, which is started again for each session. It uses the
-//! folder of [`recorded_folder`] and reports each acknowledged request with [`mark`]. A session may end without closing
-//! its files, as a killed process does.
+//! The workload is a test function of the calling test program, which is started again for each session. It
+//! uses the folder of [`recorded_folder`] and reports each acknowledged request with [`mark`]. A session may
+//! end without closing its files, as a killed process does.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -80,17 +80,17 @@ pub struct Recording {
     pub folders: Vec<bool>,
     /// Number of operations that made the content of the folder before the first session.
     pub(crate) prelude: usize,
-    /// The path of the recorded folder, calls that make its content before the first session, and the output of strace
-    /// for each session.
+    /// The path of the recorded folder, calls that make its content before the first session, and the output
+    /// of strace for each session.
     pub(crate) trace: String,
 }
 
-/// Returns the folder of the workload if the calling process is recorded.
+/// The folder of the workload if the calling process is recorded.
 pub fn recorded_folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER).map(PathBuf::from)
 }
 
-/// Returns the number of the session of a recorded process, counted from 0.
+/// The number of the session of a recorded process, counted from 0.
 pub fn recorded_session() -> usize {
     std::env::var(SESSION).ok().and_then(|number| number.parse().ok()).unwrap_or_default()
 }
@@ -107,11 +107,11 @@ pub fn mark(text: &str) {
 }
 
 impl Recording {
-    /// Records the sessions of a workload one after another. `test` is the name of the test function that runs the
-    /// workload. Returns `None`, and prints that the test is left out, if strace is not available.
+    /// Records the sessions of a workload one after another. `test` is the name of the test function that
+    /// runs the workload. Returns `None`, and prints that the test is left out, if strace is not available.
     ///
     /// # Errors
-    /// Returns a description if a session fails or its trace cannot be modelled.
+    /// A description if a session fails or its trace cannot be modelled.
     pub fn of_test(test: &str, sessions: usize) -> Result<Option<Self>, String> {
         if let Some(saved) = std::env::var_os(SAVED_TRACE) {
             let text = fs::read_to_string(&saved).map_err(|error| format!("{}: {error}", saved.display()))?;
@@ -120,7 +120,8 @@ impl Recording {
         Self::of_sessions(test, 0..sessions, &DiskImage::new(), &[])
     }
 
-    /// Records sessions on a folder with this content, after the workload has received these acknowledgements.
+    /// Records sessions on a folder with this content, after the workload has received these
+    /// acknowledgements.
     pub(crate) fn of_sessions(
         test: &str,
         sessions: Range<usize>,
@@ -177,13 +178,14 @@ impl Recording {
         Ok(Self { operations, folders, prelude: prelude.unwrap_or_default(), trace: text })
     }
 
-    /// Returns the recording without the fsyncs of the paths that `is_dropped` selects, and the number of these fsyncs.
+    /// The recording without the fsyncs of the paths that `is_dropped` selects, and the number of these
+    /// fsyncs.
     #[must_use]
     pub fn without_syncs(&self, is_dropped: impl Fn(&str) -> bool) -> (Self, usize) {
         self.without(|_, path| is_dropped(path))
     }
 
-    /// Returns the recording without the fsync that is the operation with this number.
+    /// The recording without the fsync that is the operation with this number.
     #[must_use]
     pub fn without_sync(&self, number: usize) -> Self {
         self.without(|operation, _| operation == number).0
@@ -203,7 +205,7 @@ impl Recording {
         (other, dropped)
     }
 
-    /// Returns the number of fsyncs for each path.
+    /// The number of fsyncs for each path.
     pub fn syncs(&self) -> std::collections::BTreeMap<&str, usize> {
         let mut files = std::collections::BTreeMap::new();
         for operation in &self.operations {
@@ -361,12 +363,13 @@ impl Recorder {
                 if to.is_some() { unsupported() } else { Ok(()) }
             }
             ("sync" | "syncfs", _) => unsupported(),
-            // `sync_file_range` writes data but makes neither lengths nor names durable, so it is not a barrier.
+            // `sync_file_range` writes data but makes neither lengths nor names durable, so it is not a
+            // barrier.
             _ => Ok(()),
         }
     }
 
-    /// Returns a path relative to the recorded folder, or `None` if the path is outside of it. Only the file of the
+    /// A path relative to the recorded folder, or `None` if the path is outside of it. Only the file of the
     /// marks is returned as an absolute path.
     fn path(&self, call: &SystemCall, folder: Option<usize>, index: usize) -> Option<String> {
         let text = call.text(index);

@@ -1,7 +1,8 @@
 //! The states in which a power cut may leave a disk.
 //!
-//! A state is a position in a recording, and a choice for each operation that is not durable there. Positions directly
-//! before a mark are omitted, because the same content is checked with more acknowledgements after it. The choices are:
+//! A state is a position in a recording, and a choice for each operation that is not durable there. Positions
+//! directly before a mark are omitted, because the same content is checked with more acknowledgements after
+//! it. The choices are:
 //!
 //! 1. everything that is not durable is lost, or everything is kept;
 //! 2. exactly one operation is lost, or exactly one is kept;
@@ -43,19 +44,19 @@ pub struct Exploration {
 }
 
 impl Exploration {
-    /// Returns an exploration with this number of states, unless the environment states another number or seed.
+    /// An exploration with this number of states, unless the environment states another number or seed.
     pub fn of(rule: NameRule, states: usize) -> Self {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
         let states = number(STATES).and_then(|states| usize::try_from(states).ok()).unwrap_or(states);
         Self { seed: number(SEED).unwrap_or(DEFAULT_SEED), ..Self::of_fault(rule, states) }
     }
 
-    /// Returns an exploration with exactly this number of states, for a recording with a planted fault.
+    /// An exploration with exactly this number of states, for a recording with a planted fault.
     pub fn of_fault(rule: NameRule, states: usize) -> Self {
         Self { rule, states, seed: DEFAULT_SEED, positions: (1, usize::MAX) }
     }
 
-    /// Returns an exploration of the states near an operation with a planted fault.
+    /// An exploration of the states near an operation with a planted fault.
     pub fn near_fault(rule: NameRule, states: usize, operation: usize) -> Self {
         Self { positions: (operation.saturating_sub(NEAR), operation + NEAR), ..Self::of_fault(rule, states) }
     }
@@ -96,11 +97,11 @@ pub enum LossChoice {
     AllLost,
     /// All are kept.
     AllKept,
-    /// The operation with this number is lost, the others are kept. With [`NameRule::Ordered`], later names are lost
-    /// with a name.
+    /// The operation with this number is lost, the others are kept. With [`NameRule::Ordered`], later names
+    /// are lost with a name.
     Without(usize),
-    /// The operation with this number is kept, the others are lost. With [`NameRule::Ordered`], earlier names are kept
-    /// with a name.
+    /// The operation with this number is kept, the others are lost. With [`NameRule::Ordered`], earlier names
+    /// are kept with a name.
     Only(usize),
     /// The write with this number is torn, the others are kept.
     Torn(usize, TornPart),
@@ -117,8 +118,9 @@ pub struct CrashState {
     pub choice: LossChoice,
 }
 
-/// Returns up to `wanted` states in the order of their positions. If there are fewer systematic states (1 to 3), random
-/// ones are added; if there are more, a quarter of the result is random and the rest is a random sample of them.
+/// Up to `wanted` states in the order of their positions. If there are fewer systematic states (1 to 3),
+/// random ones are added; if there are more, a quarter of the result is random and the rest is a random
+/// sample of them.
 pub fn plan(recording: &Recording, exploration: Exploration) -> Vec<CrashState> {
     let Exploration { rule, states: wanted, seed, positions: (first, last) } = exploration;
     let mut rng = Rng::with_seed(seed);
@@ -167,12 +169,12 @@ enum OperationLoss {
     Torn(TornPart),
 }
 
-/// Returns the content of the disk in a state. The model must be at the position of the state.
+/// The content of the disk in a state. The model must be at the position of the state.
 pub(crate) fn image(model: &DurabilityModel<'_>, choice: LossChoice) -> DiskImage {
     let mut image = model.durable().clone();
     let losses = losses(model, choice);
-    // A sector is written from the page cache, which contains all earlier writes. If one write to a sector is on the
-    // disk, then so are the earlier writes to this sector.
+    // A sector is written from the page cache, which contains all earlier writes. If one write to a sector is
+    // on the disk, then so are the earlier writes to this sector.
     let mut newest: HashMap<(Inode, u64), usize> = HashMap::new();
     for (number, loss) in &losses {
         if let Operation::Write { file, at, data } = &model.recording.operations[*number] {
@@ -198,7 +200,7 @@ pub(crate) fn image(model: &DurabilityModel<'_>, choice: LossChoice) -> DiskImag
     image
 }
 
-/// Returns the numbers of the sectors that a write touches.
+/// The numbers of the sectors that a write touches.
 fn sectors(index: u64, data: &[u8]) -> Range<u64> {
     index / SECTOR..(index + data.len() as u64).div_ceil(SECTOR)
 }
@@ -215,7 +217,7 @@ fn write_sectors(content: &mut FileContent, index: u64, data: &[u8], is_kept: im
 }
 
 impl OperationLoss {
-    /// Returns `true` if a sector of a write is on the disk.
+    /// `true` if a sector of a write is on the disk.
     fn keeps(self, sector: u64, all: Range<u64>) -> bool {
         let (index, count) = (sector - all.start, all.end - all.start);
         match self {
@@ -230,7 +232,7 @@ impl OperationLoss {
         }
     }
 
-    /// Returns `true` if the file has the length that it has after the complete write.
+    /// `true` if the file has the length that it has after the complete write.
     fn grows(self) -> bool {
         match self {
             Self::Torn(TornPart::OnlyLength) => true,
@@ -240,7 +242,7 @@ impl OperationLoss {
     }
 }
 
-/// Returns a description of a state: each operation that is not durable, and what happens to it.
+/// A description of a state: each operation that is not durable, and what happens to it.
 pub(crate) fn describe(model: &DurabilityModel<'_>, choice: LossChoice) -> String {
     let mut text = format!("{choice:?}");
     for (number, loss) in losses(model, choice) {
@@ -290,7 +292,8 @@ fn losses(model: &DurabilityModel<'_>, choice: LossChoice) -> Vec<(usize, Operat
     found
 }
 
-/// Makes the choice for names one that their order permits: all names before one of them are kept, and all others lost.
+/// Makes the choice for names one that their order permits: all names before one of them are kept, and all
+/// others lost.
 fn order_names(operations: &[Operation], choice: LossChoice, losses: &mut [(usize, OperationLoss)]) {
     let names = || losses.iter().filter(|(number, _)| operations[*number].is_name());
     let kept = |(_, loss): &&(usize, OperationLoss)| *loss == OperationLoss::Kept;
@@ -312,8 +315,8 @@ mod tests {
     use super::*;
     use crate::disk::ROOT;
 
-    /// Returns a recording of a file `a` that is created and written three times in one sector, synced, and replaced by a
-    /// new file `b`.
+    /// A recording of a file `a` that is created and written three times in one sector, synced, and replaced
+    /// by a new file `b`.
     fn recording() -> Recording {
         let named =
             |name: &str, inode| Operation::Names { folder: ROOT, changes: vec![(name.to_owned(), inode)] };
@@ -334,7 +337,7 @@ mod tests {
         Recording { operations, folders: vec![true, false, false], prelude: 0, trace: String::new() }
     }
 
-    /// Returns the content of the files `a` and `b` in a state.
+    /// The content of the files `a` and `b` in a state.
     fn files(rule: NameRule, position: usize, choice: LossChoice) -> [Option<Vec<u8>>; 2] {
         let recording = recording();
         let mut model = DurabilityModel::new(&recording, rule);

@@ -1,5 +1,5 @@
-//! Parses the output of `strace -f -xx`: system calls with their arguments, in the order in which they took effect. Also
-//! writes calls in this format, which make the content of a folder.
+//! Parses the output of `strace -f -xx`: system calls with their arguments, in the order in which they took
+//! effect. Also writes calls in this format, which make the content of a folder.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,12 +20,12 @@ pub(crate) struct SystemCall {
 }
 
 impl SystemCall {
-    /// Returns an argument as a number, for example a descriptor.
+    /// An argument as a number, for example a descriptor.
     pub fn number(&self, index: usize) -> Option<i64> {
         self.arguments.get(index)?.parse().ok()
     }
 
-    /// Returns the texts in an argument, concatenated.
+    /// The texts in an argument, concatenated.
     pub fn bytes(&self, index: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let Some(argument) = self.arguments.get(index) else { return bytes };
@@ -38,12 +38,12 @@ impl SystemCall {
         bytes
     }
 
-    /// Returns an argument as a text.
+    /// An argument as a text.
     pub fn text(&self, index: usize) -> String {
         String::from_utf8_lossy(&self.bytes(index)).into_owned()
     }
 
-    /// Returns `true` if an argument contains a flag.
+    /// `true` if an argument contains a flag.
     pub fn has(&self, index: usize, flag: &str) -> bool {
         self.arguments.get(index).is_some_and(|flags| flags.split('|').any(|one| one == flag))
     }
@@ -57,11 +57,11 @@ fn digit(byte: u8) -> u8 {
     }
 }
 
-/// Parses a trace. Each call is reported twice, at its start and at its end. Calls that fail are not reported at their
-/// end.
+/// Parses a trace. Each call is reported twice, at its start and at its end. Calls that fail are not reported
+/// at their end.
 ///
 /// # Errors
-/// Returns the line that cannot be parsed.
+/// The line that cannot be parsed.
 pub(crate) fn parse(
     trace: &str,
     mut call: impl FnMut(SystemCall) -> Result<(), String>,
@@ -173,7 +173,7 @@ pub(crate) fn calls_that_make(image: &DiskImage, root: &Path, file_of_marks: &st
     calls
 }
 
-/// Returns a text in quotes with each byte in hexadecimal digits.
+/// A text in quotes with each byte in hexadecimal digits.
 fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(4 * bytes.len() + 2);
     text.push('"');

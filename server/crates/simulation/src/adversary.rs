@@ -160,7 +160,6 @@ fn end(planned: &PlannedFault, sim: &mut Sim<'_>, links: &NodeLinks) {
 /// Names of the hosts of the clients.
 pub(super) const CLIENTS: [&str; 2] = ["people", "programs"];
 
-/// The links of a node.
 pub(super) struct NodeLinks {
     pub(super) store: Arc<NodeLink>,
     pub(super) bucket: Arc<NodeLink>,

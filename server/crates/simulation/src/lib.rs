@@ -1,10 +1,10 @@
 //! A simulation of three nodes with their clients and faults, which a seed repeats exactly.
 //!
-//! The nodes are the whole server: routes, services, periodic tasks, exports and requests to other servers. Everything
-//! outside of them is simulated: the network and the time (turmoil), the threads (see `store::blocking`), randomness
-//! and keys ([`outside`]), a store that models how commits become visible in PostgreSQL (see `store::shared_memory`), a
-//! bucket, an identity provider, and the clients of `node_clients`. One thread runs all of it, so the same seed gives the
-//! same log.
+//! The nodes are the whole server: routes, services, periodic tasks, exports and requests to other servers.
+//! Everything outside of them is simulated: the network and the time (turmoil), the threads (see
+//! `store::blocking`), randomness and keys ([`outside`]), a store that models how commits become visible in
+//! PostgreSQL (see `store::shared_memory`), a bucket, an identity provider, and the clients of
+//! `node_clients`. One thread runs all of it, so the same seed gives the same log.
 //!
 //! | module | contents |
 //! |---|---|
@@ -60,7 +60,8 @@ const PACE: Pace =
     Pace { rests: true, probe: Duration::from_millis(350), poll: Duration::from_millis(1_500) };
 /// Shortest and longest time in which faults begin, in milliseconds.
 const FAULT_TIME: Range<u64> = 3_000..15_000;
-/// Time without faults at the end: the recovery of 5 s, and 7 s in which no request may fail and new codes must be known.
+/// Time without faults at the end: the recovery of 5 s, and 7 s in which no request may fail and new codes
+/// must be known.
 const CALM: Duration = Duration::from_secs(12);
 /// Time that the clients have to end their work.
 const END: Duration = Duration::from_secs(110);
@@ -86,11 +87,11 @@ thread_local! {
     static PANICS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs the simulation of a seed, on a thread of its own. Only one simulation may run in a process at a time, because
-/// the random numbers of the operating system are replaced for all threads.
+/// Runs the simulation of a seed, on a thread of its own. Only one simulation may run in a process at a time,
+/// because the random numbers of the operating system are replaced for all threads.
 ///
 /// # Errors
-/// Returns an error if the simulation itself fails.
+/// An error if the simulation itself fails.
 pub fn run_seed(seed: u64) -> Result<RunReport> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -101,7 +102,8 @@ pub fn run_seed(seed: u64) -> Result<RunReport> {
         }));
         mad_turmoil::rand::set_rng(rand::rngs::StdRng::seed_from_u64(0));
     });
-    // Before the seed is set: how many random numbers the name of the folder takes depends on the folders that exist.
+    // Before the seed is set: how many random numbers the name of the folder takes depends on the folders
+    // that exist.
     let folder = tempfile::tempdir()?;
     *mad_turmoil::rand::get_rng() = rand::rngs::StdRng::seed_from_u64(seed);
     let thread = std::thread::Builder::new().name(format!("seed {seed}")).spawn(move || {

@@ -36,8 +36,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs each seed in a process of its own. Tokio decides the order of `select!` with a counter of the process, so a seed
-/// would otherwise depend on those before it. Returns whether all seeds satisfy the rules.
+/// Runs each seed in a process of its own. Tokio decides the order of `select!` with a counter of the
+/// process, so a seed would otherwise depend on those before it. Returns whether all seeds satisfy the rules.
 fn run_each(arguments: &Arguments) -> Result<bool> {
     let program = std::env::current_exe()?;
     let mut failed = Vec::new();

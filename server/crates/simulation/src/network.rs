@@ -15,10 +15,11 @@ pub const PORT: u16 = 443;
 /// Time after which a client gives up.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Sends a request to a host on a new connection. If its target is a URL, the authority is the `Host` of the request.
+/// Sends a request to a host on a new connection. If its target is a URL, the authority is the `Host` of the
+/// request.
 ///
 /// # Errors
-/// Returns [`CallError`] if there is no complete answer.
+/// [`CallError`] if there is no complete answer.
 pub async fn send(host: &str, request: Request<Bytes>) -> Result<Response<Bytes>, CallError> {
     let (mut parts, body) = request.into_parts();
     let authority = parts.uri.authority().map(|authority| authority.as_str().to_owned());
@@ -64,7 +65,7 @@ impl HttpCaller for SimulatedCaller {
     }
 }
 
-/// Returns a response of a simulated server.
+/// A response of a simulated server.
 pub fn respond(status: StatusCode, kind: &str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;

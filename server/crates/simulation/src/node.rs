@@ -31,8 +31,8 @@ use crate::outside::{SeededKeys, SeededRandom};
 use crate::simulated_nodes::{self, BASE, SimulatedNodes, USER};
 use crate::store_link::NodeLink;
 
-/// Time after which another node resumes an export. It is shorter than many faults, so that workers lose their lease
-/// while they run.
+/// Time after which another node resumes an export. It is shorter than many faults, so that workers lose
+/// their lease while they run.
 const LEASE: SignedDuration = SignedDuration::from_secs(1);
 /// Time after which a node that could not be opened is started again.
 const RESTART: Duration = Duration::from_millis(500);
@@ -58,7 +58,7 @@ pub struct NodeParts {
 /// Writes the configuration file of a node.
 ///
 /// # Errors
-/// Returns an error if the file cannot be written.
+/// An error if the file cannot be written.
 pub fn write_config(folder: &Path) -> Result<()> {
     let clients = registration::configuration(r#"jwks_uri = "https://keys.example/jwks""#);
     let config = format!(

@@ -39,7 +39,8 @@ impl Random for SeededRandom {
     }
 }
 
-/// Private keys from a seed. Signatures with ECDSA derive their number from the key and the message (RFC 6979).
+/// Private keys from a seed. Signatures with ECDSA derive their number from the key and the message (RFC
+/// 6979).
 pub struct SeededKeys {
     random: SeededRandom,
     rsa_keys: Mutex<usize>,

@@ -29,7 +29,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Returns a provider with a new key.
+    /// A provider with a new key.
     pub fn new(key: ClientKey, world: Arc<World>) -> Self {
         Self { key, world, codes: Mutex::default() }
     }
@@ -93,7 +93,7 @@ fn json_answer(body: &Value) -> Response<Full<Bytes>> {
 /// Serves the provider, or only the keys of the back-end client if there is none.
 ///
 /// # Errors
-/// Returns an error if the port is in use.
+/// An error if the port is in use.
 pub async fn serve(provider: Option<Arc<Provider>>, world: Arc<World>) -> Result<()> {
     let listener = turmoil::net::TcpListener::bind(("0.0.0.0", PORT)).await?;
     loop {

@@ -23,18 +23,18 @@ const BEGIN: i64 = 1_900_000_000;
 /// Name and password of the user.
 pub const USER: (&str, &str) = ("simulated", "a simulated password 7");
 
-/// Returns the time since the simulation has begun.
+/// The time since the simulation has begun.
 pub fn elapsed() -> Duration {
     turmoil::sim_elapsed().unwrap_or_default()
 }
 
-/// Returns the time of day.
+/// The time of day.
 pub fn time() -> Timestamp {
     let elapsed = SignedDuration::try_from(elapsed()).unwrap_or_default();
     Timestamp::from_second(BEGIN).unwrap_or_default() + elapsed
 }
 
-/// Returns the name of the host of a node.
+/// The name of the host of a node.
 pub fn host_of(node: usize) -> String {
     format!("node-{node}")
 }

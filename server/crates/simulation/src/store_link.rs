@@ -37,7 +37,7 @@ pub struct NodeLink {
 }
 
 impl NodeLink {
-    /// Returns an open link.
+    /// An open link.
     pub fn new(random: Rng, slowest: Duration) -> Arc<Self> {
         Arc::new(Self { state: Mutex::new((LinkState::Open, random)), slowest })
     }

@@ -1,6 +1,7 @@
-//! The engine on a database beside the engine on files, run by `cargo xtask bench postgres`. The database is private and
-//! waits for the disk. `COPY` and a sequential read of the same bodies in the same database are the floor: ratios are
-//! meaningful, because the speed of a machine varies. The benchmark does not pass or fail.
+//! The engine on a database beside the engine on files, run by `cargo xtask bench postgres`. The database is
+//! private and waits for the disk. `COPY` and a sequential read of the same bodies in the same database are
+//! the floor: ratios are meaningful, because the speed of a machine varies. The benchmark does not pass or
+//! fail.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot continue fails")]
 

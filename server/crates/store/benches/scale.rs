@@ -1,8 +1,8 @@
-//! One, two and three nodes on one database, run by `cargo xtask bench scale`: the rate of all nodes together, and the CPU
-//! time of the database for each unit of work, which bounds what more nodes can add. The nodes are handles of this
-//! process with their own connections and writers; node, database and load share the processors of one machine, so the
-//! rates show where nodes wait for each other, and the CPU times what a database of its own would allow. The benchmark does
-//! not pass or fail.
+//! One, two and three nodes on one database, run by `cargo xtask bench scale`: the rate of all nodes
+//! together, and the CPU time of the database for each unit of work, which bounds what more nodes can add.
+//! The nodes are handles of this process with their own connections and writers; node, database and load
+//! share the processors of one machine, so the rates show where nodes wait for each other, and the CPU times
+//! what a database of its own would allow. The benchmark does not pass or fail.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot continue fails")]
 

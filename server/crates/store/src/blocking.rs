@@ -10,8 +10,8 @@ thread_local! {
     static IS_SINGLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes the current thread do all work itself from now on. A simulation calls this, because the order in which threads
-/// end cannot be repeated.
+/// Makes the current thread do all work itself from now on. A simulation calls this, because the order in
+/// which threads end cannot be repeated.
 pub fn keep_on_this_thread() {
     IS_SINGLE.set(true);
 }

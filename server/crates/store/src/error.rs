@@ -2,19 +2,19 @@
 
 use std::path::PathBuf;
 
-/// Reasons why the store could not carry out a request. Unless a variant says otherwise, nothing of the request was
-/// written.
+/// Reasons why the store could not carry out a request. Unless a variant says otherwise, nothing of the
+/// request was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The condition on this key did not hold, because another request has changed it. The caller must read it again
-    /// and decide again.
+    /// The condition on this key did not hold, because another request has changed it. The caller must read
+    /// it again and decide again.
     #[error("condition on '{key}' does not hold: it was written, added or removed meanwhile")]
     Conflict {
         /// The ledger key, or `Type/id`.
         key: String,
     },
-    /// The condition on the search index did not hold: another request has added a version with one of the terms. The
-    /// caller must search again.
+    /// The condition on the search index did not hold: another request has added a version with one of the
+    /// terms. The caller must search again.
     #[error("'{key}' was not written: the result of the search before it has changed meanwhile")]
     IndexChanged {
         /// `Type/id` of the rejected write.
@@ -28,12 +28,12 @@ pub enum StoreError {
         /// Process that probably holds the lock, for messages.
         holder: String,
     },
-    /// The disk is nearly full, or a write failed and the store could not be reopened yet. Reads continue, and writes
-    /// resume automatically.
+    /// The disk is nearly full, or a write failed and the store could not be reopened yet. Reads continue,
+    /// and writes resume automatically.
     #[error("the store is read-only at the moment: {reason}; free space on its disk or repair the disk")]
     ReadOnly {
-        /// The part that fails: `disk`, `engine` or `descriptors`. Callers without access to the log receive only this
-        /// part.
+        /// The part that fails: `disk`, `engine` or `descriptors`. Callers without access to the log receive
+        /// only this part.
         part: &'static str,
         /// Reason of the failure, for the log.
         reason: String,
@@ -44,8 +44,8 @@ pub enum StoreError {
         /// Reason of the failure, for the log.
         reason: String,
     },
-    /// The wall clock has jumped forward. Times of writes never decrease, so a write with a wrong time would affect all
-    /// later ones.
+    /// The wall clock has jumped forward. Times of writes never decrease, so a write with a wrong time would
+    /// affect all later ones.
     #[error(
         "the clock of this machine has jumped {ahead_s} s ahead; correct it, or accept it with `trefoil clock accept`"
     )]

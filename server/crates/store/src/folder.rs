@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
-/// Creates a folder with its missing parents, and syncs the folder that contains each of them. Without this, a power cut
-/// could remove a new folder together with all synced files in it. The direct parent is also synced if the folder
-/// exists, because the process that created it may have been killed before its fsync.
+/// Creates a folder with its missing parents, and syncs the folder that contains each of them. Without this,
+/// a power cut could remove a new folder together with all synced files in it. The direct parent is also
+/// synced if the folder exists, because the process that created it may have been killed before its fsync.
 ///
 /// # Errors
 /// Returns the error of the operating system.

@@ -14,7 +14,8 @@
 //! | [`file`](mod@file) | the engine on a local folder: durable, one process |
 //! | [`postgres`] | the engine on a PostgreSQL database: durable, several nodes |
 //!
-//! [`Store`] is the handle that the domains hold; it is cheap to clone. An operation that must happen once is a compare-and-set ([`Expect`], [`ExpectVersion`]); no lock is held across calls.
+//! [`Store`] is the handle that the domains hold; it is cheap to clone. An operation that must happen once is
+//! a compare-and-set ([`Expect`], [`ExpectVersion`]); no lock is held across calls.
 //!
 //! ```
 //! use jiff::Timestamp;

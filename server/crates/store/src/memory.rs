@@ -27,8 +27,8 @@ struct StoreState {
     reserved: u64,
     /// The versions of each resource, oldest first.
     versions: BTreeMap<ResourceKey, Vec<Version>>,
-    /// For each compartment, kind and id: the sequence numbers from which the resource was in (`true`) or not in the
-    /// compartment.
+    /// For each compartment, kind and id: the sequence numbers from which the resource was in (`true`) or not
+    /// in the compartment.
     members: BTreeMap<(String, String, String), Vec<(Seq, bool)>>,
     changes: BTreeMap<Seq, ChangeRecord>,
     /// The search index, with the sequence number of the last write that had the term.
@@ -45,7 +45,8 @@ impl MemoryEngine {
         Self { state: Arc::default() }
     }
 
-    // A panic while the lock is held cannot leave a round half applied, because `apply` only inserts into maps.
+    // A panic while the lock is held cannot leave a round half applied, because `apply` only inserts into
+    // maps.
     fn read_state(&self) -> RwLockReadGuard<'_, StoreState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,8 +55,8 @@ impl MemoryEngine {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Assigns sequence numbers to a commit, and returns the number before the first of them. If the commit is interrupted,
-    /// they stay unused.
+    /// Assigns sequence numbers to a commit, and returns the number before the first of them. If the commit
+    /// is interrupted, they stay unused.
     pub(crate) fn reserve(&self, count: usize) -> u64 {
         let mut state = self.write_state();
         let before = state.reserved.max(state.counters.seq);
@@ -63,7 +64,8 @@ impl MemoryEngine {
         before
     }
 
-    /// Commits with the sequence numbers after `reserved`. The last numbers that are not used can be assigned again.
+    /// Commits with the sequence numbers after `reserved`. The last numbers that are not used can be assigned
+    /// again.
     pub(crate) fn commit_at(
         &self,
         reserved: u64,
@@ -147,7 +149,7 @@ impl StoreState {
         self.versions.get(key)?.iter().rev().find(|version| version.seq <= at_seq)
     }
 
-    /// Returns the entries of the search index in a range of terms, after the entry `after`.
+    /// The entries of the search index in a range of terms, after the entry `after`.
     fn index_range(
         &self,
         range: &IndexRange,
@@ -161,8 +163,8 @@ impl StoreState {
         self.index.range((from, Bound::Unbounded)).take_while(|(entry, _)| range.contains(&entry.term))
     }
 
-    /// Visits the versions of a type between two positions, until the visitor stops. Returns the id of the last visited
-    /// version if the visitor stopped.
+    /// Visits the versions of a type between two positions, until the visitor stops. Returns the id of the
+    /// last visited version if the visitor stopped.
     fn walk_kind(
         &self,
         kind: &str,

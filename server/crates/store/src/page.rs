@@ -55,8 +55,8 @@ pub(crate) fn read_until(
     Ok(versions)
 }
 
-/// Pages of lines that are being filled. Resources that are not selected are counted too, so that the time for a page is
-/// limited.
+/// Pages of lines that are being filled. Resources that are not selected are counted too, so that the time
+/// for a page is limited.
 pub(crate) struct FillingLines<K, P> {
     page: LinePage,
     text: Vec<u8>,
@@ -86,8 +86,8 @@ impl<K: Fn(&VersionHeader<'_>) -> bool, P: FnMut(LinePage) -> bool> FillingLines
         }
     }
 
-    /// Adds a version that is not a tombstone. `key` is its key in a scan of a type. Returns `true` if the page is
-    /// full.
+    /// Adds a version that is not a tombstone. `key` is its key in a scan of a type. Returns `true` if the
+    /// page is full.
     pub fn push(&mut self, key: Option<&[u8]>, seen: &VersionHeader<'_>, body: &[u8]) -> bool {
         self.bytes += body.len();
         if self.updated.contains(seen.updated) && (self.keep)(seen) {
@@ -135,7 +135,7 @@ impl<K: Fn(&VersionHeader<'_>) -> bool, P: FnMut(LinePage) -> bool> FillingLines
     }
 }
 
-/// Returns the error of a scan that should start after a resource that never existed.
+/// The error of a scan that should start after a resource that never existed.
 pub(crate) fn unknown_start(key: &ResourceKey) -> StoreError {
     StoreError::Key { key: key.to_string(), reason: "a scan must continue after a resource that exists" }
 }

@@ -1,9 +1,9 @@
-//! The rules that every engine follows: checks the conditions of a request, assigns sequence numbers, versions,
-//! revisions and times, and returns what to write. Performs no IO.
+//! The rules that every engine follows: checks the conditions of a request, assigns sequence numbers,
+//! versions, revisions and times, and returns what to write. Performs no IO.
 //!
-//! A [`WriteRound`] receives several requests in order. Each request sees the decisions on the requests before it. The
-//! engine then writes [`WriteRound::into_puts`] in one step and answers all requests. A rejected request does not
-//! change the round.
+//! A [`WriteRound`] receives several requests in order. Each request sees the decisions on the requests
+//! before it. The engine then writes [`WriteRound::into_puts`] in one step and answers all requests. A
+//! rejected request does not change the round.
 
 use std::collections::HashMap;
 
@@ -31,8 +31,8 @@ pub(crate) struct StoreCounters {
     pub seq: u64,
     /// The last assigned ledger revision.
     pub revision: u64,
-    /// The minimum for the next `lastUpdated` in milliseconds (a hybrid clock). A commit sets it to its own time, and a
-    /// snapshot to one millisecond after its own time.
+    /// The minimum for the next `lastUpdated` in milliseconds (a hybrid clock). A commit sets it to its own
+    /// time, and a snapshot to one millisecond after its own time.
     pub floor_ms: i64,
 }
 
@@ -55,16 +55,16 @@ impl StoredRecord {
     }
 }
 
-/// The content of an engine before a round. It may be read several times in a round and does not change during the
-/// round.
+/// The content of an engine before a round. It may be read several times in a round and does not change
+/// during the round.
 pub(crate) trait PresentState {
-    /// Returns the newest version of a resource, which may be a tombstone.
+    /// The newest version of a resource, which may be a tombstone.
     fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError>;
     /// Returns whether a version with a term of this range was committed after `since`.
     fn is_indexed_since(&self, range: &IndexRange, since: Seq) -> Result<bool, StoreError>;
-    /// Returns the record under this key, expired or not.
+    /// The record under this key, expired or not.
     fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError>;
-    /// Returns up to `limit` keys of expired records, in order of expiry.
+    /// Up to `limit` keys of expired records, in order of expiry.
     fn expired(&self, now_us: i64, limit: usize) -> Result<Vec<String>, StoreError>;
 }
 
@@ -74,8 +74,8 @@ pub(crate) struct VersionPut {
     pub new: Version,
     /// The newest version before this one.
     pub replaced: Option<Version>,
-    /// The first compartment of the write. An engine may store a new resource with the other resources of this
-    /// compartment.
+    /// The first compartment of the write. An engine may store a new resource with the other resources of
+    /// this compartment.
     pub home: Option<String>,
     /// Compartments of the new version that the replaced version was not in.
     pub joined: Vec<String>,
@@ -181,7 +181,8 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         Ok(self.records.len() - mark)
     }
 
-    /// Returns the writes and the counters after them. The rest of the round is dropped, because bodies may be large.
+    /// Returns the writes and the counters after them. The rest of the round is dropped, because bodies may
+    /// be large.
     pub fn into_puts(self) -> (Vec<VersionPut>, Vec<RecordPut>, StoreCounters) {
         (self.versions, self.records, self.counters)
     }
@@ -268,8 +269,8 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         Ok(WriteResult { effect, version: number, updated, seq })
     }
 
-    /// Returns whether a version with one of the terms was committed after the search, in the store or by an earlier
-    /// commit of this round (the first `mark` versions).
+    /// Returns whether a version with one of the terms was committed after the search, in the store or by an
+    /// earlier commit of this round (the first `mark` versions).
     fn is_indexed(&self, condition: &IndexCondition, mark: usize) -> Result<bool, StoreError> {
         let in_round = self.versions[..mark].iter().flat_map(|put| &put.terms);
         if in_round.into_iter().any(|term| condition.ranges.iter().any(|range| range.contains(term))) {
@@ -352,7 +353,8 @@ fn check_term(term: &IndexTerm) -> Result<(), StoreError> {
     Err(StoreError::Key { key, reason: "a term of the search index must have 1 to 255 bytes" })
 }
 
-/// Splits the draft at its two offsets, and inserts the version number and the update time as elements 1 and 3.
+/// Splits the draft at its two offsets, and inserts the version number and the update time as elements 1 and
+/// 3.
 fn pieces<'a>(draft: &'a ResourceDraft, version: &'a str, updated: &'a str) -> [&'a [u8]; 5] {
     let (version, updated) = (version.as_bytes(), updated.as_bytes());
     let bytes = &draft.bytes;
@@ -364,13 +366,13 @@ fn pieces<'a>(draft: &'a ResourceDraft, version: &'a str, updated: &'a str) -> [
     [&bytes[..first_at], first, &bytes[first_at..second_at], second, &bytes[second_at..]]
 }
 
-/// Returns the draft with both values inserted. Reuses the draft's buffer, because a resource may be large.
+/// The draft with both values inserted. Reuses the draft's buffer, because a resource may be large.
 fn filled(draft: ResourceDraft, version: &str, updated: &str) -> Vec<u8> {
     let ResourceDraft { mut bytes, version_at, updated_at } = draft;
     bytes.reserve_exact(version.len() + updated.len());
     let mut values = [(version_at, version), (updated_at, updated)];
-    // The sort is stable, so the version number stays first if the offsets are equal. Inserting from the end keeps the
-    // other offset valid.
+    // The sort is stable, so the version number stays first if the offsets are equal. Inserting from the end
+    // keeps the other offset valid.
     values.sort_by_key(|(offset, _)| *offset);
     for (offset, value) in values.into_iter().rev() {
         bytes.splice(offset..offset, value.bytes());
@@ -378,7 +380,7 @@ fn filled(draft: ResourceDraft, version: &str, updated: &str) -> Vec<u8> {
     bytes
 }
 
-/// Returns `true` if the draft, with the version number and a time of the stored version, equals the stored bytes.
+/// `true` if the draft, with the version number and a time of the stored version, equals the stored bytes.
 /// `any_time` provides only the length of a time, which is the same for all times.
 fn is_same(draft: &ResourceDraft, stored: &Version, any_time: &str) -> bool {
     let number = stored.version.to_string();

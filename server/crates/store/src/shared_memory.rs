@@ -1,9 +1,10 @@
-//! A store in memory that several nodes share, for simulations: it models how commits become visible in PostgreSQL.
+//! A store in memory that several nodes share, for simulations: it models how commits become visible in
+//! PostgreSQL.
 //!
-//! Each node has a handle with a [`StoreLink`] of its own, which delays the steps of an operation or lets them fail. As
-//! in PostgreSQL, a commit takes its sequence numbers under a lock that it holds until it is visible, a commit that is
-//! interrupted before that has no effect, and one that is interrupted after it may be unknown to its node. The ledger
-//! takes no part in the lock.
+//! Each node has a handle with a [`StoreLink`] of its own, which delays the steps of an operation or lets
+//! them fail. As in PostgreSQL, a commit takes its sequence numbers under a lock that it holds until it is
+//! visible, a commit that is interrupted before that has no effect, and one that is interrupted after it may
+//! be unknown to its node. The ledger takes no part in the lock.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,7 +43,6 @@ pub trait StoreLink: Send + Sync {
     /// Waits as long as a step takes, or fails.
     fn pass(&self, step: StoreStep) -> LinkFuture<'_>;
 
-    /// Returns the time of the store.
     fn time(&self) -> Timestamp;
 }
 
@@ -117,8 +117,8 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Returns the handle of a node. Like a node on PostgreSQL, it looks at the sequence number four times a second, until its
-    /// last clone is dropped. Must be called on the runtime of the node.
+    /// The handle of a node. Like a node on PostgreSQL, it looks at the sequence number four times a second,
+    /// until its last clone is dropped. Must be called on the runtime of the node.
     pub(crate) fn node(&self, link: Arc<dyn StoreLink>) -> SharedMemoryNode {
         let node = SharedMemoryNode { shared: self.clone(), link, heard: Arc::default() };
         let heard = Arc::downgrade(&node.heard);

@@ -12,8 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Space in bytes that is reserved for small writes and for background tasks of the engine. On a small disk, it is
-/// limited to a tenth of the disk.
+/// Space in bytes that is reserved for small writes and for background tasks of the engine. On a small disk,
+/// it is limited to a tenth of the disk.
 const RESERVE_BYTES: u64 = 48 << 20;
 
 /// Space on the disk that contains a folder.

@@ -63,8 +63,8 @@ impl Store {
         FileEngine::open_with(dir, options).map(|file| Self::over(StoreEngine::File(file)))
     }
 
-    /// Opens the store in a PostgreSQL database, after its tables were created or updated. Several nodes may open the same
-    /// database.
+    /// Opens the store in a PostgreSQL database, after its tables were created or updated. Several nodes may
+    /// open the same database.
     ///
     /// # Errors
     /// See [`PostgresEngine::migrate`] and [`PostgresEngine::open`].
@@ -73,7 +73,8 @@ impl Store {
         Self::migrated_postgres(url, limits).await
     }
 
-    /// Creates or updates the tables in a PostgreSQL database. Returns the number of migrations that were necessary.
+    /// Creates or updates the tables in a PostgreSQL database. Returns the number of migrations that were
+    /// necessary.
     ///
     /// # Errors
     /// See [`PostgresEngine::migrate`].
@@ -81,7 +82,8 @@ impl Store {
         PostgresEngine::migrate(url, limits).await
     }
 
-    /// Opens the store in a PostgreSQL database whose tables are up to date, without the right to change them.
+    /// Opens the store in a PostgreSQL database whose tables are up to date, without the right to change
+    /// them.
     ///
     /// # Errors
     /// See [`PostgresEngine::open`].
@@ -94,8 +96,8 @@ impl Store {
         Self::over(StoreEngine::SharedMemory(shared.node(link)))
     }
 
-    /// Sets a function that is called before each write of this store and its clones, and can reject the write. Only
-    /// the first call of this method has an effect.
+    /// Sets a function that is called before each write of this store and its clones, and can reject the
+    /// write. Only the first call of this method has an effect.
     pub fn set_gate(&self, gate: WriteGate) {
         drop(self.gate.set(gate));
     }
@@ -104,8 +106,8 @@ impl Store {
         self.gate.get().map_or(Ok(()), |gate| gate())
     }
 
-    /// Returns the id of this store, which is part of the names of its export files. All stores in memory have the same
-    /// id, because the next process cannot use their files.
+    /// Returns the id of this store, which is part of the names of its export files. All stores in memory
+    /// have the same id, because the next process cannot use their files.
     pub fn id(&self) -> String {
         match &self.engine {
             StoreEngine::Memory(_) | StoreEngine::SharedMemory(_) => "memory".to_owned(),
@@ -143,8 +145,8 @@ impl Store {
         }
     }
 
-    /// Announces this node to the other nodes of a database, and lets it notice a database that went back in time. `file`
-    /// is what the node remembers between two runs. Other stores have nothing to announce.
+    /// Announces this node to the other nodes of a database, and lets it notice a database that went back in
+    /// time. `file` is what the node remembers between two runs. Other stores have nothing to announce.
     ///
     /// # Errors
     /// See [`PostgresEngine::announce`].
@@ -162,7 +164,8 @@ impl Store {
         }
     }
 
-    /// Completes when the database went back in time, and never for other stores. All requests fail from then on.
+    /// Completes when the database went back in time, and never for other stores. All requests fail from then
+    /// on.
     pub async fn went_back(&self) {
         match &self.engine {
             StoreEngine::Postgres(database) => database.went_back().await,
@@ -173,7 +176,8 @@ impl Store {
     /// Checks the requirements of a write without writing.
     ///
     /// # Errors
-    /// Returns [`StoreError::Clock`] if the gate rejects writes, and the errors of [`FileEngine::check_writable`].
+    /// Returns [`StoreError::Clock`] if the gate rejects writes, and the errors of
+    /// [`FileEngine::check_writable`].
     pub async fn check_writable(&self) -> Result<(), StoreError> {
         self.pass_gate()?;
         match &self.engine {

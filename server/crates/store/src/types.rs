@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 /// Sequence number: the position of a write in the order of all writes to [`Versions`](crate::Versions).
 ///
-/// Each write of a commit has its own sequence number, and the numbers of a commit are consecutive. A sequence number
-/// is a plain value that can be stored: a read at the same number always has the same result.
+/// Each write of a commit has its own sequence number, and the numbers of a commit are consecutive. A
+/// sequence number is a plain value that can be stored: a read at the same number always has the same result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub u64);
 
@@ -132,9 +132,9 @@ pub enum ExpectVersion {
 
 /// The bytes of a resource, without the version and time that the store assigns at commit.
 ///
-/// At commit, the store inserts the version number (decimal digits) before the byte at offset `version_at`, and
-/// `lastUpdated` (24 bytes, `2026-11-21T08:00:00.000Z`) before the byte at offset `updated_at`. Both are offsets in
-/// `bytes`. The result is stored and returned unchanged.
+/// At commit, the store inserts the version number (decimal digits) before the byte at offset `version_at`,
+/// and `lastUpdated` (24 bytes, `2026-11-21T08:00:00.000Z`) before the byte at offset `updated_at`. Both are
+/// offsets in `bytes`. The result is stored and returned unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceDraft {
     /// The bytes without the two values.
@@ -155,14 +155,15 @@ pub struct VersionWrite {
     /// The new content. `None` deletes the resource. Deleting an absent resource writes nothing
     /// ([`WriteEffect::Nothing`]).
     pub body: Option<ResourceDraft>,
-    /// Compartments that the version belongs to, such as `Patient/p1`; the store does not interpret them. They are
-    /// ignored for a tombstone, which keeps the compartments of the version that it replaces. Engines may optimize
-    /// scans of the first compartment that is given when the resource is created.
+    /// Compartments that the version belongs to, such as `Patient/p1`; the store does not interpret them.
+    /// They are ignored for a tombstone, which keeps the compartments of the version that it replaces.
+    /// Engines may optimize scans of the first compartment that is given when the resource is created.
     pub compartments: Vec<String>,
-    /// If `true`, writes nothing ([`WriteEffect::Nothing`]) if the newest version has the same bytes, apart from the
-    /// two inserted values, and the same compartments. A repeated import is therefore cheap.
+    /// If `true`, writes nothing ([`WriteEffect::Nothing`]) if the newest version has the same bytes, apart
+    /// from the two inserted values, and the same compartments. A repeated import is therefore cheap.
     pub unless_same: bool,
-    /// Terms of the search index under which the version can be found (see [`IndexTerm`]). A tombstone has none.
+    /// Terms of the search index under which the version can be found (see [`IndexTerm`]). A tombstone has
+    /// none.
     pub terms: Vec<IndexTerm>,
     /// Condition on the search index, besides `expect`.
     pub unless_indexed: Option<IndexCondition>,
@@ -219,9 +220,9 @@ impl VersionWrite {
 
 /// A term of the search index: 1 to 255 bytes that the store compares but does not interpret.
 ///
-/// The index maps a term to the ids of all resources that had the term in *any* version. Entries are never removed, so
-/// a search at any sequence number finds a superset, and the caller checks each version that it reads. A write therefore
-/// does not read the terms of the version that it replaces.
+/// The index maps a term to the ids of all resources that had the term in *any* version. Entries are never
+/// removed, so a search at any sequence number finds a superset, and the caller checks each version that it
+/// reads. A write therefore does not read the terms of the version that it replaces.
 pub type IndexTerm = Box<[u8]>;
 
 /// A range of terms of the search index.
@@ -229,8 +230,8 @@ pub type IndexTerm = Box<[u8]>;
 pub enum IndexRange {
     /// Exactly this term.
     Term(IndexTerm),
-    /// The terms from the first (inclusive) to the second (exclusive), in byte order. All terms of the index that begin
-    /// with the common prefix of the two must have the same length.
+    /// The terms from the first (inclusive) to the second (exclusive), in byte order. All terms of the index
+    /// that begin with the common prefix of the two must have the same length.
     Between(IndexTerm, IndexTerm),
 }
 
@@ -271,8 +272,8 @@ pub struct IndexEntry {
     pub id: String,
 }
 
-/// A condition on the search index: no version with one of these terms was committed after `since`. A caller that found
-/// nothing at `since` can thus create a resource that must exist only once.
+/// A condition on the search index: no version with one of these terms was committed after `since`. A caller
+/// that found nothing at `since` can thus create a resource that must exist only once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexCondition {
     /// The terms.
@@ -345,8 +346,8 @@ impl Version {
 pub struct StoreSnapshot {
     /// Sequence number of the snapshot. All earlier commits are at or below this number.
     pub seq: Seq,
-    /// Time of the snapshot. No earlier commit has a later `lastUpdated`. Every later commit has a `lastUpdated` that
-    /// is at least one millisecond later, even after a restart and if the clock goes back.
+    /// Time of the snapshot. No earlier commit has a later `lastUpdated`. Every later commit has a
+    /// `lastUpdated` that is at least one millisecond later, even after a restart and if the clock goes back.
     pub time: Timestamp,
 }
 
@@ -360,7 +361,7 @@ pub struct PageLimit {
 }
 
 impl Default for PageLimit {
-    /// Returns a limit of 1,000 versions or 1 MiB.
+    /// A limit of 1,000 versions or 1 MiB.
     fn default() -> Self {
         Self { count: 1_000, bytes: 1 << 20 }
     }
@@ -369,8 +370,8 @@ impl Default for PageLimit {
 /// Options for a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanOptions<'a> {
-    /// Id after which the page starts, as returned by an earlier page ([`VersionPage::next`]). `None` starts at the
-    /// first resource.
+    /// Id after which the page starts, as returned by an earlier page ([`VersionPage::next`]). `None` starts
+    /// at the first resource.
     pub after: Option<&'a str>,
     /// Sequence number: the scan returns the newest version of each resource at or before this number.
     pub at: Seq,
@@ -463,7 +464,8 @@ impl<'a> VersionHeader<'a> {
 /// The resources that a scan of lines covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineScanRange {
-    /// A whole type, or its part between two positions. Without `from`, the scan starts at [`ScanOptions::after`].
+    /// A whole type, or its part between two positions. Without `from`, the scan starts at
+    /// [`ScanOptions::after`].
     Kind {
         /// Position at or before the first resource.
         from: Option<ScanPosition>,
@@ -490,8 +492,8 @@ impl UpdatedRange {
     }
 }
 
-/// A position between two resources of a type, in the order of the engine. It can be used by concurrent scans and must
-/// not be stored.
+/// A position between two resources of a type, in the order of the engine. It can be used by concurrent scans
+/// and must not be stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScanPosition(Vec<u8>);
 
@@ -500,14 +502,14 @@ impl ScanPosition {
         Self(key.into())
     }
 
-    /// Returns the key that follows the position.
+    /// The key that follows the position.
     pub(crate) fn key(&self) -> &[u8] {
         &self.0
     }
 
-    /// Returns an estimate of the position that is as far after this position as this one is after `before`, an earlier
-    /// position of the same type. The estimate is exact if keys are evenly distributed. It is always after this
-    /// position.
+    /// Returns an estimate of the position that is as far after this position as this one is after `before`,
+    /// an earlier position of the same type. The estimate is exact if keys are evenly distributed. It is
+    /// always after this position.
     pub fn extrapolate(&self, before: &Self) -> Self {
         let same = self.0.iter().zip(&before.0).take_while(|(a, b)| a == b).count();
         let number = |key: &[u8]| {
@@ -531,11 +533,11 @@ pub struct LinePage {
     pub ends: Vec<usize>,
     /// Number of compartments that the scan has completed since the previous page.
     pub compartments: usize,
-    /// Id with which the scan of the current compartment continues ([`ScanOptions::after`]). `None` starts the
-    /// compartment.
+    /// Id with which the scan of the current compartment continues ([`ScanOptions::after`]). `None` starts
+    /// the compartment.
     pub next: Option<String>,
-    /// Position after the last resource of a full page, in a scan of a type. Later positions can be extrapolated from
-    /// it.
+    /// Position after the last resource of a full page, in a scan of a type. Later positions can be
+    /// extrapolated from it.
     pub mark: Option<ScanPosition>,
     /// `true` if this is the last page.
     pub done: bool,

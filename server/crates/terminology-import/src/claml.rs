@@ -1,5 +1,5 @@
-//! Classifications in ClaML (EN 14463), the format of ICD-10 and its national editions: classes with their superclasses
-//! and rubrics. Modifiers are not applied to codes.
+//! Classifications in ClaML (EN 14463), the format of ICD-10 and its national editions: classes with their
+//! superclasses and rubrics. Modifiers are not applied to codes.
 
 use quick_xml::events::BytesStart;
 use terminology::indexing::{
@@ -21,7 +21,7 @@ const KNOWN: [(&str, &str); 5] = [
     ("icd-10", "http://hl7.org/fhir/sid/icd-10"),
 ];
 
-/// Returns the file with a ClaML file name, if there is exactly one.
+/// The file with a ClaML file name, if there is exactly one.
 pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
     only(candidates(source))
 }
@@ -52,7 +52,7 @@ struct ClamlReader {
 /// Reads the file.
 ///
 /// # Errors
-/// Returns [`ImportError`] if the file is not valid ClaML or not a known classification.
+/// [`ImportError`] if the file is not valid ClaML or not a known classification.
 pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
     let file = candidates(reader.source).remove(0);
     let mut builder = None;

@@ -22,7 +22,7 @@ use crate::table_reader::uncounted;
 /// Maximum length of a line in the preamble, in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// Returns the file, if it is the only one and its name ends with `.csv` or `.csv.gz`.
+/// The file, if it is the only one and its name ends with `.csv` or `.csv.gz`.
 pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
     let [name] = source.file_names() else { return None };
     let lower = base_name(name).to_ascii_lowercase();
@@ -45,7 +45,7 @@ enum CsvColumn {
 /// Reads the file.
 ///
 /// # Errors
-/// Returns [`ImportError`] if the file is not valid CSV or lacks a required value.
+/// [`ImportError`] if the file is not valid CSV or lacks a required value.
 pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
     let file = reader.source.file_names()[0].clone();
     let mut input = reader.source.read(&file).map_err(unreadable(&file))?;

@@ -32,12 +32,12 @@ impl ImportError {
     }
 }
 
-/// Returns a function that converts an error of the operating system or of an archive, and adds the name of the file.
+/// A function that converts an error of the operating system or of an archive, and adds the name of the file.
 pub(crate) fn unreadable(file: &str) -> impl Fn(io::Error) -> ImportError {
     move |error| ImportError::in_file(file, error)
 }
 
-/// Returns a function that converts an error of the CSV reader, whose line numbers do not include the `before` lines
+/// A function that converts an error of the CSV reader, whose line numbers do not include the `before` lines
 /// above the table.
 pub(crate) fn unreadable_row(file: &str, before: u64) -> impl Fn(csv::Error) -> ImportError {
     move |error| {

@@ -74,22 +74,23 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
     },
 ];
 
-/// Returns nothing. Used for formats whose version is in the files or in names that are part of the content hash.
+/// Returns nothing. Used for formats whose version is in the files or in names that are part of the content
+/// hash.
 fn no_version(_: &ReleaseSource) -> Option<String> {
     None
 }
 
-/// Returns the format of a release, or `None` if it is not supported.
+/// The format of a release, or `None` if it is not supported.
 pub(crate) fn detect_format(source: &ReleaseSource) -> Option<&'static ReleaseFormat> {
     FORMATS.iter().find(|format| (format.key_file)(source).is_some())
 }
 
-/// Returns the files that the import reads.
+/// The files that the import reads.
 pub(crate) fn input_files(source: &ReleaseSource) -> Vec<String> {
     detect_format(source).map_or_else(Vec::new, |format| (format.input_files)(source))
 }
 
-/// Returns the total size of the input files, where `size` measures each source.
+/// The total size of the input files, where `size` measures each source.
 pub(crate) fn total_bytes<'m>(
     sources: &mut [ReleaseSource<'m>],
     size: impl Fn(&mut ReleaseSource<'m>, &[String]) -> io::Result<u64>,

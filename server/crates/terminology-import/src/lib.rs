@@ -1,7 +1,7 @@
 //! Imports releases of code systems, in the layouts that their publishers use, into indexes of `terminology`.
 //!
-//! This crate reads files, and `terminology` does not. A release is imported completely or not at all: the index is
-//! built in memory, and nothing is changed before it is complete. Errors name the file and the line.
+//! This crate reads files, and `terminology` does not. A release is imported completely or not at all: the
+//! index is built in memory, and nothing is changed before it is complete. Errors name the file and the line.
 //!
 //! | module | contents |
 //! |---|---|
@@ -53,9 +53,9 @@ pub use self::stated_version::StatedVersion;
 
 /// Returns whether a path is a release of a code system, according to the names of its files.
 ///
-/// A folder is a release if the root of the release is in it. A folder with several releases, or with other files next
-/// to a release, is not. A zip archive that cannot be read is treated as a release, so that [`import_release`] reports
-/// the error: no other input of this program is a zip archive.
+/// A folder is a release if the root of the release is in it. A folder with several releases, or with other
+/// files next to a release, is not. A zip archive that cannot be read is treated as a release, so that
+/// [`import_release`] reports the error: no other input of this program is a zip archive.
 pub fn is_release(path: &Path) -> bool {
     let source = match ReleaseSource::open(path) {
         Ok(source) => source,

@@ -1,9 +1,9 @@
-//! LOINC in Regenstrief's release format: the table, parts, answer lists, groups, the component hierarchy and the
-//! linguistic variants.
+//! LOINC in Regenstrief's release format: the table, parts, answer lists, groups, the component hierarchy and
+//! the linguistic variants.
 //!
 //! Terms, parts, answer lists, answers and groups are concepts. The hierarchy is from the file
-//! `ComponentHierarchyBySystem` (before 2.74 `MultiAxialHierarchy`). Answer lists and groups are subsets, which define
-//! the value sets `http://loinc.org/vs/LL…` and `…/LG…`.
+//! `ComponentHierarchyBySystem` (before 2.74 `MultiAxialHierarchy`). Answer lists and groups are subsets,
+//! which define the value sets `http://loinc.org/vs/LL…` and `…/LG…`.
 
 use terminology::indexing::{
     ConceptDesignation, ConceptNumber, ContentMode, HierarchyMeaning, IndexBuilder, LOINC,
@@ -19,7 +19,8 @@ use crate::table_reader::CsvTable;
 const AXES: [&str; 6] = ["COMPONENT", "PROPERTY", "TIME_ASPCT", "SYSTEM", "SCALE_TYP", "METHOD_TYP"];
 /// Column of the table with the notice of another owner of the copyright.
 const NOTICE: &str = "EXTERNAL_COPYRIGHT_NOTICE";
-/// Property with the owner of the copyright: `LOINC`, or `3rdParty` for a term with a notice (FHIR R4, Using LOINC).
+/// Property with the owner of the copyright: `LOINC`, or `3rdParty` for a term with a notice (FHIR R4, Using
+/// LOINC).
 const COPYRIGHT: &str = "copyright";
 /// Other columns of the table that become properties.
 const FACTS: [&str; 9] = [
@@ -45,25 +46,25 @@ const GROUP_TERMS: &str = "GroupLoincTerms.csv";
 /// Column of the table with the definition of the term.
 const MEANING: &str = "DefinitionDescription";
 
-/// Returns the file of LOINC's table, if there is exactly one.
+/// The file of LOINC's table, if there is exactly one.
 pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
     only(source.files_named(|name| name.eq_ignore_ascii_case("loinc.csv")))
 }
 
-/// Returns the file with this name. Some folders contain copies for older layouts, so any file with the name is
+/// The file with this name. Some folders contain copies for older layouts, so any file with the name is
 /// accepted.
 fn find_file(source: &ReleaseSource, name: &str) -> Option<String> {
     source.files_named(|file| file.eq_ignore_ascii_case(name)).into_iter().next()
 }
 
-/// Returns the file of the hierarchy: the first of these names that exists.
+/// The file of the hierarchy: the first of these names that exists.
 fn hierarchy_file(source: &ReleaseSource) -> Option<String> {
     ["ComponentHierarchyBySystem.csv", "MultiAxialHierarchy.csv"]
         .iter()
         .find_map(|name| find_file(source, name))
 }
 
-/// Returns the files with terms in other languages.
+/// The files with terms in other languages.
 fn variant_files(source: &ReleaseSource) -> Vec<String> {
     source.files_named(|name| name.ends_with("LinguisticVariant.csv"))
 }
@@ -77,7 +78,7 @@ pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
 /// Reads the release.
 ///
 /// # Errors
-/// Returns [`ImportError`] if a table is not valid.
+/// [`ImportError`] if a table is not valid.
 pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
     let version = release_version(reader)?;
     let mut builder =
@@ -128,7 +129,7 @@ fn for_each_row(
     }
 }
 
-/// Returns the version from the name of a folder (`Loinc_2.80`).
+/// The version from the name of a folder (`Loinc_2.80`).
 pub(super) fn version_in_names(source: &ReleaseSource) -> Option<String> {
     let path = source.path().to_string_lossy();
     source.file_names().iter().map(String::as_str).chain([&*path]).find_map(|name| {
@@ -140,7 +141,7 @@ pub(super) fn version_in_names(source: &ReleaseSource) -> Option<String> {
     })
 }
 
-/// Returns the version from the name of a folder, or else the latest version in which a term changed.
+/// The version from the name of a folder, or else the latest version in which a term changed.
 fn release_version(reader: &mut ReleaseReader<'_, '_>) -> Result<String, ImportError> {
     if let Some(version) = version_in_names(reader.source) {
         return Ok(version);

@@ -1,4 +1,5 @@
-//! Progress of an import, in bytes on disk. Some files are read more than once, but each byte is counted once.
+//! Progress of an import, in bytes on disk. Some files are read more than once, but each byte is counted
+//! once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -48,7 +49,7 @@ impl<'m> SourceProgress<'m> {
         state.at = 0;
     }
 
-    /// Returns a reader that counts the bytes of the current file.
+    /// A reader that counts the bytes of the current file.
     pub fn counting_reader<R>(&self, inner: R) -> CountingReader<'m, R> {
         CountingReader { inner, pass: self.clone() }
     }
@@ -99,13 +100,12 @@ struct ReportedBytes<'p> {
 }
 
 impl<'p> ProgressMeter<'p> {
-    /// Returns a meter for this number of bytes.
+    /// A meter for this number of bytes.
     pub fn new(of: u64, progress: &'p mut dyn FnMut(ReleaseProgress<'_>)) -> Rc<Self> {
         let sum = ReportedBytes { bytes: 0, of, file: String::new(), reported: 0, progress };
         Rc::new(Self { sum: RefCell::new(sum) })
     }
 
-    /// Adds bytes of a file.
     fn add_bytes(&self, file: &str, bytes: u64) {
         let sum = &mut *self.sum.borrow_mut();
         sum.bytes += bytes;

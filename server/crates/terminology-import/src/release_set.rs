@@ -1,9 +1,10 @@
-//! Determines which releases are read together: an RF2 extension with the packages on which it depends, as one edition,
-//! and an order file of ICD-10-CM with the tabular list of its year, in any location.
+//! Determines which releases are read together: an RF2 extension with the packages on which it depends, as
+//! one edition, and an order file of ICD-10-CM with the tabular list of its year, in any location.
 //!
-//! Each given package becomes a separate edition. The International Edition is thus available next to a national
-//! edition that depends on it, and an extension next to another extension that depends on it. Dependencies are read
-//! from their files, because the index of an earlier import does not contain the package of each row.
+//! Each given package becomes a separate edition. The International Edition is thus available next to a
+//! national edition that depends on it, and an extension next to another extension that depends on it.
+//! Dependencies are read from their files, because the index of an earlier import does not contain the
+//! package of each row.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -32,14 +33,14 @@ pub struct Release {
 }
 
 impl Release {
-    /// Returns the path of the release.
+    /// The path of the release.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns a hash of all input files, which takes a fraction of the time of an import. Equal hashes mean equal
-    /// indexes. The location of the files is not hashed, except for the version that some publishers include in the
-    /// name of a folder.
+    /// A hash of all input files, which takes a fraction of the time of an import. Equal hashes mean equal
+    /// indexes. The location of the files is not hashed, except for the version that some publishers include
+    /// in the name of a folder.
     ///
     /// # Errors
     /// Returns [`ImportError`] if a file cannot be read or a package is missing.
@@ -56,7 +57,8 @@ impl Release {
         for mut source in sources {
             source.report_to(&meter);
             if let Some(format) = format::detect_format(&source) {
-                // Each text is prefixed with its length, so that different texts cannot produce the same bytes.
+                // Each text is prefixed with its length, so that different texts cannot produce the same
+                // bytes.
                 for text in [format.name, &(format.version_in_names)(&source).unwrap_or_default()] {
                     hasher.update(&(text.len() as u64).to_le_bytes());
                     hasher.update(text.as_bytes());
@@ -79,7 +81,7 @@ impl Release {
         read_release(self.sources()?, &self.stated, progress)
     }
 
-    /// Returns the sources of the dependencies and of the release, which is the last one.
+    /// The sources of the dependencies and of the release, which is the last one.
     fn sources<'m>(&self) -> Result<Vec<ReleaseSource<'m>>, ImportError> {
         let dependencies = self.dependencies.as_deref().map_err(Clone::clone)?;
         dependencies.iter().chain([&self.path]).map(|path| open(path)).collect()
@@ -150,7 +152,7 @@ fn inspect_release(path: &Path, stated: &StatedVersion) -> Result<ReleaseInspect
     })
 }
 
-/// Returns the packages on which one of these releases depends; none if the release is not an RF2 package.
+/// The packages on which one of these releases depends; none if the release is not an RF2 package.
 fn package_dependencies(
     of: usize,
     paths: &[PathBuf],
@@ -169,10 +171,10 @@ fn package_dependencies(
     }
 }
 
-/// Returns the packages on which a package depends, the base first, by their positions in the list.
+/// The packages on which a package depends, the base first, by their positions in the list.
 ///
-/// A package names all modules on which it depends, including indirect dependencies. If two packages name the same
-/// module, the dependency of the nearer package is used.
+/// A package names all modules on which it depends, including indirect dependencies. If two packages name the
+/// same module, the dependency of the nearer package is used.
 fn find_dependencies(of: usize, packages: &[Option<&Rf2Package>]) -> Result<Vec<usize>, String> {
     let index = |index: usize| packages[index].expect("only packages are inspected");
     let mut settled: BTreeSet<_> = index(of).holds.keys().collect();
@@ -217,8 +219,8 @@ fn missing_module(module: &str, date: &str, packages: &[Option<&Rf2Package>]) ->
 mod tests {
     use super::*;
 
-    /// Checks the dependencies that are found among packages of the form `holds < needs`. Each module is written as
-    /// `module@date`.
+    /// Checks the dependencies that are found among packages of the form `holds < needs`. Each module is
+    /// written as `module@date`.
     #[track_caller]
     fn check(packages: &[&str], of: usize, expected: Result<&[usize], &str>) {
         let modules = |text: &str| {
@@ -255,8 +257,8 @@ mod tests {
             0,
             Err("core of 2025, but the given packages contain only its release of 2024"),
         );
-        // An extension of another extension. Its dependency on the core is ignored, because the nearer extension names
-        // another date.
+        // An extension of another extension. Its dependency on the core is ignored, because the nearer
+        // extension names another date.
         let both = ["top@9 < ext@8 core@2025 model@2025", "ext@8 < core@2024 model@2024", base];
         check(&both, 0, Ok(&[2, 1]));
         check(&both, 1, Err("module core of 2024"));

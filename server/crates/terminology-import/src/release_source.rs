@@ -1,5 +1,5 @@
-//! The files of a release, in a folder, in a zip archive, or as one file. Files are identified by their names without
-//! folders, because the layouts of a publisher differ only in their folders.
+//! The files of a release, in a folder, in a zip archive, or as one file. Files are identified by their names
+//! without folders, because the layouts of a publisher differ only in their folders.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -66,7 +66,7 @@ impl<'m> ReleaseSource<'m> {
         Ok(new(vec![name], SourceKind::File, SourceProgress::default()))
     }
 
-    /// Returns a source of files in memory.
+    /// A source of files in memory.
     pub fn in_memory(files: Vec<(String, Vec<u8>)>) -> Self {
         let mut names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
         names.sort();
@@ -83,7 +83,7 @@ impl<'m> ReleaseSource<'m> {
         self.pass.report_to(meter.clone());
     }
 
-    /// Returns the size of some files on disk: the compressed size if they are compressed.
+    /// The size of some files on disk: the compressed size if they are compressed.
     ///
     /// # Errors
     /// Returns the error of the file system or the archive.
@@ -105,18 +105,18 @@ impl<'m> ReleaseSource<'m> {
         &self.path
     }
 
-    /// Returns the paths of the files within the release.
+    /// The paths of the files within the release.
     pub fn file_names(&self) -> &[String] {
         &self.names
     }
 
-    /// Returns the files whose name without folders passes a test.
+    /// The files whose name without folders passes a test.
     pub fn files_named(&self, test: impl Fn(&str) -> bool) -> Vec<String> {
         self.names.iter().filter(|name| test(base_name(name))).cloned().collect()
     }
 
-    /// Passes the input of an import to `take`, as it is on disk: for a folder the names and contents of these files,
-    /// otherwise the archive or file itself.
+    /// Passes the input of an import to `take`, as it is on disk: for a folder the names and contents of
+    /// these files, otherwise the archive or file itself.
     ///
     /// # Errors
     /// Returns the error of the file system.
@@ -125,7 +125,8 @@ impl<'m> ReleaseSource<'m> {
             SourceKind::Folder(folder) => {
                 for name in names {
                     let file = File::open(folder.join(name))?;
-                    // The name is prefixed with its length, so that different files cannot produce the same bytes.
+                    // The name is prefixed with its length, so that different files cannot produce the same
+                    // bytes.
                     take(&(base_name(name).len() as u64).to_le_bytes());
                     take(base_name(name).as_bytes());
                     take(&file.metadata()?.len().to_le_bytes());
@@ -145,7 +146,7 @@ impl<'m> ReleaseSource<'m> {
         }
     }
 
-    /// Returns the number of bytes that [`pass_content`](Self::pass_content) reads.
+    /// The number of bytes that [`pass_content`](Self::pass_content) reads.
     ///
     /// # Errors
     /// Returns the error of the file system.
@@ -195,7 +196,7 @@ fn pass_in_pieces(file: impl Read, take: &mut dyn FnMut(&[u8])) -> io::Result<()
     }
 }
 
-/// Returns the name of a file without its folders.
+/// The name of a file without its folders.
 pub(super) fn base_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }

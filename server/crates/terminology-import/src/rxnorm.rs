@@ -1,8 +1,8 @@
 //! RxNorm in the release format of the National Library of Medicine: RRF files, with fields separated by `|`.
 //!
-//! Only RxNorm's own concepts are read (`SAB=RXNORM`), identified by RXCUI. Relationships become properties with their
-//! name (`has_ingredient`, `tradename_of`, …), as do term types (`TTY`) and semantic types (`STY`). `isa` defines the
-//! hierarchy.
+//! Only RxNorm's own concepts are read (`SAB=RXNORM`), identified by RXCUI. Relationships become properties
+//! with their name (`has_ingredient`, `tradename_of`, …), as do term types (`TTY`) and semantic types
+//! (`STY`). `isa` defines the hierarchy.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
     find_file(source, CONCEPTS)
 }
 
-/// Returns the file with this name. A full release contains, in another folder, a subset with the same names.
+/// The file with this name. A full release contains, in another folder, a subset with the same names.
 fn find_file(source: &ReleaseSource, (name, _): RrfFile) -> Option<String> {
     let is_it = |file: &&String| base_name(file).eq_ignore_ascii_case(name) && !file.contains("prescribe");
     source.file_names().iter().find(is_it).cloned()
@@ -52,7 +52,7 @@ pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
 /// Reads the release.
 ///
 /// # Errors
-/// Returns [`ImportError`] if a table is not valid.
+/// [`ImportError`] if a table is not valid.
 pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
     let version = release_version(reader)?;
     let property = |code: &str| PropertyDefinition { code: code.to_owned(), ..PropertyDefinition::default() };
@@ -93,7 +93,7 @@ fn for_each_row(
     Ok(())
 }
 
-/// Returns the version from the name of the release (`RxNorm_full_01062025`).
+/// The version from the name of the release (`RxNorm_full_01062025`).
 pub(super) fn version_in_names(source: &ReleaseSource) -> Option<String> {
     let path = source.path().to_string_lossy();
     let mut names = source.file_names().iter().map(String::as_str).chain([&*path]);
@@ -104,7 +104,7 @@ pub(super) fn version_in_names(source: &ReleaseSource) -> Option<String> {
     })
 }
 
-/// Returns the version from the name of the release, or else from RxNorm's row in `RXNSAB.RRF` (`RXNORM_20AA_250106F`
+/// The version from the name of the release, or else from RxNorm's row in `RXNSAB.RRF` (`RXNORM_20AA_250106F`
 /// is the version 01062025).
 fn release_version(reader: &mut ReleaseReader<'_, '_>) -> Result<String, ImportError> {
     if let Some(version) = version_in_names(reader.source) {

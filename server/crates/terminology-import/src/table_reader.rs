@@ -1,5 +1,5 @@
-//! Tables of lines and fields, separated by tabs (RF2), bars (RRF) or commas (CSV). They are read line by line, and
-//! errors name the line.
+//! Tables of lines and fields, separated by tabs (RF2), bars (RRF) or commas (CSV). They are read line by
+//! line, and errors name the line.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -36,12 +36,12 @@ impl<'s> DelimitedTable<'s> {
         })
     }
 
-    /// Returns an error in the current line.
+    /// An error in the current line.
     pub fn line_error(&self, why: impl std::fmt::Display) -> ImportError {
         ImportError::at_line(&self.name, self.line, why)
     }
 
-    /// Returns the fields of the next line that is not empty.
+    /// The fields of the next line that is not empty.
     ///
     /// # Errors
     /// Returns [`ImportError`] if the file cannot be read, or if a line is too long or not UTF-8.
@@ -75,11 +75,12 @@ impl<'s> DelimitedTable<'s> {
         }
     }
 
-    /// Reads the names of the columns in the first line, and returns their number, not counting blank names at the end.
+    /// Reads the names of the columns in the first line, and returns their number, not counting blank names
+    /// at the end.
     ///
     /// # Errors
-    /// Returns [`ImportError`] as [`next_line`](Self::next_line) does, and if the file is empty or has fewer than
-    /// `least` columns.
+    /// Returns [`ImportError`] as [`next_line`](Self::next_line) does, and if the file is empty or has fewer
+    /// than `least` columns.
     pub fn read_heading(&mut self, fields: &mut FieldBuffer, least: usize) -> Result<usize, ImportError> {
         let Some(fields) = self.next_line(fields)? else {
             return Err(self.line_error(
@@ -99,12 +100,12 @@ impl<'s> DelimitedTable<'s> {
         }
     }
 
-    /// Returns the names of the columns, after [`read_heading`](Self::read_heading).
+    /// The names of the columns, after [`read_heading`](Self::read_heading).
     pub fn headings(&self) -> &[String] {
         &self.headings
     }
 
-    /// Returns the fields of the next line. A line with fewer than `width` fields is truncated, and a line with more
+    /// The fields of the next line. A line with fewer than `width` fields is truncated, and a line with more
     /// fields lacks its line end; blank fields at the end are accepted.
     ///
     /// # Errors
@@ -151,7 +152,7 @@ impl FieldBuffer {
         self.ends.len()
     }
 
-    /// Returns the field at a position, or an empty field if the line has fewer fields.
+    /// The field at a position, or an empty field if the line has fewer fields.
     pub fn get(&self, index: usize) -> &str {
         let Some(end) = self.ends.get(index) else { return "" };
         let start = if index == 0 { 0 } else { self.ends[index - 1] + self.width };
@@ -168,8 +169,9 @@ pub(super) struct CsvTable<'s> {
 }
 
 impl<'s> CsvTable<'s> {
-    /// Opens a file of the release and finds its columns, ignoring the case of the headings. The first `needed` columns
-    /// are required. The other columns may be missing, as in older releases, and are then read as empty.
+    /// Opens a file of the release and finds its columns, ignoring the case of the headings. The first
+    /// `needed` columns are required. The other columns may be missing, as in older releases, and are then
+    /// read as empty.
     ///
     /// # Errors
     /// Returns [`ImportError`] if the file cannot be read or lacks a required column.
@@ -222,8 +224,8 @@ impl<'s> CsvTable<'s> {
     }
 }
 
-/// Returns how many lines the CSV reader does not count after the headings, which it reads next. It assigns the second
-/// character of a line end of two characters to the following row.
+/// Returns how many lines the CSV reader does not count after the headings, which it reads next. It assigns
+/// the second character of a line end of two characters to the following row.
 pub(crate) fn uncounted(input: &mut dyn BufRead) -> io::Result<u64> {
     let head = input.fill_buf()?;
     let end = head.iter().position(|byte| *byte == b'\n');

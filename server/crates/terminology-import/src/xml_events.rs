@@ -21,7 +21,7 @@ pub(super) enum XmlEvent<'a> {
 /// Calls `piece` for each element and text of a file.
 ///
 /// # Errors
-/// Returns [`ImportError`] if the file is not valid XML, and the error of `piece` with the line.
+/// [`ImportError`] if the file is not valid XML, and the error of `piece` with the line.
 pub(super) fn for_each_event(
     source: &mut ReleaseSource<'_>,
     file: &str,
@@ -65,10 +65,10 @@ pub(super) fn for_each_event(
     }
 }
 
-/// Returns the value of an attribute.
+/// The value of an attribute.
 ///
 /// # Errors
-/// Returns a message if the element is malformed.
+/// A message if the element is malformed.
 pub(super) fn attribute(start: &BytesStart<'_>, name: &str) -> Result<Option<String>, String> {
     match start.try_get_attribute(name).map_err(|error| error.to_string())? {
         Some(found) => {

@@ -1,6 +1,6 @@
-//! `cargo xtask bench terminology`: benchmark of the index of a code system as large as SNOMED CT. Measures build time,
-//! memory, load time, and the time of one request in process. The benchmark of the server measures the same code system
-//! over HTTP.
+//! `cargo xtask bench terminology`: benchmark of the index of a code system as large as SNOMED CT. Measures
+//! build time, memory, load time, and the time of one request in process. The benchmark of the server
+//! measures the same code system over HTTP.
 
 use std::hint::black_box;
 use std::io::{BufReader, BufWriter};
@@ -111,7 +111,8 @@ fn measure_requests(shape: &Polyhierarchy, saved: &std::path::Path) {
             let number = random.u32(numbers.clone());
             [sets.url(shape, number), sets.code(shape, number, at.is_multiple_of(2), &mut random)]
         });
-        // The first request of a value set compiles it. The last measurement requests a single value set repeatedly.
+        // The first request of a value set compiles it. The last measurement requests a single value set
+        // repeatedly.
         (0..REQUESTS).for_each(|at| member(&pool, at));
         pool
     };
@@ -159,7 +160,8 @@ fn median_page(terminology: &Terminology, filter: &str) -> String {
     format!("{:.2} ms", times[ROUNDS / 2].as_secs_f64() * 1e3)
 }
 
-/// Prepared pairs of texts, stored in the order of use: a server reads the text of a request just before it answers.
+/// Prepared pairs of texts, stored in the order of use: a server reads the text of a request just before it
+/// answers.
 struct Pool {
     text: String,
     ends: Vec<usize>,
@@ -180,8 +182,8 @@ impl Pool {
     }
 }
 
-/// Returns the time of one read in a chain of dependent reads, in a column of about the size of the index. It is the
-/// lower bound for a request about random concepts.
+/// Returns the time of one read in a chain of dependent reads, in a column of about the size of the index. It
+/// is the lower bound for a request about random concepts.
 fn measure_dependent_reads(random: &mut fastrand::Rng) -> String {
     let mut next: Vec<u32> = (0..16 << 20).collect();
     // Sattolo's algorithm: a random permutation that is a single cycle through all elements.
@@ -210,8 +212,8 @@ fn measure_read(saved: &str) {
     const MORE: u64 = 4;
     let path = std::path::Path::new(saved);
     let first = open(path);
-    // Loading the first index includes the one-time cost of the reader. Averaging over several more indexes reduces the
-    // rounding error of the allocator and the kernel.
+    // Loading the first index includes the one-time cost of the reader. Averaging over several more indexes
+    // reduces the rounding error of the allocator and the kernel.
     let (started, before) = (Instant::now(), status_kib("VmRSS"));
     let more: Vec<CodeSystemIndex> = (0..MORE).map(|_| open(path)).collect();
     print_row("read back from the saved index", ms(started.elapsed() / MORE as u32), "200 ms");

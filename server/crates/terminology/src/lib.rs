@@ -14,8 +14,8 @@
 //! | `membership` | the search for one code in a value set, and the list of all its codes |
 //! | `ops` | the operations, their messages, and the service [`Terminology`] |
 //!
-//! Testing a code does not expand the value set. A resource is compiled on first use. Each request is answered from one
-//! catalog, even if the stored resources change in the meantime.
+//! Testing a code does not expand the value set. A resource is compiled on first use. Each request is
+//! answered from one catalog, even if the stored resources change in the meantime.
 //!
 //! ```
 //! use fhir::Parameters;
@@ -57,8 +57,8 @@ pub use ops::service::{OperationAnswer, Terminology};
 pub use ops::validate::batch::MAX_BATCH_ITEMS;
 pub use value_set::{MAX_FILTERS, MAX_PATTERNS};
 
-/// Building blocks for importers: [`IndexBuilder`](indexing::IndexBuilder) takes the concepts of a code system and
-/// returns its index.
+/// Building blocks for importers: [`IndexBuilder`](indexing::IndexBuilder) takes the concepts of a code
+/// system and returns its index.
 pub mod indexing {
     pub use super::code_system::concept_designation::ConceptDesignation;
     pub use super::code_system::description_facts::DescriptionFacts;

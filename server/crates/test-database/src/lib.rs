@@ -1,6 +1,6 @@
-//! A private PostgreSQL server for tests and benchmarks: on a free port of the loopback address, with its own folder,
-//! removed when the process ends. It uses the programs of Debian's packages `postgresql`
-//! and `pgbouncer`.
+//! A private PostgreSQL server for tests and benchmarks: on a free port of the loopback address, with its own
+//! folder, removed when the process ends. It uses the programs of Debian's packages `postgresql` and
+//! `pgbouncer`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -59,11 +59,11 @@ pub struct TestDatabase {
     _process: Child,
 }
 
-/// Returns a port of the loopback address for a server that is started later. It is below the ports that the system
-/// assigns, and no other call in this process returns it, so that it stays free.
+/// Returns a port of the loopback address for a server that is started later. It is below the ports that the
+/// system assigns, and no other call in this process returns it, so that it stays free.
 ///
 /// # Errors
-/// Returns an error if all ports are in use.
+/// An error if all ports are in use.
 pub fn free_port() -> io::Result<u16> {
     const PORTS: Range<u32> = 20_000..32_000;
     static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -90,7 +90,7 @@ impl TestDatabase {
     /// Starts a server.
     ///
     /// # Errors
-    /// Returns an error if PostgreSQL is not installed or does not start.
+    /// An error if PostgreSQL is not installed or does not start.
     pub fn start(durability: Durability) -> io::Result<Self> {
         Self::start_with(durability, &[])
     }
@@ -98,7 +98,7 @@ impl TestDatabase {
     /// Starts a server with further variables in its environment.
     ///
     /// # Errors
-    /// Returns an error if PostgreSQL is not installed or does not start.
+    /// An error if PostgreSQL is not installed or does not start.
     pub fn start_with(durability: Durability, variables: &[(&str, &str)]) -> io::Result<Self> {
         let bin = programs().ok_or_else(|| {
             io::Error::other(format!(
@@ -136,8 +136,8 @@ impl TestDatabase {
         })
     }
 
-    /// Returns the server that all tests of this process share, or `None` if PostgreSQL is not installed. The reason is
-    /// reported once.
+    /// Returns the server that all tests of this process share, or `None` if PostgreSQL is not installed. The
+    /// reason is reported once.
     ///
     /// # Panics
     /// Panics if PostgreSQL is installed, but does not start.
@@ -161,7 +161,7 @@ impl TestDatabase {
     /// Creates an empty database and returns its URL.
     ///
     /// # Errors
-    /// Returns an error if the database cannot be created.
+    /// An error if the database cannot be created.
     pub fn create(&self) -> io::Result<String> {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let port = self.port.to_string();
@@ -175,11 +175,11 @@ impl TestDatabase {
         Ok(format!("postgres://trefoil@127.0.0.1:{port}/{name}?sslmode=disable"))
     }
 
-    /// Adds a user who may read and write the tables that are created in a database, but not change them. Returns the URL
-    /// of the database for this user.
+    /// Adds a user who may read and write the tables that are created in a database, but not change them.
+    /// Returns the URL of the database for this user.
     ///
     /// # Errors
-    /// Returns an error if the user cannot be added.
+    /// An error if the user cannot be added.
     pub fn add_user(&self, url: &str, user: &str) -> io::Result<String> {
         let name = format!("{user}_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let sql = format!(
@@ -198,8 +198,8 @@ impl TestDatabase {
         Ok(url.replacen("://trefoil@", &format!("://{name}@"), 1))
     }
 
-    /// Returns the URL of the same database through PgBouncer in transaction mode, or `None` if it is not installed,
-    /// which is reported once.
+    /// Returns the URL of the same database through PgBouncer in transaction mode, or `None` if it is not
+    /// installed, which is reported once.
     pub fn pooled(&self, url: &str) -> Option<String> {
         static REPORT: Once = Once::new();
         if !has_pooler() {
@@ -212,12 +212,13 @@ impl TestDatabase {
     /// Stops the server.
     ///
     /// # Errors
-    /// Returns an error if the script does not answer.
+    /// An error if the script does not answer.
     pub fn stop(&self, shutdown: Shutdown) -> io::Result<()> {
         self.tell(shutdown.command(), "stopped")
     }
 
-    /// Returns the CPU time that the server has used so far, in seconds, or `None` if the system does not report it.
+    /// Returns the CPU time that the server has used so far, in seconds, or `None` if the system does not
+    /// report it.
     pub fn cpu_seconds(&self) -> Option<f64> {
         const TICKS: f64 = 100.0;
         let first = fs::read_to_string(self.folder.join("data/postmaster.pid")).ok()?;
@@ -244,7 +245,7 @@ impl TestDatabase {
     /// Starts the server again.
     ///
     /// # Errors
-    /// Returns an error if the server does not start.
+    /// An error if the server does not start.
     pub fn restart(&self) -> io::Result<()> {
         self.tell("start", "ready")
     }
@@ -275,7 +276,7 @@ fn has_pooler() -> bool {
     env::split_paths(&folders).any(|folder| folder.join("pgbouncer").is_file())
 }
 
-/// Returns the folder of the programs, of the newest version.
+/// The folder of the programs, of the newest version.
 fn programs() -> Option<PathBuf> {
     let has_programs = |bin: &PathBuf| bin.join("initdb").is_file() && bin.join("postgres").is_file();
     if let Some(bin) = env::var_os(BIN_VARIABLE) {
@@ -291,7 +292,7 @@ fn programs() -> Option<PathBuf> {
     newest.or_else(|| env::split_paths(&env::var_os("PATH")?).find(has_programs))
 }
 
-/// Returns the user and group ids of [`USER`].
+/// The user and group ids of [`USER`].
 fn user_ids() -> io::Result<(u32, u32)> {
     let users = fs::read_to_string(Path::new("/etc/passwd"))?;
     let ids = users.lines().find_map(|line| {

@@ -1,5 +1,5 @@
-//! A private S3 server for tests: on a free port of the loopback address, with its objects in a temporary folder, removed
-//! when it is dropped. It checks signatures and checksums as S3 does, and can fail on demand.
+//! A private S3 server for tests: on a free port of the loopback address, with its objects in a temporary
+//! folder, removed when it is dropped. It checks signatures and checksums as S3 does, and can fail on demand.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,7 +19,8 @@ use s3s_fs::FileSystem;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-/// Name of the only bucket. It is short, because the server keeps keys in names of files, which have a maximum length.
+/// Name of the only bucket. It is short, because the server keeps keys in names of files, which have a
+/// maximum length.
 pub const BUCKET: &str = "test";
 /// Id of the only access key.
 pub const ACCESS_KEY_ID: &str = "TESTACCESSKEY";
@@ -39,7 +40,8 @@ pub enum Fault {
     Disconnect,
     /// 403 with the code `AccessDenied`.
     AccessDenied,
-    /// Completes a multipart upload, and closes the connection without an answer. Other requests are answered.
+    /// Completes a multipart upload, and closes the connection without an answer. Other requests are
+    /// answered.
     LostCompletion,
 }
 
@@ -67,7 +69,7 @@ impl TestObjectStore {
     /// Starts a server, on a thread of its own.
     ///
     /// # Errors
-    /// Returns an error if the folder or the listener cannot be created.
+    /// An error if the folder or the listener cannot be created.
     pub fn start() -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
         std::fs::create_dir(folder.path().join(BUCKET))?;
@@ -139,7 +141,7 @@ impl TestObjectStore {
     /// Returns the number of uploads that are neither complete nor aborted.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be read.
+    /// An error if the folder cannot be read.
     pub fn open_uploads(&self) -> io::Result<usize> {
         let mut count = 0;
         for entry in std::fs::read_dir(self.folder.path())? {

@@ -1,5 +1,6 @@
-//! `{base}/admin/clients`: clients as they are registered, without digests of secrets. A change can require the revision
-//! that was read (`ETag`, `If-Match`). A client that is declared in `trefoil.toml` is changed there.
+//! `{base}/admin/clients`: clients as they are registered, without digests of secrets. A change can require
+//! the revision that was read (`ETag`, `If-Match`). A client that is declared in `trefoil.toml` is changed
+//! there.
 
 use http::{StatusCode, header};
 use identity::directory::client_registry::{ChangeClientError, VersionedClient};
@@ -58,7 +59,7 @@ fn client_response(
     reply::with(json(status, &json!(shown)), header::ETAG, &format!("W/\"{}\"", entry.revision))
 }
 
-/// Returns the client with this id, unless it belongs to a demo project that is not served.
+/// The client with this id, unless it belongs to a demo project that is not served.
 async fn addressed_client(context: &RequestContext, client_id: &str) -> Result<VersionedClient, Problem> {
     let identity = &context.app.identity;
     let record = identity.clients.versioned_client(client_id, context.now).await?;
@@ -112,7 +113,8 @@ pub async fn create_client(context: &RequestContext, body: &mut RequestBody) -> 
     Ok(reply::with(response, header::LOCATION, &location))
 }
 
-/// PATCH {base}/admin/clients/{client_id}: changes the members that are present; null restores a default (RFC 7396).
+/// PATCH {base}/admin/clients/{client_id}: changes the members that are present; null restores a default (RFC
+/// 7396).
 pub async fn change_client(
     context: &RequestContext,
     client_id: String,

@@ -1,7 +1,8 @@
 //! `{base}/admin/…`: administration over HTTP, in JSON, for tokens with the scope `trefoil/admin`.
 //!
-//! For a user's token, the user must be an administrator at the time of the request; for a client's own token, the
-//! scope must be registered. A page of a list ends with `next`, the value of `after` for the next page.
+//! For a user's token, the user must be an administrator at the time of the request; for a client's own
+//! token, the scope must be registered. A page of a list ends with `next`, the value of `after` for the next
+//! page.
 
 pub mod clients;
 pub mod sign_in_methods;
@@ -46,7 +47,7 @@ async fn check_administrator(context: &RequestContext) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Returns the start and the maximum number of entries of a page.
+/// The start and the maximum number of entries of a page.
 fn page_parameters(context: &RequestContext) -> Result<(Option<String>, usize), Problem> {
     let params = context.params();
     if let Some(defect) = params.defect() {
@@ -75,7 +76,7 @@ async fn parse_body<T: DeserializeOwned>(
         .map_err(|error| invalid_request(&format!("the body is not valid: {error}")))
 }
 
-/// Returns the revision that `If-Match` requires.
+/// The revision that `If-Match` requires.
 fn expected_revision(context: &RequestContext) -> Result<Option<u64>, Problem> {
     match context.header(header::IF_MATCH) {
         None | Some("*") => Ok(None),

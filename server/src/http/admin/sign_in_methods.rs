@@ -1,5 +1,5 @@
-//! `{base}/admin/users/{sub}/sign-in-methods` and its parts: passkeys, recovery codes and linked accounts of a user, listed
-//! and removed.
+//! `{base}/admin/users/{sub}/sign-in-methods` and its parts: passkeys, recovery codes and linked accounts of
+//! a user, listed and removed.
 
 use http::StatusCode;
 use identity::sign_in::sign_in_methods::MethodsToRemove;

@@ -1,5 +1,6 @@
-//! `{base}/admin/users`: users by subject. A change can require the revision that was read (`ETag`, `If-Match`).
-//! Disabling or deleting a user, or setting a password, ends all sessions and tokens of the user immediately.
+//! `{base}/admin/users`: users by subject. A change can require the revision that was read (`ETag`,
+//! `If-Match`). Disabling or deleting a user, or setting a password, ends all sessions and tokens of the user
+//! immediately.
 
 use http::{StatusCode, header};
 use identity::directory::user_directory::{OtherMethods, VersionedUser};
@@ -209,7 +210,8 @@ pub async fn list_consents(context: &RequestContext, sub: String) -> Result<Resp
     Ok(json(StatusCode::OK, &json!({ "consents": user_json })))
 }
 
-/// DELETE {base}/admin/users/{sub}/consents/{client_id}: withdraws the consent and ends the grants based on it.
+/// DELETE {base}/admin/users/{sub}/consents/{client_id}: withdraws the consent and ends the grants based on
+/// it.
 pub async fn withdraw_consent(
     context: &RequestContext,
     sub: String,

@@ -18,7 +18,7 @@ use crate::http::problem::Problem;
 /// Authenticates the access token of a FHIR request.
 ///
 /// # Errors
-/// Returns a 401 problem if the token is missing or not valid.
+/// A 401 problem if the token is missing or not valid.
 pub async fn authenticate(context: &RequestContext) -> Result<Arc<TokenAccess>, Problem> {
     let Some(sent) = context.credentials()? else {
         let text = "send an access token as 'Authorization: Bearer TOKEN'";
@@ -27,7 +27,7 @@ pub async fn authenticate(context: &RequestContext) -> Result<Arc<TokenAccess>, 
     Ok(context.authenticate_token(&sent).await?)
 }
 
-/// Returns the resources of a type that the token grants access to.
+/// The resources of a type that the token grants access to.
 pub fn resource_access<'a>(
     context: &RequestContext,
     access: &'a TokenAccess,
@@ -64,11 +64,11 @@ fn granular_access<'a>(
     }
 }
 
-/// Returns the view of a request on a type: the resources under the [`restriction`], and those that match the query of a
-/// granular scope.
+/// The view of a request on a type: the resources under the [`restriction`], and those that match the query
+/// of a granular scope.
 ///
 /// # Errors
-/// Returns a 500 problem if a Group cannot be read.
+/// A 500 problem if a Group cannot be read.
 pub async fn permitted_view<'a>(
     context: &'a RequestContext,
     access: &TokenAccess,
@@ -93,12 +93,12 @@ pub async fn permitted_view<'a>(
     Ok(context.app.resources.restricted_to_parts(parts))
 }
 
-/// Returns the restriction of a request on a type: the access that the scopes grant and, for a client with `groups`,
-/// only the compartments of the current members of these Groups. Granular scopes grant nothing here. Such a client can
-/// read its Groups but not write them, because they determine its access.
+/// The restriction of a request on a type: the access that the scopes grant and, for a client with `groups`,
+/// only the compartments of the current members of these Groups. Granular scopes grant nothing here. Such a
+/// client can read its Groups but not write them, because they determine its access.
 ///
 /// # Errors
-/// Returns a 500 problem if a Group cannot be read.
+/// A 500 problem if a Group cannot be read.
 pub async fn restriction(
     context: &RequestContext,
     access: &TokenAccess,
@@ -141,7 +141,7 @@ async fn reach_restriction(
     })
 }
 
-/// Returns the restriction of a request on a type for some Patients. Types outside of all compartments can be read as
+/// The restriction of a request on a type for some Patients. Types outside of all compartments can be read as
 /// far as the resources of the Patients refer to them.
 async fn of_patients(
     context: &RequestContext,
@@ -166,7 +166,7 @@ pub fn may_export(context: &RequestContext, access: &TokenAccess, kind: &str) ->
 /// Checks that the token grants `permissions` on at least some resources of a type.
 ///
 /// # Errors
-/// Returns a 401 problem without a valid token, and a 403 problem without the scope.
+/// A 401 problem without a valid token, and a 403 problem without the scope.
 pub async fn require_some(
     context: &RequestContext,
     kind: &str,
@@ -182,7 +182,7 @@ pub async fn require_some(
 /// Checks that the token grants `permissions` on all resources of a type.
 ///
 /// # Errors
-/// Returns a 401 problem without a valid token, and a 403 problem without the scope.
+/// A 401 problem without a valid token, and a 403 problem without the scope.
 pub async fn require_all(
     context: &RequestContext,
     kind: &str,
@@ -206,8 +206,8 @@ pub async fn check_all(
     }
 }
 
-/// Checks that the token grants `permissions` on some resources of the type, and that the id is one. Returns the
-/// access.
+/// Checks that the token grants `permissions` on some resources of the type, and that the id is one. Returns
+/// the access.
 pub(super) async fn check_addressed(
     context: &RequestContext,
     kind: &str,

@@ -32,8 +32,8 @@ use crate::records::audit::{AuditCaller, NotRecorded};
 /// Number of audit events that are held in memory before they are written.
 const RECORDED_TOGETHER: usize = 1_000;
 
-/// Executes a Bundle. All entries are authorized before the first one is executed. The operations of a batch follow its
-/// other entries, so that they take its writes into account.
+/// Executes a Bundle. All entries are authorized before the first one is executed. The operations of a batch
+/// follow its other entries, so that they take its writes into account.
 pub async fn execute_bundle(
     context: &RequestContext,
     request_body: &mut RequestBody,
@@ -100,7 +100,7 @@ pub async fn execute_bundle(
     Ok(reply::no_store(response))
 }
 
-/// Returns the resource type of the operation that an entry calls, if it is an operation of this server.
+/// The resource type of the operation that an entry calls, if it is an operation of this server.
 fn operation_type(entry: &BundleOperation) -> Option<&'static str> {
     let path = percent_decode_str(&entry.path).decode_utf8_lossy();
     TerminologyOperation::at_path(&path).map(|(operation, _)| operation.row().resource_type)
@@ -162,8 +162,8 @@ fn merge_entries(
     merged
 }
 
-/// Checks that the token grants a permission on all resources of a type. Bundles require this; restricted clients send
-/// one resource at a time.
+/// Checks that the token grants a permission on all resources of a type. Bundles require this; restricted
+/// clients send one resource at a time.
 async fn check_all_of_type(
     context: &RequestContext,
     token: &TokenAccess,
@@ -180,7 +180,6 @@ async fn check_all_of_type(
     }
 }
 
-/// The response to one entry.
 enum ResponseEntry {
     /// The text of the entry.
     Ready(Bytes),
@@ -207,7 +206,8 @@ fn failed_entry(error: &ResourceError) -> Bytes {
     json!({ "response": { "status": status.to_string(), "outcome": outcome } }).to_string().into()
 }
 
-/// The response to an operation. An outcome is also the resource of the entry, because it is the body of the response.
+/// The response to an operation. An outcome is also the resource of the entry, because it is the body of the
+/// response.
 fn operation_response(answer: BundledAnswer) -> ResponseEntry {
     let (resource, response) = match answer {
         Ok(json) => (json, json!({ "status": "200 OK" })),
@@ -231,8 +231,8 @@ struct EntryReader {
 }
 
 impl EntryReader {
-    /// Returns the pieces of the response to a read. An error of the read is the response; the outer error is one of the
-    /// audit log, without which nothing may be read.
+    /// The pieces of the response to a read. An error of the read is the response; the outer error is one of
+    /// the audit log, without which nothing may be read.
     async fn read(&self, read: &EntryRead) -> Result<Vec<Bytes>, NotRecorded> {
         let context = &self.context;
         let caller = AuditCaller::of_request(context.client_address, context.request_id.clone());
@@ -264,8 +264,8 @@ impl EntryReader {
     }
 }
 
-/// Returns a response that reads its resources while it is sent. It needs memory for one resource at a time, and the reads
-/// end when the client leaves.
+/// A response that reads its resources while it is sent. It needs memory for one resource at a time, and the
+/// reads end when the client leaves.
 fn stream_entries(
     reader: EntryReader,
     head: String,

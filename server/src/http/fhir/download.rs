@@ -1,5 +1,5 @@
-//! Downloads of export files, with conditions, ranges and encodings (RFC 9110). The token or signed URL is checked at
-//! the start of the request only.
+//! Downloads of export files, with conditions, ranges and encodings (RFC 9110). The token or signed URL is
+//! checked at the start of the request only.
 
 use bulk::{AddressSignature, ContentEncoding, ExportFile, FileError, Format};
 use fhir::IssueCode;
@@ -154,7 +154,7 @@ enum FileAccess {
     SignedUrl,
 }
 
-/// Returns the requested file, authorized by a signed URL or by a token of the client that started the export.
+/// The requested file, authorized by a signed URL or by a token of the client that started the export.
 async fn requested_file(
     context: &RequestContext,
     job: &str,
@@ -186,8 +186,8 @@ fn described(mut response: Response, etag: &str) -> Response {
     reply::with(response, header::ETAG, etag)
 }
 
-/// Chooses an encoding by `Accept-Encoding` (RFC 9110 section 12.5.3). Returns `None` if none is acceptable. gzip is
-/// chosen if the client names it and does not prefer the other one.
+/// Chooses an encoding by `Accept-Encoding` (RFC 9110 section 12.5.3). Returns `None` if none is acceptable.
+/// gzip is chosen if the client names it and does not prefer the other one.
 fn choose_encoding(headers: &HeaderMap) -> Option<ContentEncoding> {
     let (mut gzip, mut identity, mut any) = (None, None, None);
     let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
@@ -222,11 +222,11 @@ enum RequestedRange {
     Unsatisfiable,
 }
 
-/// Parses `Range` and `If-Range` (RFC 9110 sections 14.2 and 13.1.5): a single range of bytes. Several ranges, other
-/// units and malformed values are ignored, as the standard allows.
+/// Parses `Range` and `If-Range` (RFC 9110 sections 14.2 and 13.1.5): a single range of bytes. Several
+/// ranges, other units and malformed values are ignored, as the standard allows.
 ///
-/// `headers::Range` 0.4 drops a suffix that is longer than the file, and does not distinguish a malformed range from one
-/// beyond the end; so both headers are parsed here.
+/// `headers::Range` 0.4 drops a suffix that is longer than the file, and does not distinguish a malformed
+/// range from one beyond the end; so both headers are parsed here.
 fn range(headers: &HeaderMap, etag: &str, length: u64) -> RequestedRange {
     if headers.get(header::IF_RANGE).is_some_and(|value| value.as_bytes() != etag.as_bytes()) {
         return RequestedRange::WholeFile;

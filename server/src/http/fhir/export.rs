@@ -37,7 +37,7 @@ pub async fn export_group(
     kick_off(context, body, ExportLevel::Group(id)).await
 }
 
-/// Returns the types that the `system/` scopes of the token allow to read.
+/// The types that the `system/` scopes of the token allow to read.
 fn readable_types(context: &RequestContext, access: &TokenAccess) -> TypeAccess {
     let may = |kind: &str| access::may_export(context, access, kind);
     if may("*") {
@@ -130,21 +130,21 @@ async fn kick_off(
     Ok(reply::with(response, header::CONTENT_LOCATION, &location))
 }
 
-/// Returns the response to a request that the server has accepted.
+/// The response to a request that the server has accepted.
 fn information(text: &str) -> Response {
     let issue = fhir::Issue::new(fhir::Severity::Information, IssueCode::Informational, text);
     problem::outcome_response(StatusCode::ACCEPTED, &fhir::OperationOutcome::from(issue))
 }
 
-/// Returns the 403 problem for a token that may not read a type, or any type.
+/// The 403 problem for a token that may not read a type, or any type.
 pub async fn missing_export_scope(context: &RequestContext, access: &TokenAccess, kind: &str) -> Problem {
     missing_scope(context, access, kind, ScopePermissions::READ, NeededAccess::Export).await
 }
 
-/// Returns the access of a request on a job, and the types that its token allows to read.
+/// The access of a request on a job, and the types that its token allows to read.
 ///
 /// # Errors
-/// Returns a 401 problem without a valid token, and a 403 problem without any `system/` scope.
+/// A 401 problem without a valid token, and a 403 problem without any `system/` scope.
 pub async fn job_owner(context: &RequestContext) -> Result<(Arc<TokenAccess>, TypeAccess), Problem> {
     let access = access::authenticate(context).await?;
     let types = readable_types(context, &access);
@@ -154,8 +154,8 @@ pub async fn job_owner(context: &RequestContext) -> Result<(Arc<TokenAccess>, Ty
     Ok((access, types))
 }
 
-/// GET {fhir_base}/bulk/{job}: the status, with the first page of the manifest. `?page=` selects another page, whose
-/// URL is a link in the page before it.
+/// GET {fhir_base}/bulk/{job}: the status, with the first page of the manifest. `?page=` selects another
+/// page, whose URL is a link in the page before it.
 pub async fn export_status(context: &RequestContext, job: String) -> Result<Response, Problem> {
     let (access, types) = job_owner(context).await?;
     check_accept(context, &NDJSON)?;

@@ -1,4 +1,5 @@
-//! GET {fhir_base}/metadata: the CapabilityStatement or, with `mode=terminology`, the TerminologyCapabilities.
+//! GET {fhir_base}/metadata: the CapabilityStatement or, with `mode=terminology`, the
+//! TerminologyCapabilities.
 
 use ::terminology::TerminologyOperation;
 use ::terminology::parameters::expand_parameter_names;
@@ -26,8 +27,8 @@ const EXPORT: &str = "By GET, or by POST of Parameters. `_type`, `_since`, `_unt
 /// The history of the releases.
 const CHANGELOG: &str = include_str!("../../../../CHANGELOG.md");
 
-/// Version of HL7's terminology tests that this server passes. HL7's validator accepts servers from 1.6.0 on, and sends
-/// `$batch-validate-code` from 1.7.8 on.
+/// Version of HL7's terminology tests that this server passes. HL7's validator accepts servers from 1.6.0 on,
+/// and sends `$batch-validate-code` from 1.7.8 on.
 const TEST_VERSION: &str = "1.9.0";
 
 /// The interactions of resources with their routes (FHIR R4, RESTful API).
@@ -41,12 +42,12 @@ const INTERACTIONS: [(&str, Method, &str); 7] = [
     ("search-type", Method::GET, "{kind}"),
 ];
 
-/// Returns the methods and paths of the FHIR routes, relative to the base.
+/// The methods and paths of the FHIR routes, relative to the base.
 fn fhir_routes() -> impl Iterator<Item = (&'static Method, &'static str)> {
     routes::of_fhir().filter_map(|route| Some((&route.method, route.path.strip_prefix("fhir/R4/")?)))
 }
 
-/// Returns the names of the operations of a resource type, or those of the system, as the routes have them.
+/// The names of the operations of a resource type, or those of the system, as the routes have them.
 fn operation_names(kind: Option<&str>) -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();
     for (_, path) in fhir_routes() {
@@ -61,7 +62,7 @@ fn operation_names(kind: Option<&str>) -> Vec<&'static str> {
     names
 }
 
-/// Returns an entry of `CapabilityStatement.rest.operation` or `.resource.operation`.
+/// An entry of `CapabilityStatement.rest.operation` or `.resource.operation`.
 fn operation(app: &App, kind: Option<&str>, name: &str) -> Value {
     let export = |definition: &str| {
         let definition = format!("http://hl7.org/fhir/uv/bulkdata/OperationDefinition/{definition}");
@@ -91,7 +92,8 @@ fn operations(app: &App, kind: Option<&str>) -> Vec<Value> {
     operation_names(kind).into_iter().map(|name| operation(app, kind, name)).collect()
 }
 
-/// Responds to `$versions` (FHIR R4, CapabilityStatement) with the one FHIR version of this server. No token is required.
+/// Responds to `$versions` (FHIR R4, CapabilityStatement) with the one FHIR version of this server. No token
+/// is required.
 pub async fn read_versions(context: &RequestContext) -> Result<Response, Problem> {
     check_accept(context, &[])?;
     let mut versions = Parameters::new();
@@ -120,13 +122,13 @@ pub async fn read_metadata(context: &RequestContext) -> Result<Response, Problem
     Ok(reply::with(response, header::CACHE_CONTROL, "public, max-age=300"))
 }
 
-/// Returns the search parameters of a type, without the canonical URLs of their R4 definitions, which would be the
+/// The search parameters of a type, without the canonical URLs of their R4 definitions, which would be the
 /// largest part of the statement.
 fn search_parameters(kind: &str) -> Vec<Value> {
     search_parameters::of_type(kind).map(|(name, kind)| json!({ "name": name, "type": kind })).collect()
 }
 
-/// Returns the day on which this version was released, as the changelog states it.
+/// The day on which this version was released, as the changelog states it.
 fn release_date() -> Option<&'static str> {
     let heading = concat!("\n## [", env!("CARGO_PKG_VERSION"), "] - ");
     CHANGELOG.split_once(heading)?.1.lines().next()
@@ -230,8 +232,8 @@ fn capability_statement(app: &App, date: &str) -> Bytes {
     statement.to_string().into()
 }
 
-/// Responds with the TerminologyCapabilities: the code systems and versions as they are stored. No index is built for
-/// it.
+/// Responds with the TerminologyCapabilities: the code systems and versions as they are stored. No index is
+/// built for it.
 async fn terminology_capabilities(context: &RequestContext) -> Result<Response, Problem> {
     context.app.terminology_sync.apply_changes().await?;
     let version = |(index, code): (usize, Option<String>)| {

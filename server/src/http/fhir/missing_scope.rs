@@ -23,7 +23,7 @@ pub enum NeededAccess {
     Export,
 }
 
-/// Returns the 403 problem for a request that needs `permissions` on a type.
+/// The 403 problem for a request that needs `permissions` on a type.
 pub async fn missing_scope(
     context: &RequestContext,
     access: &TokenAccess,
@@ -57,7 +57,7 @@ pub async fn missing_scope(
     Problem::insufficient_scope(&text, is_available.then_some(&*name))
 }
 
-/// Returns the context of the scope that the request needs.
+/// The context of the scope that the request needs.
 fn scope_context(
     access: &TokenAccess,
     kind: &str,

@@ -1,4 +1,5 @@
-//! The terminology operations, by GET and POST, at type and instance level, and as entries of a Bundle (FHIR R4).
+//! The terminology operations, by GET and POST, at type and instance level, and as entries of a Bundle (FHIR
+//! R4).
 
 use std::borrow::Cow;
 
@@ -19,10 +20,12 @@ use crate::http::problem::{self, Problem};
 use crate::http::reply::{self, Response};
 use crate::node::byte_budget::{BudgetExhausted, UNRESERVED_BYTES};
 
-/// Maximum size of a request that is answered on the async thread first; parsing a longer one takes too much time.
+/// Maximum size of a request that is answered on the async thread first; parsing a longer one takes too much
+/// time.
 const INLINE_BYTES: usize = 64 << 10;
 
-/// Header with the number of codes above which the client wants no expansion. HL7's terminology tests send it.
+/// Header with the number of codes above which the client wants no expansion. HL7's terminology tests send
+/// it.
 const EXPANSION_LIMIT: &str = "x-too-costly-threshold";
 
 /// The parameters of an operation, not parsed.
@@ -33,7 +36,7 @@ enum CallParameters<'a> {
 }
 
 impl<'a> CallParameters<'a> {
-    /// Returns the parameters of a request, which by POST are in its body.
+    /// The parameters of a request, which by POST are in its body.
     fn of_request(context: &'a RequestContext, body: Option<&'a Bytes>) -> Self {
         body.map_or(Self::Query(&context.query), |body| Self::Body(body))
     }
@@ -104,7 +107,7 @@ impl OperationCall<'_> {
     }
 }
 
-/// Returns the identity of the caller. Anonymous clients with different addresses share nothing.
+/// The identity of the caller. Anonymous clients with different addresses share nothing.
 fn caller_identity<'a>(context: &RequestContext, access: Option<&'a TokenAccess>) -> Cow<'a, str> {
     match (access, context.client_address) {
         (Some(access), _) => Cow::Borrowed(&access.token.sub),
@@ -113,14 +116,14 @@ fn caller_identity<'a>(context: &RequestContext, access: Option<&'a TokenAccess>
     }
 }
 
-/// Returns the limit that the client sets for the number of codes in an expansion. A value that is not a number is
+/// The limit that the client sets for the number of codes in an expansion. A value that is not a number is
 /// ignored.
 fn expansion_limit(context: &RequestContext) -> Option<usize> {
     context.header(EXPANSION_LIMIT)?.trim().parse().ok()
 }
 
-/// `{fhir_base}/TYPE[/{id}]/$OPERATION`: runs a call on the async thread if it takes few steps, and on a thread of the
-/// pool otherwise.
+/// `{fhir_base}/TYPE[/{id}]/$OPERATION`: runs a call on the async thread if it takes few steps, and on a
+/// thread of the pool otherwise.
 pub async fn answer_operation(
     context: &RequestContext,
     operation: TerminologyOperation,
@@ -178,12 +181,12 @@ pub type BundledAnswer = Result<Vec<u8>, (StatusCode, OperationOutcome)>;
 /// Approximate memory of an outcome, in bytes.
 const OUTCOME_BYTES: usize = 1 << 10;
 
-/// Answers the operations of a Bundle on a thread of the pool. They share the budget of one request, so that a Bundle
-/// does not cost more than any other request.
+/// Answers the operations of a Bundle on a thread of the pool. They share the budget of one request, so that
+/// a Bundle does not cost more than any other request.
 ///
 /// # Errors
-/// Returns [`Problem`] if the pool rejects the request, there is no memory for the answers, or the stored changes cannot
-/// be read.
+/// [`Problem`] if the pool rejects the request, there is no memory for the answers, or the stored changes
+/// cannot be read.
 pub async fn answer_bundle(
     context: &RequestContext,
     access: Option<&TokenAccess>,

@@ -20,7 +20,7 @@ use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::records::audit::rest::RestInteraction;
 
-/// Returns the view of the search of a conditional request. Granular scopes do not extend it.
+/// The view of the search of a conditional request. Granular scopes do not extend it.
 async fn searched_view<'a>(
     context: &'a RequestContext,
     access: &TokenAccess,
@@ -30,7 +30,7 @@ async fn searched_view<'a>(
     Ok(context.app.resources.restricted_to(restriction))
 }
 
-/// Returns the precondition of a write (RFC 9110 sections 13.1.1 and 13.1.2): the ETag of a version, or the existence
+/// The precondition of a write (RFC 9110 sections 13.1.1 and 13.1.2): the ETag of a version, or the existence
 /// of the resource.
 fn expected_version(context: &RequestContext) -> Result<ExpectedVersion, Problem> {
     if let Some(value) = context.header(header::IF_NONE_MATCH) {
@@ -52,13 +52,13 @@ fn expected_version(context: &RequestContext) -> Result<ExpectedVersion, Problem
     })
 }
 
-/// Returns the response with a stored resource that was read into the memory of the answer.
+/// The response with a stored resource that was read into the memory of the answer.
 fn read_response(memory: AnswerMemory, stored: StoredResource) -> Response {
     let bytes = memory.attach(stored.bytes);
     resource_response(StatusCode::OK, StoredResource { bytes, ..stored })
 }
 
-/// Returns the response with a stored resource.
+/// The response with a stored resource.
 fn resource_response(status: StatusCode, stored: StoredResource) -> Response {
     let (version, updated) = (format!("W/\"{}\"", stored.version), reply::http_date(stored.updated));
     let response = reply::body(status, reply::FHIR_JSON, stored.bytes);
@@ -69,7 +69,7 @@ fn resource_response(status: StatusCode, stored: StoredResource) -> Response {
     ))
 }
 
-/// Returns the response to a write. The terminology is updated first, so that the next request uses the new resource.
+/// The response to a write. The terminology is updated first, so that the next request uses the new resource.
 async fn write_response(
     context: &RequestContext,
     status: StatusCode,
@@ -81,7 +81,7 @@ async fn write_response(
     Ok(reply::with(resource_response(status, resource), header::LOCATION, &location))
 }
 
-/// Returns the response to an update or a conditional create. `otherwise` is the interaction if nothing was created.
+/// The response to an update or a conditional create. `otherwise` is the interaction if nothing was created.
 async fn update_response(
     context: &RequestContext,
     access: &TokenAccess,
@@ -96,8 +96,8 @@ async fn update_response(
     write_response(context, status, done.stored).await
 }
 
-/// POST {fhir_base}/{type}: the server assigns the id. With `If-None-Exist`, the resource is created only if no
-/// resource matches that search.
+/// POST {fhir_base}/{type}: the server assigns the id. With `If-None-Exist`, the resource is created only if
+/// no resource matches that search.
 pub async fn create_resource(
     context: &RequestContext,
     ResourceType(kind): ResourceType,
@@ -205,8 +205,8 @@ pub async fn conditional_delete(
     delete_response(context, &access, view.delete_only(&searched, &filter, context.now).await?).await
 }
 
-/// Checks that the token grants `permissions` on some resources of the type. Returns the access and the search
-/// of the query.
+/// Checks that the token grants `permissions` on some resources of the type. Returns the access and the
+/// search of the query.
 async fn conditional_request(
     context: &RequestContext,
     kind: &'static str,
@@ -230,7 +230,6 @@ pub async fn delete_resource(
     delete_response(context, &access, view.delete(kind, &id, expected, context.now).await?).await
 }
 
-/// Returns the response to a delete.
 async fn delete_response(
     context: &RequestContext,
     access: &TokenAccess,

@@ -1,5 +1,5 @@
-//! Searches of one type, the history of a resource, and the searches of conditional requests (FHIR R4, RESTful API
-//! and search).
+//! Searches of one type, the history of a resource, and the searches of conditional requests (FHIR R4,
+//! RESTful API and search).
 
 use bytes::Bytes;
 use fhir::IssueCode;
@@ -55,7 +55,7 @@ impl SearchPage {
         Ok(page)
     }
 
-    /// Returns the URL of the page with this cursor.
+    /// The URL of the page with this cursor.
     fn address(&self, base: &str, from: Option<&str>) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(&self.rest).append_pair("_count", &self.count.to_string());
@@ -190,7 +190,7 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
 /// Purpose of the message authentication code of a cursor.
 const CURSOR: &str = "search cursor";
 
-/// Returns a cursor for `_page` with a message authentication code. The cursor contains a moment of the store: a
+/// A cursor for `_page` with a message authentication code. The cursor contains a moment of the store: a
 /// client that could choose the moment could read resources deleted since.
 fn signed_cursor(context: &RequestContext, kind: &str, cursor: &str) -> String {
     format!("{}~{cursor}", context.app.identity.server_secret.mac(CURSOR, &format!("{kind} {cursor}")))
@@ -248,7 +248,8 @@ pub async fn instance_history(
     Ok(bundle.answer(memory))
 }
 
-/// Size in bytes of the steps in which a page is read; the memory of each step is reserved before the next one.
+/// Size in bytes of the steps in which a page is read; the memory of each step is reserved before the next
+/// one.
 const STEP: usize = 1 << 20;
 
 /// A search whose page is read in steps.
@@ -276,7 +277,8 @@ impl StepwiseSearch<'_> {
                 true => memory.hold_for_bundle(read, |step| bytes_of(&step.resources)).await?,
                 false => {
                     let step = read().await?;
-                    // A page that waited would hold memory for which others wait. It ends here; the next one continues.
+                    // A page that waited would hold memory for which others wait. It ends here; the next one
+                    // continues.
                     if memory.hold_for_bundle_now(bytes_of(&step.resources)).is_err() {
                         return Ok(FoundResource { next: cursor, ..page });
                     }
@@ -360,7 +362,7 @@ fn write_member(text: &mut Vec<u8>, name: &str, value: &impl serde::Serialize) {
     serde_json::to_writer(text, value).expect("these values serialise to JSON");
 }
 
-/// Returns the query of a conditional create, from the header `If-None-Exist`.
+/// The query of a conditional create, from the header `If-None-Exist`.
 pub fn if_none_exist(context: &RequestContext) -> Option<String> {
     let value = context.headers.get("if-none-exist")?.to_str().ok()?;
     // Some clients send a complete URL.

@@ -1,5 +1,5 @@
-//! Parameters that affect the results of a search (FHIR R4, search): `_summary`, `_elements`, `_sort`, `_include`
-//! and `_total`.
+//! Parameters that affect the results of a search (FHIR R4, search): `_summary`, `_elements`, `_sort`,
+//! `_include` and `_total`.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -26,7 +26,7 @@ const MAX_INCLUDES: usize = 20;
 /// The names of the parameters of this module. They are not search parameters of a type.
 const NAMES: [&str; 5] = ["_summary", "_elements", "_sort", "_include", "_total"];
 
-/// Returns `true` for a parameter that affects only the results.
+/// `true` for a parameter that affects only the results.
 pub fn is_result_parameter(name: &str) -> bool {
     NAMES.contains(&name)
 }
@@ -105,7 +105,7 @@ impl SearchResultOptions {
         }
     }
 
-    /// Returns the resources that matches refer to, as far as the token grants reading them.
+    /// The resources that matches refer to, as far as the token grants reading them.
     pub async fn included(
         &self,
         context: &RequestContext,

@@ -1,8 +1,8 @@
-//! Admission of connections: a maximum for the server and one for each address. At a maximum, an idle connection is
-//! closed for the new one; if there is none, the new one is refused.
+//! Admission of connections: a maximum for the server and one for each address. At a maximum, an idle
+//! connection is closed for the new one; if there is none, the new one is refused.
 //!
-//! Connections of the address with the most connections are closed first, so that a client with few connections is
-//! served even during a flood from other addresses.
+//! Connections of the address with the most connections are closed first, so that a client with few
+//! connections is served even during a flood from other addresses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -44,7 +44,7 @@ impl ConnectionState {
         self.in_flight.load(Ordering::Acquire) == 0
     }
 
-    /// Returns the number of requests so far.
+    /// The number of requests so far.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Acquire)
     }
@@ -134,7 +134,7 @@ enum AdmissionDecision {
 }
 
 impl Admission {
-    /// Returns a table without connections.
+    /// A table without connections.
     pub fn new(limits: ConnectionLimits) -> Arc<Self> {
         Arc::new(Self { limits, table: Mutex::default(), closed: Notify::new() })
     }
@@ -143,7 +143,7 @@ impl Admission {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the number of open connections.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         self.table().total
     }
@@ -159,8 +159,8 @@ impl Admission {
         }
     }
 
-    /// Admits a connection, after closing an idle one if a maximum is reached. Returns `None` if there is no idle
-    /// one.
+    /// Admits a connection, after closing an idle one if a maximum is reached. Returns `None` if there is no
+    /// idle one.
     pub async fn admit(self: &Arc<Self>, peer: IpAddr, is_proxy: bool) -> Option<AdmittedConnection> {
         let address = group(peer);
         let state = Arc::new(ConnectionState::default());
@@ -211,7 +211,7 @@ impl Admission {
 }
 
 impl ConnectionTable {
-    /// Returns the address with the most connections, of those with an idle one and at least `own` connections.
+    /// The address with the most connections, of those with an idle one and at least `own` connections.
     /// Proxies are exempt unless the new connection is that of a proxy.
     fn heaviest(&self, own: usize, is_proxy: bool) -> Option<IpAddr> {
         let mut largest: Option<(IpAddr, usize)> = None;
@@ -230,7 +230,7 @@ impl ConnectionTable {
     }
 }
 
-/// Returns the address by which connections are counted.
+/// The address by which connections are counted.
 fn group(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(ip) => {

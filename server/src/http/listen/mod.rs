@@ -1,5 +1,5 @@
-//! The accept loop: TLS by rustls, HTTP/2 and HTTP/1.1, a timer for every phase in which a client can be slow,
-//! maximum numbers of connections, and a stop that loses no request.
+//! The accept loop: TLS by rustls, HTTP/2 and HTTP/1.1, a timer for every phase in which a client can be
+//! slow, maximum numbers of connections, and a stop that loses no request.
 //!
 //! ALPN selects the protocol; without TLS it is HTTP/1.1. Detecting it from the first bytes would leave the
 //! connections of silent clients open forever.
@@ -50,7 +50,7 @@ static HTTP2_WINDOWS: LazyLock<(u32, u32)> =
 /// Binds the address; for `127.0.0.1` also `[::1]` if the machine has it.
 ///
 /// # Errors
-/// Returns the operating system's error if the port is taken or must not be used.
+/// The operating system's error if the port is taken or must not be used.
 pub async fn bind_listeners(listen: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let first = TcpListener::bind(listen).await?;
     let port = first.local_addr()?.port();
@@ -78,7 +78,8 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Serves until `phase` becomes [`ServingPhase::Stopping`], then waits for open connections for the drain time.
+    /// Serves until `phase` becomes [`ServingPhase::Stopping`], then waits for open connections for the drain
+    /// time.
     pub async fn serve(self, listeners: Vec<TcpListener>, mut phase: watch::Receiver<ServingPhase>) {
         let admission = Admission::new(self.limits);
         self.serve_accepted(|| accept_any(&listeners), &admission, &mut phase).await;

@@ -1,5 +1,5 @@
-//! warp as a hyper service. It rejects requests with an ambiguous target (RFC 9112 section 3.2), counts running
-//! requests, and asks clients to close their connections before a stop.
+//! warp as a hyper service. It rejects requests with an ambiguous target (RFC 9112 section 3.2), counts
+//! running requests, and asks clients to close their connections before a stop.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -49,7 +49,6 @@ impl<B: Body + Unpin> Body for CountedBody<B> {
 
 /// Names the body type of a response, for which warp has no public name.
 pub trait HasBody {
-    /// The body type.
     type Body;
 }
 
@@ -59,7 +58,7 @@ impl<B> HasBody for http::Response<B> {
 
 type CountedResponse = http::Response<CountedBody<<Response as HasBody>::Body>>;
 
-/// Returns the service of one connection.
+/// The service of one connection.
 pub fn service(
     routes: Routes,
     peer: SocketAddr,
@@ -96,7 +95,7 @@ pub fn service(
     })
 }
 
-/// Returns the response to a request whose target is ambiguous or not supported.
+/// The response to a request whose target is ambiguous or not supported.
 fn refusal(request: &Request<Incoming>) -> Option<Response> {
     let dialect = Dialect::of_path(request.uri().path());
     if request.method() == Method::CONNECT {

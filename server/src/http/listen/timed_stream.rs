@@ -1,6 +1,6 @@
-//! A stream with deadlines for what hyper's own timers do not cover: the first byte, the head of an HTTP/1.1 request
-//! counted from its first byte, and silence in both directions, which includes HTTP/2, slow bodies and readers that stop
-//! reading.
+//! A stream with deadlines for what hyper's own timers do not cover: the first byte, the head of an HTTP/1.1
+//! request counted from its first byte, and silence in both directions, which includes HTTP/2, slow bodies
+//! and readers that stop reading.
 
 use std::io;
 use std::pin::Pin;
@@ -38,7 +38,7 @@ struct ArrivingHead {
 }
 
 impl<S> TimedStream<S> {
-    /// Returns a stream whose first byte must arrive within `timers.first`.
+    /// A stream whose first byte must arrive within `timers.first`.
     pub fn new(stream: S, state: Arc<ConnectionState>, timers: ConnectionTimers) -> Self {
         let deadline = Box::pin(sleep_until(Instant::now() + timers.first));
         Self {
@@ -67,13 +67,14 @@ impl<S> TimedStream<S> {
         }
     }
 
-    /// Returns the deadline of the head that is arriving.
+    /// The deadline of the head that is arriving.
     fn head_deadline(&self) -> Option<Instant> {
         let head = self.head.as_ref().filter(|head| head.requests == self.state.requests())?;
         Some(head.since + self.timers.head)
     }
 
-    /// Brings the deadline forward for a head that did not arrive in one piece. Most heads do, and need no timer.
+    /// Brings the deadline forward for a head that did not arrive in one piece. Most heads do, and need no
+    /// timer.
     fn arm_for_head(&mut self) {
         let Some(deadline) = self.head_deadline() else { return };
         if let Some(head) = self.head.as_mut().filter(|head| !head.is_armed) {
@@ -84,8 +85,8 @@ impl<S> TimedStream<S> {
         }
     }
 
-    /// Passes on the result of a read or write, or a timeout. The timer is reset once per interval instead of for
-    /// every read, so an idle connection ends after one to two times the idle time.
+    /// Passes on the result of a read or write, or a timeout. The timer is reset once per interval instead of
+    /// for every read, so an idle connection ends after one to two times the idle time.
     fn check_deadline<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -12,7 +12,7 @@ pub fn redirect_error(to: &AuthorizationReply, error: ErrorCode, description: Op
     answer_response(to.error_answer(error, description))
 }
 
-/// Returns the response that makes the browser deliver an answer to the client.
+/// The response that makes the browser deliver an answer to the client.
 pub(super) fn answer_response(answer: AuthorizationAnswer) -> Response {
     match answer {
         AuthorizationAnswer::Redirect(to) => redirect_found(&to),

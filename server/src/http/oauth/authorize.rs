@@ -1,7 +1,7 @@
 //! GET {base}/oauth2/authorize, and GET {base}/oauth2/resume, to which our pages return.
 //!
-//! Checks the request and redirects the browser: to one of our pages, to an external provider, or to the client with
-//! the response. Once the redirect URI is validated, every error is sent there.
+//! Checks the request and redirects the browser: to one of our pages, to an external provider, or to the
+//! client with the response. Once the redirect URI is validated, every error is sent there.
 
 use std::panic::AssertUnwindSafe;
 
@@ -44,7 +44,7 @@ pub async fn resume_request(context: &RequestContext) -> Result<Response, Proble
     Ok(continue_request(context, request, interaction).await)
 }
 
-/// Returns the URL of a page with a continuation.
+/// The URL of a page with a continuation.
 fn page_address(context: &RequestContext, page: &str, continuation: &str) -> String {
     // The alphabet of a continuation needs no percent-encoding.
     format!("{}/{page}?continue={continuation}", context.app.base_url)

@@ -12,7 +12,7 @@ use crate::http::problem::Problem;
 /// Verifies a continuation and checks its authorization request again.
 ///
 /// # Errors
-/// Returns an error page, or the redirect to the client with the error.
+/// An error page, or the redirect to the client with the error.
 pub async fn open_continuation(
     context: &RequestContext,
     continuation: &str,

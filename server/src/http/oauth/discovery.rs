@@ -59,7 +59,7 @@ fn cacheable(response: Response) -> Response {
     reply::with(response, header::CACHE_CONTROL, &life)
 }
 
-/// Returns the public scopes and the custom ones.
+/// The public scopes and the custom ones.
 fn scopes(context: &RequestContext) -> Vec<String> {
     let own = context.app.settings().scopes.iter().map(|scope| scope.name.clone()).collect::<Vec<_>>();
     SCOPES.into_iter().map(str::to_owned).chain(own).collect()

@@ -1,5 +1,5 @@
-//! Federated sign-in: the redirect to an external provider, and the callback. Nothing that a provider sends is passed on
-//! to the client. The requests to providers are in [`crate::node::provider_calls`].
+//! Federated sign-in: the redirect to an external provider, and the callback. Nothing that a provider sends
+//! is passed on to the client. The requests to providers are in [`crate::node::provider_calls`].
 
 use http::StatusCode;
 use identity::audit::AuditEvent;
@@ -39,11 +39,11 @@ pub enum RedirectError {
     Store(#[from] StoreError),
 }
 
-/// Redirects the browser to the provider. `start.back` is the destination after the sign-in (see [`pages::resume`]);
-/// `start.link_to` is the session of a user who links the account.
+/// Redirects the browser to the provider. `start.back` is the destination after the sign-in (see
+/// [`pages::resume`]); `start.link_to` is the session of a user who links the account.
 ///
 /// # Errors
-/// Returns [`RedirectError`] if the endpoints are unknown or the sign-in cannot be stored.
+/// [`RedirectError`] if the endpoints are unknown or the sign-in cannot be stored.
 pub async fn redirect_to_provider(
     context: &RequestContext,
     provider: &ConfiguredProvider,
@@ -169,7 +169,7 @@ fn failure_problem(
     }
 }
 
-/// Returns the user who signed in at the provider.
+/// The user who signed in at the provider.
 async fn external_user(
     context: &RequestContext,
     params: &Params,
@@ -200,8 +200,9 @@ async fn external_user(
     outcome.await.inspect_err(|failure| log_failure(&flow.provider, failure))
 }
 
-/// Signs in the linked user. An account that is not linked, and that the settings of the provider do not admit, is
-/// stored until its owner has signed in here once. Returns `None` if the linked user may not sign in.
+/// Signs in the linked user. An account that is not linked, and that the settings of the provider do not
+/// admit, is stored until its owner has signed in here once. Returns `None` if the linked user may not sign
+/// in.
 async fn sign_in_external(
     context: &RequestContext,
     provider: &ConfiguredProvider,

@@ -1,5 +1,5 @@
-//! POST {base}/oauth2/introspect (RFC 7662): for clients with a secret or a key, and for tokens with the scope
-//! `trefoil/introspect` (SMART App Launch 2.2, token introspection).
+//! POST {base}/oauth2/introspect (RFC 7662): for clients with a secret or a key, and for tokens with the
+//! scope `trefoil/introspect` (SMART App Launch 2.2, token introspection).
 
 use http::{StatusCode, header};
 use identity::model::client::Client;

@@ -1,5 +1,5 @@
-//! POST {base}/oauth2/launch: a portal creates the context of an EHR launch (SMART App Launch 2.2). The caller sends a
-//! token with the scope `trefoil/launch`; a user's token binds the context to this user.
+//! POST {base}/oauth2/launch: a portal creates the context of an EHR launch (SMART App Launch 2.2). The
+//! caller sends a token with the scope `trefoil/launch`; a user's token binds the context to this user.
 
 use std::sync::Arc;
 
@@ -87,8 +87,8 @@ async fn authenticate_portal(context: &RequestContext) -> Result<Arc<TokenAccess
     Err(reply::with(response, header::WWW_AUTHENTICATE, &challenge).into())
 }
 
-/// Checks that the patient exists, that the user may see it, that a client with `groups` may see it, and that the
-/// encounter is one of the patient.
+/// Checks that the patient exists, that the user may see it, that a client with `groups` may see it, and that
+/// the encounter is one of the patient.
 async fn check_resources(
     context: &RequestContext,
     access: &TokenAccess,

@@ -78,8 +78,8 @@ pub async fn issue_tokens(context: &RequestContext, body: &mut RequestBody) -> R
     Ok(reply::no_store(reply::json(StatusCode::OK, &tokens)))
 }
 
-/// Returns the public client of a refresh token, if the request contains nothing else that identifies the client (RFC 6749
-/// section 6).
+/// The public client of a refresh token, if the request contains nothing else that identifies the client (RFC
+/// 6749 section 6).
 async fn client_of_refresh_token(context: &RequestContext, form: &Params) -> Result<Option<Client>, Problem> {
     let identifies_client = |name: &&str| form.get(name).is_some();
     let names = ["client_id", "client_secret", "client_assertion", "client_assertion_type"];
@@ -199,8 +199,8 @@ fn token_type(jkt: Option<&str>) -> &'static str {
     if jkt.is_some() { "DPoP" } else { "Bearer" }
 }
 
-/// Grants `system/` scopes and plain custom ones by client_credentials. Scopes that are not registered for the client
-/// are dropped; if none is left, the error is `invalid_scope`.
+/// Grants `system/` scopes and plain custom ones by client_credentials. Scopes that are not registered for
+/// the client are dropped; if none is left, the error is `invalid_scope`.
 fn backend_tokens(
     context: &RequestContext,
     form: &Params,

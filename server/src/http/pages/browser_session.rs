@@ -7,10 +7,10 @@ use store::StoreError;
 use crate::http::extract::RequestContext;
 use crate::records::audit;
 
-/// Returns the session and the user of this browser.
+/// The session and the user of this browser.
 ///
 /// # Errors
-/// Returns [`StoreError`] if the session cannot be read.
+/// [`StoreError`] if the session cannot be read.
 pub async fn signed_in(context: &RequestContext) -> Result<Option<(Session, User)>, StoreError> {
     match context.cookies.session.as_deref() {
         Some(value) => {

@@ -25,7 +25,7 @@ struct ConsentQuestion {
     patient: Option<String>,
 }
 
-/// Returns the question that this request leads to now. Any other step is left to the authorization endpoint.
+/// The question that this request leads to now. Any other step is left to the authorization endpoint.
 async fn read_question(context: &RequestContext, continuation: &str) -> Result<ConsentQuestion, Problem> {
     let (request, interaction) = open_continuation(context, continuation).await?;
     let signed_in = signed_in(context).await?;
@@ -46,7 +46,7 @@ fn resume_request(context: &RequestContext, continuation: &str) -> Response {
     ))
 }
 
-/// Returns the path of the sign-in page for another user, from which the browser returns to this request.
+/// The path of the sign-in page for another user, from which the browser returns to this request.
 fn switch_account(continuation: &str) -> String {
     super::sign_in::destination::SignInDestination { back: continuation.to_owned(), link: None }
         .at("/sign-in")

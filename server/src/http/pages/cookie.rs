@@ -14,17 +14,17 @@ fn attributes(app: &App) -> &'static str {
     if app.is_https { "; Path=/; HttpOnly; SameSite=Lax; Secure" } else { "; Path=/; HttpOnly; SameSite=Lax" }
 }
 
-/// Returns `Set-Cookie` for a new session.
+/// `Set-Cookie` for a new session.
 pub fn set_session(app: &App, value: &str) -> String {
     format!("{}={value}{}", CookieNames::of(app.is_https).session, attributes(app))
 }
 
-/// Returns `Set-Cookie` that removes the session.
+/// `Set-Cookie` that removes the session.
 pub fn clear_session(app: &App) -> String {
     format!("{}=; Max-Age=0{}", CookieNames::of(app.is_https).session, attributes(app))
 }
 
-/// Returns the value of the browser cookie and, if the browser has none, the `Set-Cookie` of a new one.
+/// The value of the browser cookie and, if the browser has none, the `Set-Cookie` of a new one.
 pub fn browser(context: &RequestContext) -> (String, Option<String>) {
     if let Some(known) = &context.cookies.browser {
         return (known.clone(), None);
@@ -35,7 +35,7 @@ pub fn browser(context: &RequestContext) -> (String, Option<String>) {
     (value, Some(set))
 }
 
-/// Returns `Set-Cookie` for a device.
+/// `Set-Cookie` for a device.
 pub fn set_device(app: &App, value: &str) -> String {
     format!("{}={value}{}; Max-Age={DEVICE_LIFE_S}", CookieNames::of(app.is_https).device, attributes(app))
 }

@@ -1,5 +1,5 @@
-//! Protection against cross-site request forgery: a form contains a digest of the browser cookie, and the origin
-//! headers of the request must not contradict it.
+//! Protection against cross-site request forgery: a form contains a digest of the browser cookie, and the
+//! origin headers of the request must not contradict it.
 
 use http::{StatusCode, header};
 use identity::params::Params;
@@ -15,7 +15,7 @@ fn form_token(browser: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(format!("trefoil form {browser}")))
 }
 
-/// Returns the hidden field of a form.
+/// The hidden field of a form.
 pub fn hidden_field(browser: &str) -> Markup {
     html! { input type="hidden" name="csrf" value=(form_token(browser)); }
 }
@@ -23,7 +23,7 @@ pub fn hidden_field(browser: &str) -> Markup {
 /// Reads a form that one of our pages sent from this browser.
 ///
 /// # Errors
-/// Returns a page with the reason.
+/// A page with the reason.
 pub async fn read_form(context: &RequestContext, body: &mut RequestBody) -> Result<Params, Problem> {
     if context.content_type().as_deref() != Some("application/x-www-form-urlencoded") {
         return Err(Problem::page(

@@ -1,7 +1,7 @@
 //! {base}/device: the user allows or denies access for a device that shows a code (RFC 8628 section 3.3).
 //!
-//! The page requires a sign-in, and access requires that the user compares the code and presses a button (RFC 8628
-//! section 5.4). Attempts with wrong codes are limited by user and by address.
+//! The page requires a sign-in, and access requires that the user compares the code and presses a button (RFC
+//! 8628 section 5.4). Attempts with wrong codes are limited by user and by address.
 
 use http::StatusCode;
 use identity::authorize::device::DeviceQuestion;
@@ -58,10 +58,10 @@ pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Re
     }
 }
 
-/// Returns the question for this code.
+/// The question for this code.
 ///
 /// # Errors
-/// Returns a page that says that the code is unknown or that the user must wait.
+/// A page that says that the code is unknown or that the user must wait.
 async fn find_question(context: &RequestContext, code: &str, user: &User) -> Result<DeviceQuestion, Problem> {
     let identity = &context.app.identity;
     let address = context.address_text();

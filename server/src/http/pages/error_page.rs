@@ -8,12 +8,12 @@ use super::page_request::request_id;
 use super::texts::t;
 use crate::http::reply::{self, Response};
 
-/// Returns an error page.
+/// An error page.
 pub fn error(status: StatusCode, text: &str) -> Response {
     detailed_error(status, text, &[])
 }
 
-/// Returns an error page with details for the developers of the application.
+/// An error page with details for the developers of the application.
 pub fn detailed_error(status: StatusCode, text: &str, details: &[(&str, &str)]) -> Response {
     let title = match status.as_u16() {
         404 => t("Not found"),

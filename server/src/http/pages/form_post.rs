@@ -1,5 +1,5 @@
-//! The page that sends the answer to an authorization request by POST (OAuth 2.0 Form Post Response Mode). A script sends the
-//! form; without scripts, the user presses the button.
+//! The page that sends the answer to an authorization request by POST (OAuth 2.0 Form Post Response Mode). A
+//! script sends the form; without scripts, the user presses the button.
 
 use http::{StatusCode, header};
 use maud::html;
@@ -10,7 +10,7 @@ use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
-/// Returns the page with the form. Its URL contains no part of the answer, and it is not stored.
+/// The page with the form. Its URL contains no part of the answer, and it is not stored.
 pub fn show_form(to: &str, fields: &[(String, String)]) -> Response {
     let content = html! {
         form #answer method="post" action=(to) {

@@ -1,12 +1,13 @@
 //! The frame of every page: the name, logo and colours of `[pages]`, the language, and the scripts. They
-//! belong to the request in which a page is rendered, and are task-local, so that each error page has them, too.
+//! belong to the request in which a page is rendered, and are task-local, so that each error page has them,
+//! too.
 
 use maud::{DOCTYPE, Markup, html};
 
 use super::page_request::language;
 use crate::http::pages::page_request::REQUEST;
 
-/// Returns a page. All pages have the script `page.js`; `script` is a further one.
+/// A page. All pages have the script `page.js`; `script` is a further one.
 pub fn frame(title: &str, content: &Markup, script: Option<&str>) -> Markup {
     let settings = REQUEST.try_with(|request| request.settings.clone()).unwrap_or_default();
     let brand = &settings.brand;
@@ -40,12 +41,11 @@ pub fn frame(title: &str, content: &Markup, script: Option<&str>) -> Markup {
     }
 }
 
-/// Returns a page.
 pub(super) fn page(title: &str, content: &Markup) -> Markup {
     frame(title, content, None)
 }
 
-/// Returns a page with the script for passkeys.
+/// A page with the script for passkeys.
 pub(super) fn page_with_script(title: &str, content: &Markup) -> Markup {
     frame(title, content, Some("/passkey.js"))
 }

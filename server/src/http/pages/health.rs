@@ -20,8 +20,8 @@ pub async fn is_live(_: &RequestContext) -> Result<Response, Problem> {
     Ok(reply::no_store(reply::body(StatusCode::OK, TEXT, "live\n")))
 }
 
-/// Checks that the server can read and write the store and the audit log, without writing anything. The response
-/// names the part that fails; the log has the details.
+/// Checks that the server can read and write the store and the audit log, without writing anything. The
+/// response names the part that fails; the log has the details.
 pub async fn is_ready(context: &RequestContext) -> Result<Response, Problem> {
     if context.app.is_stopping.load(Ordering::Acquire) {
         let text = "the server is stopping\n";

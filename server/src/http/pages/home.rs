@@ -55,7 +55,7 @@ pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
     Ok(reply::no_store(reply::html(StatusCode::OK, page(t("A server with three leaves"), &content))))
 }
 
-/// Returns a command with a button that copies it.
+/// A command with a button that copies it.
 fn command(id: &str, text: &str) -> Markup {
     html! {
         div.command {
@@ -65,8 +65,8 @@ fn command(id: &str, text: &str) -> Markup {
     }
 }
 
-/// Returns the absolute data folder if the client is on this machine and the server uses its development CA. Others do
-/// not learn paths of this machine.
+/// The absolute data folder if the client is on this machine and the server uses its development CA. Others
+/// do not learn paths of this machine.
 fn development_ca(context: &RequestContext) -> Option<PathBuf> {
     let app = &context.app;
     let is_shown = app.is_loopback && app.has_development_ca && is_on_this_machine(context);
@@ -82,7 +82,7 @@ fn ca_option(context: &RequestContext) -> String {
     ca.map(|ca| format!("--cacert {} ", shell_word(&ca))).unwrap_or_default()
 }
 
-/// Returns the users of the demo. Their passwords are only in files that their owner can read.
+/// The users of the demo. Their passwords are only in files that their owner can read.
 async fn demo_users(context: &RequestContext) -> Result<Markup, Problem> {
     let app = &context.app;
     if !app.flags.demo {

@@ -11,7 +11,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// Returns the language that `Accept-Language` prefers (RFC 9110 section 12.5.4), or English.
+    /// The language that `Accept-Language` prefers (RFC 9110 section 12.5.4), or English.
     pub fn negotiate(accepted: &str) -> Self {
         let mut best = (Self::English, 0.0);
         for range in accepted.split(',').take(20) {
@@ -33,7 +33,7 @@ impl Language {
         best.0
     }
 
-    /// Returns the tag for `lang`.
+    /// The tag for `lang`.
     pub fn tag(self) -> &'static str {
         match self {
             Self::English => "en",

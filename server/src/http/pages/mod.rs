@@ -43,10 +43,12 @@ use super::extract::RequestContext;
 use super::problem::Problem;
 use super::reply::{self, Response};
 
-/// Adds the headers of every page: no content from other hosts, no script except those for passkeys and for answers by POST, no frames, and
-/// no referrer for other sites. (Without any referrer, browsers would also hide the origin of our own forms.)
+/// Adds the headers of every page: no content from other hosts, no script except those for passkeys and for
+/// answers by POST, no frames, and no referrer for other sites. (Without any referrer, browsers would also
+/// hide the origin of our own forms.)
 ///
-/// `form-action` is left out because browsers apply it to the redirect to the client that follows the sign-in form.
+/// `form-action` is left out because browsers apply it to the redirect to the client that follows the sign-in
+/// form.
 pub fn with_page_headers(mut response: Response) -> Response {
     let headers = [
         (

@@ -1,4 +1,5 @@
-//! The request in which a page is rendered. It is task-local, so that each error page has its language and brand, too.
+//! The request in which a page is rendered. It is task-local, so that each error page has its language and
+//! brand, too.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -38,12 +39,12 @@ pub async fn with_request<F: Future>(request: PageRequest, handler: F) -> F::Out
     REQUEST.scope(request, handler).await
 }
 
-/// Returns the language of the page.
+/// The language of the page.
 pub fn language() -> Language {
     REQUEST.try_with(|request| request.language).unwrap_or_default()
 }
 
-/// Returns the id of the request, or an empty text outside of a request.
+/// The id of the request, or an empty text outside of a request.
 pub fn request_id() -> String {
     REQUEST.try_with(|request| request.request_id.to_string()).unwrap_or_default()
 }

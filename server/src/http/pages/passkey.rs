@@ -1,5 +1,5 @@
-//! {base}/passkey: sign-in by passkey. The script `passkey.js` fills in and sends the forms; without it they stay
-//! hidden.
+//! {base}/passkey: sign-in by passkey. The script `passkey.js` fills in and sends the forms; without it they
+//! stay hidden.
 
 use http::{StatusCode, header};
 use identity::audit::AuditEvent;
@@ -24,7 +24,7 @@ pub async fn passkey_script(_: &RequestContext) -> Result<Response, Problem> {
     Ok(reply::with(response, header::CACHE_CONTROL, "public, max-age=3600"))
 }
 
-/// Returns the options of a ceremony as JSON, for the script.
+/// The options of a ceremony as JSON, for the script.
 pub fn ceremony_options(begun: &PasskeyCeremonyStart) -> Response {
     reply::no_store(reply::json(StatusCode::OK, begun))
 }

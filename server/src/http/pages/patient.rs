@@ -88,7 +88,7 @@ async fn find_patients(
     }
 }
 
-/// Returns the user who must choose a patient. Any other step is left to the authorization endpoint.
+/// The user who must choose a patient. Any other step is left to the authorization endpoint.
 async fn choosing_user(
     context: &RequestContext,
     continuation: &str,

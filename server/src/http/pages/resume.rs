@@ -1,13 +1,14 @@
-//! The destination of the browser after a sign-in, from the hidden form field `continue`. All other modules treat it
-//! as opaque.
+//! The destination of the browser after a sign-in, from the hidden form field `continue`. All other modules
+//! treat it as opaque.
 //!
-//! It is a signed authorization request (see [`identity::authorize::interaction`]), the code of a device, or empty.
+//! It is a signed authorization request (see [`identity::authorize::interaction`]), the code of a device, or
+//! empty.
 
 use identity::params::Params;
 
 use crate::node::app::App;
 
-/// Returns the value for the page that asks about a device.
+/// The value for the page that asks about a device.
 pub fn device_destination(user_code: &str) -> String {
     form_urlencoded::Serializer::new(String::new()).append_pair("device", user_code).finish()
 }
@@ -17,7 +18,7 @@ pub fn is_request(back: &str) -> bool {
     !back.is_empty() && back.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// Returns the value that was sent; empty if it is not valid.
+/// The value that was sent; empty if it is not valid.
 pub fn read_destination(form: &Params) -> String {
     let back = form.get("continue").unwrap_or_default();
     if is_request(back) {
@@ -26,7 +27,7 @@ pub fn read_destination(form: &Params) -> String {
     Params::parse(back.as_bytes()).get("device").map(device_destination).unwrap_or_default()
 }
 
-/// Returns the URL of the destination, which is always on this server.
+/// The URL of the destination, which is always on this server.
 pub fn destination_url(app: &App, back: &str) -> String {
     let base = &app.base_url;
     if is_request(back) {

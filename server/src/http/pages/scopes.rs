@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::texts::{phrase, t};
 use crate::http::extract::RequestContext;
 
-/// Returns a list of the requested scopes. The texts of custom scopes are those of `[[scope]]` in `trefoil.toml`.
+/// A list of the requested scopes. The texts of custom scopes are those of `[[scope]]` in `trefoil.toml`.
 pub fn list(context: &RequestContext, scopes: &Scopes) -> Markup {
     let settings = context.app.settings();
     html! {

@@ -1,8 +1,9 @@
 //! {base}/sign-out and /logout: ends the browser session (OpenID Connect RP-Initiated Logout 1.0).
 //!
-//! An ID token as `id_token_hint` ends only the session whose cookie this browser presents, active or expired, and only
-//! if it is a session of the user of the token: ID tokens travel in addresses, so others may know them. Without a hint
-//! for this session, a page asks. The browser is redirected only to an address that the client registered.
+//! An ID token as `id_token_hint` ends only the session whose cookie this browser presents, active or
+//! expired, and only if it is a session of the user of the token: ID tokens travel in addresses, so others
+//! may know them. Without a hint for this session, a page asks. The browser is redirected only to an address
+//! that the client registered.
 
 use http::StatusCode;
 use identity::params::Params;
@@ -64,7 +65,7 @@ async fn process_request(context: &RequestContext, params: &Params) -> Result<Re
     Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
 
-/// Returns the requested address after sign-out, if the client registered it.
+/// The requested address after sign-out, if the client registered it.
 async fn back_address(
     context: &RequestContext,
     params: &Params,
@@ -111,8 +112,8 @@ pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Re
     Ok(end(context, None).await?)
 }
 
-/// Redirects a POST without the session cookie to a GET of this server. Browsers send a `SameSite=Lax` cookie with the
-/// GET also if the page of the form belongs to another site.
+/// Redirects a POST without the session cookie to a GET of this server. Browsers send a `SameSite=Lax` cookie
+/// with the GET also if the page of the form belongs to another site.
 async fn continue_by_get(context: &RequestContext, body: &[u8]) -> Result<Response, Problem> {
     context.add_pending(PendingKind::SignOutRequest, None)?;
     let parameters = String::from_utf8_lossy(body);

@@ -1,5 +1,6 @@
-//! The texts of the pages, in English and German. The English text is the key of the table, so that a page is readable
-//! without it; a text that is not in the table is shown in English. `{}` is a placeholder for a value.
+//! The texts of the pages, in English and German. The English text is the key of the table, so that a page is
+//! readable without it; a text that is not in the table is shown in English. `{}` is a placeholder for a
+//! value.
 //!
 //! To add a language, add a variant of [`Language`] and a column.
 
@@ -7,7 +8,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::language::Language;
 
-/// Returns a text in the language of the current page.
+/// A text in the language of the current page.
 pub fn t(english: &str) -> &str {
     match super::page_request::language() {
         Language::English => english,
@@ -18,7 +19,7 @@ pub fn t(english: &str) -> &str {
     }
 }
 
-/// Returns a text with values for its placeholders.
+/// A text with values for its placeholders.
 pub fn fill(english: &str, values: &[&dyn std::fmt::Display]) -> String {
     let mut parts = t(english).split("{}");
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -31,7 +32,7 @@ pub fn fill(english: &str, values: &[&dyn std::fmt::Display]) -> String {
     text
 }
 
-/// Returns a text with markup for its placeholders.
+/// A text with markup for its placeholders.
 pub fn phrase(english: &str, values: &[Markup]) -> Markup {
     let values: Vec<&dyn std::fmt::Display> = values.iter().map(|value| &value.0 as _).collect();
     // The table contains no markup, and maud has escaped the values.
@@ -422,7 +423,7 @@ const TEXTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Returns the text of an error as a sentence.
+/// The text of an error as a sentence.
 pub fn as_sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();

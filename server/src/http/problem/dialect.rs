@@ -20,7 +20,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Returns the dialect of problems at a path, by its first segment.
+    /// The dialect of problems at a path, by its first segment.
     pub fn of_path(path: &str) -> Self {
         match path.strip_prefix('/').and_then(|path| path.split('/').next()) {
             Some("oauth2" | ".well-known") => Self::OAuth,
@@ -30,7 +30,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the response to an error that does not come from a domain, such as an unknown path, a wrong method or
+    /// The response to an error that does not come from a domain, such as an unknown path, a wrong method or
     /// a large body.
     pub fn plain_error(self, status: StatusCode, text: &str) -> Response {
         match self {
@@ -44,7 +44,7 @@ impl Dialect {
     }
 }
 
-/// Returns the issue code of a status for errors that do not come from a domain.
+/// The issue code of a status for errors that do not come from a domain.
 pub(super) fn issue_code(status: StatusCode) -> IssueCode {
     match status {
         StatusCode::NOT_FOUND => IssueCode::NotFound,
@@ -58,7 +58,7 @@ pub(super) fn issue_code(status: StatusCode) -> IssueCode {
     }
 }
 
-/// Returns an error response of an OAuth endpoint.
+/// An error response of an OAuth endpoint.
 pub fn oauth_error(status: StatusCode, error: &str, description: Option<&str>) -> Response {
     let mut body = serde_json::json!({ "error": error });
     if let Some(description) = description {
@@ -72,12 +72,12 @@ pub fn oauth_error(status: StatusCode, error: &str, description: Option<&str>) -
     response
 }
 
-/// Returns an error response of a FHIR endpoint.
+/// An error response of a FHIR endpoint.
 pub fn fhir_error(status: StatusCode, code: IssueCode, text: impl Into<String>) -> Response {
     outcome_response(status, &OperationOutcome::error(code, text))
 }
 
-/// Returns an OperationOutcome.
+/// An OperationOutcome.
 pub fn outcome_response(status: StatusCode, outcome: &OperationOutcome) -> Response {
     let response = reply::no_store(reply::fhir_json(status, outcome));
     if status == StatusCode::UNAUTHORIZED {
@@ -86,7 +86,7 @@ pub fn outcome_response(status: StatusCode, outcome: &OperationOutcome) -> Respo
     response
 }
 
-/// Returns an error response of the administration API.
+/// An error response of the administration API.
 pub(super) fn admin_error(status: StatusCode, error: &str, text: &str) -> Response {
     let response = oauth_error(status, error, Some(text));
     let challenge = match status {
@@ -99,12 +99,12 @@ pub(super) fn admin_error(status: StatusCode, error: &str, text: &str) -> Respon
     reply::with(response, header::WWW_AUTHENTICATE, &challenge)
 }
 
-/// Returns the response of the administration API to a record that does not exist.
+/// The response of the administration API to a record that does not exist.
 pub(super) fn no_such(record: &str) -> Response {
     admin_error(StatusCode::NOT_FOUND, "not_found", &format!("there is no such {record}"))
 }
 
-/// Returns the response of a FHIR endpoint to a token without the necessary scope.
+/// The response of a FHIR endpoint to a token without the necessary scope.
 pub(super) fn insufficient_scope(text: &str, scope: Option<&str>) -> Response {
     let response = fhir_error(StatusCode::FORBIDDEN, IssueCode::Forbidden, text);
     let mut challenge = bearer_challenge("insufficient_scope", text);
@@ -115,7 +115,7 @@ pub(super) fn insufficient_scope(text: &str, scope: Option<&str>) -> Response {
     reply::with(response, header::WWW_AUTHENTICATE, &challenge)
 }
 
-/// Returns `WWW-Authenticate` of RFC 6750 section 3.
+/// `WWW-Authenticate` of RFC 6750 section 3.
 pub fn bearer_challenge(error: &str, description: &str) -> String {
     format!("Bearer error=\"{error}\", error_description=\"{}\"", description.replace(['"', '\\'], "'"))
 }

@@ -11,7 +11,7 @@ use super::store_errors::{log_store_error, store_error, store_status};
 use crate::http::reply::{self, Response};
 use crate::node::question_pool::QuestionRejected;
 
-/// Returns the response for a client with a Group whose members cannot be read.
+/// The response for a client with a Group whose members cannot be read.
 pub(super) fn group_error(error: &GroupError) -> Response {
     match error {
         GroupError::Store(error) => store_error(Dialect::Fhir, error),
@@ -23,7 +23,7 @@ pub(super) fn group_error(error: &GroupError) -> Response {
     }
 }
 
-/// Returns the response to a failed terminology operation.
+/// The response to a failed terminology operation.
 pub(super) fn terminology_error(error: &TxError) -> Response {
     match terminology_status(error) {
         StatusCode::SERVICE_UNAVAILABLE => retry_later(&error.to_string()),
@@ -31,7 +31,7 @@ pub(super) fn terminology_error(error: &TxError) -> Response {
     }
 }
 
-/// Returns the status of a failed terminology operation.
+/// The status of a failed terminology operation.
 pub fn terminology_status(error: &TxError) -> StatusCode {
     match error {
         TxError::Missing { .. }
@@ -51,7 +51,7 @@ pub fn terminology_status(error: &TxError) -> StatusCode {
     }
 }
 
-/// Returns the response to a terminology question that was not run.
+/// The response to a terminology question that was not run.
 pub(super) fn question_rejected(why: QuestionRejected) -> Response {
     retry_later(match why {
         QuestionRejected::Full => "too many long terminology requests are waiting; try again later",
@@ -64,7 +64,7 @@ fn retry_later(text: &str) -> Response {
     reply::with_static(response, header::RETRY_AFTER, "2")
 }
 
-/// Returns the response to a resource that could not be read or written.
+/// The response to a resource that could not be read or written.
 pub(super) fn resource_error(error: &ResourceError) -> Response {
     if let ResourceError::Store(error) = error {
         return store_error(Dialect::Fhir, error);
@@ -73,7 +73,7 @@ pub(super) fn resource_error(error: &ResourceError) -> Response {
     fhir_error(status, code, error.to_string())
 }
 
-/// Returns the status and the issue code of a resource that could not be read or written.
+/// The status and the issue code of a resource that could not be read or written.
 pub fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
     match error {
         ResourceError::Store(error) => {
@@ -117,7 +117,7 @@ pub fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
     }
 }
 
-/// Returns the response to an export that was not started.
+/// The response to an export that was not started.
 pub(super) fn kick_off_error(error: &KickOffError) -> Response {
     let (status, code) = match error {
         KickOffError::Parameter { .. } => (StatusCode::BAD_REQUEST, IssueCode::Invalid),
@@ -136,7 +136,7 @@ pub(super) fn kick_off_error(error: &KickOffError) -> Response {
     fhir_error(status, code, error.to_string())
 }
 
-/// Returns the response to a failed request on an export job.
+/// The response to a failed request on an export job.
 pub(super) fn job_request_error(error: &JobRequestError) -> Response {
     match error {
         JobRequestError::NotFound { .. } => {
@@ -152,7 +152,7 @@ pub(super) fn job_request_error(error: &JobRequestError) -> Response {
     }
 }
 
-/// Returns the response to a file of an export that cannot be sent.
+/// The response to a file of an export that cannot be sent.
 pub(super) fn file_error(error: &FileError) -> Response {
     let text = match error {
         FileError::NotFound { .. } => {

@@ -22,7 +22,7 @@ use crate::http::pages::page_request::request_id;
 use crate::http::pages::texts::as_sentence;
 use crate::http::reply::{self, Response};
 
-/// Returns the response to a failed client authentication.
+/// The response to a failed client authentication.
 pub(super) fn client_error(error: &ClientAuthError) -> Response {
     match error {
         ClientAuthError::InvalidRequest(text) => {
@@ -35,7 +35,7 @@ pub(super) fn client_error(error: &ClientAuthError) -> Response {
     }
 }
 
-/// Returns the response to a rejected authorization code or refresh token.
+/// The response to a rejected authorization code or refresh token.
 pub(super) fn grant_error(error: &GrantError) -> Response {
     match error {
         GrantError::Store(error) => store_error(Dialect::OAuth, error),
@@ -52,7 +52,7 @@ pub(super) fn grant_error(error: &GrantError) -> Response {
     }
 }
 
-/// Returns the response to a device code for which there is no token (RFC 8628 section 3.5).
+/// The response to a device code for which there is no token (RFC 8628 section 3.5).
 pub(super) fn device_error(error: &DeviceError) -> Response {
     let code = match error {
         DeviceError::Grant(error) => return grant_error(error),
@@ -64,7 +64,7 @@ pub(super) fn device_error(error: &DeviceError) -> Response {
     oauth_error(StatusCode::BAD_REQUEST, code, Some(&error.to_string()))
 }
 
-/// Returns the response to a failed passkey ceremony.
+/// The response to a failed passkey ceremony.
 pub(super) fn passkey_error(error: &PasskeyError) -> Response {
     let status = match error {
         PasskeyError::Store(error) => return store_error(Dialect::Page, error),
@@ -75,7 +75,7 @@ pub(super) fn passkey_error(error: &PasskeyError) -> Response {
     error_page::error(status, &as_sentence(&error.to_string()))
 }
 
-/// Returns the response for a user that could not be read or created.
+/// The response for a user that could not be read or created.
 pub(super) fn user_error(dialect: Dialect, error: &UserError) -> Response {
     let (status, code, page_text) = match error {
         UserError::Store(error) => return store_error(dialect, error),
@@ -92,7 +92,7 @@ pub(super) fn user_error(dialect: Dialect, error: &UserError) -> Response {
     }
 }
 
-/// Returns the response for a user that could not be changed.
+/// The response for a user that could not be changed.
 pub(super) fn change_user_error(dialect: Dialect, error: &ChangeUserError) -> Response {
     match (error, dialect) {
         (ChangeUserError::Store(error), _) => store_error(dialect, error),
@@ -107,7 +107,7 @@ pub(super) fn change_user_error(dialect: Dialect, error: &ChangeUserError) -> Re
     }
 }
 
-/// Returns the response for a client that could not be added, changed or deleted.
+/// The response for a client that could not be added, changed or deleted.
 pub(super) fn change_client_error(dialect: Dialect, error: &ChangeClientError) -> Response {
     let (status, code) = match error {
         ChangeClientError::Store(error)
@@ -130,7 +130,7 @@ pub(super) fn change_client_error(dialect: Dialect, error: &ChangeClientError) -
     admin_error(status, code, &error.to_string())
 }
 
-/// Returns the page for an external account that was not linked.
+/// The page for an external account that was not linked.
 pub(super) fn link_error(error: &LinkError) -> Response {
     match error {
         LinkError::Store(error) => store_error(Dialect::Page, error),
@@ -140,7 +140,7 @@ pub(super) fn link_error(error: &LinkError) -> Response {
     }
 }
 
-/// Returns the response to a rejected access token.
+/// The response to a rejected access token.
 pub(super) fn token_error(dialect: Dialect, error: &BadToken) -> Response {
     match dialect {
         Dialect::Fhir => fhir_token_error(error),
@@ -148,7 +148,7 @@ pub(super) fn token_error(dialect: Dialect, error: &BadToken) -> Response {
     }
 }
 
-/// Returns the response to an access token that a FHIR endpoint rejected.
+/// The response to an access token that a FHIR endpoint rejected.
 fn fhir_token_error(error: &BadToken) -> Response {
     match error {
         BadToken::Store(error) => store_error(Dialect::Fhir, error),
@@ -169,7 +169,7 @@ fn fhir_token_error(error: &BadToken) -> Response {
     }
 }
 
-/// Returns the response to an access token that another endpoint rejected (RFC 6750 section 3.1).
+/// The response to an access token that another endpoint rejected (RFC 6750 section 3.1).
 fn bearer_token_error(error: &BadToken) -> Response {
     if let BadToken::Store(error) = error {
         return store_error(Dialect::OAuth, error);
@@ -187,7 +187,7 @@ fn token_error_code(error: &BadToken) -> &'static str {
     }
 }
 
-/// Returns `WWW-Authenticate` for a rejected token, with the scheme that would be accepted (RFC 6750 section 3; RFC
+/// `WWW-Authenticate` for a rejected token, with the scheme that would be accepted (RFC 6750 section 3; RFC
 /// 9449 section 7.1).
 fn challenge(error: &BadToken) -> String {
     match error {
@@ -203,7 +203,7 @@ fn challenge(error: &BadToken) -> String {
     }
 }
 
-/// Returns the response to a DPoP proof that an OAuth endpoint rejected (RFC 9449 section 5).
+/// The response to a DPoP proof that an OAuth endpoint rejected (RFC 9449 section 5).
 pub(super) fn proof_error(error: &ProofError) -> Response {
     match error {
         ProofError::Bad(error) => {
@@ -213,7 +213,7 @@ pub(super) fn proof_error(error: &ProofError) -> Response {
     }
 }
 
-/// Returns the response to a rejected pushed authorization request.
+/// The response to a rejected pushed authorization request.
 pub(super) fn push_request_error(error: &PushRequestError) -> Response {
     match error {
         PushRequestError::Rejected { error, text } => {
@@ -223,7 +223,7 @@ pub(super) fn push_request_error(error: &PushRequestError) -> Response {
     }
 }
 
-/// Returns the page for an authorization request whose error must not be sent to the client.
+/// The page for an authorization request whose error must not be sent to the client.
 pub(super) fn page_error(error: &PageError) -> Response {
     let details = match error {
         PageError::Client { client_id } => vec![("Client", printable(client_id.as_deref()))],

@@ -1,8 +1,8 @@
 //! [`Problem`]: why a handler does not answer as requested, and its response.
 //!
-//! This module is the one home of the statuses of domain errors, by exhaustive matches. A route has a dialect, in which
-//! its problems are rendered: OAuth JSON, administration JSON, OperationOutcome, page. The details of an internal error
-//! are only logged; the client gets a generic text.
+//! This module is the one home of the statuses of domain errors, by exhaustive matches. A route has a
+//! dialect, in which its problems are rendered: OAuth JSON, administration JSON, OperationOutcome, page. The
+//! details of an internal error are only logged; the client gets a generic text.
 //!
 //! | module | contents |
 //! |---|---|
@@ -49,8 +49,8 @@ pub(crate) use self::store_errors::log_store_error;
 
 /// Why a handler does not answer as requested. `?` converts the errors of the domains.
 pub enum Problem {
-    /// The response of the handler itself: an error that only the handler knows, or a page or redirect that must
-    /// precede the answer.
+    /// The response of the handler itself: an error that only the handler knows, or a page or redirect that
+    /// must precede the answer.
     Response(Box<Response>),
     /// The body cannot be read.
     Body(ReadBodyError),
@@ -158,38 +158,38 @@ impl From<ResourceBodyError> for Problem {
 }
 
 impl Problem {
-    /// Returns an error of an OAuth endpoint.
+    /// An error of an OAuth endpoint.
     pub fn oauth(status: StatusCode, error: &str, text: &str) -> Self {
         oauth_error(status, error, Some(text)).into()
     }
 
-    /// Returns an error of the administration API.
+    /// An error of the administration API.
     pub fn admin(status: StatusCode, error: &str, text: &str) -> Self {
         admin_error(status, error, text).into()
     }
 
-    /// Returns an error of a FHIR endpoint.
+    /// An error of a FHIR endpoint.
     pub fn fhir(status: StatusCode, code: IssueCode, text: impl Into<String>) -> Self {
         fhir_error(status, code, text).into()
     }
 
-    /// Returns an error of a page.
+    /// An error of a page.
     pub fn page(status: StatusCode, text: &str) -> Self {
         error_page::error(status, text).into()
     }
 
-    /// Returns the error of the administration API for a record that does not exist.
+    /// The error of the administration API for a record that does not exist.
     pub fn no_such(record: &str) -> Self {
         no_such(record).into()
     }
 
-    /// Returns the error of a FHIR endpoint for a token without the necessary scope, and a scope that would suffice, if
-    /// there is one.
+    /// The error of a FHIR endpoint for a token without the necessary scope, and a scope that would suffice,
+    /// if there is one.
     pub fn insufficient_scope(text: &str, scope: Option<&str>) -> Self {
         insufficient_scope(text, scope).into()
     }
 
-    /// Returns the response in the dialect of the route.
+    /// The response in the dialect of the route.
     pub fn into_response(self, dialect: Dialect) -> Response {
         match self {
             Self::Response(response) => *response,
@@ -221,7 +221,7 @@ impl Problem {
     }
 }
 
-/// Returns the response to a body that could not be read.
+/// The response to a body that could not be read.
 fn body_error(dialect: Dialect, error: &ReadBodyError) -> Response {
     let status = match error {
         ReadBodyError::TooLarge(_) | ReadBodyError::TooManyEntries { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -235,7 +235,7 @@ fn body_error(dialect: Dialect, error: &ReadBodyError) -> Response {
     dialect.plain_error(status, &error.to_string())
 }
 
-/// Returns the response to a request for whose answer there is no memory.
+/// The response to a request for whose answer there is no memory.
 fn answer_memory_error(dialect: Dialect) -> Response {
     let text = "too many large answers are being sent, or one client reads too many at the same time; try again in a few seconds";
     let response = match dialect {
@@ -245,7 +245,7 @@ fn answer_memory_error(dialect: Dialect) -> Response {
     reply::with_static(response, header::RETRY_AFTER, "5")
 }
 
-/// Returns the response to a source with too many pending requests, with `Retry-After`.
+/// The response to a source with too many pending requests, with `Retry-After`.
 fn pending_error(dialect: Dialect, error: TooManyPending) -> Response {
     let response = match dialect {
         Dialect::OAuth => {

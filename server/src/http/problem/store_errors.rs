@@ -45,7 +45,7 @@ pub(super) fn store_status(error: &StoreError) -> (StatusCode, IssueCode, &'stat
     }
 }
 
-/// Returns the response to an error of the store, and logs the error.
+/// The response to an error of the store, and logs the error.
 pub(super) fn store_error(dialect: Dialect, error: &StoreError) -> Response {
     let (status, code, text) = store_status(error);
     log_store_error(error, "store");
@@ -59,8 +59,8 @@ pub(super) fn store_error(dialect: Dialect, error: &StoreError) -> Response {
     }
 }
 
-/// Logs a store error of a request; `at` names its step. The start of an outage is logged once as an error elsewhere, so
-/// the requests that fail during it are warnings.
+/// Logs a store error of a request; `at` names its step. The start of an outage is logged once as an error
+/// elsewhere, so the requests that fail during it are warnings.
 pub(crate) fn log_store_error(error: &StoreError, step: &str) {
     match error {
         StoreError::Unavailable { .. } => tracing::warn!(%error, "{step}"),

@@ -1,5 +1,5 @@
-//! The audit log: FHIR R4 AuditEvents, one JSON line each, in `DIR/audit/audit-YYYY-MM-DD.ndjson` (UTC). The files
-//! are append-only.
+//! The audit log: FHIR R4 AuditEvents, one JSON line each, in `DIR/audit/audit-YYYY-MM-DD.ndjson` (UTC). The
+//! files are append-only.
 //!
 //! | module | contents |
 //! |---|---|
@@ -7,10 +7,9 @@
 //! | [`rest`] | reads and changes of FHIR resources (IHE BALP) |
 //! | here | the caller, the log, and the durability of its lines before a response is sent |
 //!
-//! `identity` emits typed events ([`identity::audit`]). The caller is a local variable of the task that serves the
-//! request:
-//! [`AuditLog::on_behalf`] collects the lines of a request and delays its result until they are as durable as configured. A
-//! log that cannot be written makes the server not ready.
+//! `identity` emits typed events ([`identity::audit`]). The caller is a local variable of the task that
+//! serves the request: [`AuditLog::on_behalf`] collects the lines of a request and delays its result until
+//! they are as durable as configured. A log that cannot be written makes the server not ready.
 
 mod caller;
 mod coding;
@@ -51,7 +50,8 @@ pub fn is_authenticated() -> bool {
     CALLER.try_with(|caller| caller.is_authenticated.load(Ordering::Relaxed)).unwrap_or(false)
 }
 
-/// Returns the network by which the requests of an address are counted: an IPv6 address belongs to a network of 64 bits.
+/// The network by which the requests of an address are counted: an IPv6 address belongs to a network of 64
+/// bits.
 pub fn source_network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(address) => match address.to_ipv4_mapped() {
@@ -98,7 +98,7 @@ impl AuditLog {
     /// Opens the log in a data folder.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be created or the thread not started.
+    /// An error if the folder cannot be created or the thread not started.
     pub fn open(
         data: &Path,
         source: AuditSource,
@@ -126,8 +126,8 @@ impl AuditLog {
         requests <= self.config.resources
     }
 
-    /// Does work on behalf of a caller. Returns its result once its audit lines are as durable as configured. If the
-    /// work is cancelled, the lines are queued.
+    /// Does work on behalf of a caller. Returns its result once its audit lines are as durable as configured.
+    /// If the work is cancelled, the lines are queued.
     ///
     /// A log that cannot be written is an error only with [`Durability::Synced`].
     pub async fn on_behalf<T>(
@@ -140,8 +140,8 @@ impl AuditLog {
         (done, self.flush_of(&request.caller).await)
     }
 
-    /// Waits until the lines of the current request are as durable as configured. Requests with many events call it
-    /// repeatedly, so that their lines do not accumulate in memory.
+    /// Waits until the lines of the current request are as durable as configured. Requests with many events
+    /// call it repeatedly, so that their lines do not accumulate in memory.
     pub async fn flush(&self) {
         if let Ok(caller) = CALLER.try_with(Arc::clone) {
             // The failure is stored in the caller and reported by `on_behalf`.
@@ -158,8 +158,8 @@ impl AuditLog {
         if must_be_recorded && caller.has_failed.load(Ordering::Relaxed) { Err(NotRecorded) } else { Ok(()) }
     }
 
-    /// Adds an entry. Never waits. An event that strangers can cause without limit is only counted if it has a line in this
-    /// minute.
+    /// Adds an entry. Never waits. An event that strangers can cause without limit is only counted if it has
+    /// a line in this minute.
     pub fn add(&self, entry: &AuditEntry) {
         let now = self.clock.now();
         let caller = CALLER.try_with(Arc::clone).ok();
@@ -257,16 +257,16 @@ impl AuditLog {
         }
     }
 
-    /// Returns a description of the fault if the log cannot be written.
+    /// A description of the fault if the log cannot be written.
     pub fn fault(&self) -> Option<&'static str> {
         self.lines.has_failed().then_some("the audit log cannot be written; the server's log has the details")
     }
 
-    /// Checks that the next write to the store can be recorded: with [`Durability::Synced`], nothing is changed while
-    /// the log cannot be written.
+    /// Checks that the next write to the store can be recorded: with [`Durability::Synced`], nothing is
+    /// changed while the log cannot be written.
     ///
     /// # Errors
-    /// Returns [`StoreError::ReadOnly`] if it cannot be written.
+    /// [`StoreError::ReadOnly`] if it cannot be written.
     pub fn check(&self) -> Result<(), StoreError> {
         if self.config.durability == Durability::Synced && self.lines.has_failed() {
             let reason = "the audit log cannot be written".to_owned();

@@ -1,8 +1,10 @@
 //! Reads and changes of FHIR resources as AuditEvents in the shape of IHE BALP, the Basic Audit Log Patterns
-//! (<https://profiles.ihe.net/ITI/BALP/>): Create, Read, Update, Delete and Query, each with or without a Patient.
+//! (<https://profiles.ihe.net/ITI/BALP/>): Create, Read, Update, Delete and Query, each with or without a
+//! Patient.
 //!
-//! One interaction is one event. If it concerns several Patients, the event has an entity for each of them; BALP's
-//! `Patient…` profiles have exactly one, so such an event conforms to the profile without Patient only.
+//! One interaction is one event. If it concerns several Patients, the event has an entity for each of them;
+//! BALP's `Patient…` profiles have exactly one, so such an event conforms to the profile without Patient
+//! only.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -47,8 +49,8 @@ impl RestInteraction {
         }
     }
 
-    /// Types of the agents client and server, according to the direction of the data. A search counts as a flow of
-    /// its parameters.
+    /// Types of the agents client and server, according to the direction of the data. A search counts as a
+    /// flow of its parameters.
     fn roles(self) -> [[&'static str; 3]; 2] {
         const SOURCE: [&str; 3] = [DCM, "110153", "Source Role ID"];
         const DESTINATION: [&str; 3] = [DCM, "110152", "Destination Role ID"];

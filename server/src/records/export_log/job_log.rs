@@ -63,7 +63,7 @@ impl SentFiles {
             && self.pages.values().sum::<usize>() + self.errors == self.files.len()
     }
 
-    /// Returns the details of `export_complete`.
+    /// The details of `export_complete`.
     pub fn completion(&self, now: Timestamp) -> Value {
         let add = |sum: (u64, u64), file: &(u64, u64)| (sum.0 + file.0, sum.1 + file.1);
         let (resources, bytes) = self.files.values().fold((0, 0), add);
@@ -142,7 +142,7 @@ impl JobLogState {
         }
     }
 
-    /// Returns the numbers of files over all pages.
+    /// The numbers of files over all pages.
     pub fn total_files(&self) -> ManifestPage {
         let add = |sum: ManifestPage, page: &ManifestPage| ManifestPage {
             output: sum.output + page.output,
@@ -152,7 +152,7 @@ impl JobLogState {
         self.pages.iter().fold(ManifestPage::default(), add)
     }
 
-    /// Returns the details of `export_complete` when it is due: once, after each file of the manifest was sent.
+    /// The details of `export_complete` when it is due: once, after each file of the manifest was sent.
     pub fn completion(&self, now: Timestamp) -> Option<Value> {
         (!self.is_over && self.sent.is_complete()).then(|| self.sent.completion(now))
     }

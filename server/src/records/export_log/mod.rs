@@ -1,12 +1,12 @@
 //! The export log: the use that clients make of their exports, in the format of bulk data clients
-//! (<https://github.com/smart-on-fhir/bulk-data-client/wiki/Bulk-Data-Export-Log-Items>), as seen from the server. It
-//! has one JSON line per event, in `log.JOB.ndjson` for each job, in the configured folder.
+//! (<https://github.com/smart-on-fhir/bulk-data-client/wiki/Bulk-Data-Export-Log-Items>), as seen from the
+//! server. It has one JSON line per event, in `log.JOB.ndjson` for each job, in the configured folder.
 //!
-//! Each line also has the name of the server as `node`. Signatures of URLs and the Patients of a kick-off are left out. A
-//! status request is recorded only if its response differs from the previous one. The state of a job is stored only in its
-//! log, and a starting server reads it there.
-//! A manifest, or the end of a file, is not sent before the log contains it. Therefore `export_complete` is written
-//! exactly once, even if the server is killed. Servers on one database decide in the ledger which of them writes it.
+//! Each line also has the name of the server as `node`. Signatures of URLs and the Patients of a kick-off are
+//! left out. A status request is recorded only if its response differs from the previous one. The state of a
+//! job is stored only in its log, and a starting server reads it there. A manifest, or the end of a file, is
+//! not sent before the log contains it. Therefore `export_complete` is written exactly once, even if the
+//! server is killed. Servers on one database decide in the ledger which of them writes it.
 
 mod job_log;
 mod shared_progress;
@@ -50,7 +50,7 @@ impl ExportLog {
     /// Opens the log in a folder, which is created if it is missing, and reads the state of all jobs from it.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be created, a log not read, or the thread not started.
+    /// An error if the folder cannot be created, a log not read, or the thread not started.
     pub fn open(
         folder: PathBuf,
         fhir_base: &str,
@@ -97,8 +97,8 @@ impl ExportLog {
         self.lines.close();
     }
 
-    /// Records the event that `event` derives from the state of the job, if any, and the completion of the export if
-    /// it is due. Returns whether `event` returned an event.
+    /// Records the event that `event` derives from the state of the job, if any, and the completion of the
+    /// export if it is due. Returns whether `event` returned an event.
     fn record(&self, job: &str, event: impl FnOnce(&JobLogState) -> Option<(&'static str, Value)>) -> bool {
         let mut all = self.states.lock().expect("the lock of the jobs is not poisoned");
         let state = all.entry(job.to_owned()).or_default();
@@ -122,8 +122,8 @@ impl ExportLog {
         is_there
     }
 
-    /// Adds what this server has sent to the record in the shared store, and logs `export_complete` if the record names this
-    /// server. If the database is unavailable, [`ExportLog::share_all`] repeats this.
+    /// Adds what this server has sent to the record in the shared store, and logs `export_complete` if the
+    /// record names this server. If the database is unavailable, [`ExportLog::share_all`] repeats this.
     async fn share(&self, job: &str) {
         let Some(store) = &self.shared else { return };
         self.unshared.lock().expect("the lock of the jobs is not poisoned").remove(job);
@@ -146,7 +146,8 @@ impl ExportLog {
         }
     }
 
-    /// Waits until all recorded events are written. If the log cannot be written, the response is sent nevertheless.
+    /// Waits until all recorded events are written. If the log cannot be written, the response is sent
+    /// nevertheless.
     async fn wait_until_written(&self) {
         self.lines.write(Vec::new()).await;
     }
@@ -269,7 +270,8 @@ impl ExportLog {
         self.record(job, |_| Some(("download_request", detail)));
     }
 
-    /// Records a completed download, and returns when the record is written. Must be called before the last piece is sent.
+    /// Records a completed download, and returns when the record is written. Must be called before the last
+    /// piece is sent.
     pub async fn record_download_end(&self, job: &str, file: &ExportFile) {
         let listed = file.listed();
         let detail = json!({
@@ -294,7 +296,7 @@ impl ExportLog {
     }
 }
 
-/// Returns the file name of the log of a job.
+/// The file name of the log of a job.
 fn log_file_name(job: &str) -> String {
     format!("log.{job}.ndjson")
 }
@@ -334,7 +336,7 @@ mod tests {
         ExportLog::open(folder, fhir_base, node, retention, Clock::system(), store).unwrap()
     }
 
-    /// Returns the events `export_complete` in a log.
+    /// The events `export_complete` in a log.
     fn completions(folder: &Path) -> Vec<Value> {
         let text = fs::read_to_string(folder.join("log.j.ndjson")).unwrap_or_default();
         let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -394,7 +396,7 @@ mod tests {
         assert_eq!(folders.iter().map(|folder| completions(folder.path()).len()).sum::<usize>(), 1);
     }
 
-    /// Returns the names of the events in a log after these statuses, each with the number of its page.
+    /// The names of the events in a log after these statuses, each with the number of its page.
     async fn event_names(statuses: &[(usize, JobStatus)]) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         for (page, status) in statuses {

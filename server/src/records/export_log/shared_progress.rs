@@ -1,5 +1,6 @@
-//! Progress of the downloads of an export, shared by the servers on one database. A ledger record for each job contains
-//! the files that all servers have sent, and names the log in which `export_complete` is recorded.
+//! Progress of the downloads of an export, shared by the servers on one database. A ledger record for each
+//! job contains the files that all servers have sent, and names the log in which `export_complete` is
+//! recorded.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,11 +16,11 @@ struct SharedProgress {
     completed_by: Option<String>,
 }
 
-/// Adds what a server has sent of a job to its record, which then expires at `expires`. Returns what all servers have sent,
-/// if the export is complete and the log with this id must record that.
+/// Adds what a server has sent of a job to its record, which then expires at `expires`. Returns what all
+/// servers have sent, if the export is complete and the log with this id must record that.
 ///
 /// # Errors
-/// Returns [`StoreError`] if the record cannot be read or written. The next call writes the same data.
+/// [`StoreError`] if the record cannot be read or written. The next call writes the same data.
 pub(super) async fn add_sent(
     store: &Store,
     job: &str,

@@ -1,4 +1,5 @@
-//! Attacks without authentication: forms with very many parameters, and requests that create a pending record.
+//! Attacks without authentication: forms with very many parameters, and requests that create a pending
+//! record.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! Kills the server while it grants tokens and writes resources. For every response that a client received, the audit
-//! log must contain a line.
+//! Kills the server while it grants tokens and writes resources. For every response that a client received,
+//! the audit log must contain a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use crate::support::Server;
 /// Number of clients that send requests concurrently.
 const CLIENTS: usize = 4;
 
-/// Returns the events of the audit log by code of the subtype. The next start of the server completes a line that the
-/// kill truncated.
+/// Returns the events of the audit log by code of the subtype. The next start of the server completes a line
+/// that the kill truncated.
 fn events(server: &Server) -> BTreeMap<String, Vec<Value>> {
     let mut events = BTreeMap::<_, Vec<Value>>::new();
     for file in std::fs::read_dir(server.data().join("audit")).unwrap() {

@@ -1,5 +1,5 @@
-//! Attacks with many connections: idle connections from several addresses with a low limit of file descriptors, and a
-//! stop under load.
+//! Attacks with many connections: idle connections from several addresses with a low limit of file
+//! descriptors, and a stop under load.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -81,8 +81,8 @@ async fn a_stop_under_load_resets_no_request() {
                                 assert_eq!(answer.status(), 200);
                                 answered += 1;
                             }
-                            // The connection is refused after the listener was closed. Any other error means that the
-                            // server lost a request.
+                            // The connection is refused after the listener was closed. Any other error means
+                            // that the server lost a request.
                             Err(error) if error.is_connect() && *stopped.borrow() => return answered,
                             Err(error) => panic!("after {answered} answers: {error:?}"),
                         }

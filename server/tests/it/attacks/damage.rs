@@ -1,7 +1,8 @@
-//! Damages one file of the data folder of a stopped server. The server must refuse to start, report the damage in a
-//! response, or return correct content only.
+//! Damages one file of the data folder of a stopped server. The server must refuse to start, report the
+//! damage in a response, or return correct content only.
 //!
-//! The audit log is excluded, because the server does not read it. The settings and the log file belong to the test.
+//! The audit log is excluded, because the server does not read it. The settings and the log file belong to
+//! the test.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! A client fills the disk with exports. Other users must still be able to sign in, and deleting exports must free the
-//! space.
+//! A client fills the disk with exports. Other users must still be able to sign in, and deleting exports must
+//! free the space.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Many connections at once, some of them slow. Other clients must be served, and connections above the limits must be
-//! rejected cleanly.
+//! Many connections at once, some of them slow. Other clients must be served, and connections above the
+//! limits must be rejected cleanly.
 
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,8 @@ async fn ask(stream: &mut TcpStream) -> bool {
     true
 }
 
-/// Opens connections from several addresses. Every fifth one is slow and stops within the request headers. The others
-/// have sent a request and stay open.
+/// Opens connections from several addresses. Every fifth one is slow and stops within the request headers.
+/// The others have sent a request and stay open.
 async fn crowd(server: &Server, count: usize) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for n in 0..count {
@@ -44,8 +44,8 @@ async fn crowd(server: &Server, count: usize) -> Vec<TcpStream> {
     held
 }
 
-/// Returns the 99th percentile of the request time, for clients with persistent connections. A client opens a new
-/// connection if the server has closed its connection.
+/// Returns the 99th percentile of the request time, for clients with persistent connections. A client opens a
+/// new connection if the server has closed its connection.
 async fn p99(server: &Server, requests: usize) -> Duration {
     let clients = (0..8).map(|_| {
         let address = server.address();

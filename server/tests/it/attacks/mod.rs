@@ -1,7 +1,7 @@
 //! Attacks on the real server binary. Each test asserts rejections and results, but not times.
 //!
-//! The tests run a short version of each attack. `cargo xtask soak --only attacks` runs the full version with the
-//! release binary and prints the measured times.
+//! The tests run a short version of each attack. `cargo xtask soak --only attacks` runs the full version with
+//! the release binary and prints the measured times.
 
 mod anonymous;
 mod audit;

@@ -7,7 +7,8 @@ use super::{report, size};
 use crate::sign_in::{Browser, tokens};
 use crate::support::Server;
 
-/// Number of failures that one user name may have at all addresses before it is locked: the default of the throttle.
+/// Number of failures that one user name may have at all addresses before it is locked: the default of the
+/// throttle.
 const FREE_FAILURES: usize = 25;
 
 /// Returns a client that connects from this address, and the fields of its sign-in page.

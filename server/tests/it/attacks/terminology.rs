@@ -1,5 +1,5 @@
-//! Small terminology requests that are expensive to answer, many at a time. Each must be answered or rejected, other
-//! requests must be answered meanwhile, and the server must stop on SIGTERM.
+//! Small terminology requests that are expensive to answer, many at a time. Each must be answered or
+//! rejected, other requests must be answered meanwhile, and the server must stop on SIGTERM.
 
 use std::time::Instant;
 
@@ -16,8 +16,8 @@ use crate::support::Server;
 /// Number of concurrent requests.
 const AT_ONCE: usize = 50;
 
-/// Returns the operations and bodies of a round. Each kind of request is repeated until the round has [`AT_ONCE`]
-/// requests.
+/// Returns the operations and bodies of a round. Each kind of request is repeated until the round has
+/// [`AT_ONCE`] requests.
 fn round() -> Vec<(String, String)> {
     let bodies: Vec<_> = costly::ALL
         .iter()

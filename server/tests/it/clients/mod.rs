@@ -1,7 +1,7 @@
-//! Tests with real clients in other languages. With only their standard libraries, Python signs in and validates codes,
-//! and Node exports. With libraries that apps use (`tests/it/clients/package.json`, `requirements.txt`; `.ci/run`
-//! installs them), openid-client and Authlib run all flows that they support, smart-fetch exports, and fhirclient runs as
-//! a SMART app in a browser.
+//! Tests with real clients in other languages. With only their standard libraries, Python signs in and
+//! validates codes, and Node exports. With libraries that apps use (`tests/it/clients/package.json`,
+//! `requirements.txt`; `.ci/run` installs them), openid-client and Authlib run all flows that they support,
+//! smart-fetch exports, and fhirclient runs as a SMART app in a browser.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

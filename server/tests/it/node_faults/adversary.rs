@@ -45,7 +45,8 @@ pub async fn attack(
                 };
                 let fault = FaultSpan {
                     name: format!("node {}: {name}", node.number),
-                    // A write waits for each of two nodes that fall silent one after the other, and then gives up.
+                    // A write waits for each of two nodes that fall silent one after the other, and then
+                    // gives up.
                     affected: if count == 1 { Affected::Node(node.number) } else { Affected::AllNodes },
                     begun,
                     ended: world.now(),
@@ -88,9 +89,9 @@ async fn stall(node: &FaultyNode, random: &mut fastrand::Rng) -> String {
     format!("no data pass to the database, which {}", if is_reset { "then resets" } else { "then continues" })
 }
 
-/// Pauses a node for longer than it may serve from its caches, and so long that another node completes an export that it
-/// has just begun. A token that it has cached is revoked meanwhile; the node gets requests with this token at the moment at
-/// which it continues.
+/// Pauses a node for longer than it may serve from its caches, and so long that another node completes an
+/// export that it has just begun. A token that it has cached is revoked meanwhile; the node gets requests
+/// with this token at the moment at which it continues.
 async fn pause(world: &World, exports: &Exports, node: &FaultyNode, random: &mut fastrand::Rng) -> String {
     let token = world.token().await;
     for turn in 0..4 {

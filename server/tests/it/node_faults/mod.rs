@@ -1,8 +1,9 @@
-//! Three nodes on one PostgreSQL database behind a balancer. Clients use all of them while nodes are killed, paused and
-//! cut off from the database. The history of all requests must satisfy the rules of [`node_clients::history`].
+//! Three nodes on one PostgreSQL database behind a balancer. Clients use all of them while nodes are killed,
+//! paused and cut off from the database. The history of all requests must satisfy the rules of
+//! [`node_clients::history`].
 //!
-//! The faults are derived from a seed. `TREFOIL_NODE_FAULTS` sets the number of rounds and `TREFOIL_NODE_FAULT_SEED` the
-//! seed.
+//! The faults are derived from a seed. `TREFOIL_NODE_FAULTS` sets the number of rounds and
+//! `TREFOIL_NODE_FAULT_SEED` the seed.
 
 mod adversary;
 mod outage;

@@ -1,5 +1,5 @@
-//! Nodes whose database is stopped under load and started again. During the outage, requests are answered with 503, and
-//! afterwards the service returns by itself.
+//! Nodes whose database is stopped under load and started again. During the outage, requests are answered
+//! with 503, and afterwards the service returns by itself.
 //!
 //! `TREFOIL_OUTAGE_SECONDS` sets the duration of each outage.
 
@@ -23,8 +23,8 @@ const CACHED: Duration = Duration::from_secs(1);
 /// Time between two requests for the state of a node.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// An outage by the clock of the history: the times at which the stop of the database began and ended, at which its start
-/// began and ended, and at which all nodes were ready.
+/// An outage by the clock of the history: the times at which the stop of the database began and ended, at
+/// which its start began and ended, and at which all nodes were ready.
 struct Outage {
     shutdown: Shutdown,
     begun: Duration,

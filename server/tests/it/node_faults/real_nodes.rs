@@ -24,7 +24,8 @@ const PACE: Pace = Pace { rests: false, probe: Duration::from_millis(30), poll: 
 
 /// Real nodes as their clients reach them.
 pub struct RealNodes {
-    /// The client of all requests. It uses no connection twice, because the balancer chooses a node for each connection.
+    /// The client of all requests. It uses no connection twice, because the balancer chooses a node for each
+    /// connection.
     pub client: Client,
     /// URLs of the nodes.
     pub urls: Vec<String>,
@@ -85,7 +86,8 @@ impl Clients {
         registration::configuration(&format!("jwks = {{ keys = [{{ {} }}] }}", members.join(", ")))
     }
 
-    /// Prepares the data that the clients use. `base` is the URL of all nodes, that of the balancer if there is one.
+    /// Prepares the data that the clients use. `base` is the URL of all nodes, that of the balancer if there
+    /// is one.
     pub async fn open_world(
         self,
         servers: &[Server],

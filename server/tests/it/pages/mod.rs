@@ -1,7 +1,8 @@
-//! Tests every page in a real browser for accessibility (the criteria of WCAG 2.2 AA that a program can check).
+//! Tests every page in a real browser for accessibility (the criteria of WCAG 2.2 AA that a program can
+//! check).
 //!
-//! `TREFOIL_PICTURES=DIR` saves screenshots of each page with the sizes of a phone and a desktop, in light and dark
-//! mode. `TREFOIL_AXE=FILE` names `axe.min.js` of axe-core, whose rules are then checked, too.
+//! `TREFOIL_PICTURES=DIR` saves screenshots of each page with the sizes of a phone and a desktop, in light
+//! and dark mode. `TREFOIL_AXE=FILE` names `axe.min.js` of axe-core, whose rules are then checked, too.
 
 use std::path::PathBuf;
 

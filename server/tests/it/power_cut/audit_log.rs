@@ -20,8 +20,8 @@ fn line(number: usize) -> LogLine {
     LogLine { file: format!("audit-{}.ndjson", number / FILE_LINES), text }
 }
 
-/// If this process is recorded: writes the lines of a session and marks each of them. Otherwise: does so without a
-/// recording.
+/// If this process is recorded: writes the lines of a session and marks each of them. Otherwise: does so
+/// without a recording.
 #[test]
 fn lines_are_recorded() {
     let Some(root) = recorded_folder() else {

@@ -1,5 +1,5 @@
-//! Power cuts: the files in the data folder that are not part of the store or of exports, in every state in which a power
-//! cut may leave them.
+//! Power cuts: the files in the data folder that are not part of the store or of exports, in every state in
+//! which a power cut may leave them.
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,6 +1,6 @@
-//! Power cuts while indexes of code systems are saved: in every state in which a power cut may leave the data folder, each
-//! acknowledged release is loaded, a hash never belongs to another release, and an index of a resource is complete or
-//! missing, so that it is built again.
+//! Power cuts while indexes of code systems are saved: in every state in which a power cut may leave the data
+//! folder, each acknowledged release is loaded, a hash never belongs to another release, and an index of a
+//! resource is complete or missing, so that it is built again.
 //!
 //! The recorded process is this test binary, which runs [`indexes_are_recorded`].
 
@@ -19,8 +19,8 @@ const TEST: &str = "power_cut::saved_indexes::indexes_are_recorded";
 const STATES: usize = 2_000;
 const STATES_WITH_FAULT: usize = 1_000;
 
-/// The releases in the order in which they are saved: system, and number of concepts, which is also the hash. A release
-/// replaces the one before it of the same system.
+/// The releases in the order in which they are saved: system, and number of concepts, which is also the hash.
+/// A release replaces the one before it of the same system.
 const RELEASES: [(&str, usize); 5] = [("a", 40), ("b", 700), ("a", 900), ("b", 50), ("a", 20)];
 /// The versions of the resource whose indexes are saved after the releases.
 const VERSIONS: [(u64, usize); 2] = [(5, 300), (9, 500)];
@@ -38,7 +38,8 @@ fn index(system: &str, concepts: usize) -> CodeSystemIndex {
     CodeSystemIndex::from_resource(resource.to_string().as_bytes()).unwrap()
 }
 
-/// If this process is recorded: saves all indexes and marks each of them. Otherwise: does so without a recording.
+/// If this process is recorded: saves all indexes and marks each of them. Otherwise: does so without a
+/// recording.
 #[test]
 fn indexes_are_recorded() {
     let Some(root) = recorded_folder() else {
@@ -65,8 +66,8 @@ fn save_all(root: &Path, mut acknowledged: impl FnMut(usize)) {
     }
 }
 
-/// Opens the saved indexes in a data folder after a power cut. The last mark is the number of acknowledged indexes; the
-/// next one may be there.
+/// Opens the saved indexes in a data folder after a power cut. The last mark is the number of acknowledged
+/// indexes; the next one may be there.
 fn check(root: &Path, marks: &[&str]) -> Result<(), String> {
     let acknowledged = marks.last().map_or(0, |mark| mark.parse::<usize>().unwrap());
     let data = root.join("data");

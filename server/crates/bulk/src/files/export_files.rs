@@ -1,13 +1,14 @@
-//! The files of all exports: their names, and the operations on a file or on all files of a job, in a folder or in a
-//! bucket.
+//! The files of all exports: their names, and the operations on a file or on all files of a job, in a folder
+//! or in a bucket.
 //!
 //! | place | path of a file |
 //! |---|---|
 //! | folder | `{job}-{store_id}/{attempt}.{name}` |
 //! | bucket | `{prefix}/{store_id}/exports/{job}/{attempt}.{name}` |
 //!
-//! Each attempt at a job writes under its own number, so that a worker that has lost its lease without noticing never
-//! modifies the files of the current worker. Nothing outside of the folders of this store is listed or removed.
+//! Each attempt at a job writes under its own number, so that a worker that has lost its lease without
+//! noticing never modifies the files of the current worker. Nothing outside of the folders of this store is
+//! listed or removed.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read as _, Seek as _};
@@ -36,8 +37,8 @@ use crate::files::format::Format;
 use crate::files::gzip;
 use crate::files::write_error::WriteError;
 
-/// Number of bytes that are collected before they are written to a folder. With smaller chunks, the transfer between
-/// threads would cost more.
+/// Number of bytes that are collected before they are written to a folder. With smaller chunks, the transfer
+/// between threads would cost more.
 const CHUNK: usize = 4 << 20;
 /// Mode of the folder of exports, if it is created here.
 const FOLDER_MODE: u32 = 0o777;
@@ -53,7 +54,6 @@ pub(crate) struct ExportFiles {
     downloads: DownloadLimits,
 }
 
-/// The place of the files.
 #[derive(Clone)]
 enum Place {
     Folder(Arc<FolderPlace>),
@@ -63,14 +63,15 @@ enum Place {
 struct FolderPlace {
     store: Arc<dyn ObjectStore>,
     folder: PathBuf,
-    /// Store id, which is part of the name of each job's folder. Folders with another id belong to another store.
+    /// Store id, which is part of the name of each job's folder. Folders with another id belong to another
+    /// store.
     store_id: String,
     disk: DiskSpace,
-    /// Files whose bytes are known to match their hash, because this process has written or verified them, with the
-    /// state of the file at that time.
+    /// Files whose bytes are known to match their hash, because this process has written or verified them,
+    /// with the state of the file at that time.
     sound: Mutex<HashMap<Path, FileStamp>>,
-    /// For each folder of a job, a lock that writes share. The removal of the folder waits for them, because a write
-    /// continues when its task is aborted, and creates the folder again.
+    /// For each folder of a job, a lock that writes share. The removal of the folder waits for them, because
+    /// a write continues when its task is aborted, and creates the folder again.
     writes: Mutex<HashMap<String, Arc<RwLock<()>>>>,
 }
 
@@ -81,8 +82,8 @@ struct BucketPlace {
     signer: Option<Arc<dyn Signer>>,
 }
 
-/// Delays the removal of a job's files while one of them is written. In a bucket nothing is delayed: the sweep removes
-/// what is left.
+/// Delays the removal of a job's files while one of them is written. In a bucket nothing is delayed: the
+/// sweep removes what is left.
 #[derive(Clone)]
 pub(crate) struct WriteGuard(
     #[expect(dead_code, reason = "it is held")] Option<Arc<OwnedRwLockReadGuard<()>>>,
@@ -177,7 +178,7 @@ impl ExportFiles {
         }
     }
 
-    /// Returns the headers with which a bucket sends a file to clients with a signed address.
+    /// The headers with which a bucket sends a file to clients with a signed address.
     pub(super) fn attributes(&self, path: &Path) -> Attributes {
         let mut attributes = Attributes::new();
         let (Place::Bucket(_), Some(name)) = (&self.place, path.filename()) else { return attributes };
@@ -194,8 +195,8 @@ impl ExportFiles {
         attributes
     }
 
-    /// Classifies a failure: a bucket that cannot be reached may be reachable later, and a process that is ending is
-    /// followed by another one.
+    /// Classifies a failure: a bucket that cannot be reached may be reachable later, and a process that is
+    /// ending is followed by another one.
     pub(super) fn write_error(&self, error: object_store::Error) -> WriteError {
         match (&self.place, &error) {
             (_, object_store::Error::JoinError { .. }) => WriteError::Unavailable(error),
@@ -230,8 +231,8 @@ impl ExportFiles {
         }
     }
 
-    /// Returns `true` if the bytes of a file match its hash. A file that this process wrote is not read. Any other file
-    /// is read once, and again after it has changed. An object is compared while it is sent instead.
+    /// `true` if the bytes of a file match its hash. A file that this process wrote is not read. Any other
+    /// file is read once, and again after it has changed. An object is compared while it is sent instead.
     pub async fn is_sound(
         &self,
         attempt_file: AttemptFile<'_>,
@@ -271,7 +272,8 @@ impl ExportFiles {
         }
     }
 
-    /// Writes a whole file. In a folder, the write holds the guard until it has ended, also if the caller is dropped.
+    /// Writes a whole file. In a folder, the write holds the guard until it has ended, also if the caller is
+    /// dropped.
     pub(super) async fn put(
         &self,
         path: &Path,
@@ -303,7 +305,8 @@ impl ExportFiles {
         written.map_err(|error| self.write_error(error))
     }
 
-    /// Reads the file that [`ExportFiles::write_sum`] wrote. Returns `None` if it does not exist or is invalid.
+    /// Reads the file that [`ExportFiles::write_sum`] wrote. Returns `None` if it does not exist or is
+    /// invalid.
     pub async fn read_sum(&self, file: AttemptFile<'_>) -> Option<(u64, String)> {
         let bytes = self.store().get(&self.path(file)).await.ok()?.bytes().await.ok()?;
         let (length, hash) = str::from_utf8(&bytes).ok()?.strip_suffix('\n')?.split_once(' ')?;
@@ -311,7 +314,7 @@ impl ExportFiles {
         Some((length.parse().ok()?, hash.to_owned()))
     }
 
-    /// Returns `true` if the file exists and has this length.
+    /// `true` if the file exists and has this length.
     pub async fn has(&self, file: AttemptFile<'_>, length: u64) -> Result<bool, WriteError> {
         match self.store().head(&self.path(file)).await {
             Ok(meta) => Ok(meta.size == length),
@@ -322,13 +325,13 @@ impl ExportFiles {
         }
     }
 
-    /// Returns `true` if clients can read files directly from the bucket.
+    /// `true` if clients can read files directly from the bucket.
     pub fn signs_urls(&self) -> bool {
         matches!(&self.place, Place::Bucket(place) if place.signer.is_some())
     }
 
-    /// Returns an address at which anyone can read the file for some time, directly from the bucket. Returns `None` if
-    /// files are sent by this server only.
+    /// An address at which anyone can read the file for some time, directly from the bucket. Returns `None`
+    /// if files are sent by this server only.
     pub async fn signed_url(
         &self,
         file: AttemptFile<'_>,
@@ -340,8 +343,8 @@ impl ExportFiles {
         url.map(|url| Some(url.into())).map_err(|error| self.write_error(error))
     }
 
-    /// Returns the ids of the jobs of this store that have files, and the names of folders that belong to other stores.
-    /// Nothing is known about other stores in a bucket.
+    /// The ids of the jobs of this store that have files, and the names of folders that belong to other
+    /// stores. Nothing is known about other stores in a bucket.
     pub async fn jobs(&self) -> object_store::Result<(Vec<String>, Vec<String>)> {
         match &self.place {
             Place::Folder(place) => Ok(place.jobs()),
@@ -353,12 +356,12 @@ impl ExportFiles {
         }
     }
 
-    /// Returns `true` if the files are in a bucket, which several nodes can share.
+    /// `true` if the files are in a bucket, which several nodes can share.
     pub fn are_in_bucket(&self) -> bool {
         matches!(self.place, Place::Bucket(_))
     }
 
-    /// Returns `false` if all files of a job were removed together with their folder. A bucket has no folders.
+    /// `false` if all files of a job were removed together with their folder. A bucket has no folders.
     pub fn has_any(&self, job: &str) -> bool {
         match &self.place {
             Place::Folder(place) => place.folder.join(place.folder_of(job)).exists(),
@@ -374,8 +377,8 @@ impl ExportFiles {
         }
     }
 
-    /// Removes the files of a job except those in `keep` and the files derived from them. Returns `false` if some are
-    /// left.
+    /// Removes the files of a job except those in `keep` and the files derived from them. Returns `false` if
+    /// some are left.
     pub async fn remove_others(&self, job: &str, keep: impl Iterator<Item = AttemptFile<'_>>) -> bool {
         let keep: HashSet<String> = keep.map(AttemptFile::in_folder).collect();
         let is_other = move |name: &str| {
@@ -392,7 +395,7 @@ impl ExportFiles {
 }
 
 impl FolderPlace {
-    /// Returns the name of a job's folder.
+    /// The name of a job's folder.
     fn folder_of(&self, job: &str) -> String {
         format!("{job}-{}", self.store_id)
     }
@@ -502,7 +505,7 @@ impl FolderPlace {
 }
 
 impl BucketPlace {
-    /// Returns the beginning of the keys of a job's files.
+    /// The beginning of the keys of a job's files.
     fn of_job(&self, job: &str) -> Path {
         self.exports.clone().join(job)
     }

@@ -2,8 +2,9 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Hash of a file's bytes for its `ETag`. XXH3 takes a twentieth of the time of a cryptographic hash. It does not
-/// protect against manipulation: an attacker who could choose exported bytes could also change the content itself.
+/// Hash of a file's bytes for its `ETag`. XXH3 takes a twentieth of the time of a cryptographic hash. It does
+/// not protect against manipulation: an attacker who could choose exported bytes could also change the
+/// content itself.
 #[derive(Default)]
 pub(crate) struct FileHasher(Xxh3);
 
@@ -12,17 +13,17 @@ impl FileHasher {
         self.0.update(bytes);
     }
 
-    /// Returns the hash as text. The first letter names the algorithm.
+    /// The hash as text. The first letter names the algorithm.
     pub fn finish(&self) -> String {
         format!("x{:032x}", self.0.digest128())
     }
 
-    /// Returns the hash without the letter of the algorithm.
+    /// The hash without the letter of the algorithm.
     pub fn digits(hash: &str) -> &str {
         hash.trim_start_matches('x')
     }
 
-    /// Returns `true` if this version of the server computes hashes with the same algorithm, so that `hash` can be
+    /// `true` if this version of the server computes hashes with the same algorithm, so that `hash` can be
     /// compared.
     pub fn made(hash: &str) -> bool {
         hash.starts_with('x')

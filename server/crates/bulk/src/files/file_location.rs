@@ -33,8 +33,8 @@ pub struct ObjectBucket {
     pub store: Arc<dyn ObjectStore>,
     /// Beginning of the keys of all objects of this server.
     pub prefix: Path,
-    /// Signs addresses of files for downloads directly from the bucket. `None` means that all files are sent by this
-    /// server.
+    /// Signs addresses of files for downloads directly from the bucket. `None` means that all files are sent
+    /// by this server.
     pub signer: Option<Arc<dyn Signer>>,
 }
 
@@ -42,9 +42,9 @@ impl ObjectBucket {
     /// Time for which a request that fails is repeated, with growing pauses. It is shorter than a lease.
     pub const PATIENCE: Duration = Duration::from_secs(15);
 
-    /// Opens a bucket of an S3 server. Uploads have checksums, which the server compares, and a request that fails for
-    /// another reason than the request itself (`SlowDown`, 5xx, no connection) is repeated for `patience`. With
-    /// `signs_urls`, clients can read files directly from the bucket.
+    /// Opens a bucket of an S3 server. Uploads have checksums, which the server compares, and a request that
+    /// fails for another reason than the request itself (`SlowDown`, 5xx, no connection) is repeated for
+    /// `patience`. With `signs_urls`, clients can read files directly from the bucket.
     ///
     /// # Errors
     /// Returns an error if the settings of the client are incomplete.
@@ -77,7 +77,7 @@ impl ObjectBucket {
         }
     }
 
-    /// Returns the beginning of the keys of one kind of objects of a store. Nothing else in the bucket is accessed.
+    /// The beginning of the keys of one kind of objects of a store. Nothing else in the bucket is accessed.
     pub fn folder(&self, store_id: &str, kind: &str) -> Path {
         self.prefix.clone().join(store_id).join(kind)
     }

@@ -20,7 +20,8 @@ pub(crate) enum FileSource {
     Object(ObjectSource),
 }
 
-/// An object whose bytes are read by range. Each range requires the entity tag that the object had when it was opened.
+/// An object whose bytes are read by range. Each range requires the entity tag that the object had when it
+/// was opened.
 pub(crate) struct ObjectSource {
     store: Arc<dyn ObjectStore>,
     path: Path,
@@ -35,7 +36,7 @@ impl FileSource {
         Ok((Self::Object(ObjectSource { store: Arc::clone(store), path, e_tag: meta.e_tag }), meta.size))
     }
 
-    /// Returns `true` if the bytes come from another machine.
+    /// `true` if the bytes come from another machine.
     pub fn is_remote(&self) -> bool {
         matches!(self, Self::Object(_))
     }
@@ -71,7 +72,7 @@ impl FileSource {
     }
 }
 
-/// Returns the error of a bucket that does not answer.
+/// The error of a bucket that does not answer.
 fn silent() -> object_store::Error {
     let seconds = ObjectBucket::PATIENCE.as_secs();
     object_store::Error::Generic { store: "S3", source: format!("no answer within {seconds} s").into() }

@@ -1,5 +1,5 @@
-//! Streams of export files. Files are read outside of the async threads, and objects by range, one chunk ahead. The number of bytes in memory
-//! and of open descriptors is limited for all downloads together.
+//! Streams of export files. Files are read outside of the async threads, and objects by range, one chunk
+//! ahead. The number of bytes in memory and of open descriptors is limited for all downloads together.
 
 use std::io;
 use std::ops::Range;
@@ -75,15 +75,15 @@ pub struct FileStream {
 }
 
 impl FileStream {
-    /// Returns a stream of a range of the file.
+    /// A stream of a range of the file.
     pub(crate) fn new(file: FileSource, range: Range<u64>, permit: DownloadPermit) -> Self {
         let mut stream = Self { file: Some(file), reading: None, left: range, permit, hash: None };
         stream.read_ahead();
         stream
     }
 
-    /// Compares the bytes with a hash. If they differ, the stream ends with an error instead of its last chunk, so that
-    /// the client sees an incomplete response.
+    /// Compares the bytes with a hash. If they differ, the stream ends with an error instead of its last
+    /// chunk, so that the client sees an incomplete response.
     pub(crate) fn comparing(mut self, hash: String) -> Self {
         self.hash = FileHasher::made(&hash).then(|| (Box::default(), hash));
         self

@@ -1,6 +1,7 @@
-//! Writes an output file. In a folder it is written and synced in chunks outside of the async threads, and gets its name
-//! only when it is complete and synced. In a bucket it is uploaded in parts with checksums, and exists only when the
-//! upload is complete. In both cases it is hashed in the same pass, and a writer that is dropped leaves nothing.
+//! Writes an output file. In a folder it is written and synced in chunks outside of the async threads, and
+//! gets its name only when it is complete and synced. In a bucket it is uploaded in parts with checksums, and
+//! exists only when the upload is complete. In both cases it is hashed in the same pass, and a writer that is
+//! dropped leaves nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ pub(crate) struct FileWriter {
     /// Hash of all bytes added so far.
     hasher: Box<FileHasher>,
     upload: Option<OpenUpload>,
-    /// The chunk that is being written. The next one is collected meanwhile, so that a file holds up to two in memory.
+    /// The chunk that is being written. The next one is collected meanwhile, so that a file holds up to two
+    /// in memory.
     under_way: Option<AbortOnDrop<object_store::Result<()>>>,
     /// Length so far, in bytes.
     pub bytes: u64,
@@ -56,7 +58,7 @@ impl FileWriter {
         Self { write: Some(write), ..self }
     }
 
-    /// Returns the guard of all writes.
+    /// The guard of all writes.
     fn guard(&mut self) -> Result<WriteGuard, WriteError> {
         if self.write.is_none() {
             self.write = Some(self.files.begin_write(&self.job)?);
@@ -64,8 +66,8 @@ impl FileWriter {
         Ok(self.write.clone().expect("the guard was added above"))
     }
 
-    /// Adds bytes without copying them. They are hashed on this thread, because hashing a page takes less time than
-    /// passing it to another thread and back.
+    /// Adds bytes without copying them. They are hashed on this thread, because hashing a page takes less
+    /// time than passing it to another thread and back.
     pub fn add(&mut self, bytes: Bytes) {
         self.hasher.update(&bytes);
         self.length += bytes.len();
@@ -103,8 +105,8 @@ impl FileWriter {
         }
     }
 
-    /// Takes the collected bytes. Of those for a bucket, at most one part is taken, because some object stores accept
-    /// only parts of the same length.
+    /// Takes the collected bytes. Of those for a bucket, at most one part is taken, because some object
+    /// stores accept only parts of the same length.
     fn take_chunk(&mut self) -> PutPayload {
         let Some(mut left) = self.files.part_length() else {
             self.length = 0;
@@ -124,8 +126,8 @@ impl FileWriter {
         PutPayload::from_iter(part)
     }
 
-    /// Completes the file in the background. The returned task resolves to the hash when the file is complete and
-    /// synced.
+    /// Completes the file in the background. The returned task resolves to the hash when the file is complete
+    /// and synced.
     pub async fn finish(mut self) -> Result<AbortOnDrop<Result<String, WriteError>>, WriteError> {
         self.flush_if_large().await?;
         self.files.check_space_for(2 * self.length as u64)?;
@@ -170,8 +172,8 @@ impl FileWriter {
 struct OpenUpload(Option<Box<dyn MultipartUpload>>);
 
 impl OpenUpload {
-    /// Begins an upload. If the caller is dropped before the answer arrives, the task here receives it and aborts the
-    /// upload.
+    /// Begins an upload. If the caller is dropped before the answer arrives, the task here receives it and
+    /// aborts the upload.
     async fn begin(files: &ExportFiles, path: &Path, write: WriteGuard) -> object_store::Result<Self> {
         let options = PutMultipartOptions { attributes: files.attributes(path), ..Default::default() };
         let (store, path) = (Arc::clone(files.store()), path.clone());

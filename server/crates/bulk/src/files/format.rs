@@ -1,7 +1,7 @@
 //! Formats of output files (`_outputFormat`), and the writer of a file in one of them.
 //!
-//! In every format, files are split by the length of their lines as NDJSON, so that a file contains the same resources
-//! in each format.
+//! In every format, files are split by the length of their lines as NDJSON, so that a file contains the same
+//! resources in each format.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub(crate) const NDJSON: [&str; 3] = ["application/fhir+ndjson", "application/nd
 const PARQUET: &str = "application/vnd.apache.parquet";
 
 impl Format {
-    /// Returns the format named by a value of `_outputFormat`, if this server supports it.
+    /// The format named by a value of `_outputFormat`, if this server supports it.
     pub fn read(value: &str) -> Option<Self> {
         match value {
             // A literal `+` in a query is decoded as a space.
@@ -32,12 +32,12 @@ impl Format {
         }
     }
 
-    /// Returns `true` if this server can write the format.
+    /// `true` if this server can write the format.
     pub fn is_offered(self) -> bool {
         self == Self::Ndjson || cfg!(feature = "parquet")
     }
 
-    /// Returns the value of the header `Content-Type`.
+    /// The value of the header `Content-Type`.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Ndjson => NDJSON[0],
@@ -45,7 +45,7 @@ impl Format {
         }
     }
 
-    /// Returns the file name extension.
+    /// The file name extension.
     pub(crate) fn extension(self) -> &'static str {
         match self {
             Self::Ndjson => "ndjson",
@@ -53,7 +53,7 @@ impl Format {
         }
     }
 
-    /// Returns the format of a file with this name.
+    /// The format of a file with this name.
     pub(crate) fn of_file(name: &str) -> Option<Self> {
         let (_, extension) = name.rsplit_once('.')?;
         [Self::Ndjson, Self::Parquet].into_iter().find(|format| format.extension() == extension)

@@ -1,18 +1,20 @@
-//! gzip in blocks (RFC 1951, RFC 1952). Each block of text is compressed separately and followed by a sync flush, so
-//! that the blocks form a single member with one header, one empty final block, and the CRC and length of the whole
-//! text. A file with several members would also be valid, but some clients stop after the first member.
+//! gzip in blocks (RFC 1951, RFC 1952). Each block of text is compressed separately and followed by a sync
+//! flush, so that the blocks form a single member with one header, one empty final block, and the CRC and
+//! length of the whole text. A file with several members would also be valid, but some clients stop after the
+//! first member.
 
 use flate2::{Compress, Compression, FlushCompress};
 
-/// Length of a block of text in bytes. Compared with a single block, the output is 1.3 % larger with blocks of 1 MiB,
-/// and 5 % larger with blocks of 256 KiB.
+/// Length of a block of text in bytes. Compared with a single block, the output is 1.3 % larger with blocks
+/// of 1 MiB, and 5 % larger with blocks of 256 KiB.
 pub(crate) const BLOCK: usize = 1 << 20;
 
-/// Version of the compressed format, part of the `ETag`. It must change if the same text is compressed to other bytes;
-/// a test below detects this.
+/// Version of the compressed format, part of the `ETag`. It must change if the same text is compressed to
+/// other bytes; a test below detects this.
 pub(crate) const VERSION: &str = "gzip1";
 
-/// Header: deflate, no flags, no time, no level, no system. The compressed bytes therefore depend only on the text.
+/// Header: deflate, no flags, no time, no level, no system. The compressed bytes therefore depend only on the
+/// text.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
 /// Compresses one member, block by block.
@@ -28,7 +30,7 @@ impl GzipMember {
         Self { deflate, crc: crc32fast::Hasher::new(), length: 0 }
     }
 
-    /// Returns the compressed bytes of the next block.
+    /// The compressed bytes of the next block.
     pub fn block(&mut self, text: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(text.len() / 4 + 64);
         if self.length == 0 {
@@ -51,7 +53,7 @@ impl GzipMember {
         }
     }
 
-    /// Returns the end of the member: an empty final block, CRC and length.
+    /// The end of the member: an empty final block, CRC and length.
     pub fn end(self) -> Vec<u8> {
         let mut out = if self.length == 0 { HEADER.to_vec() } else { Vec::new() };
         out.extend_from_slice(&[3, 0]);
@@ -124,8 +126,8 @@ mod tests {
         assert_eq!(unpacked(&packed([])), b"");
     }
 
-    /// The same `ETag` must identify the same bytes. If this test fails, the compressor has changed, and [`VERSION`]
-    /// must change too.
+    /// The same `ETag` must identify the same bytes. If this test fails, the compressor has changed, and
+    /// [`VERSION`] must change too.
     #[test]
     fn the_same_text_gives_the_same_bytes() {
         let packed = packed([&ndjson(100)[..]]);

@@ -1,5 +1,5 @@
-//! Files of exports: written in chunks, in one of the formats, and sent in chunks. They are kept in a folder or in a
-//! bucket.
+//! Files of exports: written in chunks, in one of the formats, and sent in chunks. They are kept in a folder
+//! or in a bucket.
 
 pub(crate) mod export_files;
 pub(crate) mod file_hasher;

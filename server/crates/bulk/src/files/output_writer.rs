@@ -57,8 +57,8 @@ impl OutputWriter {
         self.writing.flush_if_large().await
     }
 
-    /// Completes the file. Returns its length as NDJSON, and a task that resolves to the hash when the file is complete
-    /// and synced.
+    /// Completes the file. Returns its length as NDJSON, and a task that resolves to the hash when the file
+    /// is complete and synced.
     #[cfg_attr(not(feature = "parquet"), expect(unused_mut, reason = "only rows have an end"))]
     pub async fn finish(mut self) -> Result<(u64, AbortOnDrop<Result<String, WriteError>>), WriteError> {
         #[cfg(feature = "parquet")]

@@ -8,8 +8,8 @@
 //! | `lastUpdated` | timestamp, milliseconds, UTC, optional | `meta.lastUpdated` |
 //! | `json` | JSON (a byte array in UTF-8) | the resource, byte for byte the line of NDJSON |
 //!
-//! A row group ends before the resource that would make its JSON exceed a limit. The same resources therefore result in
-//! the same bytes. Columns are compressed with Snappy.
+//! A row group ends before the resource that would make its JSON exceed a limit. The same resources therefore
+//! result in the same bytes. Columns are compressed with Snappy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -77,8 +77,8 @@ impl ParquetRows {
         Ok(Some(bytes))
     }
 
-    /// Writes the last row group and the footer, and returns their bytes. Must be called when no full row group is
-    /// left.
+    /// Writes the last row group and the footer, and returns their bytes. Must be called when no full row
+    /// group is left.
     pub async fn end(mut self) -> Result<Vec<u8>, WriteError> {
         let (mut file, mut bytes) = write(self.file.take(), self.last).await?;
         file.finish().map_err(failed)?;
@@ -111,7 +111,7 @@ fn begin() -> Result<ParquetFile, ParquetError> {
     ParquetFile::new(Vec::new(), Arc::new(parse_message_type(SCHEMA)?), Arc::new(properties))
 }
 
-/// Returns the bytes written since the last call.
+/// The bytes written since the last call.
 fn taken(file: &mut ParquetFile) -> Result<Vec<u8>, WriteError> {
     file.flush().map_err(|error| failed(error.into()))?;
     Ok(std::mem::take(file.inner_mut()))
@@ -181,7 +181,7 @@ impl RowGroup {
     }
 }
 
-/// Returns the definition level of each row: 1 for a value, 0 for null.
+/// The definition level of each row: 1 for a value, 0 for null.
 fn levels<T>(column: &[Option<T>]) -> Vec<i16> {
     column.iter().map(|value| i16::from(value.is_some())).collect()
 }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use store::LinePage;
 
-/// A cursor between two pages. The snapshot fixes the order of the resources, so a stored cursor always refers to the
-/// same position.
+/// A cursor between two pages. The snapshot fixes the order of the resources, so a stored cursor always
+/// refers to the same position.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct ExportCursor {
     /// Index of the Group member whose compartment is being read; 0 at system level.
@@ -18,7 +18,7 @@ pub(crate) struct ExportCursor {
 }
 
 impl ExportCursor {
-    /// Returns a cursor at the start of a member's compartment.
+    /// A cursor at the start of a member's compartment.
     pub fn of_member(member: usize) -> Self {
         Self { member, ..Self::default() }
     }

@@ -1,7 +1,7 @@
 //! The list of a job's output files: one ledger record for each file, under `bulk/file/{job}/{name}`.
 //!
-//! A record of the job that contained the list would be rewritten with each file. The record of the job contains only
-//! their number ([`Job::file_count`]). The list is removed after the record of its job.
+//! A record of the job that contained the list would be rewritten with each file. The record of the job
+//! contains only their number ([`Job::file_count`]). The list is removed after the record of its job.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ fn prefix(job: &str) -> String {
     format!("bulk/file/{job}/")
 }
 
-/// Returns the writes that add the files from position `from` on to the list.
+/// The writes that add the files from position `from` on to the list.
 pub(crate) fn writes(job: &Job, from: usize) -> impl Iterator<Item = LedgerWrite> {
     job.files.iter().enumerate().skip(from).map(|(index, file)| {
         let listed = ListedFile { at: index, file: file.clone() };
@@ -54,7 +54,7 @@ pub(crate) async fn load(store: &Store, job: &Job, now: Timestamp) -> Result<Vec
     Ok(listed.into_iter().map(|listed| listed.file).collect())
 }
 
-/// Returns the file with this name and its position in the list of the job.
+/// The file with this name and its position in the list of the job.
 pub(crate) async fn find(
     store: &Store,
     job: &Job,
@@ -67,7 +67,7 @@ pub(crate) async fn find(
     Ok((at < job.file_count).then_some((at, file)))
 }
 
-/// Returns the writes that remove the list of a job.
+/// The writes that remove the list of a job.
 pub(crate) async fn deletes(
     store: &Store,
     job: &str,

@@ -31,8 +31,8 @@ pub struct Job {
     pub parameters: ExportParameters,
     /// Resource types to export, sorted.
     pub kinds: Vec<String>,
-    /// Types whose resources are read by id, from the candidates of the search index. All others are scanned. This is
-    /// decided at the kick-off, because it determines the order of the resources.
+    /// Types whose resources are read by id, from the candidates of the search index. All others are scanned.
+    /// This is decided at the kick-off, because it determines the order of the resources.
     #[serde(default)]
     pub(crate) indexed_types: Vec<String>,
     /// Version of the guide that determines the format of the manifest.
@@ -44,14 +44,14 @@ pub struct Job {
     seq: u64,
     /// Time of the snapshot.
     pub transaction_time: Timestamp,
-    /// Files that are complete and synced, in order. They are stored separately (see [`file_list`]), and are empty until
-    /// they are loaded.
+    /// Files that are complete and synced, in order. They are stored separately (see [`file_list`]), and are
+    /// empty until they are loaded.
     #[serde(skip)]
     pub files: Vec<OutputFile>,
     /// Number of the files when the record was written.
     pub file_count: usize,
-    /// For each page of the manifest, the number of files listed up to the end of the page. A client may have read
-    /// these pages, so they must not change. Empty if the manifest has no pages.
+    /// For each page of the manifest, the number of files listed up to the end of the page. A client may have
+    /// read these pages, so they must not change. Empty if the manifest has no pages.
     #[serde(default)]
     pub(crate) pages: Vec<usize>,
     /// Position at which the next file begins.
@@ -69,8 +69,8 @@ pub struct Job {
 pub struct Lease {
     /// Id of the process.
     pub owner: String,
-    /// Number of the attempt, incremented whenever a process acquires the lease. It is part of the names of the written
-    /// files.
+    /// Number of the attempt, incremented whenever a process acquires the lease. It is part of the names of
+    /// the written files.
     pub attempt: u32,
     /// Number of consecutive attempts that completed no file.
     pub attempts_without_progress: u32,
@@ -173,14 +173,14 @@ pub(crate) enum ExportPart<'a> {
 }
 
 impl OutputFile {
-    /// Returns the file's name in the storage of export files.
+    /// The file's name in the storage of export files.
     pub(crate) fn at<'a>(&'a self, job: &'a str) -> AttemptFile<'a> {
         AttemptFile { job, attempt: self.attempt, name: &self.name, made: "" }
     }
 }
 
 impl Job {
-    /// Returns a new job before its first file.
+    /// A new job before its first file.
     #[expect(clippy::too_many_arguments, reason = "one argument for each initial field of a job")]
     pub fn new(
         id: String,
@@ -215,23 +215,23 @@ impl Job {
         }
     }
 
-    /// Returns the sequence number of the snapshot.
+    /// The sequence number of the snapshot.
     pub fn seq(&self) -> Seq {
         Seq(self.seq)
     }
 
-    /// Returns the key of the job in the ledger.
+    /// The key of the job in the ledger.
     pub fn key(&self) -> String {
         key(&self.id)
     }
 
-    /// Returns the write of the job's record.
+    /// The write of the job's record.
     pub(crate) fn put(&self, expect: Expect) -> LedgerWrite {
         let value = serde_json::to_vec(self).expect("a job has string keys only, so it serializes to JSON");
         LedgerWrite::put(self.key(), value, expect)
     }
 
-    /// Returns the time at which the job and its files are removed; `None` for a running job.
+    /// The time at which the job and its files are removed; `None` for a running job.
     pub fn expires(&self) -> Option<Timestamp> {
         match self.state {
             JobState::Running => None,
@@ -239,7 +239,7 @@ impl Job {
         }
     }
 
-    /// Returns the number of parts. Deleted resources are exported only if the request has `_since`.
+    /// The number of parts. Deleted resources are exported only if the request has `_since`.
     pub(crate) fn parts(&self) -> usize {
         let deleted = if self.parameters.since.is_some() { self.kinds.len() } else { 0 };
         self.output_parts() + deleted
@@ -249,7 +249,7 @@ impl Job {
         if self.parameters.organize_by.is_some() { 1 } else { self.kinds.len() }
     }
 
-    /// Returns the content of a part. The output comes first, with one part for each type or a single part for
+    /// The content of a part. The output comes first, with one part for each type or a single part for
     /// organized output. The deleted resources of each type follow.
     pub(crate) fn part(&self, part: usize) -> ExportPart<'_> {
         match (part.checked_sub(self.output_parts()), &self.parameters.organize_by) {
@@ -259,9 +259,9 @@ impl Job {
         }
     }
 
-    /// Adds a page to the manifest if one is due. The first page is added when the first file is complete. Another one
-    /// is added whenever the number of files has doubled, so that there are few pages. The last page is added when the
-    /// job is complete.
+    /// Adds a page to the manifest if one is due. The first page is added when the first file is complete.
+    /// Another one is added whenever the number of files has doubled, so that there are few pages. The last
+    /// page is added when the job is complete.
     pub(crate) fn turn_page(&mut self) {
         if !self.parameters.partial_manifests {
             return;
@@ -280,9 +280,9 @@ impl Job {
         }
     }
 
-    /// Returns the files of a page of the manifest, counted from 1, and whether another page follows. Returns `None` if
-    /// the page does not exist yet. A manifest without pages consists of one page, which exists when the job is
-    /// complete.
+    /// The files of a page of the manifest, counted from 1, and whether another page follows. Returns `None`
+    /// if the page does not exist yet. A manifest without pages consists of one page, which exists when the
+    /// job is complete.
     pub(crate) fn page(&self, number: usize) -> Option<(Range<usize>, bool)> {
         let all = [self.file_count];
         let ends = match self.state {
@@ -291,13 +291,13 @@ impl Job {
         };
         let end = *ends.get(number.checked_sub(1)?)?;
         let start = number.checked_sub(2).map_or(0, |before| ends[before]);
-        // After a restart because of damaged files, `files` is shorter until they are written again with the same
-        // content.
+        // After a restart because of damaged files, `files` is shorter until they are written again with the
+        // same content.
         let is_there = |end: &usize| *end <= self.file_count;
         is_there(&end).then(|| (start..end, ends.get(number).is_some_and(is_there)))
     }
 
-    /// Returns the number of files that the client may read.
+    /// The number of files that the client may read.
     pub(crate) fn readable_files(&self) -> usize {
         match self.state {
             JobState::Running => {
@@ -308,7 +308,7 @@ impl Job {
         }
     }
 
-    /// Returns the value of the header `X-Progress`.
+    /// The value of the header `X-Progress`.
     pub fn progress(&self) -> String {
         let JobProgress { percent, resources, bytes } = self.progress;
         format!("{percent}%: {resources} resources, {} MB", bytes / 1_000_000)
@@ -320,7 +320,7 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, 
     serde_json::from_slice(value).map_err(|error| StoreError::Corrupt { what: format!("{key}: {error}") })
 }
 
-/// Returns the key of a job in the ledger.
+/// The key of a job in the ledger.
 pub fn key(id: &str) -> String {
     format!("bulk/job/{id}")
 }

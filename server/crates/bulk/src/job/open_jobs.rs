@@ -1,8 +1,8 @@
 //! The list of open jobs: one empty ledger record for each, under `bulk/open/{job}`.
 //!
-//! A job is open from its kick-off until it has ended and the files that its manifest does not list are removed. A
-//! deleted job is open until all its files are removed. Nodes look here for the work of a node that has stopped, because
-//! completed jobs are kept for their clients and can be many.
+//! A job is open from its kick-off until it has ended and the files that its manifest does not list are
+//! removed. A deleted job is open until all its files are removed. Nodes look here for the work of a node
+//! that has stopped, because completed jobs are kept for their clients and can be many.
 
 use jiff::Timestamp;
 use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
@@ -11,12 +11,12 @@ const PREFIX: &str = "bulk/open/";
 /// Number of records in one read.
 const PAGE: usize = 1_000;
 
-/// Returns the write that adds a job.
+/// The write that adds a job.
 pub(crate) fn add(job: &str) -> LedgerWrite {
     LedgerWrite::put(format!("{PREFIX}{job}"), "", Expect::Any)
 }
 
-/// Returns the revision of a job's record in the list, if it is open.
+/// The revision of a job's record in the list, if it is open.
 pub(crate) async fn revision(store: &Store, job: &str, now: Timestamp) -> Result<Option<u64>, StoreError> {
     Ok(store.get(&format!("{PREFIX}{job}"), now).await?.map(|record| record.revision))
 }
@@ -35,7 +35,7 @@ pub(crate) async fn remove(
     }
 }
 
-/// Returns the ids of all open jobs.
+/// The ids of all open jobs.
 pub(crate) async fn ids(store: &Store, now: Timestamp) -> Result<Vec<String>, StoreError> {
     let (mut ids, mut after) = (Vec::new(), None::<String>);
     loop {

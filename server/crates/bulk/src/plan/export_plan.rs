@@ -28,8 +28,8 @@ pub(crate) struct GroupReader {
 }
 
 impl GroupReader {
-    /// Returns the members of a Group at time `at`, from the snapshot `seq`. A Group that contains itself is read once.
-    /// A nested Group that does not exist has no members.
+    /// The members of a Group at time `at`, from the snapshot `seq`. A Group that contains itself is read
+    /// once. A nested Group that does not exist has no members.
     pub async fn members(
         &self,
         store: &Store,
@@ -40,7 +40,7 @@ impl GroupReader {
         self.current_members(store, id, seq, time).await.map(|current| current.members)
     }
 
-    /// Returns the members of a Group as [`GroupReader::members`] does, and what the list depends on.
+    /// The members of a Group as [`GroupReader::members`] does, and what the list depends on.
     pub async fn current_members(
         &self,
         store: &Store,
@@ -89,8 +89,8 @@ pub(crate) struct ExportPlan {
     pub fhir_base: String,
     /// The resources that changed after `_since`, if they are few.
     pub changes: Option<ListedResources>,
-    /// The candidates of searches, for the types whose candidates are read ([`Job::indexed_types`]), and the Provenance of the
-    /// resources of a Group's members.
+    /// The candidates of searches, for the types whose candidates are read ([`Job::indexed_types`]), and the
+    /// Provenance of the resources of a Group's members.
     pub candidates: ListedResources,
     /// Supporting resources that have been found so far.
     pub supporting: Mutex<SupportingReferences>,
@@ -111,9 +111,9 @@ pub(crate) enum CollectStage {
     Begin,
     /// Searching the resources of this type of the job, from a cursor.
     Main { kind: usize, start: ExportCursor },
-    /// Following references from the supporting resources that are already known. The search repeats in rounds until a
-    /// round finds no new reference. `kind` is an index into the types of the job, `after` is the last id that was read,
-    /// and `known` is the number of known references when the round began.
+    /// Following references from the supporting resources that are already known. The search repeats in
+    /// rounds until a round finds no new reference. `kind` is an index into the types of the job, `after` is
+    /// the last id that was read, and `known` is the number of known references when the round began.
     Round { kind: usize, after: Option<String>, known: usize },
     /// All supporting resources are known.
     Done,
@@ -153,8 +153,8 @@ impl ExportPlan {
         Ok(Self { patients, filters, fhir_base, changes, candidates, supporting })
     }
 
-    /// Chooses the types of a new job whose candidates are read from the search index ([`Job::indexed_types`]). If the
-    /// compartments of some Patients are exported, these are read instead.
+    /// Chooses the types of a new job whose candidates are read from the search index
+    /// ([`Job::indexed_types`]). If the compartments of some Patients are exported, these are read instead.
     pub async fn choose_indexed_types(
         job: &mut Job,
         store: &Store,
@@ -168,24 +168,24 @@ impl ExportPlan {
         Ok(())
     }
 
-    /// Returns the projection to the requested elements of a type. `None` means that all elements are exported.
+    /// The projection to the requested elements of a type. `None` means that all elements are exported.
     pub fn projection(&self, job: &Job, kind: &str) -> Option<ElementProjection> {
         let elements = &job.parameters.elements;
         (!elements.is_empty()).then(|| ElementProjection::new(kind, elements))
     }
 
-    /// Returns `true` if the export has a search for this type.
+    /// `true` if the export has a search for this type.
     pub fn has_filter(&self, kind: &str) -> bool {
         self.filters.iter().any(|filter| filter.kind == kind)
     }
 
-    /// Returns `true` if a resource matches a search for its type, or there is no such search.
+    /// `true` if a resource matches a search for its type, or there is no such search.
     pub fn is_met(&self, kind: &str, resource: &[u8]) -> bool {
         let mut filters = self.filters.iter().filter(|filter| filter.kind == kind).peekable();
         filters.peek().is_none() || filters.any(|filter| filter.is_met(resource))
     }
 
-    /// Returns `true` if any version of a resource that is deleted at `seq` matched a search for its type. An earlier
+    /// `true` if any version of a resource that is deleted at `seq` matched a search for its type. An earlier
     /// export may have contained that version, and its client must learn of the deletion.
     pub async fn was_met(&self, store: &Store, key: &ResourceKey, seq: Seq) -> Result<bool, StoreError> {
         if !self.has_filter(&key.kind) {
@@ -213,7 +213,7 @@ fn read_filters(
     parameters.filters.iter().map(read).collect::<Result<_, _>>().map_err(GroupError::Bad)
 }
 
-/// Returns the role of a type in a job.
+/// The role of a type in a job.
 pub(crate) fn role_in(job: &Job, kind: &str) -> ExportRole {
     role(&job.level, &job.parameters, kind).unwrap_or(ExportRole::Main)
 }

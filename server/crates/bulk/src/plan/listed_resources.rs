@@ -1,6 +1,6 @@
-//! Exports that read listed resources instead of scanning types: the resources that changed after `_since`, read from
-//! the change feed of the store, and the candidates of `_typeFilter`, read from the search index. Such an export costs as
-//! much as its changes or candidates, and not as much as a scan of the store.
+//! Exports that read listed resources instead of scanning types: the resources that changed after `_since`,
+//! read from the change feed of the store, and the candidates of `_typeFilter`, read from the search index.
+//! Such an export costs as much as its changes or candidates, and not as much as a scan of the store.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,8 @@ const PAGE: usize = 5_000;
 
 /// Maximum number of candidates of a search that are collected. With more, the type is scanned.
 const MAX_CANDIDATES: usize = 10_000;
-/// Maximum number of index entries that a kick-off reads for all its searches. Types whose searches remain are scanned.
+/// Maximum number of index entries that a kick-off reads for all its searches. Types whose searches remain
+/// are scanned.
 const MAX_ENTRIES: usize = 10 * MAX_CANDIDATES;
 /// More resources than a type has.
 const MAX_RESOURCES: usize = 1 << 31;
@@ -27,8 +28,9 @@ pub(crate) struct ListedResources {
 }
 
 impl ListedResources {
-    /// Returns those of the types whose searches the search index limits to few candidates. The answer can change with
-    /// later writes, so a job stores it: the types of a resumed job must be read in the same order.
+    /// Returns those of the types whose searches the search index limits to few candidates. The answer can
+    /// change with later writes, so a job stores it: the types of a resumed job must be read in the same
+    /// order.
     pub async fn indexed_types(
         store: &Store,
         filters: &[TypeFilter],
@@ -46,8 +48,8 @@ impl ListedResources {
         Ok(indexed)
     }
 
-    /// Collects the candidates of the searches of these types. The index contains the terms of all versions, so a
-    /// resource that matches at the snapshot is a candidate whatever was written since.
+    /// Collects the candidates of the searches of these types. The index contains the terms of all versions,
+    /// so a resource that matches at the snapshot is a candidate whatever was written since.
     pub async fn candidates(
         store: &Store,
         filters: &[TypeFilter],
@@ -79,13 +81,14 @@ impl ListedResources {
         self.ids.insert(kind.to_owned(), ids);
     }
 
-    /// Returns `true` if the resources of a type are listed, even if there are none.
+    /// `true` if the resources of a type are listed, even if there are none.
     pub fn has(&self, kind: &str) -> bool {
         self.ids.contains_key(kind)
     }
 
-    /// Collects the resources with a version after `since` and at or before the snapshot `until`. Returns `None` if
-    /// there are too many. The result is always the same, so a resumed job reads the same resources.
+    /// Collects the resources with a version after `since` and at or before the snapshot `until`. Returns
+    /// `None` if there are too many. The result is always the same, so a resumed job reads the same
+    /// resources.
     pub async fn changed_since(
         store: &Store,
         since: Timestamp,
@@ -114,7 +117,7 @@ impl ListedResources {
         Ok(Some(Self { ids }))
     }
 
-    /// Returns up to `count` ids of a type after an id, sorted.
+    /// Up to `count` ids of a type after an id, sorted.
     pub fn after(&self, kind: &str, after: Option<&str>, count: usize) -> &[String] {
         let ids = self.ids.get(kind).map_or(&[][..], Vec::as_slice);
         let start = after.map_or(0, |after| ids.partition_point(|id| id.as_str() <= after));

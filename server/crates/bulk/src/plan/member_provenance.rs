@@ -1,5 +1,5 @@
-//! Provenance of the resources of a Group's members, found from these resources by the compartments that are named after
-//! targets. An export of a small Group thus does not read all Provenance of the server.
+//! Provenance of the resources of a Group's members, found from these resources by the compartments that are
+//! named after targets. An export of a small Group thus does not read all Provenance of the server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,8 +12,8 @@ use crate::group::GroupMembers;
 use crate::job::Job;
 use crate::request::kick_off::in_compartments;
 
-/// Number of Provenance resources, in all and for each member, that are read and filtered without a look at the members'
-/// resources, because that is cheaper.
+/// Number of Provenance resources, in all and for each member, that are read and filtered without a look at
+/// the members' resources, because that is cheaper.
 const FEW: usize = 64;
 const FEW_PER_MEMBER: usize = 20;
 /// Number of members from which all Provenance is read.
@@ -23,8 +23,8 @@ const MAX_IDS: usize = 500_000;
 /// Number of compartments that are read at once in a database.
 const COMPARTMENTS: usize = 500;
 
-/// Returns the ids of the Provenance that may be exported with the members, sorted, or `None` if all Provenance is to be
-/// read. The result depends on the snapshot only, so that a resumed job reads the same resources.
+/// The ids of the Provenance that may be exported with the members, sorted, or `None` if all Provenance is to
+/// be read. The result depends on the snapshot only, so that a resumed job reads the same resources.
 pub(crate) async fn provenance_of_members(
     store: &Store,
     job: &Job,
@@ -84,7 +84,7 @@ struct MemberLookup<'a> {
 }
 
 impl MemberLookup<'_> {
-    /// Returns the ids of the resources of a type in some compartments.
+    /// The ids of the resources of a type in some compartments.
     async fn ids_in(&self, compartments: &[String], kind: &str) -> Result<Vec<String>, StoreError> {
         // Only exports since a time contain deletions. A database reads many compartments with one statement.
         match self.store.is_shared() && self.job.parameters.since.is_none() {

@@ -1,11 +1,12 @@
-//! `includeAssociatedData=_supporting`: resources outside of patient compartments that exported resources refer to.
-//! Each is exported once.
+//! `includeAssociatedData=_supporting`: resources outside of patient compartments that exported resources
+//! refer to. Each is exported once.
 //!
-//! The first part of such a job reads the exported resources page by page and collects their references to these types.
-//! It then reads the collected resources, which may refer to further ones (a PractitionerRole to its Practitioner),
-//! until a pass finds no new reference. The result depends only on the snapshot, so another worker collects the same
-//! references. Only ids are held in memory, as one string with a hash table of offsets. If they exceed a limit, the job
-//! fails. `_since` does not apply to supporting resources, because the resource that refers to one may be new.
+//! The first part of such a job reads the exported resources page by page and collects their references to
+//! these types. It then reads the collected resources, which may refer to further ones (a PractitionerRole to
+//! its Practitioner), until a pass finds no new reference. The result depends only on the snapshot, so
+//! another worker collects the same references. Only ids are held in memory, as one string with a hash table
+//! of offsets. If they exceed a limit, the job fails. `_since` does not apply to supporting resources,
+//! because the resource that refers to one may be new.
 
 use std::hash::BuildHasher as _;
 
@@ -34,12 +35,12 @@ pub(crate) struct ReferenceSet {
 }
 
 impl ReferenceSet {
-    /// Returns the number of entries.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Returns `true` if the set contains this reference.
+    /// `true` if the set contains this reference.
     pub fn has(&self, kind: &str, id: &str) -> bool {
         let key = format!("{kind}/{id}");
         self.table.find(self.hasher.hash_one(&key), |offset| self.at(*offset) == key).is_some()

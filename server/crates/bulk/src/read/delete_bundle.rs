@@ -21,8 +21,8 @@ impl DeleteBundle {
         self.entries == ENTRIES
     }
 
-    /// Adds a deleted resource. Types and ids consist of letters, digits, `-` and `.`, so that no character has to be
-    /// escaped.
+    /// Adds a deleted resource. Types and ids consist of letters, digits, `-` and `.`, so that no character
+    /// has to be escaped.
     pub fn add(&mut self, key: &ResourceKey) {
         let before =
             if self.is_empty() { r#"{"resourceType":"Bundle","type":"transaction","entry":["# } else { "," };
@@ -32,7 +32,7 @@ impl DeleteBundle {
         self.entries += 1;
     }
 
-    /// Returns the Bundle and starts a new, empty one.
+    /// The Bundle and starts a new, empty one.
     pub fn take(&mut self) -> Vec<u8> {
         self.entries = 0;
         self.text.extend_from_slice(b"]}");

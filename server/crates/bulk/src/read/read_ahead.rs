@@ -1,7 +1,9 @@
-//! Reads lines of a type before the writer needs them, from two positions concurrently, and returns them in order.
+//! Reads lines of a type before the writer needs them, from two positions concurrently, and returns them in
+//! order.
 //!
-//! A type is divided into spans. For a Group, a span is a range of members. For a whole type, the start of the next
-//! span is extrapolated from the length of the last span; the previous span is read until it reaches that start.
+//! A type is divided into spans. For a Group, a span is a range of members. For a whole type, the start of
+//! the next span is extrapolated from the length of the last span; the previous span is read until it reaches
+//! that start.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,7 +40,7 @@ impl VersionFilter {
     }
 }
 
-/// Returns `true` if the resource is in the compartment of the current member and not in that of an earlier member.
+/// `true` if the resource is in the compartment of the current member and not in that of an earlier member.
 /// Compartments and members have the same sort order.
 fn is_of(seen: &VersionHeader<'_>, members: &GroupMembers) -> bool {
     let mut compartments = seen.compartments().filter(|compartment| {
@@ -98,8 +100,8 @@ impl ReadSpan {
         self.done || self.left == 0
     }
 
-    /// Returns `true` if the end of the span is known and was not reached. The end of the last span of a whole type is
-    /// unknown.
+    /// `true` if the end of the span is known and was not reached. The end of the last span of a whole type
+    /// is unknown.
     fn is_broken_off(&self) -> bool {
         self.left == 0 && !self.done && !matches!(self.end, SpanEnd::Kind(None))
     }
@@ -122,7 +124,7 @@ impl<'a> ReadAhead<'a> {
         Self { source, from: Some(from), spans: VecDeque::new() }
     }
 
-    /// Returns the next page, which may be empty, or `None` at the end.
+    /// The next page, which may be empty, or `None` at the end.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
@@ -164,8 +166,8 @@ impl<'a> ReadAhead<'a> {
         while is_wanting(&self.spans) && self.add() {}
     }
 
-    /// Resumes interrupted spans, unless enough pages are ready in earlier spans. A span can be long, because the
-    /// extrapolation may be wrong or a compartment large.
+    /// Resumes interrupted spans, unless enough pages are ready in earlier spans. A span can be long, because
+    /// the extrapolation may be wrong or a compartment large.
     fn go_on(&mut self) {
         let mut waiting = 0;
         for index in 0..self.spans.len() {
@@ -183,7 +185,8 @@ impl<'a> ReadAhead<'a> {
         }
     }
 
-    /// Starts to read the span after the last one. Returns `false` if its start is unknown or nothing is left.
+    /// Starts to read the span after the last one. Returns `false` if its start is unknown or nothing is
+    /// left.
     fn add(&mut self) -> bool {
         let Some(last) = self.spans.back_mut() else {
             let Some(from) = self.from.take() else { return false };
@@ -242,7 +245,8 @@ impl LineSource<'_> {
             let mut left = PAGES;
             let page = move |lines| {
                 left -= 1;
-                // The channel has a slot for each of the pages, so sending fails only if the receiver was dropped.
+                // The channel has a slot for each of the pages, so sending fails only if the receiver was
+                // dropped.
                 sender.try_send(lines).is_ok() && left > 0
             };
             store.scan_lines(&kind, of, scan, updated, keep, page).await
@@ -270,8 +274,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns ids that are first far apart and later close together. The extrapolation is therefore wrong, and a span
-    /// is many times as long as one read.
+    /// Returns ids that are first far apart and later close together. The extrapolation is therefore wrong,
+    /// and a span is many times as long as one read.
     fn ids() -> Vec<String> {
         let far = (0..4 * PAGE.count).map(|index| format!("{:05x}", index * 16));
         far.chain((0..20 * PAGE.count).map(|index| format!("2{index:05}"))).collect()

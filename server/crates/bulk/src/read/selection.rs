@@ -1,8 +1,8 @@
-//! Selects the resources of a part of a job in an order fixed by the snapshot. Resources have the order of the store.
-//! If the compartments of some Patients are read, they are ordered by Patient first. The resources of an incremental
-//! export with few changes, and those of a type whose candidates are read from the search index, are ordered by id. Pages
-//! are small, so memory does not grow with the export. The cursor between two pages can be stored, so that another process
-//! resumes there.
+//! Selects the resources of a part of a job in an order fixed by the snapshot. Resources have the order of
+//! the store. If the compartments of some Patients are read, they are ordered by Patient first. The resources
+//! of an incremental export with few changes, and those of a type whose candidates are read from the search
+//! index, are ordered by id. Pages are small, so memory does not grow with the export. The cursor between two
+//! pages can be stored, so that another process resumes there.
 
 use std::sync::Arc;
 
@@ -26,8 +26,9 @@ use crate::read::read_ahead::{LineSource, ReadAhead, VersionFilter};
 use crate::request::exported_kinds::ExportRole;
 use crate::request::parameters::ProvenanceScope;
 
-/// Number of members from which a whole type is read and filtered. This costs less than opening each compartment, except
-/// in a database, which reads many compartments at once and would send the bodies of all other patients.
+/// Number of members from which a whole type is read and filtered. This costs less than opening each
+/// compartment, except in a database, which reads many compartments at once and would send the bodies of all
+/// other patients.
 const MANY: usize = 100_000;
 
 /// Reasons why a selection fails.
@@ -65,8 +66,8 @@ pub(crate) struct Selection<'a> {
     deleted: bool,
     /// `true` if all resources are selected with all elements, regardless of time and searches.
     every: bool,
-    /// Id of the Patient that was looked up last, and whether the Patient exists. Resources are read by compartment, so
-    /// most lookups are for the same Patient.
+    /// Id of the Patient that was looked up last, and whether the Patient exists. Resources are read by
+    /// compartment, so most lookups are for the same Patient.
     looked_up: Option<(String, bool)>,
     /// The resource whose latest Provenance was looked up last, and the id of that Provenance.
     latest: Option<(String, Option<String>)>,
@@ -119,7 +120,7 @@ impl<'a> Selection<'a> {
         Self { projection: None, ..self }
     }
 
-    /// Returns a resource as it is exported, or `None` if the resource is not selected.
+    /// A resource as it is exported, or `None` if the resource is not selected.
     pub async fn chosen(&mut self, version: Version) -> Result<Option<Bytes>, StoreError> {
         if !self.is_chosen(&version, None).await? {
             return Ok(None);
@@ -127,18 +128,18 @@ impl<'a> Selection<'a> {
         Ok(self.projected(version)?.body)
     }
 
-    /// Returns a resource reduced to the exported elements.
+    /// A resource reduced to the exported elements.
     pub fn projected(&self, mut version: Version) -> Result<Version, StoreError> {
         self.project(&mut version)?;
         Ok(version)
     }
 
-    /// Returns the cursor of the next page.
+    /// The cursor of the next page.
     pub fn cursor(&self) -> ExportCursor {
         self.at.clone()
     }
 
-    /// Returns the next resources, or `None` at the end. A page may be empty.
+    /// The next resources, or `None` at the end. A page may be empty.
     pub async fn next(&mut self) -> Result<Option<Vec<Version>>, SelectionError> {
         if self.at.done || (self.deleted && self.role == ExportRole::Supporting) {
             return Ok(None);
@@ -169,7 +170,7 @@ impl<'a> Selection<'a> {
         Ok(Some(chosen))
     }
 
-    /// Returns the next resources as lines, or `None` at the end. A page may be empty.
+    /// The next resources as lines, or `None` at the end. A page may be empty.
     pub async fn next_lines(&mut self) -> Result<Option<LinePage>, SelectionError> {
         let Some(filter) = self.wanted() else {
             let Some(versions) = self.next().await? else { return Ok(None) };
@@ -191,7 +192,7 @@ impl<'a> Selection<'a> {
         Ok(page)
     }
 
-    /// Returns the condition on the resources, if it can be checked without the body and without other resources.
+    /// The condition on the resources, if it can be checked without the body and without other resources.
     fn wanted(&self) -> Option<VersionFilter> {
         let patients = match &self.criteria.patients {
             PatientScope::All if self.kind != "Provenance" || self.job.parameters.provenance.is_none() => {
@@ -232,19 +233,20 @@ impl<'a> Selection<'a> {
         }))
     }
 
-    /// Returns the resources to read, if only they can be selected.
+    /// The resources to read, if only they can be selected.
     fn listed(&self) -> Option<&'a ListedResources> {
         if self.role != ExportRole::Main || self.every {
             return None;
         }
         let ExportPlan { changes, candidates, patients, .. } = self.criteria;
-        // Organized output reads each type once for each head, so it reads the few resources of the head instead.
+        // Organized output reads each type once for each head, so it reads the few resources of the head
+        // instead.
         let reads_whole_type = std::ptr::eq(self.patients, patients);
         let candidates = Some(candidates).filter(|listed| reads_whole_type && listed.has(self.kind));
         changes.as_ref().or(candidates)
     }
 
-    /// Returns the members whose compartments are read one after the other.
+    /// The members whose compartments are read one after the other.
     fn walked_members(&self) -> Option<&'a GroupMembers> {
         match self.patients {
             PatientScope::Members(members)
@@ -314,7 +316,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Returns `true` if the resource is in the compartment of one of the Patients, or is Provenance of a resource in
+    /// `true` if the resource is in the compartment of one of the Patients, or is Provenance of a resource in
     /// it.
     async fn is_inside(&mut self, version: &Version) -> Result<bool, StoreError> {
         for compartment in &version.compartments {
@@ -346,7 +348,7 @@ impl<'a> Selection<'a> {
         Ok(false)
     }
 
-    /// Returns `true` if the resources of this Patient are exported.
+    /// `true` if the resources of this Patient are exported.
     async fn is_patient(&mut self, id: &str) -> Result<bool, StoreError> {
         if let PatientScope::Members(members) = self.patients {
             return Ok(members.position(id).is_some());
@@ -363,7 +365,7 @@ impl<'a> Selection<'a> {
         Ok(is_there)
     }
 
-    /// Returns `true` if a target of the Provenance is exported. If only the latest Provenance is requested, no later
+    /// `true` if a target of the Provenance is exported. If only the latest Provenance is requested, no later
     /// Provenance may have the same target.
     async fn is_provenance_of_exported(
         &mut self,
@@ -404,7 +406,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Returns the id of the Provenance of a resource with the latest `recorded` time.
+    /// The id of the Provenance of a resource with the latest `recorded` time.
     async fn latest_of(&mut self, target: &str) -> Result<Option<String>, StoreError> {
         if let Some((known, latest)) = &self.latest
             && known == target
@@ -430,7 +432,8 @@ impl<'a> Selection<'a> {
         Ok(latest)
     }
 
-    /// Searches one more page for references to supporting resources. Returns `true` when all references are known.
+    /// Searches one more page for references to supporting resources. Returns `true` when all references are
+    /// known.
     async fn know_supporting(&self) -> Result<bool, SelectionError> {
         let mut known = self.criteria.supporting.lock().await;
         let known = &mut *known;
@@ -446,7 +449,8 @@ impl<'a> Selection<'a> {
                 Some(name) if wants(name) => CollectStage::Main { kind: kind + 1, start },
                 Some(name) => {
                     let mut main = Selection::from(self.store, self.job, name, self.criteria, start);
-                    // The inner selection reads a type that is not a supporting one, so the recursion has depth one.
+                    // The inner selection reads a type that is not a supporting one, so the recursion has
+                    // depth one.
                     match Box::pin(main.next()).await? {
                         None => CollectStage::Main { kind: kind + 1, start: ExportCursor::default() },
                         Some(versions) => {
@@ -509,13 +513,13 @@ fn lines_of(versions: &[Version]) -> LinePage {
     LinePage { text: text.into(), ends, ..LinePage::default() }
 }
 
-/// Returns the index of the first member whose compartment contains the resource.
+/// The index of the first member whose compartment contains the resource.
 fn first_member(version: &Version, members: &GroupMembers) -> Option<usize> {
     let ids = version.compartments.iter().filter_map(|compartment| compartment.strip_prefix("Patient/"));
     ids.filter_map(|id| members.position(id)).min()
 }
 
-/// Returns the time in `recorded` of a Provenance.
+/// The time in `recorded` of a Provenance.
 fn recorded(provenance: &[u8]) -> Option<jiff::Timestamp> {
     #[derive(Deserialize)]
     struct Recorded<'a> {

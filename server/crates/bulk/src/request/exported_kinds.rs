@@ -3,7 +3,7 @@
 use crate::request::kick_off::{ExportLevel, KickOff, SUPPORTING, in_compartments};
 use crate::request::parameters::ExportParameters;
 
-/// Returns the stored types that the export contains (see [`ExportRole`]).
+/// The stored types that the export contains (see [`ExportRole`]).
 pub fn kinds(request: &KickOff, parameters: &ExportParameters, mut stored: Vec<String>) -> Vec<String> {
     stored.retain(|kind| request.types.has(kind) && role(&request.level, parameters, kind).is_some());
     stored
@@ -18,9 +18,9 @@ pub enum ExportRole {
     Supporting,
 }
 
-/// Returns the role of a type in an export of this level, or `None` if the type is not exported. Exports of Patients
-/// and Groups contain only types of Patient compartments. Types of `includeAssociatedData` are added to those of
-/// `_type`.
+/// The role of a type in an export of this level, or `None` if the type is not exported. Exports of Patients
+/// and Groups contain only types of Patient compartments. Types of `includeAssociatedData` are added to those
+/// of `_type`.
 pub fn role(level: &ExportLevel, parameters: &ExportParameters, kind: &str) -> Option<ExportRole> {
     let is_named = parameters.types.as_ref().is_none_or(|named| named.iter().any(|named| named == kind));
     let is_associated = kind == "Provenance" && parameters.provenance.is_some();

@@ -37,7 +37,7 @@ impl TypeAccess {
         Self::Only(kinds.into_iter().collect())
     }
 
-    /// Returns `true` if the client may read the type.
+    /// `true` if the client may read the type.
     pub fn has(&self, kind: &str) -> bool {
         match self {
             Self::All => true,
@@ -45,7 +45,7 @@ impl TypeAccess {
         }
     }
 
-    /// Returns `true` if the client may read no type.
+    /// `true` if the client may read no type.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Only(kinds) if kinds.is_empty())
     }
@@ -137,8 +137,8 @@ pub enum KickOffError {
     Store(#[from] StoreError),
 }
 
-/// Returns the parameters of a request body as pairs of name and text, in order. A value is a primitive, or a Reference
-/// with a `reference`.
+/// The parameters of a request body as pairs of name and text, in order. A value is a primitive, or a
+/// Reference with a `reference`.
 ///
 /// # Errors
 /// Returns [`KickOffError::Parameter`] for any other value.
@@ -167,7 +167,7 @@ struct Reference {
     reference: Option<String>,
 }
 
-/// Returns `true` if resources of this type can be in a Patient compartment.
+/// `true` if resources of this type can be in a Patient compartment.
 pub(crate) fn in_compartments(kind: &str) -> bool {
     kind == "Patient" || !fhir::patient_compartment::paths(kind).is_empty()
 }

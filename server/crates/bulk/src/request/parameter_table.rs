@@ -69,23 +69,25 @@ export_parameters! {
         repeats: false,
         since: GuideVersion::V2,
     }
-    /// Top-level elements to export besides the mandatory ones, as `element` or `Type.element`, separated by commas.
+    /// Top-level elements to export besides the mandatory ones, as `element` or `Type.element`, separated by
+    /// commas.
     Elements {
         name: "_elements",
         fhir_type: "string",
         repeats: true,
         since: GuideVersion::V2,
     }
-    /// Searches as `Type?query`, separated by commas. Each one restricts the resources of its type; several of a type are
-    /// alternatives.
+    /// Searches as `Type?query`, separated by commas. Each one restricts the resources of its type; several
+    /// of a type are alternatives.
     TypeFilter {
         name: "_typeFilter",
         fhir_type: "string",
         repeats: true,
         since: GuideVersion::V2,
     }
-    /// `LatestProvenanceResources`, `RelevantProvenanceResources` or `_supporting` (the Devices, Locations, Medications,
-    /// Organizations, Practitioners and PractitionerRoles that exported resources refer to), separated by commas.
+    /// `LatestProvenanceResources`, `RelevantProvenanceResources` or `_supporting` (the Devices, Locations,
+    /// Medications, Organizations, Practitioners and PractitionerRoles that exported resources refer to),
+    /// separated by commas.
     IncludeAssociatedData {
         name: "includeAssociatedData",
         fhir_type: "string",

@@ -42,7 +42,8 @@ pub struct ExportParameters {
     /// Format of output files.
     #[serde(default)]
     pub format: Format,
-    /// Type of the resources that head the blocks of organized output (guide 3.0.0; see `read::organized_output`).
+    /// Type of the resources that head the blocks of organized output (guide 3.0.0; see
+    /// `read::organized_output`).
     #[serde(default)]
     pub organize_by: Option<String>,
     /// `true` if the manifest may have pages that are available before the export is complete (guide 3.0.0).
@@ -73,8 +74,8 @@ pub struct ParameterRules<'a> {
     pub now: Timestamp,
 }
 
-/// Checks the parameters of a kick-off. Under `handling=lenient`, unsupported parameters are omitted and noted. Invalid
-/// values, such as a malformed time, are always rejected.
+/// Checks the parameters of a kick-off. Under `handling=lenient`, unsupported parameters are omitted and
+/// noted. Invalid values, such as a malformed time, are always rejected.
 ///
 /// # Errors
 /// Returns [`KickOffError`] with the parameter and the remedy.
@@ -179,7 +180,8 @@ impl<'a> ParameterChecker<'a> {
         Ok(())
     }
 
-    /// Adds a type to export. Rejects a type that the token does not grant access to, even under `handling=lenient`.
+    /// Adds a type to export. Rejects a type that the token does not grant access to, even under
+    /// `handling=lenient`.
     fn kind(&mut self, name: &str, kind: &str) -> Result<(), KickOffError> {
         if fhir::resource_type(kind).is_none() {
             return self.note(name, format!("'{kind}' is not a resource type of FHIR R4"));

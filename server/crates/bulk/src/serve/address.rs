@@ -1,5 +1,5 @@
-//! URLs of the files in a manifest. They are below `/bulk` and require a token, or they are signed URLs, which give
-//! access to one file for a short time without a token (Bulk Data Access 3.0.0, capability URLs).
+//! URLs of the files in a manifest. They are below `/bulk` and require a token, or they are signed URLs,
+//! which give access to one file for a short time without a token (Bulk Data Access 3.0.0, capability URLs).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,13 +53,13 @@ impl FileAddresses {
         self.signing.is_some()
     }
 
-    /// Returns the URL of a page of a manifest.
+    /// The URL of a page of a manifest.
     pub fn page(&self, job: &str, number: usize) -> String {
         format!("{}/{job}?page={number}", self.base)
     }
 
-    /// Returns the URL of a file. A signed URL stays the same for half of its lifetime, so that a client that reads the
-    /// manifest again soon gets the same manifest.
+    /// The URL of a file. A signed URL stays the same for half of its lifetime, so that a client that reads
+    /// the manifest again soon gets the same manifest.
     pub fn file(&self, job: &Job, name: &str, now: Timestamp) -> String {
         let plain = format!("{}/{}/{name}", self.base, job.id);
         let Some(signing) = &self.signing else { return plain };
@@ -70,7 +70,8 @@ impl FileAddresses {
         format!("{plain}?expires={expires}&signature={signature}")
     }
 
-    /// Checks that the signature of a file's URL is valid and has not expired. The comparison takes constant time.
+    /// Checks that the signature of a file's URL is valid and has not expired. The comparison takes constant
+    /// time.
     ///
     /// # Errors
     /// Returns [`FileError::BadAddress`] if the URL is not valid.
@@ -92,8 +93,8 @@ impl FileAddresses {
     }
 }
 
-/// Returns the text that is signed. No component of a valid URL contains a line break, so different URLs have different
-/// texts.
+/// The text that is signed. No component of a valid URL contains a line break, so different URLs have
+/// different texts.
 fn signed(job: &str, name: &str, expires: &str) -> String {
     format!("{job}\n{name}\n{expires}")
 }

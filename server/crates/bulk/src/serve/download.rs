@@ -1,5 +1,5 @@
-//! Files of completed jobs, plain or as gzip. The gzip is created on the first request for it and stored next to the
-//! file.
+//! Files of completed jobs, plain or as gzip. The gzip is created on the first request for it and stored next
+//! to the file.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -126,7 +126,8 @@ pub struct OpenExportFile {
 }
 
 impl OpenExportFile {
-    /// Returns a stream of a range of the file. An object that is sent as a whole is compared with its hash meanwhile.
+    /// A stream of a range of the file. An object that is sent as a whole is compared with its hash
+    /// meanwhile.
     pub fn stream(self, range: Range<u64>) -> FileStream {
         let is_compared = self.file.is_remote() && range == (0..self.length);
         let stream = FileStream::new(self.file, range, self.permit);
@@ -146,27 +147,27 @@ impl ExportFile {
         Self { job: id, kinds, is_organized, format, file, files, gzips }
     }
 
-    /// Returns the resource types that the file may contain.
+    /// The resource types that the file may contain.
     pub fn kinds(&self) -> &[String] {
         &self.kinds
     }
 
-    /// Returns the manifest entry of the file.
+    /// The manifest entry of the file.
     pub fn listed(&self) -> &OutputFile {
         &self.file
     }
 
-    /// Returns `true` if the file contains blocks (organized output).
+    /// `true` if the file contains blocks (organized output).
     pub fn is_organized(&self) -> bool {
         self.is_organized
     }
 
-    /// Returns the format of the file.
+    /// The format of the file.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Returns the strong `ETag` of the bytes in a content coding, with quotation marks (RFC 9110 section 8.8.3).
+    /// The strong `ETag` of the bytes in a content coding, with quotation marks (RFC 9110 section 8.8.3).
     pub fn etag(&self, encoding: ContentEncoding) -> String {
         let hash = FileHasher::digits(&self.file.hash);
         match encoding {
@@ -185,7 +186,7 @@ impl ExportFile {
         Ok(OpenExportFile { file, permit, hash, length })
     }
 
-    /// Returns an address at which the bytes in a content coding can be read directly from the bucket, for `time`.
+    /// An address at which the bytes in a content coding can be read directly from the bucket, for `time`.
     /// Returns `None` if files are sent by this server only.
     ///
     /// # Errors
@@ -206,7 +207,7 @@ impl ExportFile {
         Ok(self.files.signed_url(file, time).await?)
     }
 
-    /// Returns the bytes in a content coding, their length and their hash.
+    /// The bytes in a content coding, their length and their hash.
     async fn open_encoding(&self, encoding: ContentEncoding) -> Result<(FileSource, u64, String), FileError> {
         match encoding {
             ContentEncoding::Identity => {

@@ -1,5 +1,5 @@
-//! Manifests for both versions of the guide. Version 3.0.0 adds `outputOrganizedBy`, `continuesInFile`, and pages with
-//! a `link` to the next page.
+//! Manifests for both versions of the guide. Version 3.0.0 adds `outputOrganizedBy`, `continuesInFile`, and
+//! pages with a `link` to the next page.
 
 use std::ops::Range;
 
@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::GuideVersion;
 use crate::job::{Job, ManifestSection, OutputFile};
 
-/// One page of a manifest.
 pub(crate) struct ManifestPage<'a> {
     pub job: &'a Job,
     /// Range of the files that the page lists, without the files with errors, which every page lists.
@@ -31,7 +30,7 @@ pub(crate) fn write(page: &ManifestPage<'_>, address: impl Fn(&OutputFile) -> St
 type Address<'a> = &'a dyn Fn(&OutputFile) -> String;
 
 impl ManifestPage<'_> {
-    /// Returns the entries of one list of the manifest.
+    /// The entries of one list of the manifest.
     fn list(&self, section: ManifestSection, entry: impl Fn(usize, &OutputFile) -> Value) -> Value {
         let all = self.job.files.iter().enumerate();
         let of_section = all.filter(|(index, file)| {

@@ -1,6 +1,6 @@
-//! Export into a folder by an operator, without a job. It contains the same resources in the same order as a job would.
-//! It writes `Type.ndjson` for each type that has resources, `deleted.ndjson` if `_since` is given, and finally
-//! `manifest.json`. A folder without a manifest contains an incomplete export.
+//! Export into a folder by an operator, without a job. It contains the same resources in the same order as a
+//! job would. It writes `Type.ndjson` for each type that has resources, `deleted.ndjson` if `_since` is
+//! given, and finally `manifest.json`. A folder without a manifest contains an incomplete export.
 
 use std::path::Path;
 
@@ -202,7 +202,7 @@ impl Lines {
     }
 }
 
-/// Returns an export request at system or Group level with access to all types.
+/// An export request at system or Group level with access to all types.
 pub fn request(group: Option<String>, since: Option<String>, types: Option<String>) -> KickOff {
     let parameters = [("_since", since), ("_type", types)];
     let parameters = parameters.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));

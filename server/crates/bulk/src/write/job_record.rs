@@ -1,7 +1,9 @@
-//! The record of a running job in the ledger, with the lease of the worker. The worker writes the record when there is
-//! progress. A heartbeat extends the lease independently of it, so that a slow upload does not lose the lease.
+//! The record of a running job in the ledger, with the lease of the worker. The worker writes the record when
+//! there is progress. A heartbeat extends the lease independently of it, so that a slow upload does not lose
+//! the lease.
 //!
-//! Each write is a compare-and-set: a worker whose lease was acquired by another one can no longer change the record.
+//! Each write is a compare-and-set: a worker whose lease was acquired by another one can no longer change the
+//! record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,8 +51,8 @@ impl JobRecord {
         Ok(())
     }
 
-    /// Extends the lease until it is lost, and returns then. A lease is also lost if it expires because the store
-    /// cannot be written.
+    /// Extends the lease until it is lost, and returns then. A lease is also lost if it expires because the
+    /// store cannot be written.
     pub async fn keep_lease(self: Arc<Self>, now: Arc<dyn Fn() -> Timestamp + Send + Sync>) {
         let interval: Duration = (self.duration / BEATS).unsigned_abs();
         let mut until = self.until;

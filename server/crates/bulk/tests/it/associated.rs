@@ -112,7 +112,8 @@ async fn supporting_resources_are_exported_once_with_their_own_references() {
     let all = world.read(&world.bulk, &world.export(ExportLevel::System, &query).await).await;
     assert_eq!(all["Practitioner"], set(&["d1", "d2"]));
     assert_eq!(all["Organization"], set(&["o1"]));
-    // A changed resource that refers to the Organization is sufficient: the Organization itself has not changed since.
+    // A changed resource that refers to the Organization is sufficient: the Organization itself has not
+    // changed since.
     let since = fhir::instant::format(world.now());
     world.put("Patient", "p", json!({ "managingOrganization": reference("Organization/o4") })).await;
     let query = [("_since", since.as_str()), ("includeAssociatedData", "_supporting")];

@@ -1,4 +1,5 @@
-//! Exports whose files are in a bucket of an S3 server: the same bytes as in a folder, faults of the bucket, and deletion.
+//! Exports whose files are in a bucket of an S3 server: the same bytes as in a folder, faults of the bucket,
+//! and deletion.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -150,8 +151,8 @@ async fn a_changed_object_is_not_sent_completely() {
     std::fs::write(&object, &bytes).unwrap();
     server.take_requests();
     let opened = file.open(ContentEncoding::Identity).await.unwrap();
-    // The file was not read before its first byte is sent. The worker may still list the files of other attempts, also with
-    // GET, after it has recorded the end of the job.
+    // The file was not read before its first byte is sent. The worker may still list the files of other
+    // attempts, also with GET, after it has recorded the end of the job.
     let requests = server.take_requests();
     let of_file = |request: &&String| request.contains(&key);
     let reads: Vec<_> = requests.iter().filter(of_file).collect();
@@ -228,7 +229,8 @@ fn in_small_files(server: &TestObjectStore, patience: Duration, options: &mut Bu
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upload_is_complete_although_the_answer_was_lost() {
     let server = TestObjectStore::start().unwrap();
-    // The request is repeated, and the repeated one does not find the upload. Without patience it is not repeated.
+    // The request is repeated, and the repeated one does not find the upload. Without patience it is not
+    // repeated.
     for (patience, requests) in [(PATIENCE, 2), (Duration::ZERO, 1)] {
         let world = World::with(|options| in_bucket(&server, patience, options));
         fill(&world, 1_000, 10_000).await;

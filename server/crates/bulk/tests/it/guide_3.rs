@@ -20,8 +20,8 @@ fn to(reference: &str) -> Value {
     json!({ "reference": reference })
 }
 
-/// Returns a world with the Patients `a` to `e`, Observations of which two belong to two Patients each, Provenance, and
-/// resources without a Patient.
+/// Returns a world with the Patients `a` to `e`, Observations of which two belong to two Patients each,
+/// Provenance, and resources without a Patient.
 async fn filled(file_size: u64) -> World {
     let world = world(file_size);
     world.put("Organization", "clinic", json!({})).await;
@@ -44,8 +44,8 @@ async fn filled(file_size: u64) -> World {
     world
 }
 
-/// Returns the blocks of an export by head: the lines after the headers in order, and the number of files that contain
-/// the block.
+/// Returns the blocks of an export by head: the lines after the headers in order, and the number of files
+/// that contain the block.
 async fn blocks(world: &World, manifest: &Value) -> BTreeMap<String, (Vec<String>, usize)> {
     let mut blocks = BTreeMap::<String, (Vec<String>, usize)>::new();
     let mut goes_on: Option<(String, String)> = None;
@@ -172,8 +172,8 @@ async fn pages(world: &World, job: &str) -> Vec<Value> {
     }
 }
 
-/// Reads the pages of an export until it is complete. Returns the last pages, and the files that could be read before
-/// the end.
+/// Reads the pages of an export until it is complete. Returns the last pages, and the files that could be
+/// read before the end.
 async fn watched(world: &World, job: &str) -> (Vec<Value>, BTreeSet<String>) {
     let (mut seen, mut read_early) = (Vec::<Value>::new(), BTreeSet::new());
     loop {

@@ -1,5 +1,5 @@
-//! Tests of exports over time. A full export with any chain of incremental exports equals a later full export. An
-//! export contains the state at its kick-off, regardless of concurrent writes.
+//! Tests of exports over time. A full export with any chain of incremental exports equals a later full
+//! export. An export contains the state at its kick-off, regardless of concurrent writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

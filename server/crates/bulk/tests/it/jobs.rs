@@ -323,7 +323,8 @@ async fn the_next_process_cleans_up_after_ended_exports() {
         found.into_iter().map(|(key, _)| key).collect()
     };
     assert!(keys("bulk/open/").await.is_empty());
-    // The process stopped before it cleaned up. The list of one export is damaged, and one has no record any more.
+    // The process stopped before it cleaned up. The list of one export is damaged, and one has no record any
+    // more.
     let mut writes: Vec<LedgerWrite> = [&complete, &damaged, &gone]
         .map(|job| LedgerWrite::put(format!("bulk/open/{job}"), "", Expect::Any))
         .into();

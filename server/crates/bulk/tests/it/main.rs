@@ -1,5 +1,5 @@
-//! Tests of exports with an in-memory store and real files. An export contains exactly the selected resources as of its
-//! kick-off, regardless of later events.
+//! Tests of exports with an in-memory store and real files. An export contains exactly the selected resources
+//! as of its kick-off, regardless of later events.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 

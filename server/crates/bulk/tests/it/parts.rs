@@ -1,5 +1,5 @@
-//! Tests that interrupted exports, with any file size and number of interruptions, have the same bytes as undisturbed
-//! ones.
+//! Tests that interrupted exports, with any file size and number of interruptions, have the same bytes as
+//! undisturbed ones.
 
 use std::time::{Duration, Instant};
 
@@ -92,8 +92,8 @@ async fn files_are_divided_by_size_and_complete_together() {
 /// Files of an export: names and contents.
 type Files = Vec<(String, String)>;
 
-/// Runs one export undisturbed, and the same export in several processes, each of which stops after a number of
-/// scheduler steps. Returns the files of both exports.
+/// Runs one export undisturbed, and the same export in several processes, each of which stops after a number
+/// of scheduler steps. Returns the files of both exports.
 fn broken_off(level: &ExportLevel, query: &[(&str, &str)], steps: &[usize]) -> (Files, Files) {
     let first = runtime();
     let world = first.block_on(filled(FILE_SIZE));

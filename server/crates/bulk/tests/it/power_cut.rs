@@ -1,8 +1,9 @@
-//! Power cuts: in every state in which a power cut may leave the store and the files of exports, a completed export has
-//! its manifest and the bytes of its files, and an accepted export is completed with the bytes of an undisturbed one.
+//! Power cuts: in every state in which a power cut may leave the store and the files of exports, a completed
+//! export has its manifest and the bytes of its files, and an accepted export is completed with the bytes of
+//! an undisturbed one.
 //!
-//! The recorded process is this test binary, which runs [`exports_are_recorded`] in several sessions. The second one ends
-//! while an export is running.
+//! The recorded process is this test binary, which runs [`exports_are_recorded`] in several sessions. The
+//! second one ends while an export is running.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -42,7 +43,8 @@ fn bulk_of(world: &World, session: usize) -> Bulk {
     world.reopened()
 }
 
-/// Returns the output of an export: the manifest and the hash of each file, plain and compressed, without the job's id.
+/// Returns the output of an export: the manifest and the hash of each file, plain and compressed, without the
+/// job's id.
 async fn output_of(bulk: &Bulk, world: &World, job: &str) -> String {
     let manifest = finish(bulk, job, world.now()).await;
     let mut found = vec![manifest["transactionTime"].to_string()];
@@ -105,7 +107,8 @@ async fn exports_are_recorded() {
     }
 }
 
-/// The export of a store has the same output when another process reads it, so that [`output_of`] can be compared.
+/// The export of a store has the same output when another process reads it, so that [`output_of`] can be
+/// compared.
 async fn exports_are_the_same_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let world = open(dir.path());
@@ -130,7 +133,8 @@ fn outputs(recording: &Recording) -> BTreeMap<String, String> {
     marks.filter(|[what, ..]| what == "complete").map(|[_, job, output]| (job, output)).collect()
 }
 
-/// Opens the store and the exports in a folder after a power cut, and compares the output of each accepted export.
+/// Opens the store and the exports in a folder after a power cut, and compares the output of each accepted
+/// export.
 fn check(root: &Path, marks: &[&str], outputs: &BTreeMap<String, String>) -> Result<(), String> {
     if marks.is_empty() {
         return Store::open(&root.join("store")).map(drop).map_err(|error| error.to_string());

@@ -8,8 +8,8 @@ use trefoil_bulk::ExportLevel;
 
 use crate::support::{World, finish};
 
-/// A small set of resources: the Patients of each Observation (none, one or two), the targets of each Provenance, and
-/// the members of the Group.
+/// A small set of resources: the Patients of each Observation (none, one or two), the targets of each
+/// Provenance, and the members of the Group.
 #[derive(Debug, Clone)]
 struct Population {
     patients: usize,

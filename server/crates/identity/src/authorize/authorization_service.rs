@@ -1,4 +1,5 @@
-//! The service for authorization requests. Its methods are defined in `request`, `pushed_request` and `interaction`.
+//! The service for authorization requests. Its methods are defined in `request`, `pushed_request` and
+//! `interaction`.
 
 use std::sync::Arc;
 
@@ -29,6 +30,6 @@ pub struct AuthorizationService {
 /// Tests whether a query of a granular scope on a resource type can be evaluated.
 pub type SupportsQuery = fn(kind: &str, query: &str) -> bool;
 
-/// Maximum length of the query of an authorization request in bytes. The continuation contains the query and must fit
-/// into a URL.
+/// Maximum length of the query of an authorization request in bytes. The continuation contains the query and
+/// must fit into a URL.
 pub const MAX_QUERY_BYTES: usize = 8 * 1024;

@@ -1,4 +1,5 @@
-//! Consent of users to the scopes of clients, stored until it is withdrawn (OpenID Connect Core section 3.1.2.4).
+//! Consent of users to the scopes of clients, stored until it is withdrawn (OpenID Connect Core section
+//! 3.1.2.4).
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ use crate::storage::records;
 pub struct UserConsent {
     /// Client id.
     pub client_id: String,
-    /// Generation of the client's registration. A consent does not cover a later registration under the same id.
+    /// Generation of the client's registration. A consent does not cover a later registration under the same
+    /// id.
     generation: String,
     /// All scopes that the user has allowed.
     pub scopes: Scopes,
@@ -107,7 +109,8 @@ impl ConsentStore {
         }
     }
 
-    /// Withdraws the consent of a user for a client, and revokes all tokens that the client has for this user.
+    /// Withdraws the consent of a user for a client, and revokes all tokens that the client has for this
+    /// user.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the write fails.

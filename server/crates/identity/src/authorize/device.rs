@@ -1,9 +1,9 @@
-//! Device authorization grant (RFC 8628): a device without a browser displays a short code, and its user approves the
-//! request in a browser on another device.
+//! Device authorization grant (RFC 8628): a device without a browser displays a short code, and its user
+//! approves the request in a browser on another device.
 //!
-//! Each request is one record, which changes by compare-and-set from pending to granted or denied, and from granted to
-//! spent. A user code is so short that its plain digest could be reversed by trying all codes, so the ledger stores a
-//! message authentication code of it.
+//! Each request is one record, which changes by compare-and-set from pending to granted or denied, and from
+//! granted to spent. A user code is so short that its plain digest could be reversed by trying all codes, so
+//! the ledger stores a message authentication code of it.
 
 use std::sync::Arc;
 
@@ -48,7 +48,8 @@ pub struct DeviceCodes {
 pub struct DeviceQuestion {
     /// Client that requests access.
     pub client: Client,
-    /// Scopes that this user can grant: requested by the device, registered for the client and allowed for the user.
+    /// Scopes that this user can grant: requested by the device, registered for the client and allowed for
+    /// the user.
     pub scopes: Scopes,
     /// User code as it is displayed: `XXXX-XXXX`.
     pub user_code: String,
@@ -108,8 +109,8 @@ impl From<StoreError> for DeviceError {
 /// Letters of user codes: consonants only, so that user codes do not spell words (RFC 8628 section 6.1).
 const USER_CODE_LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 
-/// Returns the eight letters of a user code in upper case. Ignores spaces and punctuation. Returns `None` if there are
-/// not exactly eight letters.
+/// The eight letters of a user code in upper case. Ignores spaces and punctuation. Returns `None` if there
+/// are not exactly eight letters.
 fn normalize_user_code(user_code: &str) -> Option<String> {
     let letters = user_code.chars().map(|c| c.to_ascii_uppercase());
     let letters: String =
@@ -117,8 +118,8 @@ fn normalize_user_code(user_code: &str) -> Option<String> {
     (letters.len() == 8).then_some(letters)
 }
 
-/// Returns the scopes that a user can grant to a device. The device page cannot select a patient, so `patient/` scopes
-/// require a user who is a patient.
+/// The scopes that a user can grant to a device. The device page cannot select a patient, so `patient/`
+/// scopes require a user who is a patient.
 fn grantable_scopes(requested: &Scopes, user: &User) -> Scopes {
     let scopes = requested.filter(|scope| user.may_grant(scope));
     if scopes.is_launch() && user.own_patient().is_none() {
@@ -139,8 +140,8 @@ pub struct DeviceAuthorizations {
 }
 
 impl DeviceAuthorizations {
-    /// Begins a device authorization for an authenticated client. The inner error is `invalid_scope` if a scope is not
-    /// registered for the client.
+    /// Begins a device authorization for an authenticated client. The inner error is `invalid_scope` if a
+    /// scope is not registered for the client.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the write fails.
@@ -193,7 +194,8 @@ impl DeviceAuthorizations {
         }
     }
 
-    /// Returns the request that belongs to a user code, or `None` if the code is unknown, expired or already answered.
+    /// Returns the request that belongs to a user code, or `None` if the code is unknown, expired or already
+    /// answered.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a read fails.
@@ -212,8 +214,8 @@ impl DeviceAuthorizations {
         Ok(Some(DeviceQuestion { client, scopes, user_code }))
     }
 
-    /// Records the user's answer. Returns `false` if the code is unknown, expired or already answered, or if the user
-    /// can grant none of the requested scopes.
+    /// Records the user's answer. Returns `false` if the code is unknown, expired or already answered, or if
+    /// the user can grant none of the requested scopes.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the request cannot be read or written.
@@ -278,7 +280,8 @@ impl DeviceAuthorizations {
                 self.audit.record(AuditEvent::DeviceAnswered { sub, client_id, scope });
                 Ok(true)
             }
-            // The device polled or the user answered in another window at the same time: read the record again.
+            // The device polled or the user answered in another window at the same time: read the record
+            // again.
             Err(StoreError::Conflict { .. }) => {
                 Box::pin(self.answer_device_question(user_code, allow, session, user, now)).await
             }
@@ -286,11 +289,12 @@ impl DeviceAuthorizations {
         }
     }
 
-    /// Redeems a device code, once. The returned grant is bound to the key with the thumbprint `jkt`, if the request
-    /// has a key.
+    /// Redeems a device code, once. The returned grant is bound to the key with the thumbprint `jkt`, if the
+    /// request has a key.
     ///
     /// # Errors
-    /// Returns [`DeviceError`] if the user has not granted the request, or if the code was issued to another client.
+    /// Returns [`DeviceError`] if the user has not granted the request, or if the code was issued to another
+    /// client.
     pub async fn redeem_device_code(
         &self,
         device_code: &str,
@@ -335,7 +339,8 @@ impl DeviceAuthorizations {
                     expect,
                 );
                 match self.ledger.write(vec![write], now).await {
-                    // A poll at the same time as the user's answer returns `Pending`; the next poll returns the answer.
+                    // A poll at the same time as the user's answer returns `Pending`; the next poll returns
+                    // the answer.
                     Ok(_) | Err(StoreError::Conflict { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -360,15 +365,15 @@ impl DeviceAuthorizations {
         Ok(open.then_some((key, stored, letters)))
     }
 
-    /// Returns eight uniformly distributed letters, which contain 34 random bits. The device page limits the number of
-    /// wrong codes.
+    /// Returns eight uniformly distributed letters, which contain 34 random bits. The device page limits the
+    /// number of wrong codes.
     fn new_user_code(&self) -> String {
         let mut letters = String::new();
         while letters.len() < 8 {
             let mut byte = [0];
             self.random.fill(&mut byte);
-            // 240 is the largest multiple of 20 that fits into a byte; larger bytes would make the first letters more
-            // likely.
+            // 240 is the largest multiple of 20 that fits into a byte; larger bytes would make the first
+            // letters more likely.
             if byte[0] < 240 {
                 letters.push(char::from(USER_CODE_LETTERS[usize::from(byte[0] % 20)]));
             }

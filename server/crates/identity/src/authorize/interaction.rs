@@ -1,9 +1,9 @@
-//! The steps between a checked authorization request and its answer: sign-in, choice of a patient, consent, grant
-//! (OpenID Connect Core sections 3.1.2.3 and 3.1.2.4; SMART App Launch 2.2).
+//! The steps between a checked authorization request and its answer: sign-in, choice of a patient, consent,
+//! grant (OpenID Connect Core sections 3.1.2.3 and 3.1.2.4; SMART App Launch 2.2).
 //!
-//! Between two pages the browser carries the state of the request as a *continuation*: readable JSON with a message
-//! authentication code over the JSON and the browser's cookie. The server therefore stores nothing before the grant,
-//! and a continuation cannot be modified or used in another browser.
+//! Between two pages the browser carries the state of the request as a *continuation*: readable JSON with a
+//! message authentication code over the JSON and the browser's cookie. The server therefore stores nothing
+//! before the grant, and a continuation cannot be modified or used in another browser.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::{SignedDuration, Timestamp};
@@ -34,7 +34,8 @@ pub struct InteractionState {
     /// The parameters of the request.
     query: String,
     pushed: Option<PushedRequestRef>,
-    /// Time at which the request arrived. A sign-in or consent required by `prompt` must happen after this time.
+    /// Time at which the request arrived. A sign-in or consent required by `prompt` must happen after this
+    /// time.
     begun: Timestamp,
     /// Context of an EHR launch, which may expire during the interaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,8 +114,8 @@ impl InteractionState {
     }
 
     /// Records that the user allowed these scopes for this request.
-    /// [`ConsentStore::allow_scopes`](crate::authorize::consent::ConsentStore::allow_scopes) stores the consent for later
-    /// requests.
+    /// [`ConsentStore::allow_scopes`](crate::authorize::consent::ConsentStore::allow_scopes) stores the
+    /// consent for later requests.
     #[must_use]
     pub fn allowed(mut self, user: &User, scopes: &Scopes) -> Self {
         self.consent = Some(ConsentAnswer::Allowed { sub: user.sub.clone(), scopes: scopes.clone() });
@@ -164,7 +165,8 @@ impl AuthorizationService {
         (now < interaction.begun + lifetimes::INTERACTION).then_some(interaction)
     }
 
-    /// Checks the authorization request of an interaction again, because the client's registration may have changed.
+    /// Checks the authorization request of an interaction again, because the client's registration may have
+    /// changed.
     ///
     /// # Errors
     /// Returns [`AuthorizationError`] if the request is rejected.
@@ -198,8 +200,8 @@ impl AuthorizationService {
             && *sub != session.sub
             && session.started >= interaction.begun
         {
-            // The user signed in during this interaction, but as another user than `id_token_hint` names. Requiring
-            // another sign-in would loop.
+            // The user signed in during this interaction, but as another user than `id_token_hint` names.
+            // Requiring another sign-in would loop.
             return Ok(NextStep::Reject(ErrorCode::LoginRequired));
         }
         let signed_in =
@@ -340,8 +342,8 @@ impl AuthorizationService {
                 ("expires_in", &expires_in),
             ]);
         }
-        // RFC 6749 section 4.2.2: the response must contain `scope` if the granted scope differs from the requested
-        // one.
+        // RFC 6749 section 4.2.2: the response must contain `scope` if the granted scope differs from the
+        // requested one.
         let granted = grant.scopes.to_string();
         if grant.scopes != request.scopes {
             pairs.push(("scope", &granted));
@@ -359,7 +361,8 @@ enum LaunchPatient {
     Inaccessible,
 }
 
-/// Returns `true` if the session satisfies `prompt`, `max_age`, `id_token_hint` and `identity_provider` of the request.
+/// `true` if the session satisfies `prompt`, `max_age`, `id_token_hint` and `identity_provider` of the
+/// request.
 fn satisfies_request(
     request: &AuthorizationRequest,
     interaction: &InteractionState,
@@ -382,8 +385,8 @@ fn satisfies_request(
     let expected = match &request.hint {
         IdTokenHint::Missing => true,
         IdTokenHint::User(sub) => *sub == session.sub,
-        // The user of the hint is unknown, so the session is accepted only if the user signed in again or can see a
-        // page.
+        // The user of the hint is unknown, so the session is accepted only if the user signed in again or can
+        // see a page.
         IdTokenHint::Unreadable => since || !request.prompt.none,
     };
     fresh && again && provider && expected

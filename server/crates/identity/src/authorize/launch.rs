@@ -1,5 +1,6 @@
-//! Launch contexts (SMART App Launch 2.2, EHR launch): a portal stores the patient and the encounter that its user works
-//! with, and opens an application with the id of the stored context. The application returns the id as `launch`.
+//! Launch contexts (SMART App Launch 2.2, EHR launch): a portal stores the patient and the encounter that its
+//! user works with, and opens an application with the id of the stored context. The application returns the
+//! id as `launch`.
 //!
 //! A context grants no access: the user signs in at this server, and must have access to the patient.
 
@@ -42,7 +43,7 @@ impl AuthorizationService {
         Ok(id)
     }
 
-    /// Returns the launch context with this id, if it was created for this client.
+    /// The launch context with this id, if it was created for this client.
     pub(crate) async fn launch_context(
         &self,
         id: &str,

@@ -1,4 +1,5 @@
-//! Authorization requests and their answers: checks, pushed requests, interaction with the user, consent and devices.
+//! Authorization requests and their answers: checks, pushed requests, interaction with the user, consent and
+//! devices.
 
 pub mod authorization_service;
 pub mod consent;

@@ -1,6 +1,6 @@
-//! Pushed authorization requests (RFC 9126): a client sends its request directly to this server, and the browser
-//! carries a reference to it. A reference expires after 90 seconds, can be loaded repeatedly until the user has signed
-//! in, and can be granted once.
+//! Pushed authorization requests (RFC 9126): a client sends its request directly to this server, and the
+//! browser carries a reference to it. A reference expires after 90 seconds, can be loaded repeatedly until
+//! the user has signed in, and can be granted once.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub struct PushedRequestRef {
 }
 
 impl PushedRequestRef {
-    /// Returns the ledger write that records the grant of this request. The write fails if the request was granted
+    /// The ledger write that records the grant of this request. The write fails if the request was granted
     /// before.
     pub(crate) fn consume(&self, now: Timestamp) -> LedgerWrite {
         // The record must outlive the reference and the pages that follow it.
@@ -70,7 +70,7 @@ pub enum PushRequestError {
     Store(#[from] StoreError),
 }
 
-/// Returns an error description for developers. Only the PAR endpoint sends it; the authorization endpoint sends no
+/// An error description for developers. Only the PAR endpoint sends it; the authorization endpoint sends no
 /// descriptions.
 fn describe_error(error: ErrorCode) -> &'static str {
     match error {
@@ -89,14 +89,14 @@ fn describe_error(error: ErrorCode) -> &'static str {
     }
 }
 
-/// Returns the reference inside a `request_uri` of this server, or `None` for any other URI.
+/// The reference inside a `request_uri` of this server, or `None` for any other URI.
 pub(crate) fn request_reference(request_uri: &str) -> Option<&str> {
     request_uri.strip_prefix(REQUEST_URI_PREFIX)
 }
 
 impl AuthorizationService {
-    /// Checks and stores a request of an authenticated client, and returns its `request_uri`. `jkt` is the thumbprint
-    /// of the DPoP key that the client proved with the request.
+    /// Checks and stores a request of an authenticated client, and returns its `request_uri`. `jkt` is the
+    /// thumbprint of the DPoP key that the client proved with the request.
     ///
     /// # Errors
     /// Returns [`PushRequestError`] if the request is invalid or cannot be stored.
@@ -155,7 +155,7 @@ impl AuthorizationService {
         Ok(format!("{REQUEST_URI_PREFIX}{reference}"))
     }
 
-    /// Returns the request that this client pushed under this reference, unless it was already granted.
+    /// The request that this client pushed under this reference, unless it was already granted.
     pub(crate) async fn load_pushed_request(
         &self,
         reference: &str,

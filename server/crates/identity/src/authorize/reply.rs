@@ -12,10 +12,11 @@ pub struct AuthorizationReply {
     pub to: RegisteredRedirectUri,
     /// `state`, returned unchanged.
     pub state: Option<String>,
-    /// `true` if the answer is a form that the browser sends to the redirect URI (OAuth 2.0 Form Post Response Mode).
+    /// `true` if the answer is a form that the browser sends to the redirect URI (OAuth 2.0 Form Post
+    /// Response Mode).
     pub(super) form_post: bool,
-    /// Without a form, errors are sent in the fragment for response types with `id_token`, and in the query for all
-    /// others, including `token`.
+    /// Without a form, errors are sent in the fragment for response types with `id_token`, and in the query
+    /// for all others, including `token`.
     pub(super) errors_in_fragment: bool,
     pub(super) issuer: String,
 }
@@ -42,7 +43,7 @@ impl AuthorizationReply {
         self.answer(pairs, self.errors_in_fragment)
     }
 
-    /// Returns an answer. `fragment` selects the part of the URL if the answer is a redirect.
+    /// An answer. `fragment` selects the part of the URL if the answer is a redirect.
     pub(crate) fn answer<'a>(
         &'a self,
         mut pairs: Vec<(&'a str, &'a str)>,
@@ -62,7 +63,8 @@ impl AuthorizationReply {
     }
 }
 
-/// Reasons why a request is answered with an error page instead of a redirect: the redirect URI was not verified.
+/// Reasons why a request is answered with an error page instead of a redirect: the redirect URI was not
+/// verified.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// `client_id` is missing, unknown or repeated.

@@ -1,8 +1,9 @@
-//! Checks of the authorization request, in the order of the specifications (RFC 6749 sections 4.1 and 4.2; OpenID
-//! Connect Core section 3.1.2; RFC 7636; RFC 9207).
+//! Checks of the authorization request, in the order of the specifications (RFC 6749 sections 4.1 and 4.2;
+//! OpenID Connect Core section 3.1.2; RFC 7636; RFC 9207).
 //!
-//! A rejected request is answered with an error page of this server or with a redirect to the client. A redirect
-//! requires a [`RegisteredRedirectUri`], which exists only after the client and its redirect URI were checked.
+//! A rejected request is answered with an error page of this server or with a redirect to the client. A
+//! redirect requires a [`RegisteredRedirectUri`], which exists only after the client and its redirect URI
+//! were checked.
 
 use jiff::Timestamp;
 
@@ -56,18 +57,18 @@ pub struct AuthorizationRequest {
 }
 
 impl AuthorizationRequest {
-    /// Returns `true` if the user must see a page before the client receives an answer. A native app cannot be
-    /// authenticated: any program on the device can use its client id and listen on its loopback address. An earlier
-    /// consent may therefore have been given to another program (RFC 8252 section 8.6). A claimed https address belongs
-    /// to one app and is exempt.
+    /// Returns `true` if the user must see a page before the client receives an answer. A native app cannot
+    /// be authenticated: any program on the device can use its client id and listen on its loopback address.
+    /// An earlier consent may therefore have been given to another program (RFC 8252 section 8.6). A claimed
+    /// https address belongs to one app and is exempt.
     pub fn needs_interaction(&self) -> bool {
         let client = &self.client;
         let is_claimed_https = self.reply.to.as_str().starts_with("https://");
         client.native && client.is_public() && (client.consent || !is_claimed_https)
     }
 
-    /// Returns the requirements on an external provider. If the client requires a new sign-in, the provider must not reuse
-    /// its own session.
+    /// Returns the requirements on an external provider. If the client requires a new sign-in, the provider
+    /// must not reuse its own session.
     pub fn required_freshness(&self) -> RequiredFreshness {
         RequiredFreshness {
             login: self.prompt.login,
@@ -77,7 +78,8 @@ impl AuthorizationRequest {
     }
 }
 
-/// Values of `prompt` (OpenID Connect Core section 3.1.2.1). Without a value, only the necessary pages are shown.
+/// Values of `prompt` (OpenID Connect Core section 3.1.2.1). Without a value, only the necessary pages are
+/// shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PromptValues {
     /// Show no page.
@@ -114,13 +116,14 @@ pub enum IdTokenHint {
     Missing,
     /// Subject of the user.
     User(String),
-    /// The hint is not an ID token that this server issued to this client. No session satisfies it without a page.
+    /// The hint is not an ID token that this server issued to this client. No session satisfies it without a
+    /// page.
     Unreadable,
 }
 
 impl AuthorizationService {
-    /// Checks an authorization request. If the request was pushed, only `client_id` and `request_uri` are read from the
-    /// query (RFC 9126 section 4).
+    /// Checks an authorization request. If the request was pushed, only `client_id` and `request_uri` are
+    /// read from the query (RFC 9126 section 4).
     ///
     /// # Errors
     /// Returns [`AuthorizationError`] if the request is rejected.
@@ -146,7 +149,8 @@ impl AuthorizationService {
         }
     }
 
-    /// Checks the parameters of a direct or pushed request. `launch` is the context of an EHR launch, if it was read before.
+    /// Checks the parameters of a direct or pushed request. `launch` is the context of an EHR launch, if it
+    /// was read before.
     pub(crate) async fn check_request_params(
         &self,
         query: &str,
@@ -253,7 +257,8 @@ impl AuthorizationService {
         let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
         let default_max_age = client.default_max_age;
         self.check_audience(params.get("aud"), &scopes)?;
-        // An unknown context is an error, so that an application does not show another patient than the portal.
+        // An unknown context is an error, so that an application does not show another patient than the
+        // portal.
         if launch.is_none() && (params.get("launch").is_some() || scopes.contains("launch")) {
             return Err(ErrorCode::InvalidRequest);
         }
@@ -292,8 +297,9 @@ impl AuthorizationService {
         })
     }
 
-    /// Checks `aud` of SMART App Launch: it must be the FHIR base of this server, so that a malicious resource server
-    /// cannot obtain tokens for this server. `aud` is required for a launch and optional otherwise.
+    /// Checks `aud` of SMART App Launch: it must be the FHIR base of this server, so that a malicious
+    /// resource server cannot obtain tokens for this server. `aud` is required for a launch and optional
+    /// otherwise.
     fn check_audience(&self, aud: Option<&str>, scopes: &Scopes) -> Result<(), ErrorCode> {
         match aud {
             Some(aud) if aud.trim_end_matches('/') == self.fhir_base => Ok(()),

@@ -52,8 +52,9 @@ impl AssertionClaims {
         if aud == issuer || is_token_endpoint { Ok(()) } else { Err(BadAssertion::Audience) }
     }
 
-    /// Returns `true` if the assertion was issued before this time, at which the ledger lost used assertions. One without
-    /// `iat` is accepted: its client could not be told from a replay until the last assertion of before has expired.
+    /// `true` if the assertion was issued before this time, at which the ledger lost used assertions. One
+    /// without `iat` is accepted: its client could not be told from a replay until the last assertion of
+    /// before has expired.
     fn is_of_before(&self, restored: Timestamp) -> bool {
         self.iat.is_some_and(|iat| iat < restored.as_second() as f64)
     }
@@ -83,7 +84,7 @@ impl AssertionClaims {
 /// Algorithms of client assertions for a client that has registered none (SMART Backend Services).
 const SMART_ALGORITHMS: [&str; 2] = ["RS384", "ES384"];
 
-/// Returns the algorithm named in the header if it is registered for the client.
+/// The algorithm named in the header if it is registered for the client.
 fn registered_algorithm(name: &str, client: &Client) -> Result<Algorithm, BadAssertion> {
     let verified = jose::VERIFIED_ALGORITHMS.into_iter().find(|(verified, _)| *verified == name);
     let (alg, algorithm) = verified.ok_or(BadAssertion::UnknownAlgorithm)?;
@@ -156,8 +157,8 @@ impl ClientAuthenticator {
         if parts.header.jku.is_some() && parts.header.jku != client.jwks_uri {
             return Err(bad(BadAssertion::Jku));
         }
-        // These checks need no key. They precede the signature check, so that an invalid assertion does not cause a
-        // fetch of a key set.
+        // These checks need no key. They precede the signature check, so that an invalid assertion does not
+        // cause a fetch of a key set.
         claims.check_audience(client.assertion_audience, &self.issuer).map_err(bad)?;
         let (exp, jti) = claims.check_times(now).map_err(bad)?;
         if let Some(restored) = self.revocations.restored_at(now).await?
@@ -172,8 +173,8 @@ impl ClientAuthenticator {
             }
             None => check_signature(&parts, kid, alg, &client.jwks).map_err(bad)?,
         }
-        // The `jti` is marked as used only after the signature check, so that other senders cannot use up the client's
-        // `jti` values.
+        // The `jti` is marked as used only after the signature check, so that other senders cannot use up the
+        // client's `jti` values.
         let expires =
             Timestamp::from_second(exp + CLOCK_LEEWAY_S + 1).map_err(|_| bad(BadAssertion::NoExpiry))?;
         let key = ledger_keys::used_assertion(&client.client_id, jti);

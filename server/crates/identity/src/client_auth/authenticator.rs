@@ -1,5 +1,5 @@
-//! Client authentication at the token, revocation, introspection and PAR endpoints. A request uses exactly one method,
-//! which must be registered for the client (RFC 6749 section 2.3; OpenID Connect Core section 9).
+//! Client authentication at the token, revocation, introspection and PAR endpoints. A request uses exactly
+//! one method, which must be registered for the client (RFC 6749 section 2.3; OpenID Connect Core section 9).
 
 use std::sync::Arc;
 
@@ -43,7 +43,8 @@ impl ClientAuthenticator {
         match &identified {
             Ok(_) | Err(ClientAuthError::Store(_)) => {}
             Err(error) => {
-                // An unknown client id is not recorded in the audit log, because the field may contain a secret.
+                // An unknown client id is not recorded in the audit log, because the field may contain a
+                // secret.
                 let named = match authorization.and_then(parse_basic_header) {
                     Some((id, _)) => Some(id),
                     None => form.get("client_id").map(str::to_owned),

@@ -60,13 +60,14 @@ pub enum ClientAuthError {
     /// The request is malformed. The text describes the defect.
     #[error("{0}")]
     InvalidRequest(&'static str),
-    /// The client is unknown, the secret is wrong, or the method is not registered. The text is the same for all, so
-    /// that it does not reveal which clients exist.
+    /// The client is unknown, the secret is wrong, or the method is not registered. The text is the same for
+    /// all, so that it does not reveal which clients exist.
     #[error(
         "the client is unknown, its credentials are wrong, or its authentication method is not registered"
     )]
     InvalidClient,
-    /// The client assertion was rejected. The reason contains only values from the assertion and the registration.
+    /// The client assertion was rejected. The reason contains only values from the assertion and the
+    /// registration.
     #[error("client assertion rejected: {0}")]
     BadAssertion(BadAssertion),
     /// The client's key set could not be fetched.

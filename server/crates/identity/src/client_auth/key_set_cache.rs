@@ -1,10 +1,10 @@
-//! Cache of the key sets that clients publish at their `jwks_uri` (SMART Backend Services). The server fetches them
-//! through [`FetchKeySet`].
+//! Cache of the key sets that clients publish at their `jwks_uri` (SMART Backend Services). The server
+//! fetches them through [`FetchKeySet`].
 //!
-//! A key set is fresh for the lifetime in its response, but at least a minute and at most a day. An unknown key id
-//! causes another fetch, at most every 30 seconds, because any caller can send an unknown id. Concurrent requests for
-//! the same address wait for one fetch. After a failed fetch, the next fetch is attempted 30 seconds later, so that an
-//! unresponsive host delays one request and not all of them.
+//! A key set is fresh for the lifetime in its response, but at least a minute and at most a day. An unknown
+//! key id causes another fetch, at most every 30 seconds, because any caller can send an unknown id.
+//! Concurrent requests for the same address wait for one fetch. After a failed fetch, the next fetch is
+//! attempted 30 seconds later, so that an unresponsive host delays one request and not all of them.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -35,8 +35,8 @@ pub struct FetchedKeySet {
     pub lifetime: Option<SignedDuration>,
 }
 
-/// The key set could not be fetched. The fetcher logs the reason; the caller does not receive it, because it would
-/// reveal which hosts the server can reach.
+/// The key set could not be fetched. The fetcher logs the reason; the caller does not receive it, because it
+/// would reveal which hosts the server can reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the registered key set of the client could not be read")]
 pub struct KeySetUnreachable;
@@ -80,7 +80,7 @@ impl CachedKeySet {
         self.keys.iter().any(|key| key["kid"] == kid)
     }
 
-    /// Returns `true` if a fetch is allowed: [`FETCH_PAUSE`] must have passed since the last failed fetch and, if the
+    /// `true` if a fetch is allowed: [`FETCH_PAUSE`] must have passed since the last failed fetch and, if the
     /// set is fresh, since the last fetch for an unknown key id.
     fn may_fetch(&self, now: Timestamp) -> bool {
         let has_paused = |last: Option<Timestamp>| last.is_none_or(|last| now >= last + FETCH_PAUSE);
@@ -186,7 +186,8 @@ mod tests {
                 Some(FetchedKeySet { keys: vec![json!({ "kid": kid })], lifetime });
         }
 
-        /// Requests a key, and checks whether the set contains it and how often the host was called until now.
+        /// Requests a key, and checks whether the set contains it and how often the host was called until
+        /// now.
         #[track_caller]
         fn check(&self, second: i64, kid: &str, expected: (Result<bool, KeySetUnreachable>, usize)) {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

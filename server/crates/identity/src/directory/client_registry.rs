@@ -83,8 +83,8 @@ pub struct ClientRegistry {
 }
 
 impl ClientRegistry {
-    /// Returns the client with this id if it exists and may be used now. Demo clients may be used only if the demo
-    /// project is served.
+    /// Returns the client with this id if it exists and may be used now. Demo clients may be used only if the
+    /// demo project is served.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
@@ -111,8 +111,8 @@ impl ClientRegistry {
         self.ledger.read_records(ledger_keys::CLIENTS, now).await
     }
 
-    /// Returns a number that increases with each change of a client. A cache must read this number before it reads the
-    /// clients.
+    /// Returns a number that increases with each change of a client. A cache must read this number before it
+    /// reads the clients.
     pub fn client_epoch(&self) -> u64 {
         self.ledger.client_epoch()
     }
@@ -137,11 +137,12 @@ impl ClientRegistry {
         }
     }
 
-    /// Replaces the declared clients with those of the configuration in one transaction: adds new clients, updates
-    /// changed clients, and deletes clients that are no longer declared. Tokens of unchanged clients stay valid.
+    /// Replaces the declared clients with those of the configuration in one transaction: adds new clients,
+    /// updates changed clients, and deletes clients that are no longer declared. Tokens of unchanged clients
+    /// stay valid.
     ///
-    /// `edition` is the number of the configuration. Does nothing and returns `false` if a later edition was applied
-    /// before, by a node that has been updated already.
+    /// `edition` is the number of the configuration. Does nothing and returns `false` if a later edition was
+    /// applied before, by a node that has been updated already.
     ///
     /// # Errors
     /// Returns [`RegistrationError`] if a client is invalid. In that case no client is changed.
@@ -226,12 +227,13 @@ impl ClientRegistry {
         Ok(record.map(|stored| VersionedClient { client: stored.value, revision: stored.revision }))
     }
 
-    /// Changes the metadata of a client by a JSON merge patch (see [`ClientMetadata::with_changes`]). Its secrets and tokens
-    /// stay valid; a client that needs a secret and has none receives one, which is returned. If `revision` is given, fails
-    /// if the record was changed since that revision.
+    /// Changes the metadata of a client by a JSON merge patch (see [`ClientMetadata::with_changes`]). Its
+    /// secrets and tokens stay valid; a client that needs a secret and has none receives one, which is
+    /// returned. If `revision` is given, fails if the record was changed since that revision.
     ///
     /// # Errors
-    /// Returns [`ChangeClientError`] if the client is missing, declared or was changed, or if the change is invalid.
+    /// Returns [`ChangeClientError`] if the client is missing, declared or was changed, or if the change is
+    /// invalid.
     pub async fn change_client(
         &self,
         client_id: &str,
@@ -336,7 +338,8 @@ impl ClientRegistry {
     /// Deletes a client and thereby invalidates its tokens. Returns `false` if there is no such client.
     ///
     /// # Errors
-    /// Returns [`RegistrationError::Declared`] if the client is declared in the configuration, or a store error.
+    /// Returns [`RegistrationError::Declared`] if the client is declared in the configuration, or a store
+    /// error.
     pub async fn delete_client(&self, client_id: &str, now: Timestamp) -> Result<bool, RegistrationError> {
         let key = ledger_keys::client_record(client_id);
         let Some(stored) = self.ledger.read_record::<Client>(&key, now).await? else {

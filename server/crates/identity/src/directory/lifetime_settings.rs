@@ -1,7 +1,8 @@
-//! The lifetimes of tokens and sessions, per server and per client, and the longest ones that were ever in effect.
+//! The lifetimes of tokens and sessions, per server and per client, and the longest ones that were ever in
+//! effect.
 //!
-//! Revocations and retired keys are kept as long as the longest token that may have been issued. A setting can be
-//! reduced later, so the longest lifetimes are stored in the ledger, and are never reduced.
+//! Revocations and retired keys are kept as long as the longest token that may have been issued. A setting
+//! can be reduced later, so the longest lifetimes are stored in the ledger, and are never reduced.
 
 use std::sync::{Arc, RwLock};
 
@@ -20,7 +21,7 @@ pub struct LifetimeSettings {
     configured: RwLock<Lifetimes>,
 }
 
-/// Returns the longest lifetimes that were ever in effect.
+/// The longest lifetimes that were ever in effect.
 pub(crate) async fn longest_lifetimes(store: &Store, now: Timestamp) -> Result<Lifetimes, StoreError> {
     match store.get(ledger_keys::LONGEST_LIFETIMES, now).await? {
         Some(record) => {
@@ -41,7 +42,8 @@ impl LifetimeSettings {
         *self.configured.read().expect("no thread panics while it holds the lock")
     }
 
-    /// Returns the lifetimes for a client: those of the server, replaced by those that are registered for the client.
+    /// Returns the lifetimes for a client: those of the server, replaced by those that are registered for the
+    /// client.
     pub fn for_client(&self, client: &Client) -> Lifetimes {
         override_lifetimes(self.configured(), client)
     }
@@ -61,7 +63,7 @@ impl LifetimeSettings {
         self.raise_longest(override_lifetimes(Lifetimes::default(), client), now).await
     }
 
-    /// Returns the longest lifetimes that were ever in effect.
+    /// The longest lifetimes that were ever in effect.
     pub(crate) async fn longest(&self, now: Timestamp) -> Result<Lifetimes, StoreError> {
         longest_lifetimes(&self.ledger, now).await
     }

@@ -102,7 +102,8 @@ impl UserDirectory {
     /// # Errors
     /// Returns [`StoreError`] if a read fails.
     pub async fn user_by_name(&self, username: &str, now: Timestamp) -> Result<Option<User>, StoreError> {
-        // A name from before the rules for names is stored in lower case; its user must not become another one.
+        // A name from before the rules for names is stored in lower case; its user must not become another
+        // one.
         let stored = username.to_lowercase();
         let mapped = user_name::mapped_name(username).filter(|mapped| *mapped != stored);
         for name in [Some(stored), mapped].into_iter().flatten() {
@@ -275,13 +276,13 @@ impl UserDirectory {
         Ok(())
     }
 
-    /// Returns `false` for a demo user if the demo project is disabled.
+    /// `false` for a demo user if the demo project is disabled.
     fn is_served(&self, user: &User) -> bool {
         self.demo || !user.demo
     }
 
-    /// Returns a page of up to `limit` users with subjects greater than `after`, ordered by subject, and the value of
-    /// `after` for the next page.
+    /// Returns a page of up to `limit` users with subjects greater than `after`, ordered by subject, and the
+    /// value of `after` for the next page.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
@@ -320,8 +321,8 @@ impl UserDirectory {
         Ok(record.map(|stored| VersionedUser { user: stored.value, revision: stored.revision }))
     }
 
-    /// Changes a user. If `revision` is given, fails if the record was changed since that revision; otherwise retries
-    /// after a concurrent change. The user name is not changed.
+    /// Changes a user. If `revision` is given, fails if the record was changed since that revision; otherwise
+    /// retries after a concurrent change. The user name is not changed.
     ///
     /// # Errors
     /// Returns [`ChangeUserError`] if the user is missing or was changed, or the change cannot be written.
@@ -335,8 +336,8 @@ impl UserDirectory {
         self.change_user_and_methods(sub, revision, OtherMethods::Keep, now, change).await
     }
 
-    /// Changes a user as [`UserDirectory::change_versioned_user`] does. [`OtherMethods::Remove`] also removes all
-    /// sign-in methods other than the password, in the same transaction.
+    /// Changes a user as [`UserDirectory::change_versioned_user`] does. [`OtherMethods::Remove`] also removes
+    /// all sign-in methods other than the password, in the same transaction.
     pub(crate) async fn change_user_and_methods(
         &self,
         sub: &str,
@@ -383,8 +384,8 @@ impl UserDirectory {
         }
     }
 
-    /// Sets a password hash and ends all sessions and tokens of the user. If `revision` is given, fails if the record
-    /// was changed since that revision.
+    /// Sets a password hash and ends all sessions and tokens of the user. If `revision` is given, fails if
+    /// the record was changed since that revision.
     ///
     /// # Errors
     /// Returns [`ChangeUserError`] if the user is missing or was changed, or the change cannot be written.
@@ -400,7 +401,7 @@ impl UserDirectory {
         self.change_user_and_methods(sub, revision, others, now, set).await
     }
 
-    /// Returns the writes that remove all sign-in methods other than the password.
+    /// The writes that remove all sign-in methods other than the password.
     async fn method_deletions(&self, sub: &str, now: Timestamp) -> Result<Vec<LedgerWrite>, StoreError> {
         let prefix = ledger_keys::user_link(sub, "");
         let mut deleted = vec![ledger_keys::user_factors(sub)];
@@ -418,7 +419,7 @@ impl UserDirectory {
     }
 }
 
-/// Returns the writes that change the index of e-mail addresses with a user record.
+/// The writes that change the index of e-mail addresses with a user record.
 pub(crate) fn email_index_writes(before: Option<&User>, after: Option<&User>) -> Vec<LedgerWrite> {
     let key_of = |user: &User| Some(ledger_keys::user_email(user.claims.email.as_deref()?, &user.sub));
     let (before, after) = (before.and_then(key_of), after.and_then(key_of));

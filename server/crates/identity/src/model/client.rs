@@ -86,8 +86,8 @@ impl Client {
         self.auth_methods.iter().any(|method| with_secret.contains(method))
     }
 
-    /// Returns `true` if `secret` is one of the secrets of the client that are valid now. The comparison takes constant
-    /// time.
+    /// Returns `true` if `secret` is one of the secrets of the client that are valid now. The comparison
+    /// takes constant time.
     pub fn verify_secret(&self, secret: &str, now: Timestamp) -> bool {
         let digest = encoding::sha256_base64url(secret);
         let replaced = self.replaced_secrets.iter().filter(|replaced| now < replaced.until);
@@ -190,7 +190,7 @@ impl Client {
     }
 }
 
-/// Returns `true` for an HTTPS URL, and for a plain HTTP URL with a loopback host. The configuration decides whether
+/// `true` for an HTTPS URL, and for a plain HTTP URL with a loopback host. The configuration decides whether
 /// URLs with a loopback host are fetched.
 fn is_key_set_address(address: &str) -> bool {
     url::Url::parse(address).is_ok_and(|url| {

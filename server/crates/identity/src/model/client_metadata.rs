@@ -1,5 +1,6 @@
-//! Client metadata: the form of a client in `trefoil.toml`, in command-line options and in the admin API. Members that
-//! RFC 7591, OpenID Connect Registration, RFC 9126 or RFC 9449 define have the names of those specifications.
+//! Client metadata: the form of a client in `trefoil.toml`, in command-line options and in the admin API.
+//! Members that RFC 7591, OpenID Connect Registration, RFC 9126 or RFC 9449 define have the names of those
+//! specifications.
 
 use std::fmt::Display;
 
@@ -44,7 +45,8 @@ const GRANT_TYPES: [&str; 4] = [
 ];
 
 impl ClientMetadata {
-    /// Checks the metadata and returns the client. `secret` is the client secret in plain text, if it is known.
+    /// Checks the metadata and returns the client. `secret` is the client secret in plain text, if it is
+    /// known.
     ///
     /// # Errors
     /// Returns [`InvalidMetadata`] for the first member that is rejected.
@@ -148,8 +150,8 @@ const EXCLUSIVE_MEMBERS: [(&str, &str); 3] = [
 ];
 
 impl ClientMetadata {
-    /// Returns the metadata of a client with changes in the form of a JSON merge patch (RFC 7396): `null` restores the
-    /// default of a member.
+    /// Returns the metadata of a client with changes in the form of a JSON merge patch (RFC 7396): `null`
+    /// restores the default of a member.
     ///
     /// # Errors
     /// Returns the error of the first member that is unknown or has another type.
@@ -199,7 +201,7 @@ impl From<&Client> for ClientMetadata {
     }
 }
 
-/// Returns the name of the member that an error of [`Client::check_registration`] refers to.
+/// The name of the member that an error of [`Client::check_registration`] refers to.
 fn member_of(error: &RegistrationError) -> &'static str {
     match error {
         RegistrationError::WeakSecret => "client_secret",
@@ -244,7 +246,7 @@ fn parse_names<T: DeserializeOwned>(
     names.iter().enumerate().map(parse).collect()
 }
 
-/// Returns the names of enum variants as the specifications spell them.
+/// The names of enum variants as the specifications spell them.
 fn names_of<T: Serialize>(values: &[T]) -> Vec<String> {
     let name = |value: &T| serde_json::to_value(value).ok()?.as_str().map(str::to_owned);
     values.iter().filter_map(name).collect()

@@ -41,7 +41,7 @@ impl ErrorCode {
 }
 
 impl From<&StoreError> for ErrorCode {
-    /// Returns the code for an error of the store. A redirect to the client cannot have the status 503.
+    /// The code for an error of the store. A redirect to the client cannot have the status 503.
     fn from(error: &StoreError) -> Self {
         match error {
             StoreError::Unavailable { .. } => Self::TemporarilyUnavailable,

@@ -133,8 +133,8 @@ macro_rules! claims {
                 CLAIMS.iter().zip(values).filter_map(|(row, value)| Some((row, value?)))
             }
 
-            /// Sets a claim, or removes it with `null`. Returns `false` if the value has another type, or if there is no
-            /// such claim.
+            /// Sets a claim, or removes it with `null`. Returns `false` if the value has another type, or if
+            /// there is no such claim.
             pub fn set(&mut self, name: &str, value: Value) -> bool {
                 match name {
                     $(stringify!($claim) => set_claim(&mut self.$claim, value),)+
@@ -235,8 +235,8 @@ impl Serialize for GrantedClaims<'_> {
     }
 }
 
-/// Declares [`Client`] and [`ClientMetadata`]. The rows of `stored` are members of both. The rows of `checked` are members
-/// of the metadata only: `client_metadata` converts them to `fields` of the client.
+/// Declares [`Client`] and [`ClientMetadata`]. The rows of `stored` are members of both. The rows of
+/// `checked` are members of the metadata only: `client_metadata` converts them to `fields` of the client.
 macro_rules! client_members {
     (
         fields { $($(#[$attribute:meta])* $field:ident: $field_type:ty,)+ }
@@ -258,7 +258,8 @@ macro_rules! client_members {
             $($(#[doc = $stored_meaning])+ #[serde(default $(, rename = $stored_name)?)] pub $stored: $stored_type,)+
         }
 
-        /// Unchecked metadata of one client. [`ClientMetadata::into_client`] checks the metadata and sets the defaults.
+        /// Unchecked metadata of one client. [`ClientMetadata::into_client`] checks the metadata and sets the
+        /// defaults.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct ClientMetadata {
@@ -349,8 +350,8 @@ client_members! {
         /// `true` if the client is declared in `trefoil.toml`.
         #[serde(default)]
         declared: bool,
-        /// Random id of this registration, and a claim of its tokens. If the client is deleted and another is added under
-        /// the same id, the tokens of the deleted client stay invalid.
+        /// Random id of this registration, and a claim of its tokens. If the client is deleted and another is
+        /// added under the same id, the tokens of the deleted client stay invalid.
         #[serde(default)]
         generation: String,
     }
@@ -400,7 +401,8 @@ client_members! {
             value: "ALGORITHM",
             default: "RS384 and ES384",
         }
-        /// Audience of client assertions: token_endpoint_or_issuer, or issuer for the issuer only, as a string.
+        /// Audience of client assertions: token_endpoint_or_issuer, or issuer for the issuer only, as a
+        /// string.
         assertion_audience: Option<String> {
             flag: Some("assertion-audience"),
             value: "AUDIENCE",
@@ -441,7 +443,8 @@ client_members! {
     stored {
         /// URL of the public JWK Set.
         jwks_uri: Option<String> { flag: Some("jwks-uri"), value: "URL" }
-        /// Whether ID tokens contain all claims of the granted scopes, also if the client can read them from userinfo.
+        /// Whether ID tokens contain all claims of the granted scopes, also if the client can read them from
+        /// userinfo.
         claims_in_id_token: bool {
             kind: MemberType::Boolean,
             flag: Some("claims-in-id-token"),
@@ -466,7 +469,8 @@ client_members! {
             value: "SECONDS",
             default: "0",
         }
-        /// Lifetime of access tokens in seconds, 60 to 86400. Access tokens of the token flow always have 3600 seconds.
+        /// Lifetime of access tokens in seconds, 60 to 86400. Access tokens of the token flow always have
+        /// 3600 seconds.
         access_token_lifetime_s: Option<u32> {
             kind: MemberType::Number,
             flag: Some("access-token-lifetime-s"),
@@ -487,7 +491,8 @@ client_members! {
             value: "SECONDS",
             default: "that of the server",
         }
-        /// Maximum age of a sign-in in seconds, for requests without `max_age` (OpenID Connect Registration section 2).
+        /// Maximum age of a sign-in in seconds, for requests without `max_age` (OpenID Connect Registration
+        /// section 2).
         default_max_age: Option<u32> { kind: MemberType::Number, flag: Some("default-max-age"), value: "SECONDS" }
         /// Whether the client may introspect tokens of other clients.
         introspects: bool { kind: MemberType::Boolean, flag: Some("introspects"), default: "false" }

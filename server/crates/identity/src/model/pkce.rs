@@ -28,15 +28,16 @@ impl CodeChallenge {
         &self.0
     }
 
-    /// Returns `true` if the verifier matches this challenge (RFC 7636 section 4.6). The comparison takes constant
-    /// time.
+    /// Returns `true` if the verifier matches this challenge (RFC 7636 section 4.6). The comparison takes
+    /// constant time.
     pub fn matches_verifier(&self, verifier: &str) -> bool {
         is_code_verifier(verifier)
             && bool::from(Self::from_verifier(verifier).0.as_bytes().ct_eq(self.0.as_bytes()))
     }
 }
 
-/// Returns `true` if the text is a valid code verifier: 43 to 128 unreserved characters (RFC 7636 section 4.1).
+/// Returns `true` if the text is a valid code verifier: 43 to 128 unreserved characters (RFC 7636 section
+/// 4.1).
 pub fn is_code_verifier(text: &str) -> bool {
     (43..=128).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~'))

@@ -18,8 +18,8 @@ pub struct ProviderEndpoints {
 }
 
 impl ProviderEndpoints {
-    /// Reads a discovery document (OpenID Connect Discovery 1.0 sections 3 and 4.3). The endpoints of a provider with
-    /// an HTTPS issuer must be HTTPS, too.
+    /// Reads a discovery document (OpenID Connect Discovery 1.0 sections 3 and 4.3). The endpoints of a
+    /// provider with an HTTPS issuer must be HTTPS, too.
     ///
     /// # Errors
     /// Returns [`ProviderFailure::Other`] with a reason to be logged.
@@ -103,8 +103,8 @@ pub struct IdentityProvider {
     pub google: bool,
     /// `true` if a sign-in with an unknown account creates a user.
     pub create_users: bool,
-    /// `true` if a sign-in with an unknown account links the account to the only user with the same e-mail address,
-    /// provided that the provider has verified the address.
+    /// `true` if a sign-in with an unknown account links the account to the only user with the same e-mail
+    /// address, provided that the provider has verified the address.
     pub link_by_email: bool,
 }
 
@@ -130,8 +130,8 @@ pub enum ProviderFailure {
     Denied,
     /// The user was not authenticated as recently as the client requires (`max_age`, `prompt=login`).
     NotRecent,
-    /// Any other failure, for example a refused connection, a TLS error or an invalid ID token. The text is written to
-    /// the log.
+    /// Any other failure, for example a refused connection, a TLS error or an invalid ID token. The text is
+    /// written to the log.
     Other(&'static str),
 }
 

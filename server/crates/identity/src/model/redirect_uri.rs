@@ -1,5 +1,5 @@
-//! Redirect URIs: the rules for registration, and the comparison with registered ones (RFC 6749 section 3.1.2; RFC 8252
-//! section 7.3 for native apps).
+//! Redirect URIs: the rules for registration, and the comparison with registered ones (RFC 6749 section
+//! 3.1.2; RFC 8252 section 7.3 for native apps).
 //!
 //! The server redirects a browser only to a [`RegisteredRedirectUri`]. Such a value is created by
 //! [`RegisteredRedirectUri::parse`] at registration and by [`match_redirect_uri`] for a request.
@@ -43,8 +43,8 @@ impl RegisteredRedirectUri {
             return Err(RedirectUriError::Characters(given()));
         }
         let url = Url::parse(uri).map_err(|_| RedirectUriError::NotAbsolute(given()))?;
-        // The URL parser reads `https:///x` as `https://x/`, as browsers do. A redirect URI must name its host
-        // explicitly.
+        // The URL parser reads `https:///x` as `https://x/`, as browsers do. A redirect URI must name its
+        // host explicitly.
         let names_host = uri.split_once("://").is_some_and(|(_, rest)| !rest.starts_with(['/', '?', '#']));
         let Some(host) = url.host_str().filter(|host| names_host && !host.is_empty()) else {
             return Err(RedirectUriError::NotAbsolute(given()));
@@ -64,8 +64,8 @@ impl RegisteredRedirectUri {
         Ok(Self(given()))
     }
 
-    /// Returns the host, or `None` if the address is on the device of the user: a loopback address, or the private scheme
-    /// of an installed application.
+    /// Returns the host, or `None` if the address is on the device of the user: a loopback address, or the
+    /// private scheme of an installed application.
     pub fn host(&self) -> Option<String> {
         let url =
             url::Url::parse(self.as_str()).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
@@ -97,8 +97,9 @@ impl RegisteredRedirectUri {
 impl TryFrom<String> for RegisteredRedirectUri {
     type Error = RedirectUriError;
     fn try_from(uri: String) -> Result<Self, RedirectUriError> {
-        // Stored URIs are checked again on each read, because the rules may have become stricter. This check accepts
-        // loopback addresses; `match_redirect_uri`, which knows whether the client is native, checks them.
+        // Stored URIs are checked again on each read, because the rules may have become stricter. This check
+        // accepts loopback addresses; `match_redirect_uri`, which knows whether the client is native, checks
+        // them.
         Self::parse(&uri, true)
     }
 }
@@ -109,8 +110,9 @@ impl From<RegisteredRedirectUri> for String {
     }
 }
 
-/// Returns the registered redirect URI that equals the URI of a request character by character. For a native app, the
-/// port of a loopback address may differ (RFC 8252 section 7.3); in that case the URI of the request is returned.
+/// Returns the registered redirect URI that equals the URI of a request character by character. For a native
+/// app, the port of a loopback address may differ (RFC 8252 section 7.3); in that case the URI of the request
+/// is returned.
 pub fn match_redirect_uri(
     registered: &[RegisteredRedirectUri],
     sent: &str,

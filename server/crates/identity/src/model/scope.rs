@@ -1,4 +1,5 @@
-//! Scopes: those of OpenID Connect, custom scopes, and SMART scopes in the v1 and v2 notations (SMART App Launch 2.2).
+//! Scopes: those of OpenID Connect, custom scopes, and SMART scopes in the v1 and v2 notations (SMART App
+//! Launch 2.2).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -68,7 +69,8 @@ impl Scopes {
     /// Parses a list separated by single spaces. An empty text is an empty list.
     ///
     /// # Errors
-    /// Returns [`MalformedScope`] for repeated spaces and for characters that RFC 6749 section 3.3 does not allow.
+    /// Returns [`MalformedScope`] for repeated spaces and for characters that RFC 6749 section 3.3 does not
+    /// allow.
     pub fn parse(text: &str) -> Result<Self, MalformedScope> {
         if text.is_empty() {
             return Ok(Self::default());
@@ -93,7 +95,8 @@ impl Scopes {
         }
     }
 
-    /// Returns `true` if a SMART scope of the list grants these permissions on a resource type in this context.
+    /// Returns `true` if a SMART scope of the list grants these permissions on a resource type in this
+    /// context.
     pub fn allow_access(&self, context: ScopeContext, kind: &str, permissions: ScopePermissions) -> bool {
         self.smart_scopes().any(|granted| granted.context == context && granted.allows(kind, permissions))
     }
@@ -251,10 +254,10 @@ impl<'a> SmartScope<'a> {
         named.then_some(Self { context, kind, permissions: ScopePermissions::parse(permissions)?, query })
     }
 
-    /// Returns `true` if this scope grants all permissions of `other`. A granular scope covers granular scopes with at least
-    /// its parameters, each of which restricts the access further. Granular scopes that cannot be evaluated are not covered
-    /// by any scope, and are therefore never granted: those with other permissions than read and search, and those for
-    /// all types.
+    /// Returns `true` if this scope grants all permissions of `other`. A granular scope covers granular
+    /// scopes with at least its parameters, each of which restricts the access further. Granular scopes that
+    /// cannot be evaluated are not covered by any scope, and are therefore never granted: those with other
+    /// permissions than read and search, and those for all types.
     pub fn covers(&self, other: &SmartScope) -> bool {
         let is_narrower = match (self.query, other.query) {
             (_, Some(_)) if other.kind == "*" || !ScopePermissions::READ.contains_all(other.permissions) => {
@@ -272,8 +275,8 @@ impl<'a> SmartScope<'a> {
             && self.permissions.contains_all(other.permissions)
     }
 
-    /// Returns `true` if the scope grants these permissions on all resources of a type in its context. A granular scope does
-    /// not.
+    /// Returns `true` if the scope grants these permissions on all resources of a type in its context. A
+    /// granular scope does not.
     pub fn allows(&self, kind: &str, permissions: ScopePermissions) -> bool {
         self.query.is_none()
             && (self.kind == "*" || self.kind == kind)

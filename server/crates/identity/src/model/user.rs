@@ -31,8 +31,8 @@ pub struct User {
     /// Disabled users cannot sign in, and their tokens are invalid.
     #[serde(default)]
     pub disabled: bool,
-    /// Counter that is copied into sessions and tokens. A global sign-out increments the counter, which invalidates all
-    /// sessions and tokens with a lower value.
+    /// Counter that is copied into sessions and tokens. A global sign-out increments the counter, which
+    /// invalidates all sessions and tokens with a lower value.
     #[serde(default)]
     pub epoch: u64,
     /// `true` if the user is part of the demo project.
@@ -41,7 +41,8 @@ pub struct User {
 }
 
 impl User {
-    /// Returns the id of the Patient resource that represents the user, or `None` if the user is not a patient.
+    /// Returns the id of the Patient resource that represents the user, or `None` if the user is not a
+    /// patient.
     pub fn own_patient(&self) -> Option<&str> {
         self.fhir_user.as_deref()?.strip_prefix("Patient/")
     }
@@ -56,9 +57,9 @@ impl User {
         self.own_patient() == Some(id) || self.sees_patients()
     }
 
-    /// Returns `true` if the user may grant the scope. Every user may grant the scopes in `allowed_scopes`. A user whom
-    /// a Patient resource represents may also grant read access to that patient's data. A user who may access all
-    /// patients may grant the same access to a single patient.
+    /// Returns `true` if the user may grant the scope. Every user may grant the scopes in `allowed_scopes`. A
+    /// user whom a Patient resource represents may also grant read access to that patient's data. A user who
+    /// may access all patients may grant the same access to a single patient.
     pub fn may_grant(&self, scope: &str) -> bool {
         if scope == ADMIN_SCOPE {
             return self.administrator;

@@ -19,8 +19,8 @@ pub struct UserClaims<'a> {
     pub fhir_user: Option<String>,
 }
 
-/// Returns the claims that the scopes grant access to: always `sub`, the standard claims of each scope, and the URL of
-/// the user's FHIR resource with `fhirUser`.
+/// Returns the claims that the scopes grant access to: always `sub`, the standard claims of each scope, and
+/// the URL of the user's FHIR resource with `fhirUser`.
 pub fn claims_for_scopes<'a>(user: &'a User, scopes: &'a Scopes, fhir_base: &str) -> UserClaims<'a> {
     let fhir_user = user.fhir_user.as_deref().filter(|_| scopes.contains("fhirUser"));
     UserClaims {

@@ -1,8 +1,9 @@
 //! User names (RFC 8265, profile UsernameCaseMapped; UTS 39, section 5.2).
 //!
-//! A new name must not look like another one: invisible characters, characters that change the direction of text, and
-//! letters of mixed scripts are rejected. Names are compared in their mapped form, in which upper case and full-width
-//! letters are mapped and the text is in NFC. Users whose names are older than these rules can still sign in.
+//! A new name must not look like another one: invisible characters, characters that change the direction of
+//! text, and letters of mixed scripts are rejected. Names are compared in their mapped form, in which upper
+//! case and full-width letters are mapped and the text is in NFC. Users whose names are older than these
+//! rules can still sign in.
 
 use precis_core::profile::PrecisFastInvocation as _;
 use precis_profiles::{UsernameCaseMapped, UsernameCasePreserved};
@@ -48,7 +49,8 @@ pub fn check_new_name(name: &str) -> Result<String, UserNameDefect> {
     }
     let shown = shown.map_err(|_| UserNameDefect::Precis)?.into_owned();
     let mapped = mapped_name(&shown).ok_or(UserNameDefect::Precis)?;
-    // Punctuation such as the `@` of e-mail addresses belongs to no script, but UTS 39 does not allow it in identifiers.
+    // Punctuation such as the `@` of e-mail addresses belongs to no script, but UTS 39 does not allow it in
+    // identifiers.
     let letters: String = mapped.chars().filter(|c| !c.is_ascii() || c.is_ascii_alphanumeric()).collect();
     let is_allowed = letters.chars().all(|c| c.identifier_allowed());
     // A combining mark at the beginning would change the text before the name.
@@ -66,8 +68,8 @@ pub fn mapped_name(name: &str) -> Option<String> {
     UsernameCaseMapped::enforce(name).ok().map(std::borrow::Cow::into_owned)
 }
 
-/// Returns the form by which attempts to sign in with a name are counted, so that other spellings of a name are not
-/// further names.
+/// Returns the form by which attempts to sign in with a name are counted, so that other spellings of a name
+/// are not further names.
 pub fn counted_name(name: &str) -> String {
     mapped_name(name).unwrap_or_else(|| name.to_lowercase())
 }

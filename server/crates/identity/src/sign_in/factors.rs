@@ -56,11 +56,11 @@ impl SignInService {
         }
     }
 
-    /// Writes the record, and `others` in the same transaction. Returns `false` if the record was changed since it was
-    /// read.
+    /// Writes the record, and `others` in the same transaction. Returns `false` if the record was changed
+    /// since it was read.
     ///
-    /// Each removal of a passkey or linked account writes the record, and reads the user's other sign-in methods after
-    /// the record. Concurrent removals therefore never remove the last sign-in method.
+    /// Each removal of a passkey or linked account writes the record, and reads the user's other sign-in
+    /// methods after the record. Concurrent removals therefore never remove the last sign-in method.
     pub(super) async fn write_factors(
         &self,
         sub: &str,

@@ -1,11 +1,12 @@
 //! Accounts at external providers that are linked to users.
 //!
-//! Issuer and subject identify an account. An account is linked when its user signs in to this server, or automatically
-//! if the provider's settings `create_users` or `link_by_email` allow it. Both settings are off by default.
+//! Issuer and subject identify an account. An account is linked when its user signs in to this server, or
+//! automatically if the provider's settings `create_users` or `link_by_email` allow it. Both settings are off
+//! by default.
 //!
-//! A verified e-mail address alone links only users who could not sign in otherwise. All others confirm the link with
-//! their own sign-in method first. A user who has an account of the issuer is a different person to that issuer, whatever
-//! the addresses are: issuers reassign addresses.
+//! A verified e-mail address alone links only users who could not sign in otherwise. All others confirm the
+//! link with their own sign-in method first. A user who has an account of the issuer is a different person to
+//! that issuer, whatever the addresses are: issuers reassign addresses.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -105,8 +106,8 @@ impl SignInService {
         Ok(user.map_or(LinkedUser::Inactive, |user| LinkedUser::Active(Box::new(user))))
     }
 
-    /// Returns the user of an external account. Links or creates a user if the account is not linked and the provider's
-    /// settings allow it.
+    /// Returns the user of an external account. Links or creates a user if the account is not linked and the
+    /// provider's settings allow it.
     ///
     /// # Errors
     /// Returns [`UserError`] if the user cannot be created or linked.
@@ -139,10 +140,10 @@ impl SignInService {
         Ok(LinkedUser::None)
     }
 
-    /// Returns the only user with the e-mail address of an external account. The provider must have verified the
-    /// address. For the user, an administrator or the same provider must have verified it, because another provider may
-    /// allow anyone to claim an address. An administrator is never returned, because the owner of the mailbox would
-    /// gain control of the server.
+    /// The only user with the e-mail address of an external account. The provider must have verified the
+    /// address. For the user, an administrator or the same provider must have verified it, because another
+    /// provider may allow anyone to claim an address. An administrator is never returned, because the owner
+    /// of the mailbox would gain control of the server.
     async fn user_by_verified_email(
         &self,
         external: &ExternalUser,
@@ -165,8 +166,8 @@ impl SignInService {
         self.users.active_user(&user.sub, now).await
     }
 
-    /// Links an account to the user with its verified e-mail address, if the user has no sign-in method. The issuer
-    /// answers for the address from then on.
+    /// Links an account to the user with its verified e-mail address, if the user has no sign-in method. The
+    /// issuer answers for the address from then on.
     async fn link_by_email(
         &self,
         user: User,
@@ -210,8 +211,8 @@ impl SignInService {
         }
     }
 
-    /// Copies the e-mail address from the issuer that answers for it. A sign-in without an address changes nothing:
-    /// not all providers send the claim each time.
+    /// Copies the e-mail address from the issuer that answers for it. A sign-in without an address changes
+    /// nothing: not all providers send the claim each time.
     async fn renew_email(
         &self,
         user: User,
@@ -235,8 +236,8 @@ impl SignInService {
         self.users.change_user(&user.username, now, renew).await
     }
 
-    /// Creates a user for an external account, and the link, in one transaction. If a concurrent sign-in with the same
-    /// account creates its user first, returns that user.
+    /// Creates a user for an external account, and the link, in one transaction. If a concurrent sign-in with
+    /// the same account creates its user first, returns that user.
     async fn create_linked_user(
         &self,
         provider: &IdentityProvider,
@@ -267,8 +268,8 @@ impl SignInService {
         }
     }
 
-    /// Returns the name of a user who is created for an external account: the name of the provider without the characters
-    /// that a user name must not have, and a random id.
+    /// The name of a user who is created for an external account: the name of the provider without the
+    /// characters that a user name must not have, and a random id.
     fn created_username(&self, provider: &str) -> String {
         let keep = |c: char| if c.is_control() || c.is_whitespace() || c == '/' { '-' } else { c };
         let prefix: String = provider.to_lowercase().chars().map(keep).take(50).collect();
@@ -314,7 +315,8 @@ impl SignInService {
         self.ledger.read_records(&ledger_keys::user_link(sub, ""), now).await
     }
 
-    /// Unlinks an account unless it is the user's only sign-in method. Returns `false` if the user has no such account.
+    /// Unlinks an account unless it is the user's only sign-in method. Returns `false` if the user has no
+    /// such account.
     ///
     /// # Errors
     /// Returns [`LinkError::OnlyWay`] if the account is the only sign-in method, or a store error.
@@ -337,8 +339,8 @@ impl SignInService {
         Ok(true)
     }
 
-    /// Unlinks an account, even if it is the user's only sign-in method. Returns `false` if the user has no such
-    /// account.
+    /// Unlinks an account, even if it is the user's only sign-in method. Returns `false` if the user has no
+    /// such account.
     pub(crate) async fn force_unlink_account(
         &self,
         sub: &str,
@@ -353,8 +355,8 @@ impl SignInService {
         Ok(true)
     }
 
-    /// Stores an account that is not linked until its user signs in to this server in the same browser. Returns the id
-    /// of the stored account for the sign-in form.
+    /// Stores an account that is not linked until its user signs in to this server in the same browser.
+    /// Returns the id of the stored account for the sign-in form.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the write fails.
@@ -422,7 +424,7 @@ impl SignInService {
     }
 }
 
-/// Returns the writes that create both records of a link.
+/// The writes that create both records of a link.
 fn link_writes(sub: &str, provider: &str, external: &ExternalUser, now: Timestamp) -> [LedgerWrite; 2] {
     let id = account_id(external);
     let account = LinkedAccount {
@@ -448,14 +450,14 @@ fn unlink_writes(sub: &str, id: &str) -> [LedgerWrite; 2] {
         .map(|key| LedgerWrite::Delete { key, expect: Expect::Any })
 }
 
-/// Returns a text by which the user recognizes the account.
+/// A text by which the user recognizes the account.
 fn account_label(external: &ExternalUser) -> String {
     let claims = &external.claims;
     let label = [&claims.email, &claims.preferred_username, &claims.name].into_iter().flatten().next();
     label.unwrap_or(&external.sub).chars().take(100).collect()
 }
 
-/// Returns the id of an external account: a digest of issuer and subject.
+/// The id of an external account: a digest of issuer and subject.
 fn account_id(external: &ExternalUser) -> String {
     encoding::sha256_base64url(&format!("{} {}", external.issuer, external.sub))
 }

@@ -1,8 +1,8 @@
 //! Passkeys (Web Authentication Level 3; `amr` values of RFC 8176).
 //!
-//! Every passkey is discoverable and verifies its user. It is therefore sufficient for a sign-in, and the sign-in page
-//! needs no user name. The state of a ceremony is one record, bound to the browser's cookie. The record expires after
-//! five minutes and can be used once.
+//! Every passkey is discoverable and verifies its user. It is therefore sufficient for a sign-in, and the
+//! sign-in page needs no user name. The state of a ceremony is one record, bound to the browser's cookie. The
+//! record expires after five minutes and can be used once.
 //!
 //! The library webauthn-rs creates the challenges and checks signatures, flags and origins.
 
@@ -72,7 +72,7 @@ enum CeremonyKind {
     },
 }
 
-/// Returns the relying party of an issuer, or `None` if its host is an IP address.
+/// The relying party of an issuer, or `None` if its host is an IP address.
 pub(crate) fn relying_party(issuer: &str) -> Option<Webauthn> {
     let origin = Url::parse(issuer).ok()?;
     let name = origin.domain()?.to_owned();
@@ -132,8 +132,8 @@ impl SignInService {
     /// Starts the registration of a passkey.
     ///
     /// # Errors
-    /// Returns [`PasskeyError`] if the user has the maximum number of passkeys, or the server does not support
-    /// passkeys.
+    /// Returns [`PasskeyError`] if the user has the maximum number of passkeys, or the server does not
+    /// support passkeys.
     pub async fn begin_passkey_registration(
         &self,
         user: &User,
@@ -205,7 +205,8 @@ impl SignInService {
         Ok(())
     }
 
-    /// Removes a passkey unless it is the user's only sign-in method. Has no effect if there is no such passkey.
+    /// Removes a passkey unless it is the user's only sign-in method. Has no effect if there is no such
+    /// passkey.
     ///
     /// # Errors
     /// Returns [`PasskeyError::OnlyWay`] if the passkey is the only sign-in method, or a store error.
@@ -231,8 +232,8 @@ impl SignInService {
         Ok(())
     }
 
-    /// Removes a passkey, even if it is the user's only sign-in method. Returns `false` if the user has no such
-    /// passkey.
+    /// Removes a passkey, even if it is the user's only sign-in method. Returns `false` if the user has no
+    /// such passkey.
     pub(crate) async fn force_remove_passkey(
         &self,
         sub: &str,
@@ -254,7 +255,8 @@ impl SignInService {
         Ok(removed)
     }
 
-    /// Starts a sign-in with a passkey. `after_password` is the user who has just entered the correct password.
+    /// Starts a sign-in with a passkey. `after_password` is the user who has just entered the correct
+    /// password.
     ///
     /// # Errors
     /// Returns [`PasskeyError`] if the server does not support passkeys, or the store fails.
@@ -274,8 +276,8 @@ impl SignInService {
     /// Verifies a sign-in with a passkey. Returns the user and the authentication methods.
     ///
     /// # Errors
-    /// Returns [`PasskeyError::Rejected`] for every invalid response, so that the error does not reveal which users
-    /// exist.
+    /// Returns [`PasskeyError::Rejected`] for every invalid response, so that the error does not reveal which
+    /// users exist.
     pub async fn finish_passkey_sign_in(
         &self,
         ceremony: &str,
@@ -301,8 +303,8 @@ impl SignInService {
             .active_user(&sub, now)
             .await?
             .ok_or_else(|| rejected("the user is deleted or disabled"))?;
-        // The credential is verified inside the compare-and-set against the stored counter, because a concurrent
-        // sign-in may have incremented the counter.
+        // The credential is verified inside the compare-and-set against the stored counter, because a
+        // concurrent sign-in may have incremented the counter.
         let mut verified: Option<AuthenticationResult> = None;
         self.change_factors(&sub, now, |factors| {
             let stored = factors
@@ -322,8 +324,8 @@ impl SignInService {
             Ok(())
         })
         .await?;
-        // A passkey that can be copied to other devices is not bound to hardware, so `hwk` does not apply (RFC 8176
-        // section 2).
+        // A passkey that can be copied to other devices is not bound to hardware, so `hwk` does not apply
+        // (RFC 8176 section 2).
         let synced = verified.is_some_and(|result| result.backup_eligible());
         let mut amr = if after_password.is_some() { vec!["pwd"] } else { Vec::new() };
         amr.extend([if synced { "swk" } else { "hwk" }, "user", "mfa"]);
@@ -374,13 +376,13 @@ impl SignInService {
     }
 }
 
-/// Returns the user handle: the 16 random bytes of the subject (Web Authentication section 14.6.1).
+/// The user handle: the 16 random bytes of the subject (Web Authentication section 14.6.1).
 fn user_handle(sub: &str) -> Result<Uuid, PasskeyError> {
     let bytes = encoding::decode_base64url(sub).ok_or_else(|| rejected("the subject is not base64url"))?;
     Uuid::from_slice(&bytes).map_err(rejected)
 }
 
-/// Returns a challenge as options for the browser.
+/// A challenge as options for the browser.
 fn options(challenge: &impl Serialize) -> Value {
     let mut challenge = serde_json::to_value(challenge).expect("challenges of webauthn-rs serialize to JSON");
     challenge["publicKey"].take()

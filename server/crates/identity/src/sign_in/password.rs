@@ -1,8 +1,8 @@
-//! Passwords, hashed with argon2id and stored as PHC strings. The parameters are the OWASP minimum: 19 MiB, two passes,
-//! one lane.
+//! Passwords, hashed with argon2id and stored as PHC strings. The parameters are the OWASP minimum: 19 MiB,
+//! two passes, one lane.
 //!
-//! A hash takes 19 MiB of memory and tens of milliseconds. The caller limits the number of concurrent hashes and
-//! computes them outside of the async threads.
+//! A hash takes 19 MiB of memory and tens of milliseconds. The caller limits the number of concurrent hashes
+//! and computes them outside of the async threads.
 
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version};
 
@@ -72,8 +72,8 @@ impl Default for PasswordPolicy {
 }
 
 impl PasswordPolicy {
-    /// Checks a new password for a user. The parts of the user name and of `service`, the address of the server, are
-    /// treated as well-known words.
+    /// Checks a new password for a user. The parts of the user name and of `service`, the address of the
+    /// server, are treated as well-known words.
     ///
     /// # Errors
     /// Returns [`PasswordError`] for the first unmet requirement.
@@ -118,7 +118,8 @@ pub fn needs_rehash(phc: &str) -> bool {
     !phc.starts_with(PHC_PREFIX)
 }
 
-/// Hashes a password and returns a PHC string. A new password must first pass [`PasswordPolicy::check_password`].
+/// Hashes a password and returns a PHC string. A new password must first pass
+/// [`PasswordPolicy::check_password`].
 pub fn hash_password(password: &str, random: &dyn Random) -> String {
     let mut salt = [0; 16];
     random.fill(&mut salt);
@@ -128,8 +129,8 @@ pub fn hash_password(password: &str, random: &dyn Random) -> String {
     phc.to_string()
 }
 
-/// Returns `true` if the password matches the hash. For an unknown user there is no hash: the function then does the
-/// same work and returns `false`, so that the response time does not reveal which users exist.
+/// Returns `true` if the password matches the hash. For an unknown user there is no hash: the function then
+/// does the same work and returns `false`, so that the response time does not reveal which users exist.
 pub fn verify_password(password: &str, phc: Option<&str>) -> bool {
     // A hash with the same cost, of a password that is not known to anyone.
     const DUMMY_HASH: &str =

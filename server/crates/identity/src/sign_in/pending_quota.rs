@@ -1,6 +1,6 @@
-//! Limits on the number of records that anonymous requests create: pushed requests, device authorizations, passkey
-//! ceremonies, sign-ins at a provider and sign-out requests. Each kind has a maximum for one source and one for all addresses together. A
-//! record is counted until it expires, even if it was used before.
+//! Limits on the number of records that anonymous requests create: pushed requests, device authorizations,
+//! passkey ceremonies, sign-ins at a provider and sign-out requests. Each kind has a maximum for one source
+//! and one for all addresses together. A record is counted until it expires, even if it was used before.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -97,8 +97,8 @@ impl PendingQuota {
         Self { limits, kinds: Default::default() }
     }
 
-    /// Counts a record that a request from `address` is about to create. `client` is the client that sent the request,
-    /// if any. A public client is counted by its address.
+    /// Counts a record that a request from `address` is about to create. `client` is the client that sent the
+    /// request, if any. A public client is counted by its address.
     ///
     /// # Errors
     /// Returns [`TooManyPending`] if the source, or all addresses together, have reached the maximum.

@@ -81,11 +81,12 @@ impl ProviderIdToken {
 }
 
 impl ProviderSignIn {
-    /// Verifies the ID token of the provider: signature, issuer, audience, times, nonce and the hash of the access token.
+    /// Verifies the ID token of the provider: signature, issuer, audience, times, nonce and the hash of the
+    /// access token.
     ///
     /// # Errors
-    /// Returns [`ProviderFailure::NotRecent`] if the user was not authenticated as recently as the client requires, and
-    /// [`ProviderFailure::Other`] with a reason to be logged for every other defect.
+    /// Returns [`ProviderFailure::NotRecent`] if the user was not authenticated as recently as the client
+    /// requires, and [`ProviderFailure::Other`] with a reason to be logged for every other defect.
     pub fn verify_id_token(
         &self,
         provider: &IdentityProvider,
@@ -139,8 +140,8 @@ impl ProviderSignIn {
         Ok(ExternalSignIn { user, auth_time })
     }
 
-    /// Checks the time of the authentication against `max_age` and `prompt=login` of the request. A provider must send
-    /// the time if `max_age` was sent (OpenID Connect Core section 2).
+    /// Checks the time of the authentication against `max_age` and `prompt=login` of the request. A provider
+    /// must send the time if `max_age` was sent (OpenID Connect Core section 2).
     fn check_auth_time(
         &self,
         auth_time: Option<i64>,

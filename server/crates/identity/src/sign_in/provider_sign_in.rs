@@ -1,6 +1,6 @@
-//! Sign-in at an external OpenID Connect provider: the redirect, the callback and the content of the token request
-//! (OpenID Connect Core section 3.1). The server, not this crate, sends the HTTP requests to the provider.
-//! [`provider_id_token`](crate::sign_in::provider_id_token) verifies the ID token.
+//! Sign-in at an external OpenID Connect provider: the redirect, the callback and the content of the token
+//! request (OpenID Connect Core section 3.1). The server, not this crate, sends the HTTP requests to the
+//! provider. [`provider_id_token`](crate::sign_in::provider_id_token) verifies the ID token.
 
 use std::sync::Arc;
 
@@ -202,8 +202,8 @@ impl ProviderSignIns {
         ProviderTokenRequest { form, basic }
     }
 
-    /// Returns the redirect URI for a provider. Each provider has a different redirect URI, so that a response of one
-    /// provider is not accepted as a response of another (RFC 9700 section 4.4.2).
+    /// Returns the redirect URI for a provider. Each provider has a different redirect URI, so that a
+    /// response of one provider is not accepted as a response of another (RFC 9700 section 4.4.2).
     pub fn callback_url(&self, provider: &IdentityProvider) -> String {
         let name = utf8_percent_encode(&provider.name, NON_ALPHANUMERIC);
         format!("{}/oauth2/idpresponse/{name}", self.issuer)

@@ -46,8 +46,8 @@ impl SignInService {
         Ok(self.user_factors(sub, now).await?.0.recovery.len())
     }
 
-    /// Uses up a recovery code of a user. Returns `false` if the code is wrong or the user does not exist. Both cases
-    /// read the store once, so that they take the same time.
+    /// Uses up a recovery code of a user. Returns `false` if the code is wrong or the user does not exist.
+    /// Both cases read the store once, so that they take the same time.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the record cannot be read or written.
@@ -95,7 +95,7 @@ impl SignInService {
         Ok(removed)
     }
 
-    /// Returns a code with 80 random bits: letters and digits that are easy to distinguish, in groups of four.
+    /// A code with 80 random bits: letters and digits that are easy to distinguish, in groups of four.
     fn random_recovery_code(&self) -> String {
         const CODE_LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
         let mut bytes = [0; 16];
@@ -111,7 +111,7 @@ impl SignInService {
     }
 }
 
-/// Returns a recovery code without spaces and hyphens, with confusable letters replaced.
+/// A recovery code without spaces and hyphens, with confusable letters replaced.
 fn normalize_recovery_code(code: &str) -> String {
     let plain = code.chars().filter(|c| !c.is_whitespace() && *c != '-').take(64);
     plain

@@ -1,7 +1,8 @@
-//! Browser sessions. By default, a session ends after one hour without requests, and at the latest after 12 hours.
+//! Browser sessions. By default, a session ends after one hour without requests, and at the latest after 12
+//! hours.
 //!
-//! A session is stored under the digest of its cookie. A second record maps the user to the session; this record is
-//! written only when a session begins or ends.
+//! A session is stored under the digest of its cookie. A second record maps the user to the session; this
+//! record is written only when a session begins or ends.
 
 use std::sync::Arc;
 
@@ -28,8 +29,8 @@ pub struct Session {
     pub sid: String,
     /// Subject of the user.
     pub sub: String,
-    /// Time at which the user was authenticated. It may precede the sign-in if an external provider authenticated the
-    /// user.
+    /// Time at which the user was authenticated. It may precede the sign-in if an external provider
+    /// authenticated the user.
     pub auth_time: Timestamp,
     /// Time of the sign-in at this server.
     pub started: Timestamp,
@@ -90,8 +91,8 @@ impl SignInProof {
         Self::from_methods(&["pwd"])
     }
 
-    /// Returns the proof of a sign-in at an external provider. `auth_time` is the time of the authentication, if the
-    /// provider sent it.
+    /// Returns the proof of a sign-in at an external provider. `auth_time` is the time of the authentication,
+    /// if the provider sent it.
     pub fn provider(name: &str, auth_time: Option<Timestamp>) -> Self {
         Self { amr: Vec::new(), provider: Some(name.to_owned()), auth_time }
     }
@@ -122,9 +123,10 @@ pub struct SessionStore {
 }
 
 impl SessionStore {
-    /// Starts a session and returns the value of its cookie. The value is new at each sign-in, which prevents session
-    /// fixation. `replaced` is the earlier cookie of the browser. If the same user signs in again, the new session has
-    /// the id of the earlier one, so that a sign-out also revokes tokens that were issued before.
+    /// Starts a session and returns the value of its cookie. The value is new at each sign-in, which prevents
+    /// session fixation. `replaced` is the earlier cookie of the browser. If the same user signs in again,
+    /// the new session has the id of the earlier one, so that a sign-out also revokes tokens that were issued
+    /// before.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a read or the write fails.
@@ -208,7 +210,8 @@ impl SessionStore {
         if !self.is_active(&session, &user, now).await? {
             return Ok(None);
         }
-        // The record is written at most once a minute, because a durable write for each request would be slow.
+        // The record is written at most once a minute, because a durable write for each request would be
+        // slow.
         if now > session.last_seen + SignedDuration::from_secs(60) {
             session.last_seen = now;
             let lifetimes = self.lifetimes.configured();
@@ -222,12 +225,12 @@ impl SessionStore {
         Ok(Some((session, user)))
     }
 
-    /// Returns the time at which a session ends at the latest. If the setting was reduced, the new lifetime applies.
+    /// The time at which a session ends at the latest. If the setting was reduced, the new lifetime applies.
     fn end_of(&self, session: &Session) -> Timestamp {
         session.ends.min(session.started + self.lifetimes.configured().session)
     }
 
-    /// Returns `true` if a session of this user is active. The session id may have been revoked without the cookie,
+    /// `true` if a session of this user is active. The session id may have been revoked without the cookie,
     /// because a sign-out request from a client's page can lack the cookie.
     async fn is_active(&self, session: &Session, user: &User, now: Timestamp) -> Result<bool, StoreError> {
         let is_current = user.epoch == session.epoch && now <= self.end_of(session);
@@ -249,8 +252,8 @@ impl SessionStore {
         Ok(self.ledger.read_record::<SessionIdentity>(&key, now).await?.map(|stored| stored.value))
     }
 
-    /// Ends the session of a cookie, active or expired, and revokes all tokens issued from it, except those with
-    /// `offline_access`.
+    /// Ends the session of a cookie, active or expired, and revokes all tokens issued from it, except those
+    /// with `offline_access`.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the session cannot be read or deleted.
@@ -324,8 +327,8 @@ impl SessionStore {
         Ok(sessions)
     }
 
-    /// Ends the session of a user with this id and revokes all tokens issued from it. Returns `false` if the user has
-    /// no such session.
+    /// Ends the session of a user with this id and revokes all tokens issued from it. Returns `false` if the
+    /// user has no such session.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the session cannot be read or deleted.

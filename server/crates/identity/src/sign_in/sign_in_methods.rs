@@ -1,5 +1,6 @@
-//! The sign-in methods other than the password: passkeys, recovery codes and linked accounts. Administrators list and
-//! remove them. A password reset removes them, because an attacker who took over the account may have added one.
+//! The sign-in methods other than the password: passkeys, recovery codes and linked accounts. Administrators
+//! list and remove them. A password reset removes them, because an attacker who took over the account may
+//! have added one.
 
 use jiff::Timestamp;
 use store::StoreError;
@@ -45,8 +46,9 @@ impl SignInService {
         })
     }
 
-    /// Removes sign-in methods, and ends all sessions and tokens of the user. A user without any sign-in method left
-    /// needs an administrator to set a password. Returns `false` if the user does not have the given method.
+    /// Removes sign-in methods, and ends all sessions and tokens of the user. A user without any sign-in
+    /// method left needs an administrator to set a password. Returns `false` if the user does not have the
+    /// given method.
     ///
     /// # Errors
     /// Returns [`ChangeUserError`] if the user is missing or the change cannot be written.

@@ -1,17 +1,17 @@
-//! Limits on failed sign-ins. A counter allows a number of failures without a lock. Each further failure locks the
-//! counter for twice as long as the previous lock, from one second to 15 minutes. A counter is reset 15 minutes after
-//! the end of its last lock.
+//! Limits on failed sign-ins. A counter allows a number of failures without a lock. Each further failure
+//! locks the counter for twice as long as the previous lock, from one second to 15 minutes. A counter is
+//! reset 15 minutes after the end of its last lock.
 //!
-//! Three counters count an attempt, each with its own number of free failures: the user name at this address, the user
-//! name at all addresses, and the address for all user names. Attacks from one address and from many addresses are both
-//! limited. A browser in which the user has signed in before is counted only by a counter of its own (the device cookie
-//! of OWASP), so that an attacker cannot lock out the user.
+//! Three counters count an attempt, each with its own number of free failures: the user name at this address,
+//! the user name at all addresses, and the address for all user names. Attacks from one address and from many
+//! addresses are both limited. A browser in which the user has signed in before is counted only by a counter
+//! of its own (the device cookie of OWASP), so that an attacker cannot lock out the user.
 //!
-//! An attempt is counted before the password is checked, and its result is recorded afterwards. An attempt reserves one
-//! of the free failures of the user name and of the address, so that concurrent attempts allow no more guesses than
-//! consecutive ones. When the free failures are used up, attempts run one at a time. An attempt during a lock is
-//! rejected without a password check and does not extend the lock. Unknown user names are counted in the same way as
-//! existing ones, so that a lock does not reveal which users exist.
+//! An attempt is counted before the password is checked, and its result is recorded afterwards. An attempt
+//! reserves one of the free failures of the user name and of the address, so that concurrent attempts allow
+//! no more guesses than consecutive ones. When the free failures are used up, attempts run one at a time. An
+//! attempt during a lock is rejected without a password check and does not extend the lock. Unknown user
+//! names are counted in the same way as existing ones, so that a lock does not reveal which users exist.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -32,8 +32,8 @@ use crate::storage::server_secret::ServerSecret;
 /// Time from the end of the last lock until a counter is reset.
 const FAILURE_MEMORY: SignedDuration = SignedDuration::from_mins(15);
 
-/// Maximum number of concurrent attempts for one user name at one address, or from one known browser. Programs may sign
-/// in one user many times at once.
+/// Maximum number of concurrent attempts for one user name at one address, or from one known browser.
+/// Programs may sign in one user many times at once.
 const MAX_CONCURRENT: u32 = 32;
 
 /// Numbers of failures that cause no lock, and the maximum duration of a lock.
@@ -70,7 +70,7 @@ struct FailureRecord {
 }
 
 impl FailureRecord {
-    /// Returns the time at which the lock ends.
+    /// The time at which the lock ends.
     fn locked_until(self, counter: &FailureCounter) -> Timestamp {
         match self.count.checked_sub(counter.free) {
             None => self.last,
@@ -80,7 +80,7 @@ impl FailureRecord {
         }
     }
 
-    /// Returns the time that an attempt must wait. A zero or negative value means that no wait is needed.
+    /// The time that an attempt must wait. A zero or negative value means that no wait is needed.
     fn required_wait(self, counter: &FailureCounter, now: Timestamp) -> SignedDuration {
         let is_free = self.count < counter.free;
         let concurrent = match (is_free, counter.shared) {
@@ -113,13 +113,13 @@ struct FailureCounter {
     max_lockout: SignedDuration,
     /// `true` if several people share the counter. If so, each concurrent attempt reserves a free failure.
     shared: bool,
-    /// `true` if a successful attempt resets the counter. If not, it only releases its reservation, so that a sign-in
-    /// does not remove the failures of others.
+    /// `true` if a successful attempt resets the counter. If not, it only releases its reservation, so that a
+    /// sign-in does not remove the failures of others.
     resets_on_success: bool,
 }
 
 impl FailureCounter {
-    /// Returns the counter of a single user name at one address, or of a single known browser.
+    /// The counter of a single user name at one address, or of a single known browser.
     fn exclusive(name: &str, source: &str, limits: &ThrottleLimits) -> Self {
         let key = ledger_keys::failure_counter(name, source);
         Self {
@@ -131,7 +131,7 @@ impl FailureCounter {
         }
     }
 
-    /// Returns a counter that attempts of several people may share.
+    /// A counter that attempts of several people may share.
     fn shared_by_many(name: &str, source: &str, free: u32, limits: &ThrottleLimits) -> Self {
         Self { free, shared: true, resets_on_success: false, ..Self::exclusive(name, source, limits) }
     }
@@ -171,8 +171,8 @@ pub struct SignInThrottle {
 }
 
 impl SignInThrottle {
-    /// Counts an attempt to sign in with this user name. If the attempt is rejected, the inner error is the time to
-    /// wait. `user` is the user with that name and `device` the device cookie, if they exist.
+    /// Counts an attempt to sign in with this user name. If the attempt is rejected, the inner error is the
+    /// time to wait. `user` is the user with that name and `device` the device cookie, if they exist.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a counter cannot be read or written.
@@ -200,8 +200,8 @@ impl SignInThrottle {
         self.count_attempt(counters, known.is_some(), now).await
     }
 
-    /// Counts an attempt to enter a code that is not a password (the user code of a device), by user and address. A
-    /// correct code does not reset the counters, because an attacker can obtain correct codes.
+    /// Counts an attempt to enter a code that is not a password (the user code of a device), by user and
+    /// address. A correct code does not reset the counters, because an attacker can obtain correct codes.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a counter cannot be read or written.
@@ -292,7 +292,8 @@ impl SignInThrottle {
                 };
                 match self.ledger.write(vec![write], now).await {
                     Ok(_) => break,
-                    // Another result was recorded concurrently: read the counter again, so that no failure is lost.
+                    // Another result was recorded concurrently: read the counter again, so that no failure is
+                    // lost.
                     Err(StoreError::Conflict { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -301,8 +302,8 @@ impl SignInThrottle {
         Ok(())
     }
 
-    /// Returns the value of the device cookie, which proves that this user has signed in before in this browser. The
-    /// cookie becomes invalid when the user's password changes.
+    /// Returns the value of the device cookie, which proves that this user has signed in before in this
+    /// browser. The cookie becomes invalid when the user's password changes.
     pub fn device_cookie(&self, user: &User, earlier_cookie: Option<&str>) -> String {
         let id = match earlier_cookie.and_then(|cookie| self.known_device(cookie, user)) {
             Some(device) => device.to_owned(),
@@ -311,14 +312,14 @@ impl SignInThrottle {
         format!("{id}.{}", self.server_secret.mac(MAC_PURPOSE, &device_cookie_input(&id, user)))
     }
 
-    /// Returns the id of the browser if the cookie is valid for this user.
+    /// The id of the browser if the cookie is valid for this user.
     fn known_device<'a>(&self, cookie: &'a str, user: &User) -> Option<&'a str> {
         let (id, mac) = cookie.split_once('.')?;
         self.server_secret.verify_mac(MAC_PURPOSE, &device_cookie_input(id, user), mac).then_some(id)
     }
 }
 
-/// Returns the network of one subscriber: an IPv4 address, or the first 64 bits of an IPv6 address, because a
+/// The network of one subscriber: an IPv4 address, or the first 64 bits of an IPv6 address, because a
 /// subscriber has at least a whole /64 network (RFC 6177).
 pub(crate) fn source_network(address: &str) -> String {
     match address.parse::<IpAddr>().map(|address| address.to_canonical()) {

@@ -1,11 +1,11 @@
-//! Encryption of secrets at rest: records under `secret/` are encrypted with AES-256-GCM if a key-encryption key is
-//! configured. The ledger key of the record is the associated data.
+//! Encryption of secrets at rest: records under `secret/` are encrypted with AES-256-GCM if a key-encryption
+//! key is configured. The ledger key of the record is the associated data.
 //!
-//! When the services are opened, records encrypted with the previous key are re-encrypted with the current key, or
-//! stored in plain if there is only a previous key. A record is *exposed* if it was stored in plain and a current key
-//! is configured now: someone may have read it from the disk or a backup. The signing keys and the server secret
-//! therefore replace the content of exposed records. The server refuses to start if no configured key decrypts a
-//! record.
+//! When the services are opened, records encrypted with the previous key are re-encrypted with the current
+//! key, or stored in plain if there is only a previous key. A record is *exposed* if it was stored in plain
+//! and a current key is configured now: someone may have read it from the disk or a backup. The signing keys
+//! and the server secret therefore replace the content of exposed records. The server refuses to start if no
+//! configured key decrypts a record.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -154,7 +154,7 @@ impl SecretEncryption {
         plain.map(|plain| plain.to_vec()).map_err(|_| damaged())
     }
 
-    /// Returns `true` if the record is encrypted with the current key, or stored in plain if there is none.
+    /// `true` if the record is encrypted with the current key, or stored in plain if there is none.
     fn is_current(&self, stored: &[u8]) -> bool {
         let by = serde_json::from_slice::<EncryptedRecord>(stored).ok().map(|encrypted| encrypted.key_id);
         by.as_ref() == self.current.as_ref().map(|key| &key.id)
@@ -179,15 +179,15 @@ impl SecretEncryption {
         Ok(Some(DecryptedRecord { value, revision: record.revision, exposed }))
     }
 
-    /// Returns the ledger write of a record, encrypted with the current key.
+    /// The ledger write of a record, encrypted with the current key.
     pub(crate) fn put_secret(&self, key: &str, value: &impl Serialize, expect: Expect) -> LedgerWrite {
         let plain =
             serde_json::to_vec(value).expect("a record has string keys only, so it serializes to JSON");
         LedgerWrite::put(key, self.encrypt(key, plain), expect)
     }
 
-    /// Encrypts every record with the current key. Exposed records are skipped, because their content is replaced
-    /// later.
+    /// Encrypts every record with the current key. Exposed records are skipped, because their content is
+    /// replaced later.
     pub(crate) async fn reencrypt_records(
         &self,
         store: &Store,

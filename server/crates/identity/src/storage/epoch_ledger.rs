@@ -1,11 +1,12 @@
 //! A ledger wrapper that increments a cache epoch on every write that can invalidate a token.
 //!
-//! The records that decide whether a token is valid (clients, users, revocations, keys) are read on every request but
-//! rarely written. A token validated in the current epoch is served from the cache without reading the store.
+//! The records that decide whether a token is valid (clients, users, revocations, keys) are read on every
+//! request but rarely written. A token validated in the current epoch is served from the cache without
+//! reading the store.
 //!
-//! Several nodes can share a store. A write of such a record then also writes a marker, in the same transaction, and
-//! each node reads the markers a few times a second ([`EpochLedger::follow`]). A node that has not succeeded for
-//! [`MAX_SILENCE`] uses no cache.
+//! Several nodes can share a store. A write of such a record then also writes a marker, in the same
+//! transaction, and each node reads the markers a few times a second ([`EpochLedger::follow`]). A node that
+//! has not succeeded for [`MAX_SILENCE`] uses no cache.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -93,9 +94,9 @@ impl EpochLedger {
         [&self.token_state, &self.clients, &self.secrets]
     }
 
-    /// Returns the current cache epoch, or `None` if nothing may be served from a cache, because this node does not
-    /// know what other nodes have written. A cache must read the epoch before it reads the records that it caches:
-    /// every acknowledged write has incremented the epoch.
+    /// Returns the current cache epoch, or `None` if nothing may be served from a cache, because this node
+    /// does not know what other nodes have written. A cache must read the epoch before it reads the records
+    /// that it caches: every acknowledged write has incremented the epoch.
     pub fn cache_epoch(&self) -> Option<u64> {
         let is_current = self.others.as_ref().is_none_or(|others| {
             others.lock().unwrap_or_else(PoisonError::into_inner).heard.elapsed() < MAX_SILENCE
@@ -134,7 +135,8 @@ impl EpochLedger {
         Ok(before)
     }
 
-    /// Records that everything which other nodes had written at this time is known here, so that caches may be used.
+    /// Records that everything which other nodes had written at this time is known here, so that caches may
+    /// be used.
     pub fn confirm(&self, time: Instant) {
         if let Some(others) = &self.others {
             let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);

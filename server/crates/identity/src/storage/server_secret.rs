@@ -1,5 +1,5 @@
-//! The server secret: a random key, one for each store. It authenticates values that clients return to the server, such
-//! as continuations and device cookies, and derives the successors of refresh tokens.
+//! The server secret: a random key, one for each store. It authenticates values that clients return to the
+//! server, such as continuations and device cookies, and derives the successors of refresh tokens.
 
 use std::sync::{Arc, RwLock};
 
@@ -34,13 +34,14 @@ pub struct ServerSecret {
     random: Arc<dyn Random>,
     audit: Arc<dyn AuditSink>,
     key: RwLock<hmac::Key>,
-    /// Held while the secret is read and installed, so that a read that is delayed does not replace a later secret.
+    /// Held while the secret is read and installed, so that a read that is delayed does not replace a later
+    /// secret.
     loading: tokio::sync::Mutex<()>,
 }
 
 impl ServerSecret {
-    /// Reads the secret. Creates a new one if it is missing or exposed (see [`crate::storage::encryption`]). If two
-    /// nodes create a secret concurrently, both use the one that was written first.
+    /// Reads the secret. Creates a new one if it is missing or exposed (see [`crate::storage::encryption`]).
+    /// If two nodes create a secret concurrently, both use the one that was written first.
     pub(crate) async fn open(
         ledger: Arc<EpochLedger>,
         encryption: Arc<SecretEncryption>,
@@ -62,7 +63,7 @@ impl ServerSecret {
     /// Loads the secret, which another node may have replaced.
     ///
     /// # Errors
-    /// Returns [`SecretStorageError`] if the secret cannot be read.
+    /// [`SecretStorageError`] if the secret cannot be read.
     pub(crate) async fn reload(&self, now: Timestamp) -> Result<(), SecretStorageError> {
         let _turn = self.loading.lock().await;
         let key = read_or_create(&self.ledger, &self.encryption, &*self.random, now).await?;
@@ -70,8 +71,9 @@ impl ServerSecret {
         Ok(())
     }
 
-    /// Replaces the secret. All values authenticated with the old secret become invalid: continuations of sign-ins,
-    /// device cookies, user codes of devices, search cursors, and unused successors of refresh tokens.
+    /// Replaces the secret. All values authenticated with the old secret become invalid: continuations of
+    /// sign-ins, device cookies, user codes of devices, search cursors, and unused successors of refresh
+    /// tokens.
     ///
     /// # Errors
     /// Returns [`SecretStorageError`] if the write fails.
@@ -86,19 +88,21 @@ impl ServerSecret {
         Ok(())
     }
 
-    /// Returns the message authentication code of a text for one purpose: HMAC-SHA256 in base64url. The code is not
-    /// valid for any other purpose.
+    /// Returns the message authentication code of a text for one purpose: HMAC-SHA256 in base64url. The code
+    /// is not valid for any other purpose.
     pub fn mac(&self, purpose: &str, text: &str) -> String {
         let key = self.key.read().expect("no thread panics while it holds the lock");
         let mut context = hmac::Context::with_key(&key);
         context.update(purpose.as_bytes());
-        // A purpose contains no zero byte, so two different pairs of purpose and text never have the same input.
+        // A purpose contains no zero byte, so two different pairs of purpose and text never have the same
+        // input.
         context.update(&[0]);
         context.update(text.as_bytes());
         URL_SAFE_NO_PAD.encode(context.sign())
     }
 
-    /// Returns `true` if `mac` is the message authentication code of the text. The comparison takes constant time.
+    /// Returns `true` if `mac` is the message authentication code of the text. The comparison takes constant
+    /// time.
     pub fn verify_mac(&self, purpose: &str, text: &str, mac: &str) -> bool {
         self.mac(purpose, text).as_bytes().ct_eq(mac.as_bytes()).into()
     }

@@ -92,10 +92,10 @@ pub enum ResourceAccess<'a> {
 }
 
 impl TokenAccess {
-    /// Returns the resources of a type on which the token grants these permissions. `system/` scopes grant access to
-    /// all resources. `user/` scopes grant access to the resources that the user may access; for a patient, this is the
-    /// patient's own compartment. `patient/` scopes grant access to the compartment of the launch patient, if the user
-    /// may access it.
+    /// Returns the resources of a type on which the token grants these permissions. `system/` scopes grant
+    /// access to all resources. `user/` scopes grant access to the resources that the user may access; for a
+    /// patient, this is the patient's own compartment. `patient/` scopes grant access to the compartment of
+    /// the launch patient, if the user may access it.
     pub fn resource_access(&self, kind: &str, permissions: ScopePermissions) -> ResourceAccess<'_> {
         let mut patients = Vec::new();
         for scope in self.scopes.smart_scopes().filter(|scope| scope.allows(kind, permissions)) {

@@ -1,8 +1,8 @@
 //! DPoP: proof that the sender holds the key that a token is bound to (RFC 9449).
 //!
-//! A proof is a JWT with its public key in the header. It is valid for one request: its method, URL and access token
-//! must match the request, its time must be within 60 seconds of the server's time, and its id must not have been used
-//! before. A token is bound to the thumbprint of the key (RFC 7638).
+//! A proof is a JWT with its public key in the header. It is valid for one request: its method, URL and
+//! access token must match the request, its time must be within 60 seconds of the server's time, and its id
+//! must not have been used before. A token is bound to the thumbprint of the key (RFC 7638).
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ struct ProofClaims {
     ath: Option<String>,
 }
 
-/// Returns the scheme, host, port and path of a URL, normalized for the comparison with `htu` (RFC 9449 section 4.3).
+/// The scheme, host, port and path of a URL, normalized for the comparison with `htu` (RFC 9449 section 4.3).
 fn normalize_url(url: &str) -> Option<Url> {
     let mut url = Url::parse(url).ok()?;
     url.set_query(None);
@@ -130,7 +130,8 @@ impl ProofClaims {
     }
 }
 
-/// Returns the thumbprint of a public key (RFC 7638 section 3), or `None` for a private key or an unsupported key type.
+/// The thumbprint of a public key (RFC 7638 section 3), or `None` for a private key or an unsupported key
+/// type.
 fn jwk_thumbprint(jwk: &Value) -> Option<String> {
     const PRIVATE: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
     if PRIVATE.iter().any(|member| jwk.get(member).is_some()) {
@@ -190,7 +191,8 @@ pub struct DpopVerifier {
 }
 
 impl DpopVerifier {
-    /// Verifies a proof for one request, marks its `jti` as used and returns the thumbprint of the proof's key.
+    /// Verifies a proof for one request, marks its `jti` as used and returns the thumbprint of the proof's
+    /// key.
     ///
     /// # Errors
     /// Returns [`ProofError`] if the proof is invalid or was used before.

@@ -1,9 +1,9 @@
-//! Grants: the permissions behind authorization codes and refresh tokens (RFC 6749 sections 4.1 and 6; RFC 9700 section
-//! 4.14).
+//! Grants: the permissions behind authorization codes and refresh tokens (RFC 6749 sections 4.1 and 6; RFC
+//! 9700 section 4.14).
 //!
-//! The ledger stores a code or refresh token under its SHA-256 digest and changes it by compare-and-set from live to
-//! spent. All tokens from one sign-in with one client form a *family*. If a spent code or token is used again, the
-//! whole family is revoked. The spent record is kept for the lifetime of the family.
+//! The ledger stores a code or refresh token under its SHA-256 digest and changes it by compare-and-set from
+//! live to spent. All tokens from one sign-in with one client form a *family*. If a spent code or token is
+//! used again, the whole family is revoked. The spent record is kept for the lifetime of the family.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -63,8 +63,8 @@ pub struct CodeExchange<'a> {
     pub jkt: Option<&'a str>,
 }
 
-/// Reasons why a code or refresh token is rejected. The client receives `invalid_grant` for all of them except store
-/// errors.
+/// Reasons why a code or refresh token is rejected. The client receives `invalid_grant` for all of them
+/// except store errors.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
     /// The code or token is unknown or expired, or was issued to another client.
@@ -102,27 +102,27 @@ impl Grant {
         allows_refresh(&self.scopes, client)
     }
 
-    /// Returns the time at which the refresh tokens end that are issued now for `lifetime`. With `online_access` (SMART App
-    /// Launch 2.2) and without `offline_access`, they end with the session of the user.
+    /// The time at which the refresh tokens end that are issued now for `lifetime`. With `online_access`
+    /// (SMART App Launch 2.2) and without `offline_access`, they end with the session of the user.
     pub(super) fn end_of_refresh(&self, lifetime: SignedDuration, now: Timestamp) -> Timestamp {
         let ends = now + lifetime;
         let is_online = self.scopes.contains("online_access") && !self.scopes.contains("offline_access");
         if is_online { ends.min(self.session_ends) } else { ends }
     }
 
-    /// Returns `true` if the grant was issued to this registration of the client.
+    /// `true` if the grant was issued to this registration of the client.
     pub(super) fn belongs_to(&self, client: &Client) -> bool {
         self.client_id == client.client_id && self.generation == client.generation
     }
 }
 
-/// Returns `true` if the client receives refresh tokens for these scopes.
+/// `true` if the client receives refresh tokens for these scopes.
 pub(crate) fn allows_refresh(scopes: &Scopes, client: &Client) -> bool {
     client.grant_types.contains(&GrantType::RefreshToken)
         && (client.always_refresh || scopes.contains("offline_access") || scopes.contains("online_access"))
 }
 
-/// Returns the granted scopes that the client and the user, if there is one, still have.
+/// The granted scopes that the client and the user, if there is one, still have.
 pub(crate) fn still_granted(scopes: &Scopes, client: &Client, user: Option<&User>) -> Scopes {
     scopes.covered_by(&client.scopes).filter(|scope| user.is_none_or(|user| user.may_grant(scope)))
 }

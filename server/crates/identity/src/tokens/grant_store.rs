@@ -1,5 +1,5 @@
-//! Authorization codes and refresh tokens in the ledger: issue, single use and revocation (RFC 6749 sections 4.1 and 6;
-//! RFC 9700 section 4.14).
+//! Authorization codes and refresh tokens in the ledger: issue, single use and revocation (RFC 6749 sections
+//! 4.1 and 6; RFC 9700 section 4.14).
 
 use std::sync::Arc;
 
@@ -54,11 +54,12 @@ pub struct GrantStore {
 }
 
 impl GrantStore {
-    /// Issues an authorization code. `once` is written in the same transaction and must create a new record, so that a
-    /// pushed request is granted only once.
+    /// Issues an authorization code. `once` is written in the same transaction and must create a new record,
+    /// so that a pushed request is granted only once.
     ///
     /// # Errors
-    /// Returns [`StoreError`] if the write fails, and [`StoreError::Conflict`] if the record of `once` already exists.
+    /// Returns [`StoreError`] if the write fails, and [`StoreError::Conflict`] if the record of `once`
+    /// already exists.
     pub async fn issue_authorization_code(
         &self,
         grant: Grant,
@@ -80,8 +81,8 @@ impl GrantStore {
         Ok(code)
     }
 
-    /// Spends an authorization code. Client, redirect URI, code verifier and key are checked first, so that the attempt
-    /// of another client does not spend the code.
+    /// Spends an authorization code. Client, redirect URI, code verifier and key are checked first, so that
+    /// the attempt of another client does not spend the code.
     ///
     /// # Errors
     /// Returns [`GrantError`] if the code is rejected.
@@ -115,8 +116,8 @@ impl GrantStore {
         if code.spent {
             return Err(self.revoke_reused("code", &code.grant, now).await);
         }
-        // The grant is checked before the code is spent: a concurrent second use of the code revokes the family, which
-        // must not cause the first use to fail.
+        // The grant is checked before the code is spent: a concurrent second use of the code revokes the
+        // family, which must not cause the first use to fail.
         let remaining = self.ensure_active(&code.grant, client, now).await?;
         code.spent = true;
         let write = records::put_record(
@@ -129,8 +130,9 @@ impl GrantStore {
         Ok(Grant { scopes: remaining, jkt: exchange.jkt.map(str::to_owned), ..code.grant })
     }
 
-    /// Issues the first refresh token of a family. The token of a public client is bound to the key of the grant (RFC
-    /// 9449 section 5). The token of a confidential client is not, because the client authenticates itself.
+    /// Issues the first refresh token of a family. The token of a public client is bound to the key of the
+    /// grant (RFC 9449 section 5). The token of a confidential client is not, because the client
+    /// authenticates itself.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the write fails.
@@ -164,9 +166,9 @@ impl GrantStore {
         Ok(stored.map(|stored| stored.value.grant.client_id))
     }
 
-    /// Spends a refresh token. Returns the grant, restricted to `scopes` if given, and the successor of the token.
-    /// During the client's grace period a spent token returns the same successor again, until the successor is used. A
-    /// client that has lost the response can therefore retry.
+    /// Spends a refresh token. Returns the grant, restricted to `scopes` if given, and the successor of the
+    /// token. During the client's grace period a spent token returns the same successor again, until the
+    /// successor is used. A client that has lost the response can therefore retry.
     ///
     /// # Errors
     /// Returns [`GrantError`] if the token is rejected.
@@ -179,8 +181,8 @@ impl GrantStore {
         now: Timestamp,
     ) -> Result<(Grant, String), GrantError> {
         let key = ledger_keys::refresh_token(token);
-        // The successor is derived from the token, so that a retry returns the same successor although it is not stored
-        // in plain.
+        // The successor is derived from the token, so that a retry returns the same successor although it is
+        // not stored in plain.
         let successor = self.server_secret.mac("refresh", token);
         loop {
             let stored =
@@ -205,7 +207,8 @@ impl GrantStore {
                     Some(stored) => stored.value.spent.is_none(),
                     None => false,
                 };
-                // The clock of the node that spent the token can be ahead, and so can a request that arrived later.
+                // The clock of the node that spent the token can be ahead, and so can a request that arrived
+                // later.
                 if grace.is_zero() || !unused || now >= spent + grace {
                     return Err(self.revoke_reused("refresh_token", &refresh.grant, now).await);
                 }
@@ -228,8 +231,8 @@ impl GrantStore {
                 remaining
             };
             let mut grant = refresh.grant;
-            // The successor keeps all scopes; only the new access token has fewer. The nonce applies to the first ID
-            // token only.
+            // The successor keeps all scopes; only the new access token has fewer. The nonce applies to the
+            // first ID token only.
             grant.scopes =
                 scopes.map_or_else(|| remaining.clone(), |requested| requested.covered_by(&remaining));
             grant.nonce = None;
@@ -268,7 +271,7 @@ impl GrantStore {
         }
     }
 
-    /// Returns the grant of a refresh token that can be used now, and the time at which its family ends.
+    /// The grant of a refresh token that can be used now, and the time at which its family ends.
     pub(crate) async fn active_refresh_token(
         &self,
         token: &str,
@@ -289,8 +292,9 @@ impl GrantStore {
         }
     }
 
-    /// Checks that a grant is active: its family and session are not revoked, the consent was not withdrawn, and the
-    /// user is active and has not signed out globally. Returns the granted scopes that the client and user still have.
+    /// Checks that a grant is active: its family and session are not revoked, the consent was not withdrawn,
+    /// and the user is active and has not signed out globally. Returns the granted scopes that the client and
+    /// user still have.
     pub(crate) async fn ensure_active(
         &self,
         grant: &Grant,
@@ -317,8 +321,8 @@ impl GrantStore {
         if remaining.is_empty() { Err(GrantError::Revoked) } else { Ok(remaining) }
     }
 
-    /// Checks that a grant is active as [`GrantStore::ensure_active`] does, and that its refresh tokens are still allowed:
-    /// they end if client or user lose the scope that allowed them.
+    /// Checks that a grant is active as [`GrantStore::ensure_active`] does, and that its refresh tokens are
+    /// still allowed: they end if client or user lose the scope that allowed them.
     async fn ensure_refreshable(
         &self,
         grant: &Grant,
@@ -342,7 +346,7 @@ impl GrantStore {
         self.revocations.mark_revoked("family", family, until, now).await
     }
 
-    /// Returns the client id and the family of a refresh token, spent or not.
+    /// The client id and the family of a refresh token, spent or not.
     pub(crate) async fn refresh_token_family(
         &self,
         token: &str,

@@ -37,8 +37,8 @@ struct IdToken {
 pub struct IdTokenContext<'a> {
     /// Access token that is issued together with the ID token, for the claim `at_hash`.
     pub access_token: Option<&'a str>,
-    /// User whose claims are included. If there is an access token, most claims are available only from userinfo
-    /// (OpenID Connect Core section 5.4).
+    /// User whose claims are included. If there is an access token, most claims are available only from
+    /// userinfo (OpenID Connect Core section 5.4).
     pub user: Option<&'a User>,
 }
 
@@ -84,8 +84,8 @@ impl TokenService {
         signer.sign(kid, "JWT", &claims)
     }
 
-    /// Verifies an `id_token_hint`: an ID token of this server, which may have expired. Returns its subject, client id
-    /// and session id.
+    /// Verifies an `id_token_hint`: an ID token of this server, which may have expired. Returns its subject,
+    /// client id and session id.
     pub fn verify_id_token_hint(&self, hint: &str, now: Timestamp) -> Option<(String, String, String)> {
         let parts = JwsParts::parse(hint)?;
         let ring = self.signing_keys.current_ring();

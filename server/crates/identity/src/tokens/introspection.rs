@@ -1,5 +1,5 @@
-//! Token introspection (RFC 7662; SMART App Launch 2.2). The response is `{"active": false}` for a token that is not
-//! valid or that the client must not introspect.
+//! Token introspection (RFC 7662; SMART App Launch 2.2). The response is `{"active": false}` for a token that
+//! is not valid or that the client must not introspect.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,8 +10,8 @@ use crate::tokens::access_token::{BadToken, TokenAccess};
 use crate::tokens::token_service::TokenService;
 
 impl TokenService {
-    /// Returns the introspection response for this client. A client may introspect its own tokens, and the tokens of
-    /// other clients if its registration allows this.
+    /// Returns the introspection response for this client. A client may introspect its own tokens, and the
+    /// tokens of other clients if its registration allows this.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a read fails.

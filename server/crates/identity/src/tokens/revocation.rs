@@ -24,7 +24,8 @@ struct KnownRestore {
     time: Option<Timestamp>,
 }
 
-/// Time within which several nodes notice the same restore. Only the first of them ends what was issued before.
+/// Time within which several nodes notice the same restore. Only the first of them ends what was issued
+/// before.
 const ONE_RESTORE: SignedDuration = SignedDuration::from_mins(1);
 
 impl RevocationList {
@@ -32,8 +33,9 @@ impl RevocationList {
         Self { ledger, restored: Arc::default() }
     }
 
-    /// Ends all sessions, grants and tokens that were issued before `now`, because the database went back in time: it lacks
-    /// revocations, and codes that were spent are live again. Does nothing if another node has done so for this restore.
+    /// Ends all sessions, grants and tokens that were issued before `now`, because the database went back in
+    /// time: it lacks revocations, and codes that were spent are live again. Does nothing if another node has
+    /// done so for this restore.
     pub(crate) async fn end_all_before(&self, now: Timestamp) -> Result<bool, StoreError> {
         let stored = self.ledger.read_record::<Timestamp>(ledger_keys::RESTORED, now).await?;
         if stored.as_ref().is_some_and(|stored| stored.value > now - ONE_RESTORE) {
@@ -49,8 +51,8 @@ impl RevocationList {
         }
     }
 
-    /// Returns the time before which nothing is valid, if the database was ever restored. It is read once in each cache
-    /// epoch.
+    /// The time before which nothing is valid, if the database was ever restored. It is read once in each
+    /// cache epoch.
     pub(crate) async fn restored_at(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         let epoch = self.ledger.cache_epoch();
         let known = *self.restored.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +83,7 @@ impl RevocationList {
         Ok(self.ledger.get(&ledger_keys::revocation(kind, id), now).await?.is_some())
     }
 
-    /// Returns `true` if the consent was withdrawn after the grant was issued at `granted`.
+    /// `true` if the consent was withdrawn after the grant was issued at `granted`.
     pub(crate) async fn is_consent_withdrawn(
         &self,
         sub: &str,

@@ -9,8 +9,8 @@ use crate::tokens::access_token::BadToken;
 use crate::tokens::token_service::TokenService;
 
 impl TokenService {
-    /// Revokes an access token or a refresh token of this client (RFC 7009). Revoking a refresh token revokes its whole
-    /// family. Unknown tokens and tokens of other clients are ignored.
+    /// Revokes an access token or a refresh token of this client (RFC 7009). Revoking a refresh token revokes
+    /// its whole family. Unknown tokens and tokens of other clients are ignored.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a read or the write fails.

@@ -119,8 +119,8 @@ impl SigningKey {
         (self.purpose, self.alg)
     }
 
-    /// Changes the key to its next stage. A key that retires stays published for the time `retirement`. Returns `false` if
-    /// the key must be removed.
+    /// Changes the key to its next stage. A key that retires stays published for the time `retirement`.
+    /// Returns `false` if the key must be removed.
     pub(super) fn advance_stage(&mut self, retirement: SignedDuration, now: Timestamp) -> bool {
         match self.stage {
             KeyStage::Next => (self.stage, self.active_since) = (KeyStage::Active, Some(now)),
@@ -130,7 +130,8 @@ impl SigningKey {
         self.is_published(now)
     }
 
-    /// Makes the key a retiring key, which stays published for the time `retirement`, and removes its private part.
+    /// Makes the key a retiring key, which stays published for the time `retirement`, and removes its private
+    /// part.
     pub(super) fn retire(&mut self, retirement: SignedDuration, now: Timestamp) {
         self.stage = KeyStage::Retiring;
         self.gone_at.get_or_insert(now + retirement);

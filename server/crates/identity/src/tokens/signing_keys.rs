@@ -1,15 +1,16 @@
 //! Rotation of the signing keys (OpenID Connect Core section 10.1.1).
 //!
-//! A key is `next` (published, not used), `active` (signs tokens), `retiring` (published until the last token that it
-//! signed has expired), and is then removed. A rotation changes every key to its next stage. It requires that the next
-//! keys have been published for as long as clients may cache the key set. There is one slot for access tokens (ES256),
-//! and one for each algorithm that a client can register for ID tokens.
+//! A key is `next` (published, not used), `active` (signs tokens), `retiring` (published until the last token
+//! that it signed has expired), and is then removed. A rotation changes every key to its next stage. It
+//! requires that the next keys have been published for as long as clients may cache the key set. There is one
+//! slot for access tokens (ES256), and one for each algorithm that a client can register for ID tokens.
 //!
-//! A retiring key only verifies signatures: its private part is removed when it stops signing. Keys that were stored in
-//! plain before a key-encryption key was configured may have been read by others, so all of them retire immediately.
+//! A retiring key only verifies signatures: its private part is removed when it stops signing. Keys that were
+//! stored in plain before a key-encryption key was configured may have been read by others, so all of them
+//! retire immediately.
 //!
-//! All keys are stored in one ledger record. If several nodes rotate concurrently, the compare-and-set lets only one
-//! succeed.
+//! All keys are stored in one ledger record. If several nodes rotate concurrently, the compare-and-set lets
+//! only one succeed.
 
 use std::sync::{Arc, RwLock};
 
@@ -59,7 +60,8 @@ pub struct SigningKeys {
     /// Generates and opens the keys.
     pub(crate) provider: Arc<dyn KeyProvider>,
     pub(crate) ring: RwLock<Arc<KeyRing>>,
-    /// Held while the keys are read and installed, so that a read that is delayed does not replace later keys.
+    /// Held while the keys are read and installed, so that a read that is delayed does not replace later
+    /// keys.
     pub(crate) loading: tokio::sync::Mutex<()>,
 }
 
@@ -75,8 +77,8 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// Changes the keys by compare-and-set, and retries if another node has changed them first. Writes nothing if
-    /// `change` returns `None`.
+    /// Changes the keys by compare-and-set, and retries if another node has changed them first. Writes
+    /// nothing if `change` returns `None`.
     async fn change_keys<E: From<SecretStorageError>>(
         &self,
         now: Timestamp,
@@ -132,8 +134,8 @@ impl SigningKeys {
         Ok(stored.map(|stored| stored.value).unwrap_or_default())
     }
 
-    /// Changes every key to its next stage: next keys become active, active keys retire, and new next keys are
-    /// generated and published. Expired keys are removed.
+    /// Changes every key to its next stage: next keys become active, active keys retire, and new next keys
+    /// are generated and published. Expired keys are removed.
     ///
     /// # Errors
     /// Returns [`RotateError::TooSoon`] if the next keys have been published for less than
@@ -149,8 +151,8 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// Maintains the keys of a running server: removes expired keys, rotates if the active keys have signed for the
-    /// interval `every`, and loads changes of other nodes. Returns `true` if the keys were rotated.
+    /// Maintains the keys of a running server: removes expired keys, rotates if the active keys have signed
+    /// for the interval `every`, and loads changes of other nodes. Returns `true` if the keys were rotated.
     ///
     /// # Errors
     /// Returns [`SecretStorageError`] if the keys cannot be read or written.
@@ -187,7 +189,7 @@ impl SigningKeys {
     /// Loads the keys if another node has changed them.
     ///
     /// # Errors
-    /// Returns [`SecretStorageError`] if the keys cannot be read.
+    /// [`SecretStorageError`] if the keys cannot be read.
     pub(crate) async fn load_changes(&self, now: Timestamp) -> Result<(), SecretStorageError> {
         let revision = self.ledger.get(ledger_keys::SIGNING_KEYS, now).await?.map(|record| record.revision);
         if revision != Some(self.current_ring().revision) {
@@ -196,8 +198,8 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// Removes a key, which invalidates all tokens that it has signed. If the key was active, the next key of its slot
-    /// becomes active. Returns `false` if there is no such key.
+    /// Removes a key, which invalidates all tokens that it has signed. If the key was active, the next key of
+    /// its slot becomes active. Returns `false` if there is no such key.
     ///
     /// # Errors
     /// Returns [`SecretStorageError`] if the keys cannot be read or written.

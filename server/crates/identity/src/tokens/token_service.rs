@@ -27,8 +27,9 @@ use crate::tokens::signing_key::KeyPurpose;
 use crate::tokens::signing_keys::SigningKeys;
 
 /// A bounded cache of verified tokens. An entry is valid in the cache epoch in which it was verified (see
-/// `storage::epoch_ledger`), and for the signing keys that verified it. The expiry is checked on every use. The cache
-/// key is the whole token, because computing a digest of it would take longer than the rest of a cache hit.
+/// `storage::epoch_ledger`), and for the signing keys that verified it. The expiry is checked on every use.
+/// The cache key is the whole token, because computing a digest of it would take longer than the rest of a
+/// cache hit.
 pub(crate) struct TokenCache(Cache<Box<str>, Arc<CachedToken>>);
 
 struct CachedToken {
@@ -86,8 +87,8 @@ impl TokenService {
         })
     }
 
-    /// Mints an access token for a client itself (`client_credentials`). The token is bound to the key with the
-    /// thumbprint `jkt`, if given.
+    /// Mints an access token for a client itself (`client_credentials`). The token is bound to the key with
+    /// the thumbprint `jkt`, if given.
     pub fn mint_backend_token(
         &self,
         client: &Client,
@@ -140,8 +141,8 @@ impl TokenService {
         signer.sign(kid, "at+jwt", claims)
     }
 
-    /// Verifies an access token and, if it is bound to a key, the DPoP proof of the request (RFC 6750 section 2.1; RFC
-    /// 9449 section 7).
+    /// Verifies an access token and, if it is bound to a key, the DPoP proof of the request (RFC 6750 section
+    /// 2.1; RFC 9449 section 7).
     ///
     /// # Errors
     /// Returns [`BadToken`] if the token or the proof is rejected.
@@ -218,8 +219,8 @@ impl TokenService {
         parts.claims::<AccessToken>().filter(|claims| is_genuine && claims.iss == self.issuer)
     }
 
-    /// Checks that the token was not revoked, that its client and user are active and that the user has not signed out.
-    /// Returns client and user.
+    /// Checks that the token was not revoked, that its client and user are active and that the user has not
+    /// signed out. Returns client and user.
     async fn ensure_token_active(
         &self,
         access: &AccessToken,

@@ -28,8 +28,8 @@ async fn declared_clients_are_replaced_by_those_of_the_configuration() {
     // Declaring the same clients again changes nothing, including their generation.
     identity.clients.declare_clients(&[client("web"), client("batch")], 0, at(1)).await.unwrap();
     assert_eq!(find("web").await.unwrap(), before);
-    // A changed client keeps its generation. A client that is no longer declared is deleted, and clients that were not
-    // declared are kept.
+    // A changed client keeps its generation. A client that is no longer declared is deleted, and clients that
+    // were not declared are kept.
     let renamed = Client { name: "Web".to_owned(), ..client("web") };
     identity.clients.declare_clients(std::slice::from_ref(&renamed), 0, at(2)).await.unwrap();
     let after = find("web").await.unwrap();
@@ -93,7 +93,8 @@ async fn a_delayed_read_of_keys_does_not_replace_later_ones() {
         };
         let (slow, other) = (open(Arc::clone(&link)).await, open(Arc::default()).await);
         rotate(&other, 1).await;
-        // The node follows the rotation of the other one, and has read something, when it rotates the keys itself.
+        // The node follows the rotation of the other one, and has read something, when it rotates the keys
+        // itself.
         let stop = link.stop_at(StoreStep::Answer, stops);
         let mut following = pin!(slow.follow_other_nodes(at(1)));
         tokio::select! {

@@ -1,4 +1,5 @@
-//! Tests that each invalid authorization request is answered with the correct error, on a page or by redirect.
+//! Tests that each invalid authorization request is answered with the correct error, on a page or by
+//! redirect.
 
 use trefoil_identity::authorize::reply::{AuthorizationAnswer, AuthorizationError};
 

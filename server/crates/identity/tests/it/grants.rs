@@ -51,7 +51,8 @@ async fn a_code_is_spent_once_in_concurrent_requests() {
     }
 }
 
-/// Redeems one refresh token in 64 concurrent requests. Returns the number of successes and the distinct successors.
+/// Redeems one refresh token in 64 concurrent requests. Returns the number of successes and the distinct
+/// successors.
 async fn race(world: &Arc<World>, client: Client) -> (usize, std::collections::BTreeSet<String>) {
     let refresh =
         world.identity.grants.issue_refresh_token(&world.grant("openid"), &client, at(1)).await.unwrap();

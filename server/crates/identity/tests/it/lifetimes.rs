@@ -1,4 +1,5 @@
-//! Tests of the lifetimes of tokens and sessions: settings of the server and of clients, and the records that outlive tokens.
+//! Tests of the lifetimes of tokens and sessions: settings of the server and of clients, and the records that
+//! outlive tokens.
 
 use jiff::SignedDuration;
 use trefoil_identity::lifetimes::{self, Lifetimes};

@@ -1,4 +1,5 @@
-//! Tests of the rules of identity on an in-memory store, with a clock and random bytes that the tests control.
+//! Tests of the rules of identity on an in-memory store, with a clock and random bytes that the tests
+//! control.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 

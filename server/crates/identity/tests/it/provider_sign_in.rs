@@ -116,7 +116,8 @@ fn encode(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Returns JSON with these members instead of, or in addition to, the members of `base`. `null` removes a member.
+/// Returns JSON with these members instead of, or in addition to, the members of `base`. `null` removes a
+/// member.
 fn with(base: &Value, changes: &Value) -> Value {
     let mut changed = base.clone();
     for (name, value) in changes.as_object().unwrap() {

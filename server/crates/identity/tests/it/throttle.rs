@@ -253,8 +253,8 @@ mod laws {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(8))]
 
-        /// Whatever the number of addresses and the order of starts and results, the number of checked passwords does
-        /// not exceed the free failures of the user name.
+        /// Whatever the number of addresses and the order of starts and results, the number of checked
+        /// passwords does not exceed the free failures of the user name.
         #[test]
         fn a_distributed_burst_gets_only_the_free_failures(
             rounds in prop::collection::vec((1_usize..120, any::<bool>()), 1..6),

@@ -1,4 +1,5 @@
-//! Reads the values at a path of a resource as borrowed slices, without building a tree. All other values are skipped.
+//! Reads the values at a path of a resource as borrowed slices, without building a tree. All other values are
+//! skipped.
 
 use std::fmt;
 
@@ -6,8 +7,8 @@ pub use fhir::Text;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Adds the values at `path` in `value` to `found`. Arrays on the path and at its end are traversed. Invalid JSON has
-/// no values.
+/// Adds the values at `path` in `value` to `found`. Arrays on the path and at its end are traversed. Invalid
+/// JSON has no values.
 pub fn values<'a>(value: &'a RawValue, path: &[&str], values_found: &mut Vec<&'a RawValue>) {
     let text = value.get();
     match (text.as_bytes().first(), path) {
@@ -59,7 +60,7 @@ impl<'de> Visitor<'de> for MemberOf<'_> {
     }
 }
 
-/// Returns the unescaped text of a JSON string.
+/// The unescaped text of a JSON string.
 pub fn text(value: &RawValue) -> Option<Text<'_>> {
     serde_json::from_str(value.get()).ok()
 }

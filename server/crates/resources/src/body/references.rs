@@ -2,7 +2,7 @@
 
 use memchr::memmem;
 
-/// Returns the type and id in a literal reference: `Patient/p`, also after any base URL. A version (`/_history/2`) is
+/// The type and id in a literal reference: `Patient/p`, also after any base URL. A version (`/_history/2`) is
 /// removed. Returns `None` for other references: `#p`, `urn:…`, or a search.
 ///
 /// ```
@@ -24,7 +24,7 @@ pub fn target(reference: &str) -> Option<(&'static str, &str)> {
     Some((fhir::resource_type(kind)?, id)).filter(|_| fhir::is_id(id))
 }
 
-/// Returns the type and id of a reference to a resource on the server at `fhir_base`, or `None` for other servers.
+/// The type and id of a reference to a resource on the server at `fhir_base`, or `None` for other servers.
 pub fn local<'a>(reference: &'a str, fhir_base: &str) -> Option<(&'static str, &'a str)> {
     match reference.strip_prefix(fhir_base).and_then(|rest| rest.strip_prefix('/')) {
         Some(local) => target(local),
@@ -33,11 +33,11 @@ pub fn local<'a>(reference: &'a str, fhir_base: &str) -> Option<(&'static str, &
     }
 }
 
-/// Returns the positions of the values of all members `reference` in a stored resource, each as the rest of the resource
-/// from the opening quotation mark on.
+/// The positions of the values of all members `reference` in a stored resource, each as the rest of the
+/// resource from the opening quotation mark on.
 ///
-/// Stored JSON has no whitespace between tokens, and a quotation mark inside a string is escaped. Therefore the searched
-/// bytes occur only before such a value.
+/// Stored JSON has no whitespace between tokens, and a quotation mark inside a string is escaped. Therefore
+/// the searched bytes occur only before such a value.
 pub(crate) fn values(resource: &[u8]) -> impl Iterator<Item = &[u8]> {
     const MEMBER: &[u8] = br#""reference":""#;
     memmem::find_iter(resource, MEMBER).map(|at| &resource[at + MEMBER.len() - 1..])

@@ -1,9 +1,9 @@
 //! Conditional create, update and delete (FHIR R4, RESTful API): the write depends on the result of a search.
 //!
-//! Two equal requests at the same time must not both create a resource, on one node or on several. Each resource that such
-//! a request creates is therefore indexed under a term for the search. The write requires that nothing was added to this
-//! term since the search, nor to the terms of an indexed parameter with few entries; if something was, the search is
-//! repeated.
+//! Two equal requests at the same time must not both create a resource, on one node or on several. Each
+//! resource that such a request creates is therefore indexed under a term for the search. The write requires
+//! that nothing was added to this term since the search, nor to the terms of an indexed parameter with few
+//! entries; if something was, the search is repeated.
 
 use jiff::Timestamp;
 use store::Versions as _;
@@ -19,13 +19,13 @@ use crate::{
     StoredResource,
 };
 
-/// Maximum number of searches of a request. Each repetition means that another request has created a resource with a
-/// value of the search.
+/// Maximum number of searches of a request. Each repetition means that another request has created a resource
+/// with a value of the search.
 pub(crate) const MAX_SEARCHES: usize = 16;
 
 impl CompartmentView<'_> {
-    /// Performs the search of a conditional request. Returns the only match, and the condition under which the search
-    /// still has this result.
+    /// Performs the search of a conditional request. Returns the only match, and the condition under which
+    /// the search still has this result.
     pub(crate) async fn search_guarded(
         &self,
         filter: &TypeFilter,
@@ -38,7 +38,7 @@ impl CompartmentView<'_> {
         Ok((self.only(filter.kind, filter).await?, guard))
     }
 
-    /// Returns the only resource that matches the search of a conditional request, or `None` if no resource matches.
+    /// The only resource that matches the search of a conditional request, or `None` if no resource matches.
     ///
     /// # Errors
     /// Returns [`ResourceError::Several`] if several resources match.
@@ -63,11 +63,12 @@ impl CompartmentView<'_> {
         }
     }
 
-    /// Updates the resource that matches a search (FHIR R4, conditional update). If none matches, creates one with the
-    /// id of the body, or else with `new_id`. `searched` is the view in which the caller may search.
+    /// Updates the resource that matches a search (FHIR R4, conditional update). If none matches, creates one
+    /// with the id of the body, or else with `new_id`. `searched` is the view in which the caller may search.
     ///
     /// # Errors
-    /// Returns [`ResourceError::Several`] if several resources match, and the errors of [`CompartmentView::update`].
+    /// Returns [`ResourceError::Several`] if several resources match, and the errors of
+    /// [`CompartmentView::update`].
     pub async fn update_only(
         &self,
         searched: &Self,
@@ -79,7 +80,8 @@ impl CompartmentView<'_> {
         let kind = filter.kind;
         let own = self.resources().own_id(body, kind)?;
         let current = match &own {
-            // Under a restriction, the response would reveal whether a resource outside of the view has the id.
+            // Under a restriction, the response would reveal whether a resource outside of the view has the
+            // id.
             Some(own) if *self.restriction() != Restriction::None => {
                 let outside = || ResourceError::Outside { kind: kind.to_owned(), id: own.clone() };
                 searched.only(kind, filter).await?.ok_or_else(outside)?
@@ -99,11 +101,12 @@ impl CompartmentView<'_> {
         self.replace(kind, &current, body, now).await
     }
 
-    /// Creates a resource, unless a resource matches a search. In that case the existing resource is returned (FHIR R4,
-    /// conditional create).
+    /// Creates a resource, unless a resource matches a search. In that case the existing resource is returned
+    /// (FHIR R4, conditional create).
     ///
     /// # Errors
-    /// Returns [`ResourceError::Several`] if several resources match, and the errors of [`CompartmentView::create`].
+    /// Returns [`ResourceError::Several`] if several resources match, and the errors of
+    /// [`CompartmentView::create`].
     pub async fn create_unless(
         &self,
         searched: &Self,
@@ -129,7 +132,8 @@ impl CompartmentView<'_> {
     /// Deletes the resource that matches a search (FHIR R4, conditional delete).
     ///
     /// # Errors
-    /// Returns [`ResourceError::Several`] if several resources match, and the errors of [`CompartmentView::delete`].
+    /// Returns [`ResourceError::Several`] if several resources match, and the errors of
+    /// [`CompartmentView::delete`].
     pub async fn delete_only(
         &self,
         searched: &Self,
@@ -151,7 +155,7 @@ pub(crate) fn is_overtaken<T>(created: &Result<T, ResourceError>) -> bool {
 }
 
 impl Resources {
-    /// Returns the id in a body, if it has one.
+    /// The id in a body, if it has one.
     pub(crate) fn own_id(
         &self,
         body: &[u8],

@@ -1,5 +1,5 @@
-//! A view of the resources that a caller may access: all, those in the compartments of some Patients, or those with
-//! some ids of a type.
+//! A view of the resources that a caller may access: all, those in the compartments of some Patients, or
+//! those with some ids of a type.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub enum Restriction {
 }
 
 impl Restriction {
-    /// Returns a restriction to the compartments of the Patients with these ids.
+    /// A restriction to the compartments of the Patients with these ids.
     pub fn patients<'a>(ids: impl IntoIterator<Item = &'a str>) -> Self {
         let mut compartments: Vec<_> = ids.into_iter().map(|id| format!("Patient/{id}")).collect();
         compartments.sort_unstable();
@@ -36,14 +36,14 @@ impl Restriction {
         Self::Compartments(compartments.into())
     }
 
-    /// Returns a restriction to reading the resources with these ids.
+    /// A restriction to reading the resources with these ids.
     pub fn read_only(mut ids: Vec<String>) -> Self {
         ids.sort_unstable();
         ids.dedup();
         Self::ReadOnly(ids.into())
     }
 
-    /// Returns a restriction that contains all of these.
+    /// A restriction that contains all of these.
     fn union<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
         let (mut compartments, mut ids) = (Vec::new(), Vec::new());
         for restriction in all {
@@ -62,7 +62,7 @@ impl Restriction {
         Self::Compartments(compartments.into())
     }
 
-    /// Returns `true` if a resource with this id and these compartments is under the restriction.
+    /// `true` if a resource with this id and these compartments is under the restriction.
     fn contains(&self, id: &str, compartments: &[String]) -> bool {
         match self {
             Self::None => true,
@@ -91,26 +91,26 @@ impl ViewPart {
     }
 }
 
-/// A view of the resources under a [`Restriction`]. A resource outside of the view is reported as missing. It can be
-/// neither read nor replaced, and no resource can be created outside of the view. A resource that is also in the
-/// compartment of another Patient can be read but not written.
+/// A view of the resources under a [`Restriction`]. A resource outside of the view is reported as missing. It
+/// can be neither read nor replaced, and no resource can be created outside of the view. A resource that is
+/// also in the compartment of another Patient can be read but not written.
 #[derive(Clone)]
 pub struct CompartmentView<'a> {
     resources: &'a Resources,
     restriction: Restriction,
-    /// Parts of the view, if one of them has a search. The restriction then contains all of them, and nothing can be
-    /// written.
+    /// Parts of the view, if one of them has a search. The restriction then contains all of them, and nothing
+    /// can be written.
     parts: Option<Arc<[ViewPart]>>,
 }
 
 impl Resources {
-    /// Returns the view under a restriction.
+    /// The view under a restriction.
     pub fn restricted_to(&self, restriction: Restriction) -> CompartmentView<'_> {
         CompartmentView { resources: self, restriction, parts: None }
     }
 
-    /// Returns the view of the resources of one type that are in at least one of these parts. Nothing can be written through
-    /// it, unless its only part has no search.
+    /// The view of the resources of one type that are in at least one of these parts. Nothing can be written
+    /// through it, unless its only part has no search.
     pub fn restricted_to_parts(&self, parts: Vec<ViewPart>) -> CompartmentView<'_> {
         if let [ViewPart { restriction, filter: None }] = &parts[..] {
             return self.restricted_to(restriction.clone());
@@ -120,7 +120,7 @@ impl Resources {
     }
 }
 
-/// Returns `true` if the sorted list of compartments contains `wanted`.
+/// `true` if the sorted list of compartments contains `wanted`.
 fn has(compartments: &[String], searched: &str) -> bool {
     compartments.binary_search_by(|own| own.as_str().cmp(searched)).is_ok()
 }
@@ -138,12 +138,12 @@ impl<'a> CompartmentView<'a> {
         self.restriction == Restriction::None && self.parts.is_none()
     }
 
-    /// Returns the parts of a view with searches.
+    /// The parts of a view with searches.
     pub(crate) fn parts(&self) -> &[ViewPart] {
         self.parts.as_deref().unwrap_or_default()
     }
 
-    /// Returns `true` if the view contains a version of a resource.
+    /// `true` if the view contains a version of a resource.
     pub(crate) fn contains_version(&self, version: &Version) -> bool {
         match &self.parts {
             None => self.restriction.contains(&version.key.id, &version.compartments),
@@ -151,9 +151,9 @@ impl<'a> CompartmentView<'a> {
         }
     }
 
-    /// Returns `true` if the caller may write a resource with these compartments: the resource must be in the view, and
-    /// must not be in the compartment of a Patient outside of it. Otherwise the performer of an observation could write
-    /// observations of any patient.
+    /// `true` if the caller may write a resource with these compartments: the resource must be in the view,
+    /// and must not be in the compartment of a Patient outside of it. Otherwise the performer of an
+    /// observation could write observations of any patient.
     fn may_write(&self, compartments: &[String]) -> bool {
         if self.parts.is_some() {
             return false;
@@ -179,8 +179,9 @@ impl<'a> CompartmentView<'a> {
         self.inside(prepare(body, Some(kind), id, &limits, fhir_base)?)
     }
 
-    /// Checks that the targets of a Provenance are in the view. An export of a Patient contains the Provenance of each of
-    /// its resources. A Provenance about another Patient's resource would therefore become part of that Patient's data.
+    /// Checks that the targets of a Provenance are in the view. An export of a Patient contains the
+    /// Provenance of each of its resources. A Provenance about another Patient's resource would therefore
+    /// become part of that Patient's data.
     async fn check_targets(&self, prepared: &PreparedResource) -> Result<(), ResourceError> {
         if self.is_unrestricted() || prepared.kind != "Provenance" {
             return Ok(());
@@ -208,7 +209,7 @@ impl<'a> CompartmentView<'a> {
         Ok(self.resources.store().read(&ResourceKey::new(kind, id), Seq::LATEST).await?)
     }
 
-    /// Returns the newest version of a resource in the view.
+    /// The newest version of a resource in the view.
     ///
     /// # Errors
     /// Returns [`ResourceError::NotFound`] for missing resources and resources outside of the view, and
@@ -221,7 +222,7 @@ impl<'a> CompartmentView<'a> {
         stored(kind, id, version)
     }
 
-    /// Returns one version of a resource, if that version is in the view.
+    /// One version of a resource, if that version is in the view.
     ///
     /// # Errors
     /// Returns the errors of [`CompartmentView::read`].
@@ -238,8 +239,9 @@ impl<'a> CompartmentView<'a> {
         stored(kind, id, found.filter(|version| self.contains_version(version)))
     }
 
-    /// Returns the versions of a resource that are in the view, including tombstones, newest first (see
-    /// [`Resources::history`]). The second value is the start of the next page, if there may be more versions.
+    /// The versions of a resource that are in the view, including tombstones, newest first (see
+    /// [`Resources::history`]). The second value is the start of the next page, if there may be more
+    /// versions.
     ///
     /// # Errors
     /// Returns [`ResourceError::NotFound`] if the first page is empty.
@@ -290,11 +292,12 @@ impl<'a> CompartmentView<'a> {
         Ok(self.resources.put_if(prepared, ExpectVersion::Absent, guard, now).await?.stored)
     }
 
-    /// Replaces a resource in the view (see [`Resources::update`]). Under a restriction it does not create a resource,
-    /// because the response would reveal whether a resource outside of the view has the id.
+    /// Replaces a resource in the view (see [`Resources::update`]). Under a restriction it does not create a
+    /// resource, because the response would reveal whether a resource outside of the view has the id.
     ///
     /// # Errors
-    /// Returns [`ResourceError::Outside`] if the new version, or the stored resource with the id, is not in the view.
+    /// Returns [`ResourceError::Outside`] if the new version, or the stored resource with the id, is not in
+    /// the view.
     pub async fn update(
         &self,
         kind: &'static str,
@@ -371,8 +374,8 @@ impl<'a> CompartmentView<'a> {
         Err(ResourceError::Outside { kind: prepared.kind.to_owned(), id: prepared.id })
     }
 
-    /// Finds the resource that the caller would replace. An id that is used outside of the view is treated like an
-    /// unused id, so that the result does not reveal it.
+    /// Finds the resource that the caller would replace. An id that is used outside of the view is treated
+    /// like an unused id, so that the result does not reveal it.
     pub(crate) async fn write_target(
         &self,
         kind: &'static str,
@@ -393,8 +396,8 @@ impl<'a> CompartmentView<'a> {
 
 /// Result of looking up the id that a restricted caller writes.
 pub(crate) enum WriteTarget {
-    /// The resource exists with this version and may be replaced. The write requires this version, because the resource
-    /// could leave the view in between.
+    /// The resource exists with this version and may be replaced. The write requires this version, because
+    /// the resource could leave the view in between.
     Version(u64),
     /// The resource is in the view and deleted.
     Tombstone,
@@ -403,7 +406,7 @@ pub(crate) enum WriteTarget {
 }
 
 impl WriteTarget {
-    /// Returns the precondition of a write to this id, or `None` if the target is unseen.
+    /// The precondition of a write to this id, or `None` if the target is unseen.
     fn precondition(
         &self,
         kind: &str,

@@ -1,4 +1,5 @@
-//! Resources as a caller may see them: those of Patient compartments, the pages of a search, and the form of its results.
+//! Resources as a caller may see them: those of Patient compartments, the pages of a search, and the form of
+//! its results.
 
 pub mod compartment_view;
 pub mod pages;

@@ -1,7 +1,8 @@
 //! Searches of one type with pages (FHIR R4, search). All pages of a search show the same snapshot.
 //!
-//! A search reads the candidates of the search index if one of its parameters limits it to few, else the compartments of
-//! the Patients that it is limited to, else the candidates of its best parameter, else the whole type.
+//! A search reads the candidates of the search index if one of its parameters limits it to few, else the
+//! compartments of the Patients that it is limited to, else the candidates of its best parameter, else the
+//! whole type.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ impl SearchLimit {
 }
 
 impl From<usize> for SearchLimit {
-    /// Returns a limit of `count` resources with the default size.
+    /// A limit of `count` resources with the default size.
     fn from(count: usize) -> Self {
         Self { count, bytes: Self::BYTES }
     }
@@ -52,11 +53,12 @@ pub struct FoundResource {
     pub next: Option<String>,
 }
 
-/// Maximum number of compartments that are scanned one after the other. For more compartments, the whole type is
-/// scanned.
+/// Maximum number of compartments that are scanned one after the other. For more compartments, the whole type
+/// is scanned.
 const MAX_SCANNED_COMPARTMENTS: usize = 64;
 
-/// Position of a page: the sequence number of the snapshot, the order of the results, and the last id before the page.
+/// Position of a page: the sequence number of the snapshot, the order of the results, and the last id before
+/// the page.
 struct SearchCursor {
     at: Seq,
     order: SearchOrder,
@@ -113,9 +115,9 @@ impl FillingPage<'_> {
         self.resources.len() >= self.limit.count || self.bytes >= self.limit.bytes
     }
 
-    /// Examines a resource, and adds it if the caller may see it and it matches. Returns `false` if it belongs to the
-    /// next page. A page thus has a successor only if that has a match: otherwise the link to it would reveal that
-    /// resources exist that the caller may not see.
+    /// Examines a resource, and adds it if the caller may see it and it matches. Returns `false` if it
+    /// belongs to the next page. A page thus has a successor only if that has a match: otherwise the link to
+    /// it would reveal that resources exist that the caller may not see.
     fn examine(&mut self, version: Version, is_visible: bool) -> Result<bool, ResourceError> {
         self.looked_at += 1;
         if !is_visible || !meets(self.filter, &version) {
@@ -240,8 +242,8 @@ impl CompartmentView<'_> {
         }
     }
 
-    /// Scans the compartments one after the other, beginning with that of the cursor. If it was removed from the
-    /// restriction, the next one is scanned.
+    /// Scans the compartments one after the other, beginning with that of the cursor. If it was removed from
+    /// the restriction, the next one is scanned.
     async fn scan_compartments(
         &self,
         kind: &'static str,
@@ -315,7 +317,7 @@ impl CompartmentView<'_> {
         }
     }
 
-    /// Returns the compartments that a search is limited to, by its filter or by the restriction, if they are few.
+    /// The compartments that a search is limited to, by its filter or by the restriction, if they are few.
     async fn scanned_compartments(
         &self,
         filter: Option<&TypeFilter>,
@@ -336,7 +338,7 @@ impl CompartmentView<'_> {
     }
 }
 
-/// Returns `true` if no earlier scanned compartment contains the resource, so that the resource was not returned
+/// `true` if no earlier scanned compartment contains the resource, so that the resource was not returned
 /// before.
 fn is_first(scanned: &[String], compartment: &str, version: &Version) -> bool {
     scanned.iter().find(|own| version.compartments.contains(own)).is_some_and(|own| own == compartment)

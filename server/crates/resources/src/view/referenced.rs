@@ -1,5 +1,6 @@
-//! Resources outside of all compartments that the resources of some Patients refer to, such as the Practitioner who
-//! recorded an Observation. An application of a patient may read these, but not the others of their type.
+//! Resources outside of all compartments that the resources of some Patients refer to, such as the
+//! Practitioner who recorded an Observation. An application of a patient may read these, but not the others
+//! of their type.
 
 use store::{PageLimit, ScanOptions, Seq, Versions as _};
 
@@ -14,14 +15,14 @@ const MAX_SEARCHED: usize = 50_000;
 const MAX_REFERENCES: usize = 100_000;
 const PAGE: PageLimit = PageLimit { count: 500, bytes: 512 * 1024 };
 
-/// Returns `true` for the types that are read through references.
+/// `true` for the types that are read through references.
 pub fn is_read_by_reference(kind: &str) -> bool {
     KINDS.contains(&kind)
 }
 
 impl Resources {
-    /// Returns the ids of a type that the resources in some compartments refer to, sorted. A reference from one of these
-    /// types to another, as from a PractitionerRole to its Organization, does not count.
+    /// The ids of a type that the resources in some compartments refer to, sorted. A reference from one of
+    /// these types to another, as from a PractitionerRole to its Organization, does not count.
     ///
     /// # Errors
     /// Returns [`ResourceError::Store`] if the read fails.
@@ -47,8 +48,8 @@ impl Resources {
         Ok(ids)
     }
 
-    /// Adds the ids of `kind` that the resources of one type in a compartment refer to. Returns how many resources may
-    /// still be searched.
+    /// Adds the ids of `kind` that the resources of one type in a compartment refer to. Returns how many
+    /// resources may still be searched.
     async fn collect(
         &self,
         compartment: &str,

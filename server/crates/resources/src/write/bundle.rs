@@ -1,4 +1,5 @@
-//! Parses a Bundle (FHIR R4): its entries, their ids on this server, and the URLs by which they refer to each other.
+//! Parses a Bundle (FHIR R4): its entries, their ids on this server, and the URLs by which they refer to each
+//! other.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,7 +31,6 @@ pub(crate) struct BundleEntry<'a> {
     pub request: Option<EntryRequest<'a>>,
 }
 
-/// `Bundle.entry.request`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EntryRequest<'a> {
@@ -56,7 +56,7 @@ pub(crate) struct BundleHead<'a> {
 }
 
 impl<'a> BundleHead<'a> {
-    /// Returns `None` if the text is not an object in which these members are strings.
+    /// `None` if the text is not an object in which these members are strings.
     pub fn of(text: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(text).ok()
     }
@@ -67,8 +67,8 @@ pub(crate) fn parse(text: &[u8]) -> Result<ParsedBundle<'_>, ResourceBodyError> 
     serde_json::from_slice(text).map_err(|error| ResourceBodyError::BadBundle(error.to_string()))
 }
 
-/// Returns type and id of each entry with a resource. The id is that of the resource, else the id in `fullUrl`, else a
-/// new one. Entries without a resource have `None`.
+/// Returns type and id of each entry with a resource. The id is that of the resource, else the id in
+/// `fullUrl`, else a new one. Entries without a resource have `None`.
 pub(crate) fn places(
     entries: &[BundleEntry<'_>],
     new_id: &mut impl FnMut() -> String,
@@ -96,8 +96,8 @@ fn place(
     Ok(Some((kind, id)))
 }
 
-/// Returns a map from the `urn:` names of entries to their ids on this server. For Patients, every `fullUrl` is such a
-/// name. For other types, a `fullUrl` may be a canonical URL, which must not be replaced.
+/// A map from the `urn:` names of entries to their ids on this server. For Patients, every `fullUrl` is such
+/// a name. For other types, a `fullUrl` may be a canonical URL, which must not be replaced.
 pub(crate) fn names(
     entries: &[BundleEntry<'_>],
     places: &[Option<(&'static str, String)>],

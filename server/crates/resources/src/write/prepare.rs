@@ -1,6 +1,6 @@
-//! Converts a text to a resource that can be stored: checks the text, removes the whitespace between tokens, and
-//! reserves a position in `meta` for version and time. This is a pure function that takes most of the time of an
-//! import.
+//! Converts a text to a resource that can be stored: checks the text, removes the whitespace between tokens,
+//! and reserves a position in `meta` for version and time. This is a pure function that takes most of the
+//! time of an import.
 
 use std::mem;
 
@@ -45,9 +45,9 @@ pub struct PreparedResource {
     pub id: String,
     /// The text in which the store inserts `versionId` and `lastUpdated`.
     pub draft: ResourceDraft,
-    /// Compartments that the resource belongs to, those of Patients first. A Provenance also belongs to a compartment
-    /// for each of its targets, named after the target (`Observation/o1`), so that the Provenance of a resource can be
-    /// found.
+    /// Compartments that the resource belongs to, those of Patients first. A Provenance also belongs to a
+    /// compartment for each of its targets, named after the target (`Observation/o1`), so that the Provenance
+    /// of a resource can be found.
     pub compartments: Vec<String>,
     /// Terms under which the search index finds the resource.
     pub terms: Vec<IndexTerm>,
@@ -55,13 +55,13 @@ pub struct PreparedResource {
     pub has_imprecise_number: bool,
 }
 
-/// Prepares one resource. A reference determines a compartment if it is relative, or absolute below `fhir_base`. A
-/// Patient of another server has no compartment on this server, even if the id is the same.
+/// Prepares one resource. A reference determines a compartment if it is relative, or absolute below
+/// `fhir_base`. A Patient of another server has no compartment on this server, even if the id is the same.
 ///
-/// `kind` is the type in the URL of the request, if any. The text must be one JSON object in UTF-8, whose type is a
-/// resource type of FHIR R4. A byte order mark is removed. `resourceType`, `id` and `meta` must not be repeated.
-/// Strings, numbers and the order of members are preserved. If `meta` is missing, it is added after `id`. `versionId`
-/// and `lastUpdated` in `meta` are replaced.
+/// `kind` is the type in the URL of the request, if any. The text must be one JSON object in UTF-8, whose
+/// type is a resource type of FHIR R4. A byte order mark is removed. `resourceType`, `id` and `meta` must not
+/// be repeated. Strings, numbers and the order of members are preserved. If `meta` is missing, it is added
+/// after `id`. `versionId` and `lastUpdated` in `meta` are replaced.
 ///
 /// ```
 /// use trefoil_resources::prepare::{IdSource, ResourceLimits, prepare};
@@ -123,7 +123,7 @@ pub(crate) fn prepare_named(
     Ok(PreparedResource { kind: known, id, draft: draft(scan), compartments, terms, has_imprecise_number })
 }
 
-/// Returns the text as UTF-8 bytes without byte order mark.
+/// The text as UTF-8 bytes without byte order mark.
 fn text(body: &[u8]) -> Result<&[u8], ResourceBodyError> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     if let Err(error) = std::str::from_utf8(body) {
@@ -171,7 +171,7 @@ fn replace(scan: &mut ResourceScan, range: std::ops::Range<usize>, text: &str) {
     scan.out.splice(range, text.bytes());
 }
 
-/// Returns the copy, with the offsets for the two values that the store inserts.
+/// The copy, with the offsets for the two values that the store inserts.
 fn draft(mut scan: ResourceScan) -> ResourceDraft {
     const META: &str = r#","meta":{"versionId":"","lastUpdated":""}"#;
     let (version_at, updated_at) = match scan.meta {
@@ -212,7 +212,7 @@ mod tests {
         prepare(body.as_ref(), None, IdSource::Own, &ResourceLimits::default(), BASE)
     }
 
-    /// Returns the draft with example values for those that the store inserts.
+    /// The draft with example values for those that the store inserts.
     fn ready(prepared: &PreparedResource) -> String {
         let ResourceDraft { bytes, version_at, updated_at } = &prepared.draft;
         assert!(version_at < updated_at);
@@ -382,8 +382,8 @@ mod tests {
         fn check(body: Value, expected: &[&str]) {
             let mut body = body;
             body["id"] = json!("x");
-            // `serde_json` sorts members, so `resourceType` is not the first member in this text, but is the first one
-            // in the text below.
+            // `serde_json` sorts members, so `resourceType` is not the first member in this text, but is the
+            // first one in the text below.
             let late = body.to_string();
             let kind = body["resourceType"].take();
             body.as_object_mut().unwrap().remove("resourceType");
@@ -497,8 +497,8 @@ mod tests {
             let body = format!(r#"{{"resourceType":"Basic","id":"b","x":{text}}}"#);
             let ours = prepared(&body);
             let theirs = serde_json::from_str::<serde::de::IgnoredAny>(&body);
-            // If the text closes the object early, one of the three required members may be repeated. The scanner
-            // rejects these texts, and the library may accept them.
+            // If the text closes the object early, one of the three required members may be repeated. The
+            // scanner rejects these texts, and the library may accept them.
             if !matches!(ours, Err(ResourceBodyError::DuplicateMember { .. })) {
                 prop_assert_eq!(ours.is_ok(), theirs.is_ok(), "{:?} {:?} {}", ours, theirs, body);
             }

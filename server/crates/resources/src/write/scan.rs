@@ -1,5 +1,5 @@
-//! Reads a resource as JSON in one pass over its bytes, without building a tree. The scanner checks the text strictly
-//! (RFC 8259, UTF-8, depth), copies it without whitespace between tokens, and collects the data that
+//! Reads a resource as JSON in one pass over its bytes, without building a tree. The scanner checks the text
+//! strictly (RFC 8259, UTF-8, depth), copies it without whitespace between tokens, and collects the data that
 //! [`prepare`](crate::write::prepare) needs. Strings, numbers and the order of members are preserved.
 
 use std::borrow::Cow;
@@ -46,8 +46,8 @@ pub(crate) struct ScannedMeta {
 /// Replacements for whole strings: from the URLs of entries in a Bundle to the new references.
 pub(crate) type RenamedReferences = HashMap<String, String>;
 
-/// Scans `body`, which must be UTF-8 without byte order mark. `kind` is the type if it is already known. Otherwise the
-/// type is taken from the member `resourceType`.
+/// Scans `body`, which must be UTF-8 without byte order mark. `kind` is the type if it is already known.
+/// Otherwise the type is taken from the member `resourceType`.
 pub(crate) fn scan(
     body: &[u8],
     kind: Option<&str>,
@@ -85,8 +85,8 @@ struct ResourceScanner<'a> {
 /// The collected elements at the current position. `None` outside of them.
 type ElementTrail = Option<&'static ElementNode>;
 
-/// The member names of one object. They must be unique, because two readers of the same bytes could otherwise use
-/// different values.
+/// The member names of one object. They must be unique, because two readers of the same bytes could otherwise
+/// use different values.
 #[derive(Default)]
 struct MemberNames<'a> {
     /// Names of an object with few members. Comparing them is faster than hashing.
@@ -112,7 +112,8 @@ impl<'a> ResourceScanner<'a> {
     fn resource(&mut self) -> Result<(), ResourceBodyError> {
         self.space();
         if self.peek() != Some(b'{') {
-            // A text that does not begin with a JSON value is reported as invalid JSON instead of as another JSON type.
+            // A text that does not begin with a JSON value is reported as invalid JSON instead of as another
+            // JSON type.
             let kind_of_value = match self.peek() {
                 Some(b'[') => "an array",
                 Some(b'"') => "a string",
@@ -309,8 +310,8 @@ impl<'a> ResourceScanner<'a> {
         }
     }
 
-    /// Reads a string and returns its text, or its replacement if it is a renamed reference. Returns `None` for other
-    /// values.
+    /// Reads a string and returns its text, or its replacement if it is a renamed reference. Returns `None`
+    /// for other values.
     fn text_value(&mut self) -> Result<Option<Cow<'a, str>>, ResourceBodyError> {
         if self.peek() != Some(b'"') {
             self.value(None)?;
@@ -367,7 +368,7 @@ impl<'a> ResourceScanner<'a> {
         Ok(())
     }
 
-    /// Returns the value of `\uXXXX` at this position.
+    /// The value of `\uXXXX` at this position.
     fn unit(&self, index: usize) -> Result<u16, ResourceBodyError> {
         let digits = self.bytes.get(index..index + 6).and_then(|text| text.strip_prefix(b"\\u"));
         digits
@@ -484,8 +485,8 @@ impl<'a> MemberKey<'a> {
     }
 }
 
-/// Returns `true` if a 64-bit floating-point number cannot hold the number: it has more than 17 significant digits, or is
-/// too large. Most readers of JSON round such a number or reject it.
+/// `true` if a 64-bit floating-point number cannot hold the number: it has more than 17 significant digits,
+/// or is too large. Most readers of JSON round such a number or reject it.
 fn is_imprecise(number: &[u8]) -> bool {
     // A number of up to four characters is always exact.
     if number.len() <= 4 {

@@ -1,4 +1,5 @@
-//! The condition under which a resource is created that must exist only once (see [`crate::request::conditional`]).
+//! The condition under which a resource is created that must exist only once (see
+//! [`crate::request::conditional`]).
 
 use store::{IndexCondition, IndexRange, IndexTerm, Seq, VersionWrite};
 
@@ -15,7 +16,7 @@ pub(crate) struct SearchGuard {
 }
 
 impl SearchGuard {
-    /// Returns the condition for a search at a sequence number. `clause` is an indexed clause of the search with few
+    /// The condition for a search at a sequence number. `clause` is an indexed clause of the search with few
     /// entries, if there is one.
     pub fn new(search: &TypeFilter, clause: Option<&IndexClause>, since: Seq) -> Self {
         let term = terms::of_search(&search.text);

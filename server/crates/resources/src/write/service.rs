@@ -95,13 +95,13 @@ impl Resources {
         Self::at(store, "")
     }
 
-    /// Creates the service on a store. Absolute references below the base URL `fhir_base` are to resources in this
-    /// store.
+    /// Creates the service on a store. Absolute references below the base URL `fhir_base` are to resources in
+    /// this store.
     pub fn at(store: Store, fhir_base: &str) -> Self {
         Self { store, limits: Arc::default(), fhir_base: fhir_base.into() }
     }
 
-    /// Returns the base URL of the FHIR interface; empty if it is not known.
+    /// The base URL of the FHIR interface; empty if it is not known.
     pub fn fhir_base(&self) -> &str {
         &self.fhir_base
     }
@@ -114,7 +114,7 @@ impl Resources {
         *self.limits.write().expect("no thread panics while it holds the lock") = limits;
     }
 
-    /// Returns the limits for one resource.
+    /// The limits for one resource.
     ///
     /// # Panics
     /// Does not panic, because no thread panics while it holds the lock.
@@ -122,7 +122,7 @@ impl Resources {
         *self.limits.read().expect("no thread panics while it holds the lock")
     }
 
-    /// Returns the store, for scans. Its keys consist of type and id.
+    /// The store, for scans. Its keys consist of type and id.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -130,8 +130,8 @@ impl Resources {
     /// Creates a resource with an id that the caller has chosen. An id in the body is replaced.
     ///
     /// # Errors
-    /// Returns [`ResourceError::Body`] if the body is invalid, [`ResourceError::VersionConflict`] if the id is in use,
-    /// or a store error.
+    /// Returns [`ResourceError::Body`] if the body is invalid, [`ResourceError::VersionConflict`] if the id
+    /// is in use, or a store error.
     pub async fn create(
         &self,
         kind: &'static str,
@@ -149,8 +149,8 @@ impl Resources {
     /// Writes a new version of a resource, or its first version. The body must contain the same id.
     ///
     /// # Errors
-    /// Returns [`ResourceError::Body`] if the body is invalid, [`ResourceError::VersionConflict`] if the precondition
-    /// does not hold, or a store error.
+    /// Returns [`ResourceError::Body`] if the body is invalid, [`ResourceError::VersionConflict`] if the
+    /// precondition does not hold, or a store error.
     pub async fn update(
         &self,
         kind: &'static str,
@@ -239,7 +239,7 @@ impl Resources {
         }
     }
 
-    /// Returns the tombstone that a commit has written.
+    /// The tombstone that a commit has written.
     pub(crate) async fn deletion(
         &self,
         kind: &'static str,
@@ -253,20 +253,20 @@ impl Resources {
         Ok(DeleteResult::Deleted(Tombstone { kind, id: id.to_owned(), version, compartments }))
     }
 
-    /// Returns the newest version of a resource.
+    /// The newest version of a resource.
     ///
     /// # Errors
-    /// Returns [`ResourceError::NotFound`] if the resource never existed, [`ResourceError::Gone`] if it is deleted, or
-    /// a store error.
+    /// Returns [`ResourceError::NotFound`] if the resource never existed, [`ResourceError::Gone`] if it is
+    /// deleted, or a store error.
     pub async fn read(&self, kind: &'static str, id: &str) -> Result<StoredResource, ResourceError> {
         stored(kind, id, self.store.read(&ResourceKey::new(kind, id), Seq::LATEST).await?)
     }
 
-    /// Returns one version of a resource.
+    /// One version of a resource.
     ///
     /// # Errors
-    /// Returns [`ResourceError::NotFound`] if the version does not exist, [`ResourceError::Gone`] if it is a tombstone,
-    /// or a store error.
+    /// Returns [`ResourceError::NotFound`] if the version does not exist, [`ResourceError::Gone`] if it is a
+    /// tombstone, or a store error.
     pub async fn read_version(
         &self,
         kind: &'static str,
@@ -299,8 +299,8 @@ impl Resources {
         }
     }
 
-    /// Returns versions of a resource, including tombstones, newest first, starting before the sequence number `before`
-    /// ([`Seq::LATEST`] for the first page). The result is empty after the last version.
+    /// Returns versions of a resource, including tombstones, newest first, starting before the sequence
+    /// number `before` ([`Seq::LATEST`] for the first page). The result is empty after the last version.
     ///
     /// # Errors
     /// Returns [`ResourceError::Store`] if the read fails.
@@ -315,7 +315,8 @@ impl Resources {
     }
 }
 
-/// Converts a version of the store to a resource. Returns an error if the version does not exist or is a tombstone.
+/// Converts a version of the store to a resource. Returns an error if the version does not exist or is a
+/// tombstone.
 pub(crate) fn stored(
     kind: &'static str,
     id: &str,

@@ -1,8 +1,9 @@
-//! Power cuts during an import: in every state in which a power cut may leave the store, the acknowledged lines are
-//! there, a Bundle is there completely or not at all, and the repeated import gives the content of an undisturbed one.
+//! Power cuts during an import: in every state in which a power cut may leave the store, the acknowledged
+//! lines are there, a Bundle is there completely or not at all, and the repeated import gives the content of
+//! an undisturbed one.
 //!
-//! The recorded process is this test binary, which runs [`imports_are_recorded`] in several sessions. The last one ends
-//! without closing the store.
+//! The recorded process is this test binary, which runs [`imports_are_recorded`] in several sessions. The
+//! last one ends without closing the store.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,8 +96,8 @@ fn expected() -> &'static Vec<String> {
     })
 }
 
-/// If this process is recorded: carries out one import, and marks the acknowledged lines and the end. Otherwise: carries
-/// out each import twice, which writes nothing the second time.
+/// If this process is recorded: carries out one import, and marks the acknowledged lines and the end.
+/// Otherwise: carries out each import twice, which writes nothing the second time.
 #[test]
 fn imports_are_recorded() {
     let Some(root) = recorded_folder() else {
@@ -118,7 +119,8 @@ fn imports_are_recorded() {
     }
 }
 
-/// Opens the store in a folder after a power cut, and repeats the imports that were not acknowledged as a whole.
+/// Opens the store in a folder after a power cut, and repeats the imports that were not acknowledged as a
+/// whole.
 fn check(root: &Path, marks: &[&str]) -> Result<(), String> {
     let (first, lines) = marks.last().map_or((0, 0), |mark| {
         let (import, lines) = mark.split_once(' ').unwrap();

@@ -1,5 +1,5 @@
-//! Compares searches with a naive evaluator, for every search parameter and modifier, on random resources with several
-//! versions. The evaluator reads JSON trees and looks up no index.
+//! Compares searches with a naive evaluator, for every search parameter and modifier, on random resources
+//! with several versions. The evaluator reads JSON trees and looks up no index.
 //!
 //! `TREFOIL_CASES` sets the number of random cases.
 
@@ -56,7 +56,8 @@ fn instant(text: &str) -> Timestamp {
     fhir::instant::parse(text).unwrap()
 }
 
-// Random resources ----------------------------------------------------------------------------------------------------
+// Random resources
+// ----------------------------------------------------------------------------------------------------
 
 fn random_value(rng: &mut Rng, place: &ElementPath) -> Value {
     let date = |rng: &mut Rng| pick(rng, &DATES).0;
@@ -171,7 +172,8 @@ fn random_resource(rng: &mut Rng, kind: &str, id: &str, parameters: &[SearchPara
     resource
 }
 
-// The naive evaluator -------------------------------------------------------------------------------------------------
+// The naive evaluator
+// -------------------------------------------------------------------------------------------------
 
 fn values<'a>(value: &'a Value, path: &[&str], found: &mut Vec<&'a Value>) {
     match (value, path) {
@@ -473,7 +475,8 @@ fn is_uri(wanted: &str, found: &str) -> bool {
     found == wanted || found.split_once('|').is_some_and(|(url, _)| url == wanted)
 }
 
-// The comparison ------------------------------------------------------------------------------------------------------
+// The comparison
+// ------------------------------------------------------------------------------------------------------
 
 /// Writes random resources and compares the results of random searches.
 async fn run_case(rng: &mut Rng, covered: &mut BTreeMap<String, u64>) {
@@ -507,7 +510,8 @@ async fn run_case(rng: &mut Rng, covered: &mut BTreeMap<String, u64>) {
                 random_clause(rng, &used[at])
             })
             .collect();
-        // The same search, and as granular scopes: a part of the parameters restricts the view, and the view is a union.
+        // The same search, and as granular scopes: a part of the parameters restricts the view, and the view
+        // is a union.
         let filter = |clauses: &[NaiveClause]| {
             let query = clauses.iter().map(|clause| (clause.name.clone(), clause.wanted.join(",")));
             let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();

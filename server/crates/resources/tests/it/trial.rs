@@ -1,5 +1,5 @@
-//! Test with real data, if available: in the folder named by TREFOIL_SHARED, or in `shared` next to the workspace. The
-//! data are not part of the project. Without them, this test prints that it is left out.
+//! Test with real data, if available: in the folder named by TREFOIL_SHARED, or in `shared` next to the
+//! workspace. The data are not part of the project. Without them, this test prints that it is left out.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! Runs of the simulation program: many seeds satisfy all rules, and a seed gives the same log each time.
 //!
-//! `TREFOIL_SIMULATION_SEEDS` sets the number of seeds. The tests start the program and do not link the simulation,
-//! because it replaces clocks and random numbers of its whole process.
+//! `TREFOIL_SIMULATION_SEEDS` sets the number of seeds. The tests start the program and do not link the
+//! simulation, because it replaces clocks and random numbers of its whole process.
 
 use std::process::{Child, Command, Output, Stdio};
 
@@ -19,7 +19,8 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn a_seed_gives_the_same_log() {
-    // Five at the same time, because processes also meet outside of the simulation, in the folder of temporary files.
+    // Five at the same time, because processes also meet outside of the simulation, in the folder of
+    // temporary files.
     let runs = [(); 5].map(|()| start(&["--seed", "3", "--log"]));
     let [first, others @ ..] = runs.map(|run| run.wait_with_output().unwrap());
     assert!(first.status.success(), "{}", text(&first));

@@ -33,8 +33,8 @@ impl PreparedRound {
 /// A key of a table with its new value, or `None` to remove the key.
 pub(super) type TableEntry = (StoreTable, Slice, Option<Slice>);
 
-/// Entries of one batch. The engine assigns the same number to all entries of a batch, so two entries with the same key
-/// would be ambiguous. Only the last entry for each key is passed to the engine.
+/// Entries of one batch. The engine assigns the same number to all entries of a batch, so two entries with
+/// the same key would be ambiguous. Only the last entry for each key is passed to the engine.
 #[derive(Default)]
 pub(super) struct BatchEntries(Vec<TableEntry>);
 
@@ -51,8 +51,8 @@ impl BatchEntries {
     pub fn in_order(self) -> Vec<TableEntry> {
         let mut entries = self.0;
         entries.reverse();
-        // The sort is stable and the entries are reversed, so the entry added last comes first among equal keys and is
-        // kept.
+        // The sort is stable and the entries are reversed, so the entry added last comes first among equal
+        // keys and is kept.
         entries.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         entries.dedup_by(|b, a| (a.0, &a.1) == (b.0, &b.1));
         entries

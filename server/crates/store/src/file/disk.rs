@@ -1,8 +1,8 @@
-//! The engine of a folder, and the space on its disk. The engine is reopened after a failed write. It is not written to
-//! if the disk is nearly full.
+//! The engine of a folder, and the space on its disk. The engine is reopened after a failed write. It is not
+//! written to if the disk is nearly full.
 //!
-//! If the engine runs out of space during a write or a background task, it can only be reopened. Part of the disk is
-//! therefore reserved for the engine, and writes are rejected before they use that part.
+//! If the engine runs out of space during a write or a background task, it can only be reopened. Part of the
+//! disk is therefore reserved for the engine, and writes are rejected before they use that part.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, RwLock};
@@ -19,8 +19,8 @@ use super::{journal, memtable_budget};
 use crate::StoreError;
 use crate::space::{self, NoSpace, WritePurpose};
 
-/// A round of fewer bytes than this may use the reserve. A sign-in or a delete is therefore still possible when an
-/// import is not.
+/// A round of fewer bytes than this may use the reserve. A sign-in or a delete is therefore still possible
+/// when an import is not.
 const SMALL_ROUND_BYTES: usize = 64 << 10;
 
 /// The engine of a folder, with the free space on its disk.
@@ -111,10 +111,12 @@ impl DiskSpace {
     /// Closes and reopens the engine, so that its content is read from the disk again.
     ///
     /// # Errors
-    /// Returns the errors of [`DiskSpace::open`]. In that case nothing can be read until a later attempt succeeds.
+    /// Returns the errors of [`DiskSpace::open`]. In that case nothing can be read until a later attempt
+    /// succeeds.
     pub fn reopen(&self) -> Result<(), StoreError> {
         let mut checkpoints = self.checkpoints();
-        // The engine may have cut off the end of the journal, so the part after the checkpoint must be read again.
+        // The engine may have cut off the end of the journal, so the part after the checkpoint must be read
+        // again.
         checkpoints.journal = JournalTail::default();
         let mut opened = self.opened.write().expect("no thread panics while the engine is opened");
         // The old engine must be dropped before the new one is opened, because it holds a lock on the folder.
@@ -150,7 +152,8 @@ impl DiskSpace {
     /// Writes the state file (see [`state`]). Only the writer thread may call this function.
     ///
     /// # Errors
-    /// Returns the errors of the engine and of writing the state file. In that case the last checkpoint stays valid.
+    /// Returns the errors of the engine and of writing the state file. In that case the last checkpoint stays
+    /// valid.
     pub fn checkpoint(&self, is_clean: bool) -> Result<(), StoreError> {
         let mut checkpoints = self.checkpoints();
         let CheckpointState { state, journal, files } = &mut *checkpoints;
@@ -158,7 +161,8 @@ impl DiskSpace {
         let failed =
             |error: &dyn std::fmt::Display| of_folder("record what the store holds", &self.dir)(error);
         self.with(|opened| {
-            // The engine may start another journal during the checkpoint; in that case the checkpoint is repeated.
+            // The engine may start another journal during the checkpoint; in that case the checkpoint is
+            // repeated.
             for _ in 0..3 {
                 if opened.db.journal_count() > 1 {
                     memtable_budget::write_all_out(opened);
@@ -196,14 +200,14 @@ impl DiskSpace {
     }
 }
 
-/// Returns the home compartment of a resource, or `None` if the resource was never written.
+/// The home compartment of a resource, or `None` if the resource was never written.
 pub(super) fn home(tables: &StoreTables, key: &crate::ResourceKey) -> Result<Option<String>, StoreError> {
     let homes = tables.of(StoreTable::Homes);
     let home = homes.get(keys::home(key)).map_err(read_failure(homes))?;
     home.map(|home| keys::text(&home).map(str::to_owned)).transpose()
 }
 
-/// Returns the counters and the types as they are stored on the disk.
+/// The counters and the types as they are stored on the disk.
 pub(super) fn counters(disk: &DiskSpace) -> Result<(crate::plan::StoreCounters, Vec<String>), StoreError> {
     disk.with(|opened| {
         let view = opened.view();

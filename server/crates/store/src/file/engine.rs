@@ -24,13 +24,13 @@ impl OpenEngine {
     pub(super) fn open(dir: &Path, expected: &StoreState, accept_damage: bool) -> Result<Self, StoreError> {
         let db_dir = dir.join("db");
         if expected.checkpoint == 0 && !accept_damage && db_dir.exists() {
-            // The process ended while it created the engine's folder. Nothing was acknowledged, because the first
-            // checkpoint precedes the first write. The files may be incomplete after a power cut.
+            // The process ended while it created the engine's folder. Nothing was acknowledged, because the
+            // first checkpoint precedes the first write. The files may be incomplete after a power cut.
             std::fs::remove_dir_all(&db_dir).map_err(of_folder("remove an unfinished store", &db_dir))?;
         }
         if !expected.is_clean {
-            // A process that was killed may have created, renamed or removed files without the fsync of their folder.
-            // The engine does not sync names that it finds.
+            // A process that was killed may have created, renamed or removed files without the fsync of their
+            // folder. The engine does not sync names that it finds.
             sync_folders(&db_dir).map_err(of_folder("sync the names in the folders below", &db_dir))?;
         }
         if !accept_damage {
@@ -51,7 +51,8 @@ impl OpenEngine {
         let opened = catch_unwind(open)
             .map_err(|_| damaged(&db_dir, &"the engine stopped; the log has the reason"))?;
         let (db, tables) = opened.map_err(failure("open the store", &db_dir))?;
-        // The engine syncs neither the names of its tables nor its own. The state file, which requires them, follows.
+        // The engine syncs neither the names of its tables nor its own. The state file, which requires them,
+        // follows.
         for folder in [&db_dir.join("keyspaces"), dir] {
             sync_folder(folder).map_err(of_folder("sync the names in a folder", folder))?;
         }
@@ -94,12 +95,13 @@ impl OpenEngine {
         CommittedView::new(&self.db, &self.tables)
     }
 
-    /// Returns `true` if a write or a background task has failed, so that the engine refuses all further writes.
+    /// Returns `true` if a write or a background task has failed, so that the engine refuses all further
+    /// writes.
     pub fn is_poisoned(&self) -> bool {
         self.db.persist(PersistMode::Buffer).is_err()
     }
 
-    /// Returns the maximum number of bytes that the engine may need at once to merge files of a table.
+    /// The maximum number of bytes that the engine may need at once to merge files of a table.
     pub(super) fn merge_bytes(&self) -> u64 {
         let bytes = |table: StoreTable| self.tables.of(table).disk_space().min(LARGEST_MERGE_BYTES);
         StoreTable::ALL.map(bytes).into_iter().max().unwrap_or_default()
@@ -112,15 +114,15 @@ pub(super) const MAX_CACHED_FILES: usize = 900;
 
 pub(super) const CACHE_BYTES: u64 = 6 << 20;
 
-/// Number of the engine's background threads. The engine keeps one thread free for flushes, and this thread spins while
-/// a compaction waits for the other two. On two cores, three threads ingest a fifth faster than two; with one thread,
-/// flushes wait for compactions.
+/// Number of the engine's background threads. The engine keeps one thread free for flushes, and this thread
+/// spins while a compaction waits for the other two. On two cores, three threads ingest a fifth faster than
+/// two; with one thread, flushes wait for compactions.
 pub(super) const WORKERS: usize = 3;
 
 /// Maximum number of bytes that the engine needs to merge files of one table.
 pub(super) const LARGEST_MERGE_BYTES: u64 = 256 << 20;
 
-/// Returns the number of files that the engine may keep open: its own default, or a sixth of the descriptor limit if
+/// The number of files that the engine may keep open: its own default, or a sixth of the descriptor limit if
 /// that is lower.
 pub(super) fn max_cached_files() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;

@@ -8,11 +8,11 @@ use crate::StoreError;
 /// Number of the store format that this program reads and writes.
 pub(super) const FORMAT_NUMBER: &[u8] = b"3";
 
-/// Name of a file in the store's folder. If it exists when the store is opened, damaged writes are discarded and the
-/// remaining data are used.
+/// Name of a file in the store's folder. If it exists when the store is opened, damaged writes are discarded
+/// and the remaining data are used.
 pub(super) const ACCEPT_DAMAGE: &str = "accept-damage";
 
-/// Returns the error for a store of another version of the program.
+/// The error for a store of another version of the program.
 pub(super) fn other_format(
     what_has: &str,
     actual: impl fmt::Display,
@@ -34,7 +34,8 @@ pub(super) fn of_folder<E: fmt::Display>(action: &'static str, dir: &Path) -> im
     move |error| engine(action)(format!("{}: {error}", dir.display()))
 }
 
-/// Converts an error of the engine. The engine verifies checksums, so damaged data are reported as corruption.
+/// Converts an error of the engine. The engine verifies checksums, so damaged data are reported as
+/// corruption.
 pub(super) fn failure(action: &'static str, dir: &Path) -> impl Fn(fjall::Error) -> StoreError {
     use fjall::{Error, LsmError};
     move |error| {

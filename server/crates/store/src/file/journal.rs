@@ -1,7 +1,8 @@
-//! Checks the journals of fjall before fjall opens them. fjall treats data that it cannot read as an incomplete write
-//! after a crash, and discards it with all acknowledged writes that follow.
+//! Checks the journals of fjall before fjall opens them. fjall treats data that it cannot read as an
+//! incomplete write after a crash, and discards it with all acknowledged writes that follow.
 //!
-//! A journal is a sequence of batches, followed by zeros. A batch has these parts (all numbers are little-endian):
+//! A journal is a sequence of batches, followed by zeros. A batch has these parts (all numbers are
+//! little-endian):
 //!
 //! | part | bytes |
 //! |---|---|
@@ -10,11 +11,11 @@
 //! | or | 4, table (u64): all entries of the table are removed |
 //! | end | 3, XXH3 of all items (u64), `FJL` and the format's number |
 //!
-//! An incomplete batch at the end of the newest journal, as a crash leaves it, was never acknowledged. It is truncated
-//! or, after a loss of power, has holes, because a disk writes its sectors in any order.
+//! An incomplete batch at the end of the newest journal, as a crash leaves it, was never acknowledged. It is
+//! truncated or, after a loss of power, has holes, because a disk writes its sectors in any order.
 //!
-//! The format is internal to fjall. The workspace pins the version of fjall, and a test of this module fails with any
-//! other version until the format has been compared.
+//! The format is internal to fjall. The workspace pins the version of fjall, and a test of this module fails
+//! with any other version until the format has been compared.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom};
@@ -40,8 +41,8 @@ pub(super) struct JournalPosition {
     pub number: u64,
     /// Length of all batches in bytes.
     pub length: u64,
-    /// XXH3 over the header and the checksum of each batch. The headers are included because the checksum of a batch
-    /// does not cover them.
+    /// XXH3 over the header and the checksum of each batch. The headers are included because the checksum of
+    /// a batch does not cover them.
     pub chain: u64,
 }
 
@@ -83,7 +84,7 @@ fn path_of(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number}.jnl"))
 }
 
-/// Returns the numbers of the journals in the engine's folder, in ascending order.
+/// The numbers of the journals in the engine's folder, in ascending order.
 pub(super) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(dir)? {
@@ -94,18 +95,20 @@ pub(super) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Checks all journals in the engine's folder against the last checkpoint, and truncates an incomplete end that the
-/// engine would not detect. With `accept_damage`, truncates the newest journal at its first damaged byte.
+/// Checks all journals in the engine's folder against the last checkpoint, and truncates an incomplete end
+/// that the engine would not detect. With `accept_damage`, truncates the newest journal at its first damaged
+/// byte.
 ///
 /// # Errors
-/// Returns [`StoreError::Corrupt`] with the damaged or missing file and the remedy.
+/// [`StoreError::Corrupt`] with the damaged or missing file and the remedy.
 pub(super) fn check(
     dir: &Path,
     expected: Option<&JournalPosition>,
     accept_damage: bool,
 ) -> Result<(), StoreError> {
     if std::fs::read(dir.join("version")).ok().as_deref() != Some(&MAGIC[..]) {
-        // There is no engine yet, or an engine of another version, which fjall reports when it opens the folder.
+        // There is no engine yet, or an engine of another version, which fjall reports when it opens the
+        // folder.
         return Ok(());
     }
     let failed = engine("read the journal of the store");
@@ -126,8 +129,8 @@ pub(super) fn check(
     }
     let number = match (newest, expected) {
         (Some(number), _) => number,
-        // Without a journal, the engine would start to number its batches from the beginning, and would lose the next
-        // writes.
+        // Without a journal, the engine would start to number its batches from the beginning, and would lose
+        // the next writes.
         (None, Some(expected)) => {
             File::create(path_of(dir, expected.number)).map_err(&failed)?;
             expected.number
@@ -162,7 +165,7 @@ fn cut(path: &Path, index: u64) -> io::Result<()> {
     file.set_len(index).and_then(|()| file.sync_all())
 }
 
-/// Returns the error for a missing journal of the last checkpoint whose content is in no table.
+/// The error for a missing journal of the last checkpoint whose content is in no table.
 pub(super) fn missing(path: &Path) -> StoreError {
     let file = path.parent().unwrap_or(path).with_file_name(ACCEPT_DAMAGE);
     StoreError::Corrupt {
@@ -197,7 +200,7 @@ enum JournalScan {
 }
 
 impl JournalScan {
-    /// Returns the position of the defect, for a journal that is not the newest one and must therefore be complete.
+    /// The position of the defect, for a journal that is not the newest one and must therefore be complete.
     fn broken_at(self) -> Option<u64> {
         match self {
             Self::Intact => None,
@@ -218,8 +221,8 @@ fn look(path: &Path, expected: Option<&JournalPosition>) -> io::Result<JournalSc
     }
     let end = tail.length;
     if !is_matched {
-        // A different chain does not reveal the position of the change. A journal that is too short is damaged at its
-        // end.
+        // A different chain does not reveal the position of the change. A journal that is too short is
+        // damaged at its end.
         return Ok(JournalScan::Damaged {
             at: expected.map_or(end, |expected| if end < expected.length { end } else { 0 }),
         });
@@ -235,7 +238,7 @@ fn look(path: &Path, expected: Option<&JournalPosition>) -> io::Result<JournalSc
     })
 }
 
-/// Returns the content of the file without the zeros at its end.
+/// The content of the file without the zeros at its end.
 fn without_blank_end(mut source: impl BufRead) -> io::Result<Vec<u8>> {
     let (mut rest, mut blank, zeros) = (Vec::new(), 0, [0; BUFFER]);
     loop {
@@ -258,7 +261,7 @@ fn without_blank_end(mut source: impl BufRead) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns `true` if a complete batch follows the first batch.
+/// `true` if a complete batch follows the first batch.
 fn is_followed(rest: &[u8]) -> bool {
     let ends = rest.windows(MAGIC.len()).enumerate().filter(|(_, bytes)| *bytes == MAGIC);
     // The data are in memory, so reading them cannot fail.
@@ -266,7 +269,7 @@ fn is_followed(rest: &[u8]) -> bool {
         .any(|mut behind| matches!(batch(&mut behind), Ok(Some(_))))
 }
 
-/// Returns `true` if all sectors of the batch at this position were written to the disk.
+/// `true` if all sectors of the batch at this position were written to the disk.
 fn was_whole(rest: &[u8], index: u64) -> bool {
     let first = (SECTOR - index % SECTOR) as usize;
     let (head, sectors) = rest.split_at(first.min(rest.len()));
@@ -274,8 +277,9 @@ fn was_whole(rest: &[u8], index: u64) -> bool {
     rest.ends_with(&MAGIC) && is_written(head) && sectors.chunks(SECTOR as usize).all(is_written)
 }
 
-/// Returns `true` if an item of the batch is missing up to the end of its sector. The engine passes a batch to the system
-/// in pieces, each of which ends with an item. A sector may have been written after one piece and not after the next.
+/// `true` if an item of the batch is missing up to the end of its sector. The engine passes a batch to the
+/// system in pieces, each of which ends with an item. A sector may have been written after one piece and not
+/// after the next.
 fn stops_within_sector(rest: &[u8], index: u64) -> bool {
     let mut source = rest;
     let mut batch = JournalBatch { source: &mut source, hasher: Xxh3::new(), length: 0, part: 0 };
@@ -375,8 +379,8 @@ impl<R: BufRead> JournalBatch<'_, R> {
 mod tests {
     use std::path::Path;
 
-    /// Versions of fjall and lsm-tree whose journal format this module was compared with. lsm-tree encodes the kind and
-    /// the compression of an item.
+    /// Versions of fjall and lsm-tree whose journal format this module was compared with. lsm-tree encodes
+    /// the kind and the compression of an item.
     const CHECKED_VERSIONS: [(&str, &str); 2] = [("fjall", "3.1.13"), ("lsm-tree", "3.1.10")];
 
     const WHAT_TO_CHECK: &str = "The module `file/journal.rs` reads and truncates journals in a format that is private \
@@ -400,7 +404,7 @@ Run `cargo test -p trefoil-store` and `cargo xtask soak --only kills`. Then chan
         }
     }
 
-    /// Returns all versions of a package in the text of a Cargo.lock.
+    /// All versions of a package in the text of a Cargo.lock.
     fn locked_versions<'a>(lock: &'a str, name: &str) -> Vec<&'a str> {
         let start = format!("name = \"{name}\"\nversion = \"");
         lock.split("[[package]]\n")

@@ -1,6 +1,7 @@
-//! Keys and values of the file engine. Numbers in keys are big-endian, so that keys sort by number. `!seq` is the
-//! bitwise complement, so that the newest version sorts first. `0` is a zero byte. No text in a key contains a zero
-//! byte, so no key is a prefix of another. Terms of the search index may contain zero bytes; ids do not.
+//! Keys and values of the file engine. Numbers in keys are big-endian, so that keys sort by number. `!seq` is
+//! the bitwise complement, so that the newest version sorts first. `0` is a zero byte. No text in a key
+//! contains a zero byte, so no key is a prefix of another. Terms of the search index may contain zero bytes;
+//! ids do not.
 //!
 //! | table | key | value | scans that it serves |
 //! |---|---|---|---|
@@ -15,13 +16,13 @@
 //! | meta | `counters`, `format`, `kind` 0 kind | numbers | restart, the list of types |
 //! | each | 0 | number of the last checkpoint | the start, which detects a table that lost writes |
 //!
-//! Most resources have only one version. A scan of a type therefore reads one table sequentially, and reads the history
-//! only of resources that were written after the sequence number of the scan.
+//! Most resources have only one version. A scan of a type therefore reads one table sequentially, and reads
+//! the history only of resources that were written after the sequence number of the scan.
 //!
-//! The home of a resource is the first compartment given at its creation, or empty, and never changes. Resources with
-//! the same home are adjacent, so a scan of a compartment reads sequentially (measured: four times as fast as a lookup
-//! of each resource) and needs no entry in the compartment index. The disadvantage is that a scan of a type is ordered
-//! by home first and by id second.
+//! The home of a resource is the first compartment given at its creation, or empty, and never changes.
+//! Resources with the same home are adjacent, so a scan of a compartment reads sequentially (measured: four
+//! times as fast as a lookup of each resource) and needs no entry in the compartment index. The disadvantage
+//! is that a scan of a type is ordered by home first and by id second.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -72,14 +73,14 @@ pub(super) fn joined<const N: usize>(parts: [&str; N]) -> Vec<u8> {
     parts.join("\0").into_bytes()
 }
 
-/// Returns the texts, each followed by a zero byte: the prefix of all keys that start with these texts.
+/// The texts, each followed by a zero byte: the prefix of all keys that start with these texts.
 pub(super) fn prefix<const N: usize>(parts: [&str; N]) -> Vec<u8> {
     let mut key = joined(parts);
     key.push(0);
     key
 }
 
-/// Returns the first key after all keys with this prefix, which must end with a zero byte.
+/// The first key after all keys with this prefix, which must end with a zero byte.
 pub(super) fn end_of(mut prefix: Vec<u8>) -> Vec<u8> {
     if let Some(last) = prefix.last_mut() {
         *last = 1;
@@ -109,7 +110,7 @@ pub(super) fn member(compartment: &str, key: &ResourceKey, seq: Seq) -> Vec<u8> 
     newest_first(prefix([compartment, &key.kind, &key.id]), seq)
 }
 
-/// Returns the key of an entry of the search index.
+/// The key of an entry of the search index.
 pub(super) fn term(entry: &IndexEntry) -> Vec<u8> {
     [&entry.term[..], &[0], entry.id.as_bytes()].concat()
 }
@@ -120,7 +121,7 @@ pub(super) fn split_term(key: &[u8]) -> Result<IndexEntry, StoreError> {
     Ok(IndexEntry { term: key[..index].into(), id: text(&key[index + 1..])?.to_owned() })
 }
 
-/// Returns the first key of a range of terms, and the first key after it.
+/// The first key of a range of terms, and the first key after it.
 pub(super) fn term_range(range: &IndexRange) -> (Vec<u8>, Vec<u8>) {
     match range {
         IndexRange::Term(term) => ([&term[..], &[0]].concat(), [&term[..], &[1]].concat()),
@@ -128,7 +129,7 @@ pub(super) fn term_range(range: &IndexRange) -> (Vec<u8>, Vec<u8>) {
     }
 }
 
-/// Returns the id at the end of a key of the table `current`.
+/// The id at the end of a key of the table `current`.
 pub(super) fn id_of(key: &[u8]) -> Result<&str, StoreError> {
     text(key.rsplit(|&byte| byte == 0).next().unwrap_or_default())
 }
@@ -141,7 +142,7 @@ pub(super) fn split_member(rest: &[u8]) -> Result<(&str, Seq), StoreError> {
     Ok((text(id)?, Seq(!u64::from_be_bytes(*seq))))
 }
 
-/// Returns the key of an expiry. Times before 1970 are negative and sort before later ones.
+/// The key of an expiry. Times before 1970 are negative and sort before later ones.
 pub(super) fn expiry(at_us: i64, key: &str) -> Vec<u8> {
     let mut bytes = (at_us ^ i64::MIN).to_be_bytes().to_vec();
     bytes.extend_from_slice(key.as_bytes());
@@ -155,8 +156,9 @@ pub(super) fn split_expiry(key: &[u8]) -> Result<(i64, &str), StoreError> {
 
 const DELETED: u8 = 1;
 
-/// Encodes a version as a value: flags, version number, sequence number, milliseconds, length of the compartments,
-/// compartments separated by zero bytes, body. The body keeps its buffer if nothing else uses it, because it may be large.
+/// Encodes a version as a value: flags, version number, sequence number, milliseconds, length of the
+/// compartments, compartments separated by zero bytes, body. The body keeps its buffer if nothing else uses
+/// it, because it may be large.
 pub(super) fn encode_version(version: &Version, body: Option<Bytes>) -> Vec<u8> {
     let compartments = version.compartments.join("\0");
     let mut header = Vec::with_capacity(HEADER_BYTES + compartments.len());
@@ -183,13 +185,13 @@ const HEADER_BYTES: usize = 29;
 /// Bodies from this size are moved within their buffer instead of being copied to a new one.
 const MOVED_BYTES: usize = 256 << 10;
 
-/// Returns the sequence number of an encoded version without decoding the rest.
+/// The sequence number of an encoded version without decoding the rest.
 pub(super) fn seq_of(value: &[u8]) -> Result<Seq, StoreError> {
     let seq = value.get(9..17).and_then(|bytes| bytes.try_into().ok());
     seq.map(|bytes| Seq(u64::from_be_bytes(bytes))).ok_or_else(|| corrupt("a version", value))
 }
 
-/// Returns `true` if an encoded version is a tombstone.
+/// `true` if an encoded version is a tombstone.
 pub(super) fn is_deleted(value: &[u8]) -> bool {
     value.first() == Some(&DELETED)
 }

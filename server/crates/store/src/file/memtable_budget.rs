@@ -1,8 +1,8 @@
-//! A limit on the writes that are only in memory and in the journal. It limits the memory of the engine, and the part
-//! of the journal that is replayed when the store is opened after a crash.
+//! A limit on the writes that are only in memory and in the journal. It limits the memory of the engine, and
+//! the part of the journal that is replayed when the store is opened after a crash.
 //!
-//! The engine limits each table separately and allows four full memtables for each: nine tables with memtables of 8
-//! MiB would take 360 MiB.
+//! The engine limits each table separately and allows four full memtables for each: nine tables with
+//! memtables of 8 MiB would take 360 MiB.
 
 use std::thread;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use super::keys::StoreTable;
 const RESOURCES: u64 = 6 << 20;
 const INDEX: u64 = 6 << 20;
 const OTHERS: u64 = 1 << 20;
-/// Size in bytes up to which a memtable stays in memory when the store is idle or closed. Smaller memtables are
-/// replayed quickly and do not need a file.
+/// Size in bytes up to which a memtable stays in memory when the store is idle or closed. Smaller memtables
+/// are replayed quickly and do not need a file.
 const SMALL: u64 = 256 << 10;
 /// Maximum number of memtables that wait to be flushed before writes are delayed.
 const WAITING: usize = 1;
@@ -26,7 +26,8 @@ const JOURNAL_LOOKS: u32 = 2_000;
 /// Time between two checks.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Called after each round of writes: starts to flush memtables that are too large, and waits for earlier flushes.
+/// Called after each round of writes: starts to flush memtables that are too large, and waits for earlier
+/// flushes.
 pub(super) fn bound(opened: &OpenEngine) {
     let began = write_out(opened, |table| match table {
         StoreTable::Current => RESOURCES,
@@ -47,7 +48,8 @@ pub(super) fn rest(opened: &OpenEngine) {
 pub(super) fn write_all_out(opened: &OpenEngine) {
     write_out(opened, |_| 0);
     wait(opened, 0);
-    // The engine removes a journal shortly after it has flushed the last memtable with writes in that journal.
+    // The engine removes a journal shortly after it has flushed the last memtable with writes in that
+    // journal.
     for _ in 0..JOURNAL_LOOKS {
         if opened.db.journal_count() == 1 {
             break;
@@ -56,8 +58,8 @@ pub(super) fn write_all_out(opened: &OpenEngine) {
     }
 }
 
-/// Called when the store is closed: flushes all memtables that are not small and waits for the end, so that the next
-/// start replays little.
+/// Called when the store is closed: flushes all memtables that are not small and waits for the end, so that
+/// the next start replays little.
 pub(super) fn end(opened: &OpenEngine) {
     rest(opened);
     wait(opened, 0);

@@ -13,10 +13,10 @@
 //! | `view` | the committed state, read by key and by page |
 //! | here | opening and locking the folder, the ports |
 //!
-//! A write is on the disk when it is acknowledged: each round ends with an fsync before its requests are answered.
-//! Reads see only whole commits. An iterator of the engine exists only while one page is read. If the disk is nearly
-//! full, and after a failed write, writes are rejected ([`StoreError::ReadOnly`]) while reads continue. Writes resume
-//! automatically.
+//! A write is on the disk when it is acknowledged: each round ends with an fsync before its requests are
+//! answered. Reads see only whole commits. An iterator of the engine exists only while one page is read. If
+//! the disk is nearly full, and after a failed write, writes are rejected ([`StoreError::ReadOnly`]) while
+//! reads continue. Writes resume automatically.
 
 mod batch;
 mod disk;
@@ -72,8 +72,8 @@ struct SharedState {
     _lock: FolderLock,
 }
 
-/// The lock on the folder. It is released explicitly, because a child process that is just being started has a copy of
-/// the descriptor for a moment.
+/// The lock on the folder. It is released explicitly, because a child process that is just being started has
+/// a copy of the descriptor for a moment.
 struct FolderLock(fs::File);
 
 impl Drop for FolderLock {
@@ -113,8 +113,8 @@ impl FileEngine {
     /// Opens the store in `dir`, or creates it.
     ///
     /// # Errors
-    /// Returns [`StoreError::Locked`] if another process has locked the folder, [`StoreError::Engine`] if the folder
-    /// cannot be used, or [`StoreError::Corrupt`] if its content is invalid.
+    /// Returns [`StoreError::Locked`] if another process has locked the folder, [`StoreError::Engine`] if the
+    /// folder cannot be used, or [`StoreError::Corrupt`] if its content is invalid.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         Self::open_with(dir, FileOptions::of(dir))
     }
@@ -168,8 +168,8 @@ impl FileEngine {
         Ok(time.filter(|_| counters.floor_ms != 0))
     }
 
-    /// Checks the requirements of a write without writing: space on the disk, a working engine, and free descriptors.
-    /// An engine that has failed is reopened first.
+    /// Checks the requirements of a write without writing: space on the disk, a working engine, and free
+    /// descriptors. An engine that has failed is reopened first.
     ///
     /// # Errors
     /// Returns [`StoreError::ReadOnly`] with the reason if a write would fail.

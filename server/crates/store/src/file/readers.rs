@@ -1,5 +1,5 @@
-//! The threads that read pages. There is one for each processor. More threads would take more memory, because the
-//! allocator caches freed memory for each thread.
+//! The threads that read pages. There is one for each processor. More threads would take more memory, because
+//! the allocator caches freed memory for each thread.
 
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,8 +13,8 @@ use crate::StoreError;
 
 type ReadJob = Box<dyn FnOnce() + Send>;
 
-/// Passes work to the reader threads. Dropping it waits for the threads, so that no thread reads a folder after it is
-/// closed.
+/// Passes work to the reader threads. Dropping it waits for the threads, so that no thread reads a folder
+/// after it is closed.
 pub(super) struct ReaderThreads {
     /// `None` only while the threads are being stopped.
     queue: Option<mpsc::Sender<ReadJob>>,

@@ -1,9 +1,9 @@
 //! The state file of a store, which describes the minimum content of the engine's folder.
 //!
-//! The engine treats a missing journal as a new one and a missing table as an empty one. Therefore the writer records
-//! at each checkpoint how far the journal was written and which files exist; this record is compared with the folder when
-//! the store is opened. A checkpoint is taken when the store becomes idle, after at most 512 MiB of writes, and at a
-//! clean stop. The loss of any write before the checkpoint is detected:
+//! The engine treats a missing journal as a new one and a missing table as an empty one. Therefore the writer
+//! records at each checkpoint how far the journal was written and which files exist; this record is compared
+//! with the folder when the store is opened. A checkpoint is taken when the store becomes idle, after at most
+//! 512 MiB of writes, and at a clean stop. The loss of any write before the checkpoint is detected:
 //!
 //! - The journal of the checkpoint must begin with the bytes that it had at the checkpoint. If the engine has removed
 //!   the journal since then, its content is in the tables.
@@ -53,7 +53,6 @@ pub(super) struct StoreState {
     pub files: Vec<TableFile>,
 }
 
-/// A file of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TableFile {
     /// Path relative to the engine's folder.
@@ -84,7 +83,8 @@ impl StoreState {
     /// Reads the state file. Returns `None` if the file does not exist.
     ///
     /// # Errors
-    /// Returns [`StoreError::Corrupt`] if the file was modified, and [`StoreError::Engine`] if it has another format.
+    /// Returns [`StoreError::Corrupt`] if the file was modified, and [`StoreError::Engine`] if it has another
+    /// format.
     pub fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = dir.join(NAME);
         let bytes = match fs::read(&path) {
@@ -135,8 +135,8 @@ impl StoreState {
         }
         for file in &self.files {
             let path = db.join(&file.path);
-            // The engine may have removed a file after the checkpoint. It refuses to start without a file that it still
-            // needs.
+            // The engine may have removed a file after the checkpoint. It refuses to start without a file
+            // that it still needs.
             if path.exists() && TableFile::of(db, &file.path).ok().as_ref() != Some(file) {
                 return Err(damaged(
                     dir,
@@ -161,8 +161,8 @@ fn require(dir: &Path, path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Verifies the checksum of a table's version file. The file `current` contains the number of the version, the XXH3 of
-/// the version file, and a zero byte.
+/// Verifies the checksum of a table's version file. The file `current` contains the number of the version,
+/// the XXH3 of the version file, and a zero byte.
 fn check_version(dir: &Path, table: &Path) -> Result<(), StoreError> {
     let current = table.join("current");
     require(dir, &current)?;
@@ -183,7 +183,7 @@ fn check_version(dir: &Path, table: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Returns an error that names the defect and the remedy.
+/// An error that names the defect and the remedy.
 pub(super) fn damaged(dir: &Path, what: &str) -> StoreError {
     let accept = dir.join(ACCEPT_DAMAGE);
     StoreError::Corrupt {
@@ -248,7 +248,7 @@ impl TableFiles {
     }
 }
 
-/// Returns the names of the entries in a folder of the engine that are numbers.
+/// The names of the entries in a folder of the engine that are numbers.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
     let names = entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok());

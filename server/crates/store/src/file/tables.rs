@@ -16,9 +16,9 @@ pub(super) struct StoreTables([Keyspace; StoreTable::NAMES.len()]);
 
 impl StoreTables {
     pub(super) fn open(db: &Database) -> Result<Self, fjall::Error> {
-        // Filters are partitioned. Otherwise, each lookup would read and check the whole filter of a file, which has up
-        // to several megabytes on the deeper levels. Measured: the import of 1,000,000 resources is three times as
-        // fast.
+        // Filters are partitioned. Otherwise, each lookup would read and check the whole filter of a file,
+        // which has up to several megabytes on the deeper levels. Measured: the import of 1,000,000 resources
+        // is three times as fast.
         let options = || {
             KeyspaceCreateOptions::default()
                 .max_memtable_size(MEMTABLE_BYTES)
@@ -32,10 +32,10 @@ impl StoreTables {
                 .data_block_size_policy(BlockSizePolicy::all(RUN_BLOCK_BYTES))
                 .index_block_pinning_policy(PinningPolicy::all(true))
         };
-        // Entries of the search index are small, and their keys are in no order of time. Small levels are rewritten more
-        // cheaply: with the default of 64 MiB, every few flushed megabytes are merged with all of the first level.
-        // Measured: the import of 1,000,000 resources takes half the CPU time. No key is read alone, so there are no
-        // filters.
+        // Entries of the search index are small, and their keys are in no order of time. Small levels are
+        // rewritten more cheaply: with the default of 64 MiB, every few flushed megabytes are merged with all
+        // of the first level. Measured: the import of 1,000,000 resources takes half the CPU time. No key is
+        // read alone, so there are no filters.
         let index = || {
             let levels = Leveled::default()
                 .with_table_target_size(INDEX_TABLE_BYTES)
@@ -65,14 +65,16 @@ impl StoreTables {
     }
 }
 
-/// Maximum size of a memtable for the engine. It is never reached, because `memtable_budget` flushes memtables earlier.
+/// Maximum size of a memtable for the engine. It is never reached, because `memtable_budget` flushes
+/// memtables earlier.
 pub(super) const MEMTABLE_BYTES: u64 = 256 << 20;
 
-/// Block size of the newest versions. An export of all resources reads whole blocks. A Group export and a read by id
-/// use only a part of a block, so larger blocks would cost more there.
+/// Block size of the newest versions. An export of all resources reads whole blocks. A Group export and a
+/// read by id use only a part of a block, so larger blocks would cost more there.
 pub(super) const RUN_BLOCK_BYTES: u32 = 16 << 10;
 
-/// Size of the files of the search index, number of flushed files that are merged together, and ratio of its levels.
+/// Size of the files of the search index, number of flushed files that are merged together, and ratio of its
+/// levels.
 pub(super) const INDEX_TABLE_BYTES: u64 = 4 << 20;
 
 pub(super) const INDEX_RUNS: u8 = 8;

@@ -1,5 +1,5 @@
-//! A view of the committed state, read by key and by page. A view exists for one read only, because snapshots of the
-//! engine prevent the removal of old data.
+//! A view of the committed state, read by key and by page. A view exists for one read only, because snapshots
+//! of the engine prevent the removal of old data.
 
 use std::ops::Bound;
 
@@ -16,7 +16,6 @@ use crate::{
     ScanOptions, ScanPosition, Seq, StoreError, UpdatedRange, Version, VersionHeader, VersionPage,
 };
 
-/// An entry of a table.
 type TableEntry = Result<(Slice, Slice), StoreError>;
 
 pub(super) struct CommittedView<'a> {
@@ -46,7 +45,7 @@ impl<'a> CommittedView<'a> {
             .map(move |entry| entry.into_inner().map_err(read_failure(table)))
     }
 
-    /// Returns the entries from the key `from` that begin with this prefix, which ends with a zero byte.
+    /// The entries from the key `from` that begin with this prefix, which ends with a zero byte.
     fn prefixed(
         &self,
         table: StoreTable,
@@ -98,7 +97,7 @@ impl<'a> CommittedView<'a> {
         Ok(records)
     }
 
-    /// Returns the newest version of a resource, encoded.
+    /// The newest version of a resource, encoded.
     fn newest(&self, key: &ResourceKey) -> Result<Option<Slice>, StoreError> {
         let Some(home) = self.value(StoreTable::Homes, keys::home(key))? else { return Ok(None) };
         self.value(StoreTable::Current, keys::current(key, keys::text(&home)?))
@@ -113,7 +112,7 @@ impl<'a> CommittedView<'a> {
         value.map(|value| keys::decode_version(&key.kind, &key.id, value.into())).transpose()
     }
 
-    /// Returns the encoded version at sequence number `at`. `newest` is the newest version, encoded.
+    /// The encoded version at sequence number `at`. `newest` is the newest version, encoded.
     fn settle(&self, kind: &str, id: &str, newest: Slice, seq: Seq) -> Result<Option<Slice>, StoreError> {
         if keys::seq_of(&newest)? <= seq {
             return Ok(Some(newest));
@@ -209,8 +208,8 @@ impl<'a> CommittedView<'a> {
         Ok(())
     }
 
-    /// Visits the encoded versions of a type between two positions, with their keys, until the visitor stops. Returns
-    /// the id of the last visited version if the visitor stopped.
+    /// Visits the encoded versions of a type between two positions, with their keys, until the visitor stops.
+    /// Returns the id of the last visited version if the visitor stopped.
     fn walk_kind(
         &self,
         kind: &str,
@@ -245,8 +244,8 @@ impl<'a> CommittedView<'a> {
         Ok(None)
     }
 
-    /// Like `walk_kind`, for a type within a compartment. `has_guests` tells whether resources with another home may be
-    /// in it.
+    /// Like `walk_kind`, for a type within a compartment. `has_guests` tells whether resources with another
+    /// home may be in it.
     fn walk_compartment(
         &self,
         compartment: &str,
@@ -290,8 +289,8 @@ impl<'a> CommittedView<'a> {
             })
             .peekable();
         loop {
-            // Both sequences are ordered by id. For a resource whose home is this compartment, only its own version
-            // applies.
+            // Both sequences are ordered by id. For a resource whose home is this compartment, only its own
+            // version applies.
             let resident = match at_home.peek() {
                 Some(Err(error)) => return Err(error.clone()),
                 Some(Ok((key, _))) => Some(keys::id_of(key)?),
@@ -343,7 +342,7 @@ impl<'a> CommittedView<'a> {
         Ok(kinds)
     }
 
-    /// Returns the first entry of the compartment index at or after a key.
+    /// The first entry of the compartment index at or after a key.
     fn next_guest(&self, from: Vec<u8>) -> Result<Option<Slice>, StoreError> {
         let next = self.range(StoreTable::Members, Bound::Included(from), Bound::Unbounded).next();
         Ok(next.transpose()?.map(|(key, _)| key))
@@ -367,8 +366,8 @@ impl<'a> CommittedView<'a> {
             .collect()
     }
 
-    /// Returns the sequence number of the last change whose time is not after `time`, by binary search. Every number up
-    /// to the last one has an entry in the change feed, except those that a failed round has lost.
+    /// Returns the sequence number of the last change whose time is not after `time`, by binary search. Every
+    /// number up to the last one has an entry in the change feed, except those that a failed round has lost.
     pub fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {
         let (mut low, mut high) = (0, self.counters()?.seq);
         while low < high {
@@ -411,8 +410,8 @@ impl<'a> CommittedView<'a> {
     }
 }
 
-/// A cache for the next resource with another home in a compartment. Most compartments contain none, and one lookup
-/// covers many resources in key order.
+/// A cache for the next resource with another home in a compartment. Most compartments contain none, and one
+/// lookup covers many resources in key order.
 #[derive(Default)]
 struct NextGuest {
     /// The index has no entry between the two keys. Without a second key, no entry follows the first key.

@@ -1,12 +1,12 @@
-//! The writer thread. It takes the waiting requests, checks each against the store and the earlier requests of the
-//! round, commits one batch with one fsync, and answers all requests.
+//! The writer thread. It takes the waiting requests, checks each against the store and the earlier requests
+//! of the round, commits one batch with one fsync, and answers all requests.
 //!
-//! After a failed write, the engine is reopened immediately and the write is retried: a background task may have failed
-//! long before, and the disk may have space again. If the retry also fails, rounds are rejected until [`REOPEN_DELAY`]
-//! has passed, and the next round reopens the engine.
+//! After a failed write, the engine is reopened immediately and the write is retried: a background task may
+//! have failed long before, and the disk may have space again. If the retry also fails, rounds are rejected
+//! until [`REOPEN_DELAY`] has passed, and the next round reopens the engine.
 //!
-//! Each caller awaits its answer before it sends another request, and a round takes a limited number of requests in
-//! order of arrival. Imports and API requests therefore get a fair share of the writer.
+//! Each caller awaits its answer before it sends another request, and a round takes a limited number of
+//! requests in order of arrival. Imports and API requests therefore get a fair share of the writer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl WriteRequest {
         }
     }
 
-    /// Returns the approximate number of bytes that the request adds to a round.
+    /// The approximate number of bytes that the request adds to a round.
     fn weight(&self) -> usize {
         match self {
             Self::Commit(writes, ..) => {
@@ -92,8 +92,9 @@ fn answer<T: 'static>(reply: ReplySender<T>, decided: Result<T, StoreError>) -> 
 
 /// Minimum time between a failed write and the next attempt to reopen the engine.
 const REOPEN_DELAY: Duration = Duration::from_secs(1);
-/// Maximum number of bytes written between two checkpoints. A checkpoint writes its number into each table, and the
-/// file with this number overlaps all others of its table. With 64 MiB, an import takes a fifth longer.
+/// Maximum number of bytes written between two checkpoints. A checkpoint writes its number into each table,
+/// and the file with this number overlaps all others of its table. With 64 MiB, an import takes a fifth
+/// longer.
 const CHECKPOINT_BYTES: usize = 512 << 20;
 /// Number of descriptors that the engine needs for background tasks.
 const DESCRIPTORS: usize = 8;
@@ -112,8 +113,8 @@ pub(super) struct WriterThread {
     /// The types that have at least one version.
     kinds: HashSet<String>,
     last: watch::Sender<Seq>,
-    /// Reason of a failed write and the time from which the engine may be reopened. After a failed write, the content
-    /// of the disk is unknown.
+    /// Reason of a failed write and the time from which the engine may be reopened. After a failed write, the
+    /// content of the disk is unknown.
     failed: Option<(String, Duration)>,
     /// Number of bytes written since the last checkpoint.
     since_checkpoint: usize,
@@ -178,8 +179,8 @@ impl WriterThread {
         }
     }
 
-    /// Calls `how` to flush memtables, unless the engine has failed or the disk lacks space. Flushed files are merged,
-    /// and a merge temporarily needs the space of its files a second time.
+    /// Calls `how` to flush memtables, unless the engine has failed or the disk lacks space. Flushed files
+    /// are merged, and a merge temporarily needs the space of its files a second time.
     fn settle(&self, how: impl Fn(&OpenEngine)) {
         if self.failed.is_none() && self.disk.has_room_to_merge() {
             // An engine that is not open has nothing to flush.
@@ -301,7 +302,7 @@ impl WriterThread {
         Ok(())
     }
 
-    /// Returns the entries of a round, or `None` if the round changes nothing.
+    /// The entries of a round, or `None` if the round changes nothing.
     fn prepare(
         &self,
         opened: &OpenEngine,

@@ -1,5 +1,5 @@
-//! Rounds of commits and snapshots. Each round locks the row of the table `clock` until it ends. Sequence numbers are
-//! therefore assigned and become visible in the same order, whichever node writes.
+//! Rounds of commits and snapshots. Each round locks the row of the table `clock` until it ends. Sequence
+//! numbers are therefore assigned and become visible in the same order, whichever node writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -143,8 +143,8 @@ impl Round for CommitRounds {
     }
 }
 
-/// Reads the newest versions of the resources that the writes name. A body is read only if a write compares it; the body
-/// of every other version that is no tombstone is empty.
+/// Reads the newest versions of the resources that the writes name. A body is read only if a write compares
+/// it; the body of every other version that is no tombstone is empty.
 async fn read_newest(
     client: &Client,
     writes: impl Iterator<Item = &VersionWrite>,
@@ -188,7 +188,7 @@ async fn read_newest(
     Ok(rows.iter().map(version).collect::<Result<_, _>>()?)
 }
 
-/// Returns the conditions on the search index that do not hold.
+/// The conditions on the search index that do not hold.
 async fn read_indexed(
     client: &Client,
     writes: impl Iterator<Item = &VersionWrite>,
@@ -216,7 +216,7 @@ async fn read_indexed(
     Ok(future::try_join_all(looks).await?.into_iter().flatten().collect())
 }
 
-/// Returns the compartments of a column, in which zero bytes separate them.
+/// The compartments of a column, in which zero bytes separate them.
 pub(super) fn split_compartments(names: &str) -> Vec<String> {
     names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }

@@ -25,15 +25,15 @@ use super::presence::Presence;
 use super::write_fault::WriteFault;
 use crate::StoreError;
 
-/// A parameter of a statement with its type. Statements are sent unnamed with their types, in one round trip, because a
-/// pooler in transaction mode has no prepared statements.
+/// A parameter of a statement with its type. Statements are sent unnamed with their types, in one round trip,
+/// because a pooler in transaction mode has no prepared statements.
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// The URL of a database: `postgres://user:password@host:port/name?sslmode=…`. Shown without its password.
 ///
-/// TLS is used if the server offers it, and required with `sslmode=require`, `verify-ca` or `verify-full`. A certificate
-/// is always checked, with the roots of this machine or those in the PEM file `sslrootcert`. Without `sslmode`, a server on
-/// this machine is asked without TLS.
+/// TLS is used if the server offers it, and required with `sslmode=require`, `verify-ca` or `verify-full`. A
+/// certificate is always checked, with the roots of this machine or those in the PEM file `sslrootcert`.
+/// Without `sslmode`, a server on this machine is asked without TLS.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseUrl {
     text: String,
@@ -57,8 +57,8 @@ impl DatabaseUrl {
         Self::is_url(&self.text) && parsed.is_ok_and(|(config, _)| config.get_password().is_some())
     }
 
-    /// Takes the password from a file in PostgreSQL's format, if there is no other password. Each line of the file is
-    /// `host:port:database:user:password`; `*` matches anything, and `\` escapes `:` and `\`.
+    /// Takes the password from a file in PostgreSQL's format, if there is no other password. Each line of the
+    /// file is `host:port:database:user:password`; `*` matches anything, and `\` escapes `:` and `\`.
     ///
     /// # Errors
     /// Returns [`StoreError::Engine`] if the file cannot be read, or others may read it.
@@ -96,7 +96,7 @@ impl DatabaseUrl {
         self.config(&DatabaseLimits::default()).map(drop)
     }
 
-    /// Returns the settings of a connection, and the file with the roots for TLS.
+    /// The settings of a connection, and the file with the roots for TLS.
     fn config(&self, limits: &DatabaseLimits) -> Result<(Config, Option<String>), StoreError> {
         let (url, roots) = split_roots(&self.text);
         // The error does not contain the URL, whose password must not be shown.
@@ -151,19 +151,23 @@ pub struct DatabaseLimits {
     pub connections: usize,
     /// Time to wait for a connection.
     pub connect: Duration,
-    /// Time that a read of a request may wait for the database before it fails. A link that has stalled is noticed by it.
+    /// Time that a read of a request may wait for the database before it fails. A link that has stalled is
+    /// noticed by it.
     pub read: Duration,
     /// Time that one attempt to write may take, besides [`write_mib`](Self::write_mib). It is longer than
-    /// [`idle_transaction`](Self::idle_transaction), so that a write succeeds which has waited for a node that fell silent.
+    /// [`idle_transaction`](Self::idle_transaction), so that a write succeeds which has waited for a node
+    /// that fell silent.
     pub write: Duration,
     /// Additional time for each MiB that is written at once.
     pub write_mib: Duration,
-    /// Time that a page of an export and maintenance may wait for the database, because nobody waits for their answer.
+    /// Time that a page of an export and maintenance may wait for the database, because nobody waits for
+    /// their answer.
     pub background: Duration,
-    /// Time after which the database ends a transaction whose node is silent. Its locks stop the writes of all nodes.
+    /// Time after which the database ends a transaction whose node is silent. Its locks stop the writes of
+    /// all nodes.
     pub idle_transaction: Duration,
-    /// Time for which writes are repeated after the first of them has failed, because the database is away. Later ones fail
-    /// at once.
+    /// Time for which writes are repeated after the first of them has failed, because the database is away.
+    /// Later ones fail at once.
     pub retry: Duration,
 }
 
@@ -229,7 +233,8 @@ impl Database {
         Ok(Self { pool, tls, limits, presence, opened, checked, checking, write_fault })
     }
 
-    /// Returns a connection. After a new connection was opened, the database may be another one: it is checked first.
+    /// Returns a connection. After a new connection was opened, the database may be another one: it is
+    /// checked first.
     pub async fn connection(&self) -> Result<Object, StoreError> {
         self.presence.check()?;
         let connection = self.unchecked_connection().await?;
@@ -251,8 +256,8 @@ impl Database {
         Ok(connection)
     }
 
-    /// Returns a connection without a check. If the database has no connection left for this node, waits for one that
-    /// another request returns.
+    /// Returns a connection without a check. If the database has no connection left for this node, waits for
+    /// one that another request returns.
     pub async fn unchecked_connection(&self) -> Result<Object, StoreError> {
         let until = Instant::now() + self.limits.connect;
         loop {
@@ -270,8 +275,9 @@ impl Database {
         }
     }
 
-    /// Closes a connection that has not answered in time, and cancels its statement. Closes the unused connections too,
-    /// because the link has probably stalled: the next request notices sooner that a new connection fails.
+    /// Closes a connection that has not answered in time, and cancels its statement. Closes the unused
+    /// connections too, because the link has probably stalled: the next request notices sooner that a new
+    /// connection fails.
     pub fn abandon(&self, connection: Object) {
         self.discard(connection);
         drop(self.pool.retain(|_, _| false));
@@ -287,8 +293,9 @@ impl Database {
         }
     }
 
-    /// Runs a query that only reads, within the time limit of requests, and returns all its rows. Repeats it if its
-    /// connection turns out to be broken, for example because the database was restarted or has ended the connection.
+    /// Runs a query that only reads, within the time limit of requests, and returns all its rows. Repeats it
+    /// if its connection turns out to be broken, for example because the database was restarted or has ended
+    /// the connection.
     pub async fn query(
         &self,
         action: &'static str,
@@ -341,7 +348,7 @@ fn is_here(host: &Host) -> bool {
     }
 }
 
-/// Returns the password in a line of a password file, if the line is for this connection.
+/// The password in a line of a password file, if the line is for this connection.
 fn password_of_line(line: &str, attributes: [&str; 4]) -> Option<String> {
     if line.starts_with('#') {
         return None;
@@ -362,8 +369,8 @@ fn password_of_line(line: &str, attributes: [&str; 4]) -> Option<String> {
     is_matched.then_some(password)
 }
 
-/// Takes `sslrootcert` out of a URL, and writes the values of `sslmode` that libpq has for checked certificates as
-/// `require`.
+/// Takes `sslrootcert` out of a URL, and writes the values of `sslmode` that libpq has for checked
+/// certificates as `require`.
 fn split_roots(url: &str) -> (String, Option<String>) {
     let Some((address, query)) = url.split_once('?') else { return (url.to_owned(), None) };
     let (mut roots, mut kept) = (None, Vec::new());
@@ -379,7 +386,7 @@ fn split_roots(url: &str) -> (String, Option<String>) {
     (format!("{address}?{}", kept.join("&")), roots)
 }
 
-/// Returns the TLS settings.
+/// The TLS settings.
 fn tls(roots: Option<&Path>) -> Result<rustls::ClientConfig, StoreError> {
     let failed = |reason: String| StoreError::Engine { action: "prepare TLS to the database", reason };
     let provider = rustls::crypto::aws_lc_rs::default_provider().into();

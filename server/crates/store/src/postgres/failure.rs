@@ -6,17 +6,17 @@ use tokio_postgres::error::SqlState;
 
 use crate::StoreError;
 
-/// Returns the error of a database that cannot be reached at the moment.
+/// The error of a database that cannot be reached at the moment.
 pub(super) fn unavailable(reason: &str) -> StoreError {
     StoreError::Unavailable { reason: reason.to_owned() }
 }
 
-/// Returns the error of a statement without an answer in time.
+/// The error of a statement without an answer in time.
 pub(super) fn too_late() -> StoreError {
     unavailable("the database did not answer in time")
 }
 
-/// Returns the error for the callers.
+/// The error for the callers.
 pub(super) fn failure(action: &'static str, error: &tokio_postgres::Error) -> StoreError {
     match error.code() {
         Some(code) if *code == SqlState::DISK_FULL => {
@@ -58,7 +58,7 @@ pub(super) fn is_passing(code: &SqlState) -> bool {
     passing.contains(code) || code.code().starts_with("08")
 }
 
-/// Returns the text of an error with its causes.
+/// The text of an error with its causes.
 pub(super) fn chain(error: &tokio_postgres::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

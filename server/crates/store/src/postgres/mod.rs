@@ -12,7 +12,8 @@
 //! | `read` | reads at a sequence number |
 //! | `write_fault` | a database that fails writes, and its probe |
 //!
-//! Only SQL is used that CockroachDB and YugabyteDB document too: no advisory locks, triggers, cursors or `COPY`.
+//! Only SQL is used that CockroachDB and YugabyteDB document too: no advisory locks, triggers, cursors or
+//! `COPY`.
 
 mod commits;
 mod connect;
@@ -68,21 +69,22 @@ pub struct PostgresEngine {
 }
 
 impl PostgresEngine {
-    /// Creates the tables in the database with this URL, or updates those of an earlier version of the program. Returns
-    /// the number of migrations that were necessary.
+    /// Creates the tables in the database with this URL, or updates those of an earlier version of the
+    /// program. Returns the number of migrations that were necessary.
     ///
     /// # Errors
-    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, and [`StoreError::Engine`] if the URL or
-    /// the tables cannot be used.
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, and [`StoreError::Engine`] if
+    /// the URL or the tables cannot be used.
     pub async fn migrate(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<usize, StoreError> {
         schema::migrate(&Database::at(url, limits)?).await
     }
 
-    /// Opens the store in the database with this URL, whose tables must be those of this version of the program.
+    /// Opens the store in the database with this URL, whose tables must be those of this version of the
+    /// program.
     ///
     /// # Errors
-    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, and [`StoreError::Engine`] if the URL or
-    /// the tables cannot be used.
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, and [`StoreError::Engine`] if
+    /// the URL or the tables cannot be used.
     pub async fn open(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<Self, StoreError> {
         let database = Arc::new(Database::at(url, limits)?);
         schema::check(&database).await?;
@@ -111,12 +113,12 @@ impl PostgresEngine {
         tokio::spawn(collect_statistics(Arc::downgrade(&self.database), Arc::clone(&self.heard)));
     }
 
-    /// Announces this node (see [`Announcement`]), and lets it notice a database that went back in time. `file` is what
-    /// the node remembers between two runs.
+    /// Announces this node (see [`Announcement`]), and lets it notice a database that went back in time.
+    /// `file` is what the node remembers between two runs.
     ///
     /// # Errors
-    /// Returns [`StoreError::Engine`] if a running node has another base URL, and [`StoreError::Unavailable`] if the
-    /// database cannot be reached.
+    /// Returns [`StoreError::Engine`] if a running node has another base URL, and [`StoreError::Unavailable`]
+    /// if the database cannot be reached.
     pub async fn announce(&self, base_url: &str, file: &Path) -> Result<Announcement, StoreError> {
         let announcement = self.database.announce(&self.id, base_url, file).await?;
         tokio::spawn(keep_present(Arc::downgrade(&self.database)));
@@ -159,8 +161,8 @@ impl PostgresEngine {
         prefetched::time(row.get(0))
     }
 
-    /// Checks that the database can be reached and accepts writes, and that the last write, or a probe after it, has not
-    /// failed.
+    /// Checks that the database can be reached and accepts writes, and that the last write, or a probe after
+    /// it, has not failed.
     ///
     /// # Errors
     /// Returns [`StoreError::Unavailable`] if it does not, and the error of the last write.
@@ -173,7 +175,7 @@ impl PostgresEngine {
         }
     }
 
-    /// Returns a walk for a request, over all times.
+    /// A walk for a request, over all times.
     fn walk<'a>(&self, scan: ScanOptions<'a>) -> Walk<'a> {
         Walk { scan, updated: UpdatedRange::default(), patience: self.database.limits.read }
     }
@@ -215,9 +217,9 @@ async fn poll_sequence(database: Weak<Database>, heard: Arc<AtomicU64>) {
     }
 }
 
-/// Has the database collect its statistics whenever the number of writes has doubled: without them it sorts whole types
-/// for one page of a scan, and its own schedule may be a minute behind an import. After a failure it is left to that
-/// schedule, because the tables may be locked for long.
+/// Has the database collect its statistics whenever the number of writes has doubled: without them it sorts
+/// whole types for one page of a scan, and its own schedule may be a minute behind an import. After a failure
+/// it is left to that schedule, because the tables may be locked for long.
 async fn collect_statistics(database: Weak<Database>, heard: Arc<AtomicU64>) {
     let mut analyzed = 0;
     loop {

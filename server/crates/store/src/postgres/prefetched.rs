@@ -35,24 +35,24 @@ impl PresentState for Prefetched {
     }
 }
 
-/// Returns the sequence number in the type of the database. All numbers of the database are below [`Seq::LATEST`].
+/// The sequence number in the type of the database. All numbers of the database are below [`Seq::LATEST`].
 pub(super) fn number(seq: Seq) -> i64 {
     i64::try_from(seq.0).unwrap_or(i64::MAX)
 }
 
-/// Returns the time of a column with milliseconds.
+/// The time of a column with milliseconds.
 pub(super) fn time(ms: i64) -> Result<Timestamp, StoreError> {
     Timestamp::from_millisecond(ms)
         .map_err(|error| StoreError::Corrupt { what: format!("a time in the database: {error}") })
 }
 
-/// Returns the text of a column with bytes.
+/// The text of a column with bytes.
 pub(super) fn utf8(bytes: &[u8]) -> Result<&str, StoreError> {
     std::str::from_utf8(bytes)
         .map_err(|error| StoreError::Corrupt { what: format!("a text in the database: {error}") })
 }
 
-/// Returns a copy of the text of a column with bytes.
+/// A copy of the text of a column with bytes.
 pub(super) fn text(bytes: &[u8]) -> Result<String, StoreError> {
     utf8(bytes).map(str::to_owned)
 }

@@ -1,12 +1,12 @@
-//! The presence of this node in the database: other running nodes see its base URL, and the node notices a database that
-//! went back in time.
+//! The presence of this node in the database: other running nodes see its base URL, and the node notices a
+//! database that went back in time.
 //!
-//! A database that was restored from a backup, or a former primary that was not fenced, lacks writes that it acknowledged:
-//! codes that were spent and tokens that were revoked would be valid again. Sequence numbers alone do not tell, because the
-//! database may have assigned the same numbers again. Each node therefore increments its number in the table `node` at most
-//! once a second, and remembers it with the last row of the table `change` that it has heard of, in memory and in a file of
-//! its data folder. A lower number, or another row, means that the database went back. New connections are checked
-//! before they are used.
+//! A database that was restored from a backup, or a former primary that was not fenced, lacks writes that it
+//! acknowledged: codes that were spent and tokens that were revoked would be valid again. Sequence numbers
+//! alone do not tell, because the database may have assigned the same numbers again. Each node therefore
+//! increments its number in the table `node` at most once a second, and remembers it with the last row of the
+//! table `change` that it has heard of, in memory and in a file of its data folder. A lower number, or
+//! another row, means that the database went back. New connections are checked before they are used.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -135,8 +135,8 @@ impl Database {
     /// Announces this node. `file` is its memory of the database between two runs.
     ///
     /// # Errors
-    /// Returns [`StoreError::Engine`] if a running node has another base URL, and [`StoreError::Unavailable`] if the
-    /// database cannot be reached.
+    /// Returns [`StoreError::Engine`] if a running node has another base URL, and [`StoreError::Unavailable`]
+    /// if the database cannot be reached.
     pub async fn announce(
         &self,
         store: &str,

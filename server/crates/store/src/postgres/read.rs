@@ -1,5 +1,5 @@
-//! Reads at a sequence number. Each is one statement over the newest and the older versions, so no version falls between
-//! the two tables. Scans read pages by key: nothing stays open between two pages.
+//! Reads at a sequence number. Each is one statement over the newest and the older versions, so no version
+//! falls between the two tables. Scans read pages by key: nothing stays open between two pages.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -23,8 +23,9 @@ use crate::{
     UpdatedRange, Version,
 };
 
-/// Number of rows of the first page of a scan, and of its largest page. Each page has four times as many rows as the one
-/// before, so that a caller who soon has enough does not make the database send many large bodies in vain.
+/// Number of rows of the first page of a scan, and of its largest page. Each page has four times as many rows
+/// as the one before, so that a caller who soon has enough does not make the database send many large bodies
+/// in vain.
 const FIRST_PAGE: i64 = 64;
 const LARGEST_PAGE: i64 = 2_000;
 /// Number of compartments that the first statement of a scan reads, and the largest number.
@@ -33,7 +34,8 @@ const MOST_COMPARTMENTS: usize = 512;
 /// Time to receive the remaining rows of a statement that is not read to its end.
 const DRAIN: Duration = Duration::from_millis(20);
 
-/// The columns of a version at the sequence number `$1`. `c` is a row of `current`, and `h` one of `history` or NULL.
+/// The columns of a version at the sequence number `$1`. `c` is a row of `current`, and `h` one of `history`
+/// or NULL.
 const COLUMNS: &str = "c.id, \
     CASE WHEN c.seq <= $1 THEN c.seq ELSE h.seq END, \
     CASE WHEN c.seq <= $1 THEN c.version ELSE h.version END, \
@@ -58,15 +60,15 @@ pub(super) struct Walk<'a> {
     pub patience: Duration,
 }
 
-/// The columns of a version at `$1`, without its body unless it was written in the range of times from parameter `first`
-/// to the one after it.
+/// The columns of a version at `$1`, without its body unless it was written in the range of times from
+/// parameter `first` to the one after it.
 fn columns_in_range(first: usize) -> String {
     let updated = "CASE WHEN c.seq <= $1 THEN c.updated_ms ELSE h.updated_ms END";
     let (header, body) = COLUMNS.rsplit_once(", ").unwrap_or_default();
     format!("{header}, CASE WHEN {updated} BETWEEN ${first} AND ${} THEN {body} END", first + 1)
 }
 
-/// Returns the bounds of a range of times in milliseconds. They include at least the range.
+/// The bounds of a range of times in milliseconds. They include at least the range.
 fn bounds_ms(updated: UpdatedRange) -> (i64, i64) {
     let after = updated.after.map_or(i64::MIN, |time| time.as_millisecond() - 1);
     let before = updated.before.map_or(i64::MAX, |time| time.as_millisecond() + 1);
@@ -84,7 +86,7 @@ pub(super) struct KindSpan<'a> {
     pub until: Option<&'a [u8]>,
 }
 
-/// Returns the sequence number of the last commit.
+/// The sequence number of the last commit.
 pub(super) async fn last_seq(database: &Database) -> Result<Seq, StoreError> {
     let rows = database.query("read the sequence number", "SELECT seq FROM clock", &[]).await?;
     let row =
@@ -105,7 +107,7 @@ pub(super) struct RowVersion<'a> {
 }
 
 impl<'a> RowVersion<'a> {
-    /// Returns the version in a row, or `None` if the resource did not exist yet.
+    /// The version in a row, or `None` if the resource did not exist yet.
     fn read(row: &'a Row) -> Result<Option<Self>, StoreError> {
         let Some(seq) = row.get(1) else { return Ok(None) };
         Ok(Some(Self {
@@ -213,7 +215,7 @@ pub(super) async fn changes(
     rows.iter().map(change).collect()
 }
 
-/// Returns the entries of the search index for each of the lookups.
+/// The entries of the search index for each of the lookups.
 pub(super) async fn index_entries(
     database: &Database,
     lookups: Vec<IndexLookup>,
@@ -287,7 +289,8 @@ pub(super) async fn check_start(
     Ok(())
 }
 
-/// Visits the versions of a type in the order of their ids, until the visitor returns `true`. Returns whether it did.
+/// Visits the versions of a type in the order of their ids, until the visitor returns `true`. Returns whether
+/// it did.
 pub(super) async fn walk_kind(
     database: &Database,
     kind: &str,
@@ -325,12 +328,12 @@ pub(super) async fn walk_kind(
     }
 }
 
-/// Visits the versions of a type in several compartments, one compartment after the other, each in the order of the ids,
-/// until the visitor returns `true`. `after` is an id in the first of them. The visitor receives the position of the
-/// compartment in the list. Returns whether the visitor ended the walk.
+/// Visits the versions of a type in several compartments, one compartment after the other, each in the order
+/// of the ids, until the visitor returns `true`. `after` is an id in the first of them. The visitor receives
+/// the position of the compartment in the list. Returns whether the visitor ended the walk.
 ///
-/// The number of compartments of a statement is adapted so that they probably fill its page: small compartments share a
-/// statement, and few memberships of large ones are read needlessly.
+/// The number of compartments of a statement is adapted so that they probably fill its page: small
+/// compartments share a statement, and few memberships of large ones are read needlessly.
 pub(super) async fn walk_compartments(
     database: &Database,
     compartments: &[impl AsRef<str>],
@@ -424,7 +427,8 @@ async fn walk_page(
     })
 }
 
-/// Receives the rows of a statement one by one, until `visit` returns `false`. Waits for each of them for `patience`.
+/// Receives the rows of a statement one by one, until `visit` returns `false`. Waits for each of them for
+/// `patience`.
 async fn each_row(
     database: &Database,
     patience: Duration,
@@ -479,8 +483,9 @@ async fn each_row(
     Ok(())
 }
 
-/// The connection of a statement whose rows are being received. If it is dropped before the last row, because the caller
-/// has enough or a client has gone, the next request must not wait for the other rows: the connection is closed.
+/// The connection of a statement whose rows are being received. If it is dropped before the last row, because
+/// the caller has enough or a client has gone, the next request must not wait for the other rows: the
+/// connection is closed.
 struct OpenStatement<'d> {
     database: &'d Database,
     connection: Option<Object>,

@@ -1,4 +1,5 @@
-//! Rounds of ledger writes. They lock only the records that they write, so they never wait for a commit of resources.
+//! Rounds of ledger writes. They lock only the records that they write, so they never wait for a commit of
+//! resources.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -93,7 +94,8 @@ impl Round for LedgerRounds {
     async fn put(&self, client: &Client, puts: &LedgerPuts) -> Result<(), RoundError> {
         tokio::try_join!(
             biased;
-            // If another node has created one of the keys meanwhile, the violation of uniqueness repeats the round.
+            // If another node has created one of the keys meanwhile, the violation of uniqueness repeats the
+            // round.
             write(
                 client,
                 &puts.added,
@@ -127,7 +129,7 @@ impl Round for LedgerRounds {
     }
 }
 
-/// Returns the key and the record of a row with the columns `key`, `value`, `revision` and `expires_us`.
+/// The key and the record of a row with the columns `key`, `value`, `revision` and `expires_us`.
 pub(super) fn record(row: &Row) -> Result<(String, StoredRecord), StoreError> {
     let record = StoredRecord {
         value: Bytes::from(row.get::<_, Vec<u8>>(1)),

@@ -1,9 +1,11 @@
-//! Writer tasks: each takes the waiting requests of one kind, decides them as one round in one transaction, and answers
-//! all of them. One task writes resources, another one the ledger, so that a sign-in never waits for an import.
+//! Writer tasks: each takes the waiting requests of one kind, decides them as one round in one transaction,
+//! and answers all of them. One task writes resources, another one the ledger, so that a sign-in never waits
+//! for an import.
 //!
-//! A connection can break while a transaction is being committed; its result is then unknown. Each transaction
-//! therefore increments the number in the task's row of the table `writer`. The next attempt updates the same row: it
-//! waits until the lost transaction has ended, and finds the new number if that one was committed.
+//! A connection can break while a transaction is being committed; its result is then unknown. Each
+//! transaction therefore increments the number in the task's row of the table `writer`. The next attempt
+//! updates the same row: it waits until the lost transaction has ended, and finds the new number if that one
+//! was committed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +43,7 @@ pub(super) trait Round: Send + Sync + 'static {
     /// The changes that a round writes.
     type Puts: Send + Sync;
 
-    /// Returns the approximate size of a request in bytes.
+    /// The approximate size of a request in bytes.
     fn weight(request: &Self::Request) -> usize;
 
     /// Begins the transaction, reads what the requests depend on, and decides them.
@@ -64,8 +66,8 @@ pub(super) enum RoundError {
     Database(tokio_postgres::Error),
     /// The number in the table `writer` is not the expected one.
     Fenced {
-        /// Whether it is the number of this round, because an earlier attempt was committed. Otherwise the row is gone, or
-        /// belongs to an older state of the database.
+        /// Whether it is the number of this round, because an earlier attempt was committed. Otherwise the
+        /// row is gone, or belongs to an older state of the database.
         is_committed: bool,
         /// Whether the number is lower than that of a round that was acknowledged.
         is_behind: bool,
@@ -75,8 +77,8 @@ pub(super) enum RoundError {
 }
 
 impl RoundError {
-    /// Returns whether the transaction was certainly not committed, because the database rejected a statement. After other
-    /// errors, such as a lost connection, the result is unknown.
+    /// Returns whether the transaction was certainly not committed, because the database rejected a
+    /// statement. After other errors, such as a lost connection, the result is unknown.
     fn is_certainly_rolled_back(&self) -> bool {
         match self {
             Self::Database(error) => error.code().is_some_and(|code| !is_passing(code)),
@@ -171,8 +173,9 @@ impl<R: Round> WriterTask<R> {
         }
     }
 
-    /// Writes a round of this size. Repeats it while the database is away: until the limit after the first failure, so that
-    /// callers who come later do not wait one after the other, but at least for [`CONTENTION`].
+    /// Writes a round of this size. Repeats it while the database is away: until the limit after the first
+    /// failure, so that callers who come later do not wait one after the other, but at least for
+    /// [`CONTENTION`].
     async fn write(&mut self, requests: &[R::Request], weight: usize) -> Result<R::Answers, StoreError> {
         let begun = Instant::now();
         let limit = self.database.limits.write + self.database.limits.write_mib * (weight >> 20) as u32;
@@ -240,7 +243,8 @@ impl<R: Round> WriterTask<R> {
             *doubtful = Some(answers);
             let (put, committed) =
                 tokio::join!(biased; self.round.put(&connection, &puts), connection.batch_execute("COMMIT"));
-            // After a statement that failed, the database answers the commit with a rollback, which is not an error.
+            // After a statement that failed, the database answers the commit with a rollback, which is not an
+            // error.
             if let Err(error) = put {
                 if error.is_certainly_rolled_back() {
                     *doubtful = None;
@@ -281,8 +285,9 @@ impl<R: Round> WriterTask<R> {
                     self.writer = Some((writer, last + 1));
                     Ok(answers)
                 }
-                // The row was removed, because it was not used for days, or a failover has lost the last rounds. A commit of
-                // this round would be in the row, so the round can be repeated with another row.
+                // The row was removed, because it was not used for days, or a failover has lost the last
+                // rounds. A commit of this round would be in the row, so the round can be repeated with
+                // another row.
                 _ => Err(unavailable("the row of this writer is gone")),
             },
             Err(RoundError::Database(error)) => {
@@ -296,8 +301,8 @@ impl<R: Round> WriterTask<R> {
         }
     }
 
-    /// Ends the transaction of a connection. Returns `None` if the connection is broken; the transaction ends with it
-    /// then.
+    /// Ends the transaction of a connection. Returns `None` if the connection is broken; the transaction ends
+    /// with it then.
     async fn rolled_back(&self, connection: Object) -> Option<Object> {
         let ended = tokio::time::timeout(ROLLBACK, connection.batch_execute("ROLLBACK")).await;
         if matches!(ended, Ok(Ok(()))) {
@@ -308,7 +313,7 @@ impl<R: Round> WriterTask<R> {
     }
 }
 
-/// Returns the error of a write that may have been done.
+/// The error of a write that may have been done.
 fn unknown_result(error: &StoreError) -> StoreError {
     unavailable(&format!("{error}; it is unknown whether the write was done"))
 }

@@ -15,7 +15,7 @@ const MIGRATIONS: [&str; 2] =
 /// Checks that the tables are those of this version of the program.
 ///
 /// # Errors
-/// Returns [`StoreError::Engine`] if they are not, or do not exist.
+/// [`StoreError::Engine`] if they are not, or do not exist.
 pub(super) async fn check(database: &Database) -> Result<(), StoreError> {
     let connection = database.unchecked_connection().await?;
     let number = match connection.query_typed_one("SELECT number FROM migration", &[]).await {
@@ -46,17 +46,18 @@ fn check_not_newer(number: i64) -> Result<(), StoreError> {
     Err(StoreError::Engine { action: "use the tables of the store", reason })
 }
 
-/// Creates the tables, or changes those of an earlier version of the program. Several nodes may start at the same time:
-/// each migration locks the row with the number of the last one. Returns the number of migrations that were necessary.
+/// Creates the tables, or changes those of an earlier version of the program. Several nodes may start at the
+/// same time: each migration locks the row with the number of the last one. Returns the number of migrations
+/// that were necessary.
 ///
 /// # Errors
-/// Returns [`StoreError::Engine`] if the tables were made by a later version of the program.
+/// [`StoreError::Engine`] if the tables were made by a later version of the program.
 pub(super) async fn migrate(database: &Database) -> Result<usize, StoreError> {
     const ACTION: &str = "create the tables of the store";
     let connection = database.unchecked_connection().await?;
     let failed = |error| failure(ACTION, &error);
-    // Two nodes that create the first table at the same time can fail with a violation of uniqueness in the catalog of
-    // the database. The second attempt finds the table.
+    // Two nodes that create the first table at the same time can fail with a violation of uniqueness in the
+    // catalog of the database. The second attempt finds the table.
     let first = "CREATE TABLE IF NOT EXISTS migration (
             one boolean PRIMARY KEY DEFAULT true CHECK (one), number bigint NOT NULL);
         INSERT INTO migration (number) VALUES (0) ON CONFLICT (one) DO NOTHING;";

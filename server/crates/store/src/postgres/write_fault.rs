@@ -1,5 +1,5 @@
-//! A database that answers reads and fails writes: its disk is full, or a lock is held. From the first failed write until a
-//! probe succeeds, the node is not ready. Nothing is probed while all is well.
+//! A database that answers reads and fails writes: its disk is full, or a lock is held. From the first failed
+//! write until a probe succeeds, the node is not ready. Nothing is probed while all is well.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Kills a process that writes, and checks that all acknowledged commits are present and that every commit is complete.
+//! Kills a process that writes, and checks that all acknowledged commits are present and that every commit is
+//! complete.
 //!
 //! The killed process is this test binary, which runs [`acknowledged_commits_are_there`] with a folder in an
 //! environment variable.
@@ -18,8 +19,8 @@ const WRITERS: usize = 4;
 /// Resource types in each commit.
 const PARTS: [&str; 3] = ["Encounter", "Observation", "Patient"];
 
-/// If the environment names no folder: writes and checks for a short time. If it names one: writes until the process is
-/// killed.
+/// If the environment names no folder: writes and checks for a short time. If it names one: writes until the
+/// process is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_commits_are_there() {
     let (dir, commits) = match std::env::var_os(FOLDER) {
@@ -69,8 +70,8 @@ async fn check(store: &Store, acknowledged: &[u64; WRITERS]) {
     }
 }
 
-/// Starts the writing process, kills it after a number of acknowledgements, and returns the last acknowledgement of
-/// each writer.
+/// Starts the writing process, kills it after a number of acknowledgements, and returns the last
+/// acknowledgement of each writer.
 fn run_and_kill(dir: &Path, after: usize) -> [u64; WRITERS] {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::acknowledged_commits_are_there", "--nocapture"])

@@ -1,5 +1,5 @@
-//! Tests that damaged files of the store are reported by name, and that an incomplete journal end after a crash is
-//! accepted.
+//! Tests that damaged files of the store are reported by name, and that an incomplete journal end after a
+//! crash is accepted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -279,7 +279,8 @@ fn damages(root: &Path) -> Vec<(PathBuf, Damage)> {
     all
 }
 
-/// Opens a damaged copy and reads all data. Returns the outcome. Panics if data are wrong or missing without an error.
+/// Opens a damaged copy and reads all data. Returns the outcome. Panics if data are wrong or missing without
+/// an error.
 fn result_of(root: &Path, file: &Path, damage: &Damage, sound: &[String]) -> &'static str {
     let dir = TempDir::new().unwrap();
     copy(root, dir.path());

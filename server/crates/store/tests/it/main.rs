@@ -93,8 +93,8 @@ impl StoreEngine {
             .collect()
     }
 
-    /// Returns the engine on a database behind PgBouncer in transaction mode, which gives each transaction any of its
-    /// connections. Returns `None` if it is not installed.
+    /// Returns the engine on a database behind PgBouncer in transaction mode, which gives each transaction
+    /// any of its connections. Returns `None` if it is not installed.
     async fn pooled() -> Option<Self> {
         let database = TestDatabase::shared()?;
         let url = DatabaseUrl::new(database.pooled(&database.create().unwrap())?, None);

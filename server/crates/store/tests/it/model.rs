@@ -1,5 +1,5 @@
-//! Property test: any sequence of requests and restarts has the same results on an engine as on a model, a plain list
-//! of all writes.
+//! Property test: any sequence of requests and restarts has the same results on an engine as on a model, a
+//! plain list of all writes.
 
 use std::collections::BTreeSet;
 
@@ -239,8 +239,8 @@ async fn ledger(model: &mut Model, engine: &StoreEngine, steps: Vec<LedgerStep>)
     let mut writes = Vec::new();
     for LedgerStep { key, value, expires_in, expect } in steps {
         let key = format!("k{key}");
-        // The revision before the batch is used, so that a condition can refer to a revision that the batch itself
-        // changes.
+        // The revision before the batch is used, so that a condition can refer to a revision that the batch
+        // itself changes.
         let known = before.iter().find(|record| record.0 == key).map_or(0, |record| record.2);
         let expect = match expect {
             None => Expect::Any,
@@ -381,7 +381,8 @@ async fn check(model: &Model, engine: &StoreEngine) {
     assert_eq!(found, expected);
 }
 
-/// Returns the result of a whole scan with two versions per page, sorted, because engines have different orders.
+/// Returns the result of a whole scan with two versions per page, sorted, because engines have different
+/// orders.
 async fn scan_all(
     engine: &StoreEngine,
     compartment: Option<&str>,
@@ -415,8 +416,8 @@ async fn scan_all(
     found
 }
 
-/// Returns the same scan as text. A type is also read in two halves, of which the second starts at an extrapolated
-/// position.
+/// Returns the same scan as text. A type is also read in two halves, of which the second starts at an
+/// extrapolated position.
 async fn lines(engine: &StoreEngine, compartment: Option<&str>, kind: &str, at: Seq) -> Vec<u8> {
     let Some(compartment) = compartment else {
         let (whole, marks) = span(engine, kind, at, (None, None)).await;

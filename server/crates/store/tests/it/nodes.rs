@@ -1,6 +1,6 @@
-//! Laws of several nodes that share a store: every follower sees each commit once and in order, a snapshot divides all
-//! commits into earlier and later ones, and nothing is lost or doubled when connections break. The engines that belong
-//! to one process take part with several handles.
+//! Laws of several nodes that share a store: every follower sees each commit once and in order, a snapshot
+//! divides all commits into earlier and later ones, and nothing is lost or doubled when connections break.
+//! The engines that belong to one process take part with several handles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -134,7 +134,8 @@ async fn run(engine: &StoreEngine, adversary: bool) {
     let seqs: Vec<u64> = all.iter().map(|change| change.seq.0).collect();
     assert_eq!(seqs, (1..=all.len() as u64).collect::<Vec<_>>(), "{}: no number is missing", engine.name);
 
-    // Each commit is there once, with consecutive numbers; one whose result is unknown is there completely or not at all.
+    // Each commit is there once, with consecutive numbers; one whose result is unknown is there completely or
+    // not at all.
     let by_id: BTreeMap<&str, Seq> = all.iter().map(|change| (change.key.id.as_str(), change.seq)).collect();
     assert_eq!(by_id.len(), all.len(), "{}: nothing is doubled", engine.name);
     for commit in &commits {
@@ -358,7 +359,8 @@ async fn a_scan_that_ends_early_leaves_no_statement_behind() {
 async fn serialization_failures_only_delay_writes() {
     let Some(engine) = StoreEngine::postgres().await else { return };
     let client = connect(&engine).await;
-    // Each table of a round fails with this chance. A database that shards by itself reports such failures often.
+    // Each table of a round fails with this chance. A database that shards by itself reports such failures
+    // often.
     let storm = "CREATE FUNCTION storm() RETURNS trigger AS $$ BEGIN
             IF random() < 0.5 THEN RAISE EXCEPTION 'storm' USING ERRCODE = '40001'; END IF;
             RETURN NULL;
@@ -385,8 +387,8 @@ struct CuttingProxy {
 
 /// The disturbance.
 struct Cut {
-    /// Number of pieces of data that all connections together forward. The piece after them is lost, and its connection
-    /// ends.
+    /// Number of pieces of data that all connections together forward. The piece after them is lost, and its
+    /// connection ends.
     left: AtomicUsize,
     /// Milliseconds for which the next piece with a `COMMIT` is held back; 0 for none.
     silence: AtomicU64,
@@ -543,7 +545,8 @@ async fn a_database_that_went_back_in_time_is_noticed() {
         until_beaten(&client).await;
         restore_tables(&client).await;
         if !only_records {
-            // Another node writes, so that the number of the lost write is passed again, and the number of the node too.
+            // Another node writes, so that the number of the lost write is passed again, and the number of
+            // the node too.
             let other =
                 Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
             for id in ["other", "another"] {

@@ -1,9 +1,9 @@
-//! Power cuts: in every state in which a power cut may leave the folder of a store, the store opens and contains exactly
-//! the acknowledged requests, and possibly the first of those that were not acknowledged.
+//! Power cuts: in every state in which a power cut may leave the folder of a store, the store opens and
+//! contains exactly the acknowledged requests, and possibly the first of those that were not acknowledged.
 //!
-//! The recorded process is this test binary, which runs [`requests_are_recorded`] in several sessions; every second one
-//! ends without closing the store. The requests and their order are fixed. A store in memory gives the expected content
-//! after each of them.
+//! The recorded process is this test binary, which runs [`requests_are_recorded`] in several sessions; every
+//! second one ends without closing the store. The requests and their order are fixed. A store in memory gives
+//! the expected content after each of them.
 
 use std::ops::Range;
 use std::path::Path;
@@ -119,7 +119,8 @@ async fn send(store: &Store, number: usize) -> String {
     }
 }
 
-/// Returns a digest of everything that a store returns for all reads. The order of a scan depends on the engine.
+/// Returns a digest of everything that a store returns for all reads. The order of a scan depends on the
+/// engine.
 async fn digest(store: &Store) -> Result<u128, StoreError> {
     let mut found = vec![format!("{:?}", store.last_seq().await?)];
     let kinds = store.kinds(Seq::LATEST).await?;
@@ -218,8 +219,8 @@ fn expected_probes() -> &'static Vec<NextAnswers> {
     })
 }
 
-/// If this process is recorded: sends the requests of one session and marks each answer. Otherwise: does so in one
-/// folder without a recording, and checks the answers.
+/// If this process is recorded: sends the requests of one session and marks each answer. Otherwise: does so
+/// in one folder without a recording, and checks the answers.
 #[test]
 fn requests_are_recorded() {
     let Some(root) = recorded_folder() else {

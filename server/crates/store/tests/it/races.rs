@@ -1,5 +1,5 @@
-//! Tests with concurrent writers: a compare-and-set succeeds once, and a snapshot divides all writes into earlier and
-//! later ones.
+//! Tests with concurrent writers: a compare-and-set succeeds once, and a snapshot divides all writes into
+//! earlier and later ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

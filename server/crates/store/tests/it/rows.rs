@@ -234,7 +234,8 @@ async fn a_resource_leaves_a_compartment_from_its_next_version_on() {
 #[tokio::test]
 async fn a_scan_pages_by_count_and_by_bytes() {
     for StoreEngine { name, store, .. } in StoreEngine::each().await {
-        // Ids of which some are prefixes of others, and resources of types that sort before and after this type.
+        // Ids of which some are prefixes of others, and resources of types that sort before and after this
+        // type.
         let wanted = ["1", "1-", "1.a", "10", "A", "a"];
         let mut writes: Vec<_> =
             wanted.iter().map(|id| put("Patient", id, &"x".repeat(100), &["c"])).collect();
@@ -339,7 +340,8 @@ async fn a_folder_can_be_opened_by_one_store_at_a_time() {
 #[tokio::test]
 async fn lines_are_returned_compartment_by_compartment_including_resources_with_another_home() {
     for StoreEngine { name, store, .. } in StoreEngine::each().await {
-        // The home of a resource in several compartments is the first one. `left` was in this compartment earlier.
+        // The home of a resource in several compartments is the first one. `left` was in this compartment
+        // earlier.
         let left = put("Encounter", "left", "", &["c2", "c3"]);
         store.commit(vec![left], at(0)).await.unwrap();
         let writes = [

@@ -20,7 +20,7 @@ use crate::table_reader::{DelimitedTable, FieldBuffer};
 /// Reads the file.
 ///
 /// # Errors
-/// Returns [`ImportError`] if a line is not valid.
+/// [`ImportError`] if a line is not valid.
 pub(super) fn read_order_file(
     source: &mut ReleaseSource<'_>,
     file: &str,

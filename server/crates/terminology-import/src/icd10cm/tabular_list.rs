@@ -1,9 +1,10 @@
-//! The tabular list (`icd10cm_tabular_2025.xml`): chapters contain sections, sections contain categories (`diag`), and
-//! categories contain subcategories and codes.
+//! The tabular list (`icd10cm_tabular_2025.xml`): chapters contain sections, sections contain categories
+//! (`diag`), and categories contain subcategories and codes.
 //!
-//! Chapters and sections are abstract concepts, whose codes are their number or range. Of the notes, only inclusion
-//! terms become designations. A seventh character that a category defines (`sevenChrDef`) applies to all codes below it
-//! that do not define their own, at the seventh position; shorter codes are padded with X.
+//! Chapters and sections are abstract concepts, whose codes are their number or range. Of the notes, only
+//! inclusion terms become designations. A seventh character that a category defines (`sevenChrDef`) applies
+//! to all codes below it that do not define their own, at the seventh position; shorter codes are padded with
+//! X.
 
 use terminology::indexing::{ConceptDesignation, ConceptNumber, IndexBuilder};
 
@@ -42,7 +43,7 @@ struct TabularReader<'b> {
 /// Reads the file.
 ///
 /// # Errors
-/// Returns [`ImportError`] if the file is not a valid tabular list.
+/// [`ImportError`] if the file is not a valid tabular list.
 pub(super) fn read_tabular_list(
     source: &mut ReleaseSource<'_>,
     file: &str,
@@ -175,7 +176,7 @@ impl TabularReader<'_> {
     }
 }
 
-/// Returns a code with its seventh character.
+/// A code with its seventh character.
 fn lengthened(code: &str, seventh: &str) -> String {
     let point = if code.len() == 3 { "." } else { "" };
     format!("{:X<BEFORE_SEVENTH$}{seventh}", format!("{code}{point}"))

@@ -20,7 +20,6 @@ pub(super) struct DialectSet {
     pub rank: u8,
 }
 
-/// The dialects of all descriptions.
 pub(super) struct DescriptionDialects {
     /// Number of the set of each description.
     numbers: HashMap<u64, u32>,
@@ -32,7 +31,7 @@ impl DescriptionDialects {
     /// Reads the language reference sets.
     ///
     /// # Errors
-    /// Returns [`ImportError`] if a file is not valid.
+    /// [`ImportError`] if a file is not valid.
     pub(super) fn read(reader: &mut ReleaseReader<'_, '_>) -> Result<Self, ImportError> {
         let mut dialects = Self { numbers: HashMap::new(), sets: vec![DialectSet::default()] };
         // Number of the set that results if a reference set is added to a set.
@@ -59,14 +58,13 @@ impl DescriptionDialects {
         Ok(dialects)
     }
 
-    /// Returns the dialects of a description.
     pub(super) fn of(&self, description: u64) -> &DialectSet {
         &self.sets[self.numbers.get(&description).copied().unwrap_or_default() as usize]
     }
 }
 
 impl DialectSet {
-    /// Returns the set with a further reference set.
+    /// The set with a further reference set.
     fn with(&self, item: &str) -> Self {
         let mut items: Vec<&str> = self.text.split(' ').filter(|candidate| !candidate.is_empty()).collect();
         items.push(item);

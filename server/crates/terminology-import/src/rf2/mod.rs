@@ -1,9 +1,9 @@
-//! SNOMED CT as an RF2 snapshot (SNOMED International, Release File Specification): concepts, descriptions, inferred
-//! relationships with groups and concrete values, and reference sets of one edition.
+//! SNOMED CT as an RF2 snapshot (SNOMED International, Release File Specification): concepts, descriptions,
+//! inferred relationships with groups and concrete values, and reference sets of one edition.
 //!
-//! An edition is either one package that contains all modules on which it depends, as national editions do, or an
-//! extension with the packages on which it depends. Its version consists of its date and of the module on which no
-//! other module depends.
+//! An edition is either one package that contains all modules on which it depends, as national editions do,
+//! or an extension with the packages on which it depends. Its version consists of its date and of the module
+//! on which no other module depends.
 //!
 //! | module | contents |
 //! |---|---|
@@ -55,12 +55,12 @@ const IS_A: &str = "116680003";
 const INFERRED: &str = "900000000000011006";
 const FULLY_DEFINED: &str = "900000000000073002";
 
-/// Returns the file of the concepts, if the source contains exactly one package with an RF2 snapshot.
+/// The file of the concepts, if the source contains exactly one package with an RF2 snapshot.
 pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
     only(source.files_named(|name| is_snapshot(name, "sct2_Concept_")))
 }
 
-/// Returns the input files. `Full`, `Delta` and stated relationships are not read.
+/// The input files. `Full`, `Delta` and stated relationships are not read.
 pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
     source.files_named(|name| READ.iter().any(|prefix| is_snapshot(name, prefix)))
 }
@@ -68,7 +68,7 @@ pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
 /// Reads the package.
 ///
 /// # Errors
-/// Returns [`ImportError`] if a file is not valid.
+/// [`ImportError`] if a file is not valid.
 pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
     let version = Rf2Package::inspect(reader.source, reader.stated)?.version;
     let mut builder =
@@ -119,7 +119,7 @@ fn code_system_header(version: String) -> ResourceHeader {
     }
 }
 
-/// Returns the date at the end of a version URI, as FHIR writes it.
+/// The date at the end of a version URI, as FHIR writes it.
 fn version_date(version: &str) -> Option<String> {
     let digits = version.rsplit('/').next()?;
     Some(format!("{}-{}-{}", digits.get(..4)?, digits.get(4..6)?, digits.get(6..)?))
@@ -171,7 +171,8 @@ fn read_descriptions(
     builder: &mut IndexBuilder,
     dialects: &DescriptionDialects,
 ) -> Result<(), ImportError> {
-    // Highest rank so far among the texts of each concept; the text with the highest rank becomes the display.
+    // Highest rank so far among the texts of each concept; the text with the highest rank becomes the
+    // display.
     let mut best = vec![0_u8; builder.concept_count()];
     for_each_effective_row(
         reader,
@@ -191,8 +192,8 @@ fn read_descriptions(
             let is_name = kind == FULLY_SPECIFIED_NAME;
             let description = description_facts(table, fields, dialects)?;
             let dialect_rank = dialects.of(description.id).rank;
-            // English is preferred, because every edition has it. A fully specified name is used only if there is no
-            // other text.
+            // English is preferred, because every edition has it. A fully specified name is used only if
+            // there is no other text.
             let rank =
                 1 + u8::from(!is_name && dialect_rank > 0) * (dialect_rank + 3 * u8::from(language == "en"));
             if is_active && rank > best[concept as usize] {
@@ -218,7 +219,7 @@ fn read_descriptions(
     )
 }
 
-/// Returns the data of the description in a row.
+/// The data of the description in a row.
 fn description_facts<'f>(
     table: &DelimitedTable<'_>,
     fields: &'f FieldBuffer,
@@ -311,8 +312,8 @@ fn read_concrete_values(
     })
 }
 
-/// Reads the alternate identifiers of concepts. Their rows have no identifier of their own: within a scheme, the row with
-/// the latest time is in effect, and of two with the same time the one of the upper package.
+/// Reads the alternate identifiers of concepts. Their rows have no identifier of their own: within a scheme,
+/// the row with the latest time is in effect, and of two with the same time the one of the upper package.
 fn read_alternate_identifiers(
     reader: &mut ReleaseReader<'_, '_>,
     builder: &mut IndexBuilder,

@@ -1,9 +1,9 @@
-//! The modules that an RF2 package contains and those on which it depends, by its module dependency reference set
-//! (Release File Specification, 5.2.4.2).
+//! The modules that an RF2 package contains and those on which it depends, by its module dependency reference
+//! set (Release File Specification, 5.2.4.2).
 //!
-//! A package with the root concept of SNOMED CT is an edition, which contains all modules that it names. Any other
-//! package is an extension: it contains the modules that state a dependency, and depends on the modules of other
-//! packages.
+//! A package with the root concept of SNOMED CT is an edition, which contains all modules that it names. Any
+//! other package is an extension: it contains the modules that state a dependency, and depends on the modules
+//! of other packages.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -88,7 +88,7 @@ fn keep_latest(modules: &mut ModuleDates, module: &str, date: &str) {
     }
 }
 
-/// Returns the file of the concepts, and whether it contains the root concept.
+/// The file of the concepts, and whether it contains the root concept.
 fn find_concept_file(source: &mut ReleaseSource) -> Result<(String, bool), ImportError> {
     let files = source.files_named(|name| is_snapshot(name, "sct2_Concept_")).pop();
     let file = files.expect("the source was recognized by its file of concepts");

@@ -11,8 +11,8 @@ use crate::rf2::row_precedence::{for_each_active_row, for_each_effective_row};
 /// Number of columns that all reference sets have.
 const COMMON_COLUMNS: usize = 6;
 
-/// Reads the rows of reference sets whose members are concepts, and of these also rows that are not in effect, because
-/// constraints can select them.
+/// Reads the rows of reference sets whose members are concepts, and of these also rows that are not in
+/// effect, because constraints can select them.
 pub(super) fn read_members(
     reader: &mut ReleaseReader<'_, '_>,
     builder: &mut IndexBuilder,
@@ -32,8 +32,8 @@ pub(super) fn read_members(
     })
 }
 
-/// Reads the associations of concepts with those that replace them, for the history supplements of ECL. Each one is a
-/// property whose name is the id of the reference set.
+/// Reads the associations of concepts with those that replace them, for the history supplements of ECL. Each
+/// one is a property whose name is the id of the reference set.
 pub(super) fn read_historical_associations(
     reader: &mut ReleaseReader<'_, '_>,
     builder: &mut IndexBuilder,

@@ -1,8 +1,8 @@
 //! The choice of a row if several packages of an edition contain rows of the same component.
 //!
-//! The row with the latest `effectiveTime` is used. If the times are equal, the row of the package that depends on the
-//! other one is used. Only the identifiers of the packages above the base are in memory; the base, which is large, is
-//! streamed.
+//! The row with the latest `effectiveTime` is used. If the times are equal, the row of the package that
+//! depends on the other one is used. Only the identifiers of the packages above the base are in memory; the
+//! base, which is large, is streamed.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,8 @@ use crate::release_reader::ReleaseReader;
 use crate::rf2::rows::for_each_row;
 use crate::table_reader::{DelimitedTable, FieldBuffer};
 
-/// For each component in a package above the base: the time from which its state is in effect, and the number of the
-/// package with this state. The base has the number 0.
+/// For each component in a package above the base: the time from which its state is in effect, and the number
+/// of the package with this state. The base has the number 0.
 #[derive(Debug, Default)]
 pub(super) struct RowPrecedence(HashMap<u128, (u32, u8)>);
 
@@ -67,8 +67,8 @@ impl RowPrecedence {
     }
 }
 
-/// Returns the identifier of a component, which is a number or a UUID, and the time from which the state in a row is in
-/// effect.
+/// The identifier of a component, which is a number or a UUID, and the time from which the state in a row is
+/// in effect.
 fn row_state(table: &DelimitedTable<'_>, fields: &FieldBuffer) -> Result<(u128, u32), ImportError> {
     let (id, since) = (fields.get(0), fields.get(1));
     let number = match id.contains('-') {

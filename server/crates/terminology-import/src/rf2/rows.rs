@@ -12,8 +12,8 @@ pub(super) fn is_snapshot(name: &str, prefix: &str) -> bool {
         && base.ends_with(".txt")
 }
 
-/// Calls `row` for each line of some files of one package, except the first line, which must name at least `least`
-/// columns.
+/// Calls `row` for each line of some files of one package, except the first line, which must name at least
+/// `least` columns.
 pub(super) fn for_each_row(
     source: &mut ReleaseSource,
     test: impl Fn(&str) -> bool,

@@ -1,5 +1,5 @@
-//! SNOMED CT extension packages, imported with the packages on which they depend. The packages are small and made for
-//! these tests: some are in `fixtures/releases`, and others are written by the tests.
+//! SNOMED CT extension packages, imported with the packages on which they depend. The packages are small and
+//! made for these tests: some are in `fixtures/releases`, and others are written by the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,8 +42,8 @@ fn rows_of_an_extension_replace_those_of_its_base() {
     for (constraint, code, more, of_base, of_edition) in [
         ("*", DUCKWEED, "", "false", "true [Duckweed]"),
         ("*", DUCKWEED, "&display=Wasserlinse&displayLanguage=de", "false", "true [Wasserlinse]"),
-        // A concept that is inactive in the extension, and one that is active in an extension older than its retirement
-        // in the base.
+        // A concept that is inactive in the extension, and one that is active in an extension older than its
+        // retirement in the base.
         ("*", "700114007", "&activeOnly=true", "true [Fern]", "false"),
         ("*", "700115008", "&activeOnly=true", "false", "false"),
         // A term that the extension retired, and the replacement in the extension.
@@ -51,7 +51,8 @@ fn rows_of_an_extension_replace_those_of_its_base() {
         ("*", "700112006", "&display=Pond+lily", "false", "true"),
         ("*", "700112006", "&display=Water+lily", "true [Water lily]", "true [Pond lily]"),
         ("*", "700112006", "&display=Seerose&displayLanguage=de", "true [Seerose]", "true [Seerose]"),
-        // The extension moves the iris from the flowers to the water plants, and removes the fern from the plants.
+        // The extension moves the iris from the flowers to the water plants, and removes the fern from the
+        // plants.
         ("<< 700110003", "700113001", "", "true", "false"),
         ("<< 700111004", "700113001", "", "false", "true"),
         ("<< 700101006", "700114007", "", "true", "false"),
@@ -183,8 +184,8 @@ impl Packages {
     }
 }
 
-/// Returns a row of the module dependency reference set. It states that a module depends on another one, each with its
-/// date.
+/// Returns a row of the module dependency reference set. It states that a module depends on another one, each
+/// with its date.
 fn depends(number: u8, [module, date]: [&str; 2], [on, of]: [&str; 2]) -> String {
     format!(
         "00000000-0000-4000-8000-0000000001{number:02} {date} 1 {module} 900000000000534007 {on} {date} {of}"

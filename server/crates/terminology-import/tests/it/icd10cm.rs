@@ -1,4 +1,5 @@
-//! ICD-10-CM from its order file, its tabular list and both. The classification is small and made for these tests.
+//! ICD-10-CM from its order file, its tabular list and both. The classification is small and made for these
+//! tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,8 +29,8 @@ fn text(name: &str) -> String {
     fs::read_to_string(release_path("icd10cm-garden").join(name)).unwrap()
 }
 
-/// Returns display, designations and properties of a code from `$lookup`. The designation that repeats the display is
-/// omitted.
+/// Returns display, designations and properties of a code from `$lookup`. The designation that repeats the
+/// display is omitted.
 fn lookup(terminology: &Terminology, code: &str) -> String {
     let query = Parameters::from_query(&format!("system={ICD}&code={code}"));
     let answer = match run(
@@ -232,8 +233,8 @@ fn files_of_two_years_or_of_one_kind_are_separate_releases() {
     };
     assert_eq!(versions(vec![codes.clone(), next.clone()]), ["2025 7", "2026 10"]);
     assert_eq!(versions(vec![next, tables.clone(), codes.clone()]), ["2026 10", "2025 10"]);
-    // With two order files, it is unknown which of them belongs to the tabular list. A folder that contains both files
-    // needs no other file.
+    // With two order files, it is unknown which of them belongs to the tabular list. A folder that contains
+    // both files needs no other file.
     let again = folder.path().join("again");
     fs::create_dir(&again).unwrap();
     fs::write(again.join("icd10cm-order-April-2025.txt"), text(ORDER)).unwrap();

@@ -1,6 +1,6 @@
-//! Imports of releases in the file layouts of their publishers, and ECL on them. The releases are small and made for
-//! these tests; they are in `fixtures/releases`. `conformance/specs/releases.toml` contains requests to the imported
-//! code systems.
+//! Imports of releases in the file layouts of their publishers, and ECL on them. The releases are small and
+//! made for these tests; they are in `fixtures/releases`. `conformance/specs/releases.toml` contains requests
+//! to the imported code systems.
 
 use std::fs;
 use std::io::Write as _;

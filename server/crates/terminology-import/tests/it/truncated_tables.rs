@@ -1,5 +1,5 @@
-//! Tables whose last line is truncated are rejected with file and line. A missing line end is accepted, because some
-//! publishers omit it.
+//! Tables whose last line is truncated are rejected with file and line. A missing line end is accepted,
+//! because some publishers omit it.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

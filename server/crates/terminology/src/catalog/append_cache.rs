@@ -1,5 +1,5 @@
-//! An append-only cache: values are created on first use, and lookups block only while a new value is inserted. A full
-//! cache is not emptied; its owner replaces it with a new one.
+//! An append-only cache: values are created on first use, and lookups block only while a new value is
+//! inserted. A full cache is not emptied; its owner replaces it with a new one.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,13 +18,13 @@ pub(crate) struct AppendCache<T, const ENOUGH: usize> {
 }
 
 impl<T, const ENOUGH: usize> AppendCache<T, ENOUGH> {
-    /// Returns the value with this name, if it is cached.
+    /// The value with this name, if it is cached.
     pub(crate) fn get(&self, name: &str) -> Option<&T> {
         self.map.get(name)
     }
 
-    /// Inserts a value and adds `bytes` to the size of the cache. If the name already has a value, returns the existing
-    /// one.
+    /// Inserts a value and adds `bytes` to the size of the cache. If the name already has a value, returns
+    /// the existing one.
     pub(crate) fn insert(&self, name: String, value: T, bytes: usize) -> &T {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed);

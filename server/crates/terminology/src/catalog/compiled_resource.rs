@@ -10,6 +10,6 @@ pub(crate) trait CompiledResource: Sized {
     /// Compiles a resource; the error is a message of one line.
     fn compile(header: &ResourceHeader, bytes: &[u8]) -> Result<Self, String>;
 
-    /// Returns the approximate size in memory, in bytes.
+    /// The approximate size in memory, in bytes.
     fn memory_bytes(&self) -> usize;
 }

@@ -1,5 +1,5 @@
-//! Bindings of a StructureDefinition: the value set to which each element is bound. `$validate-code` uses them for its
-//! parameter `context` (FHIR R4, ValueSet/$validate-code).
+//! Bindings of a StructureDefinition: the value set to which each element is bound. `$validate-code` uses
+//! them for its parameter `context` (FHIR R4, ValueSet/$validate-code).
 
 use serde::Deserialize;
 
@@ -18,7 +18,7 @@ struct ElementBinding {
 }
 
 impl ElementBindings {
-    /// Returns the canonical URL of the value set that an element is bound to, by the id or path of the element.
+    /// The canonical URL of the value set that an element is bound to, by the id or path of the element.
     pub(crate) fn binding(&self, element: &str) -> Option<&str> {
         let by_id = self.0.iter().find(|binding| *binding.id == *element);
         let declared = by_id.or_else(|| self.0.iter().find(|binding| *binding.path == *element))?;

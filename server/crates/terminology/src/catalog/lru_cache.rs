@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Limits of a cache.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CacheLimit {
     pub(super) items: usize,

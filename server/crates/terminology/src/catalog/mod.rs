@@ -1,6 +1,6 @@
-//! The stored resources, by id and by canonical URL. A catalog is immutable. Each batch of changes creates a new one,
-//! which shares the unchanged resources. The catalog of a request with resources of its own has these in a layer above
-//! the stored ones.
+//! The stored resources, by id and by canonical URL. A catalog is immutable. Each batch of changes creates a
+//! new one, which shares the unchanged resources. The catalog of a request with resources of its own has
+//! these in a layer above the stored ones.
 
 mod append_cache;
 pub(crate) mod built_in;
@@ -41,8 +41,8 @@ pub(crate) struct Catalog {
     definitions: ResourcesByUrl<ElementBindings>,
     /// Cached codes of grammars, shared by successive catalogs.
     built_in: Arc<built_in::GrammarCodeCache>,
-    /// Implicit value sets. Their compiled form does not depend on the catalog, but their caches do, so each catalog
-    /// has its own.
+    /// Implicit value sets. Their compiled form does not depend on the catalog, but their caches do, so each
+    /// catalog has its own.
     implicit: AppendCache<ValueSet, IMPLICIT_KEPT>,
     /// Versions that the operator prefers.
     preferred_versions: Arc<PreferredVersions>,
@@ -65,7 +65,7 @@ impl Clone for Catalog {
 }
 
 impl Catalog {
-    /// Returns a copy of this catalog with a batch of changes applied.
+    /// A copy of this catalog with a batch of changes applied.
     pub(crate) fn with_changes(&self, changes: impl IntoIterator<Item = TerminologyChange>) -> Self {
         let mut next = self.clone();
         for change in changes {
@@ -83,7 +83,8 @@ impl Catalog {
                 TerminologyChange::Delete { kind: CodeSystem::KIND, id } => next.code_systems.remove(&id),
                 TerminologyChange::Put { kind: ElementBindings::KIND, id, bytes } => {
                     let definition = StoredResource::new(id, bytes);
-                    // Compiled immediately, because the result is small. An invalid definition has no bindings.
+                    // Compiled immediately, because the result is small. An invalid definition has no
+                    // bindings.
                     drop(definition.compiled_arc());
                     next.definitions.put(Arc::new(definition));
                 }
@@ -95,13 +96,14 @@ impl Catalog {
         next
     }
 
-    /// Returns a copy of this catalog that prefers these versions.
+    /// A copy of this catalog that prefers these versions.
     pub(crate) fn with_preferred_versions(&self, preferred_versions: Arc<PreferredVersions>) -> Self {
         Self { preferred_versions, ..self.clone() }
     }
 
-    /// Returns a catalog that also contains the resources of a request, which take precedence. Among resources of equal
-    /// rank, the last one is preferred. Nothing is copied, so the cost does not depend on the stored resources.
+    /// A catalog that also contains the resources of a request, which take precedence. Among resources of
+    /// equal rank, the last one is preferred. Nothing is copied, so the cost does not depend on the stored
+    /// resources.
     pub(crate) fn with_resources(self: &Arc<Self>, resources: impl IntoIterator<Item = TxResource>) -> Self {
         let built_in = Arc::clone(&self.built_in);
         let mut next = Self { built_in, base: Some(Arc::clone(self)), ..Self::default() };
@@ -120,13 +122,13 @@ impl Catalog {
         self.base.as_ref().is_some_and(|own| Arc::ptr_eq(own, base))
     }
 
-    /// Returns this catalog and then the one below it, if there is any.
+    /// This catalog and then the one below it, if there is any.
     fn layers(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |layer| layer.base.as_deref())
     }
 
-    /// Returns the preferred resource of a layer that matches a version or pattern: of stored resources the one that the
-    /// operator prefers, if the request states no version.
+    /// The preferred resource of a layer that matches a version or pattern: of stored resources the one that
+    /// the operator prefers, if the request states no version.
     fn find_in_layer<'a, T: CompiledResource>(
         &'a self,
         resources: &'a ResourcesByUrl<T>,
@@ -152,30 +154,30 @@ impl Catalog {
         Some(stored)
     }
 
-    /// Returns the index of the code system with an id, if there is one and it is valid.
+    /// The index of the code system with an id, if there is one and it is valid.
     pub(crate) fn index(&self, id: &str) -> Option<CodeSystemIndex> {
         self.code_systems.by_id.get(id)?.compiled_arc().ok().cloned().map(CodeSystemIndex)
     }
 
-    /// Returns the code system with an id.
+    /// The code system with an id.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the code system does not exist or is invalid.
+    /// [`TxError`] if the code system does not exist or is invalid.
     pub(crate) fn code_system_by_id(&self, id: &str, budget: &Budget<'_>) -> Result<&CodeSystem, TxError> {
         find_by_id(self.layers().map(|layer| &layer.code_systems), id, budget)
     }
 
-    /// Returns the value set with an id.
+    /// The value set with an id.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the value set does not exist or is invalid.
+    /// [`TxError`] if the value set does not exist or is invalid.
     pub(crate) fn value_set_by_id(&self, id: &str, budget: &Budget<'_>) -> Result<&ValueSet, TxError> {
         find_by_id(self.layers().map(|layer| &layer.value_sets), id, budget)
     }
 
-    /// Returns the preferred code system that matches a version or pattern. Supplements are ignored. A built-in system
-    /// takes precedence over a stored one that is not complete. For a grammar, the result is a code system without
-    /// concepts: if the code is known, use [`code_system_for`](Self::code_system_for).
+    /// The preferred code system that matches a version or pattern. Supplements are ignored. A built-in
+    /// system takes precedence over a stored one that is not complete. For a grammar, the result is a code
+    /// system without concepts: if the code is known, use [`code_system_for`](Self::code_system_for).
     pub(crate) fn code_system(
         &self,
         url: &str,
@@ -184,8 +186,8 @@ impl Catalog {
         self.with_built_in(url, version, || built_in::system(url))
     }
 
-    /// Returns the preferred code system for a code. For a grammar, the result contains the code if the grammar accepts
-    /// it.
+    /// The preferred code system for a code. For a grammar, the result contains the code if the grammar
+    /// accepts it.
     pub(crate) fn code_system_for(
         &self,
         url: &str,
@@ -222,7 +224,8 @@ impl Catalog {
         let Some(requested) = version.filter(|requested| *requested != "*") else {
             return built_in().or(stored);
         };
-        // Most built-in systems have no version, so a requested version is matched against the stored resource.
+        // Most built-in systems have no version, so a requested version is matched against the stored
+        // resource.
         let has_version = |r: &&StoredResource<CodeSystem>| {
             r.header()
                 .and_then(|h| h.version.as_deref())
@@ -234,8 +237,8 @@ impl Catalog {
         }
     }
 
-    /// Returns the preferred code system that matches a version or pattern, without those that are built in. One of the
-    /// request takes precedence over a stored one, unless it contains no codes to validate.
+    /// The preferred code system that matches a version or pattern, without those that are built in. One of
+    /// the request takes precedence over a stored one, unless it contains no codes to validate.
     fn stored_code_system(&self, url: &str, version: Option<&str>) -> Option<&StoredResource<CodeSystem>> {
         let mut without_codes = None;
         for layer in self.layers() {
@@ -256,13 +259,13 @@ impl Catalog {
         self.built_in.is_full() || self.implicit.is_full()
     }
 
-    /// Returns a copy of this catalog with empty caches for codes of grammars and implicit value sets.
+    /// A copy of this catalog with empty caches for codes of grammars and implicit value sets.
     pub(crate) fn refreshed(&self) -> Self {
         Self { built_in: Arc::default(), ..self.clone() }
     }
 
-    /// Returns the code system that was preferred for a code on a day, or the current one if `day` is `None`. Built-in
-    /// systems exist on every day.
+    /// The code system that was preferred for a code on a day, or the current one if `day` is `None`.
+    /// Built-in systems exist on every day.
     pub(crate) fn code_system_of(
         &self,
         url: &str,
@@ -276,7 +279,7 @@ impl Catalog {
         })
     }
 
-    /// Returns the stored code system that was preferred on a day.
+    /// The stored code system that was preferred on a day.
     pub(crate) fn code_system_on(&self, url: &str, day: &str) -> Option<&StoredResource<CodeSystem>> {
         self.layers().find_map(|layer| {
             let versions = layer.code_systems.versions(url).iter().map(|resource| &**resource);
@@ -286,10 +289,10 @@ impl Catalog {
         })
     }
 
-    /// Returns the value set that was preferred on a day, or the current one if `day` is `None`.
+    /// The value set that was preferred on a day, or the current one if `day` is `None`.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the value set is invalid.
+    /// [`TxError`] if the value set is invalid.
     pub(crate) fn value_set_of(
         &self,
         url: &str,
@@ -307,14 +310,14 @@ impl Catalog {
         }
     }
 
-    /// Returns the supplement with this canonical URL.
+    /// The supplement with this canonical URL.
     pub(crate) fn supplement(&self, canonical: &str) -> Option<&StoredResource<CodeSystem>> {
         let (url, version) = canonical::split(canonical);
         let mut supplements = self.layers().filter_map(|layer| layer.code_systems.find(url, version));
         supplements.find(|r| r.header().is_some_and(is_supplement))
     }
 
-    /// Returns the stored versions of a code system, oldest first.
+    /// The stored versions of a code system, oldest first.
     pub(crate) fn code_system_versions(&self, url: &str) -> Vec<String> {
         let headers =
             self.layers().flat_map(|layer| layer.code_systems.versions(url)).filter_map(|r| r.header());
@@ -325,11 +328,11 @@ impl Catalog {
         versions
     }
 
-    /// Returns the value set with this canonical URL: a stored one, the one that a code system names in
+    /// The value set with this canonical URL: a stored one, the one that a code system names in
     /// `CodeSystem.valueSet`, or one that the URL itself defines; `None` if no such value set exists.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the value set is invalid.
+    /// [`TxError`] if the value set is invalid.
     pub(crate) fn value_set(
         &self,
         url: &str,
@@ -355,7 +358,7 @@ impl Catalog {
         Ok(set.filter(fits))
     }
 
-    /// Returns the value set of all codes of the preferred code system that names this URL in `CodeSystem.valueSet`.
+    /// The value set of all codes of the preferred code system that names this URL in `CodeSystem.valueSet`.
     fn all_codes_value_set(
         &self,
         url: &str,
@@ -380,11 +383,11 @@ impl Catalog {
         Ok(None)
     }
 
-    /// Returns the canonical URL of the value set that the element in `context` is bound to: an element of a
+    /// The canonical URL of the value set that the element in `context` is bound to: an element of a
     /// StructureDefinition, as `url[|version]#element`.
     ///
     /// # Errors
-    /// Returns [`TxError`] if there is no such definition, element or binding, or if the definition is invalid.
+    /// [`TxError`] if there is no such definition, element or binding, or if the definition is invalid.
     pub(crate) fn bound_value_set(&self, context: &str, budget: &Budget<'_>) -> Result<&str, TxError> {
         let wrong = |why: String| malformed("context", why);
         let (canonical, element) = context.split_once('#').ok_or_else(|| {
@@ -403,12 +406,12 @@ impl Catalog {
         })
     }
 
-    /// Returns the number of CodeSystem resources.
+    /// The number of CodeSystem resources.
     pub(crate) fn code_system_count(&self) -> usize {
         self.code_systems.by_id.len()
     }
 
-    /// Returns the number of ValueSet resources.
+    /// The number of ValueSet resources.
     pub(crate) fn value_set_count(&self) -> usize {
         self.value_sets.by_id.len()
     }
@@ -424,7 +427,7 @@ impl Catalog {
         list
     }
 
-    /// Returns the versions of each code system, the default one first.
+    /// The versions of each code system, the default one first.
     pub(crate) fn code_systems_by_url(&self) -> BTreeMap<String, Vec<Option<String>>> {
         let versions = |url: &String, list: &[Arc<StoredResource<CodeSystem>>]| {
             let headers = list.iter().filter_map(|r| r.header()).filter(|h| !is_supplement(h));
@@ -451,7 +454,7 @@ impl Catalog {
         all
     }
 
-    /// Returns every resource that is known to be invalid, sorted by type and id.
+    /// Every resource that is known to be invalid, sorted by type and id.
     pub(crate) fn problems(&self) -> Vec<ResourceProblem> {
         let code_systems = self.code_systems.by_id.values().filter_map(|r| r.problem());
         let value_sets = self.value_sets.by_id.values().filter_map(|r| r.problem());

@@ -1,5 +1,5 @@
-//! Catalogs that include the resources of a request (`tx-resource`, `cache-id`). Compiled resources are cached by their
-//! content, so that a repeated request compiles nothing.
+//! Catalogs that include the resources of a request (`tx-resource`, `cache-id`). Compiled resources are
+//! cached by their content, so that a repeated request compiles nothing.
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
@@ -28,10 +28,10 @@ const RESOURCE_STEPS: usize = 20;
 /// Number of bytes of a resource that are hashed, or whose header is read, in one step.
 const BYTES_PER_STEP: usize = 32;
 
-/// Two keyed hashes of the bytes of a resource. A client that does not know the keys cannot construct a collision.
+/// Two keyed hashes of the bytes of a resource. A client that does not know the keys cannot construct a
+/// collision.
 type ResourceDigest = [u64; 2];
 
-/// A cached resource.
 #[derive(Debug, Clone)]
 struct CachedResource {
     digest: ResourceDigest,
@@ -39,7 +39,7 @@ struct CachedResource {
 }
 
 impl CachedResource {
-    /// Returns the size in memory, in bytes.
+    /// The size in memory, in bytes.
     fn bytes(&self) -> usize {
         KEPT_BYTES + self.resource.memory_bytes()
     }
@@ -67,8 +67,8 @@ pub(crate) struct SentResources<'a> {
 /// Caller and `cache-id`.
 type ClientCacheKey = (String, String);
 
-/// Caches between requests. All entries can be dropped without changing an answer, except those under a `cache-id`:
-/// their client must send the resources again.
+/// Caches between requests. All entries can be dropped without changing an answer, except those under a
+/// `cache-id`: their client must send the resources again.
 #[derive(Debug, Default)]
 pub(crate) struct OverlayCache {
     keys: [RandomState; 2],
@@ -84,10 +84,10 @@ struct CachedOverlays {
 }
 
 impl OverlayCache {
-    /// Returns the catalog with the resources of a request; `None` if it has none.
+    /// The catalog with the resources of a request; `None` if it has none.
     ///
     /// # Errors
-    /// Returns [`TxError`] if a `tx-resource` is not a resource, or if the budget is spent.
+    /// [`TxError`] if a `tx-resource` is not a resource, or if the budget is spent.
     pub(crate) fn overlay_for(
         &self,
         catalog: &Arc<Catalog>,
@@ -146,7 +146,7 @@ impl OverlayCache {
         self.lock().catalogs = LruCache::default();
     }
 
-    /// Returns the resource with these bytes; `None` if its type is not used in terminology.
+    /// The resource with these bytes; `None` if its type is not used in terminology.
     fn cached_resource(&self, json: &RawValue) -> Result<Option<CachedResource>, TxError> {
         let bytes = json.get().as_bytes();
         let digest = [0, 1].map(|index: usize| self.keys[index].hash_one(bytes));

@@ -86,12 +86,12 @@ impl<T: CompiledResource> ResourcesByUrl<T> {
         }
     }
 
-    /// Returns all versions of a URL, the preferred one first.
+    /// All versions of a URL, the preferred one first.
     pub(super) fn versions(&self, url: &str) -> &[Arc<StoredResource<T>>] {
         self.by_url.get(url).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the preferred resource of a URL among those that match a version or pattern.
+    /// The preferred resource of a URL among those that match a version or pattern.
     pub(super) fn find(&self, url: &str, version: Option<&str>) -> Option<&StoredResource<T>> {
         let versions = self.versions(url);
         let Some(version) = version else { return versions.first().map(|resource| &**resource) };
@@ -109,7 +109,7 @@ fn move_preferred_to_front<T: CompiledResource>(versions: &mut [Arc<StoredResour
     }
 }
 
-/// Returns the preferred resource; of equal ones the first.
+/// The preferred resource; of equal ones the first.
 pub(super) fn preferred<'a, T: CompiledResource + 'a>(
     candidates: impl Iterator<Item = &'a StoredResource<T>> + Clone,
 ) -> Option<&'a StoredResource<T>> {
@@ -121,10 +121,10 @@ pub(super) fn preferred<'a, T: CompiledResource + 'a>(
     }
 }
 
-/// Returns the position of the preferred resource; of equal ones the first.
+/// The position of the preferred resource; of equal ones the first.
 ///
-/// The criteria are, in this order: complete, then fragment, then any other content; SNOMED CT's International Edition;
-/// the newest version (see [`version_choice`]).
+/// The criteria are, in this order: complete, then fragment, then any other content; SNOMED CT's
+/// International Edition; the newest version (see [`version_choice`]).
 fn preferred_position<'a, T: CompiledResource + 'a>(
     candidates: impl Iterator<Item = &'a StoredResource<T>> + Clone,
 ) -> Option<usize> {
@@ -135,7 +135,7 @@ fn preferred_position<'a, T: CompiledResource + 'a>(
     of_best().nth(newest).map(|(index, _)| index)
 }
 
-/// Returns the rank of a resource regardless of its version; the preferred one is less.
+/// The rank of a resource regardless of its version; the preferred one is less.
 fn rank(header: &ResourceHeader) -> (ContentMode, bool) {
     let is_international =
         header.version.as_deref().is_some_and(|version| version.starts_with(INTERNATIONAL));

@@ -62,21 +62,21 @@ impl<T: CompiledResource> StoredResource<T> {
         Self { id, header, source: Mutex::new(bytes), compiled: OnceLock::new() }
     }
 
-    /// Returns a resource that is already compiled.
+    /// A resource that is already compiled.
     pub(super) fn from_compiled(id: String, header: ResourceHeader, compiled: Arc<T>) -> Self {
         let compiled = OnceLock::from(Ok(compiled));
         Self { id, header: Ok(Box::new(header)), source: Mutex::default(), compiled }
     }
 
-    /// Returns the header, if it is valid.
+    /// The header, if it is valid.
     pub(crate) fn header(&self) -> Option<&ResourceHeader> {
         self.header.as_deref().ok()
     }
 
-    /// Returns the compiled form. The first request that needs it compiles it.
+    /// The compiled form. The first request that needs it compiles it.
     ///
     /// # Errors
-    /// Returns [`Unprocessable`] if the resource is invalid or the budget is spent.
+    /// [`Unprocessable`] if the resource is invalid or the budget is spent.
     #[inline]
     pub(crate) fn get(&self, budget: &Budget<'_>) -> Result<&T, Unprocessable> {
         if self.compiled.get().is_none() {
@@ -86,7 +86,7 @@ impl<T: CompiledResource> StoredResource<T> {
         self.compiled_arc().map(|compiled| &**compiled)
     }
 
-    /// Returns the size in memory in bytes, which is that of the source until it is compiled.
+    /// The size in memory in bytes, which is that of the source until it is compiled.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self.compiled.get() {
             Some(Ok(compiled)) => compiled.memory_bytes(),
@@ -94,8 +94,8 @@ impl<T: CompiledResource> StoredResource<T> {
         }
     }
 
-    /// Returns the size of the source in bytes; 0 once it is compiled. It is not a field, because `compiled` is read by
-    /// every request and must stay in one cache line.
+    /// The size of the source in bytes; 0 once it is compiled. It is not a field, because `compiled` is read
+    /// by every request and must stay in one cache line.
     fn source_bytes(&self) -> usize {
         self.source.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -128,7 +128,7 @@ pub(crate) enum TxResource {
 }
 
 impl TxResource {
-    /// Returns a resource of this type; `None` if the type is not used in terminology.
+    /// A resource of this type; `None` if the type is not used in terminology.
     pub(crate) fn new(kind: &str, id: String, bytes: &[u8]) -> Option<Self> {
         let bytes = Bytes::copy_from_slice(bytes);
         match kind {
@@ -139,7 +139,7 @@ impl TxResource {
         }
     }
 
-    /// Returns the size in memory, in bytes.
+    /// The size in memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             Self::CodeSystem(resource) => resource.memory_bytes(),

@@ -1,8 +1,9 @@
-//! The table from codes to ordinals and back: all codes in one text column, and a hash table of keys and ordinals.
+//! The table from codes to ordinals and back: all codes in one text column, and a hash table of keys and
+//! ordinals.
 //!
-//! A bucket of the table has five slots and fills two cache lines. A code of up to 7 bytes, or a number of up to 18
-//! digits, is its own key, so that a lookup usually reads one bucket. The key of any other code is a hash, and the code
-//! is then compared with the text column.
+//! A bucket of the table has five slots and fills two cache lines. A code of up to 7 bytes, or a number of up
+//! to 18 digits, is its own key, so that a lookup usually reads one bucket. The key of any other code is a
+//! hash, and the code is then compared with the text column.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
@@ -25,7 +26,8 @@ pub(crate) struct CodeTable {
     fold: bool,
 }
 
-/// A concept as the table stores it. The ancestor data is empty if the texts of the table are not codes of concepts.
+/// A concept as the table stores it. The ancestor data is empty if the texts of the table are not codes of
+/// concepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LocatedConcept {
     /// Ordinal of the concept.
@@ -57,8 +59,8 @@ struct CodeBucket {
 
 /// Number of slots in a bucket.
 const SLOTS: usize = 5;
-/// Maximum number of used slots out of 16. A higher load would need less memory, but lookups would read the next bucket
-/// more often.
+/// Maximum number of used slots out of 16. A higher load would need less memory, but lookups would read the
+/// next bucket more often.
 const MAX_USED_OF_16: usize = 13;
 
 impl CodeBucket {
@@ -69,7 +71,7 @@ impl CodeBucket {
         extra_row: [0; SLOTS],
     };
 
-    /// Returns the first slot with this key. The search is free of branches.
+    /// The first slot with this key. The search is free of branches.
     #[inline]
     fn find_slot(&self, key: u64) -> Option<usize> {
         let hits = (0..SLOTS).fold(0, |hits, at| hits | u32::from(self.keys[at] == key) << at);
@@ -85,7 +87,6 @@ impl CodeBucket {
         LocatedConcept { at: self.at[slot], extra_row: self.extra_row[slot], above: self.above[slot] }
     }
 
-    /// Returns all concepts with this key.
     fn with_key(&self, key: u64) -> impl Iterator<Item = LocatedConcept> {
         (0..SLOTS).filter(move |slot| self.keys[*slot] == key).map(|slot| self.slot_concept(slot))
     }
@@ -98,7 +99,7 @@ const NUMBER: u64 = 1 << 62;
 /// Bit of a key that is a hash.
 const HASH: u64 = 1 << 63;
 
-/// Returns the code itself as a key, if it is short enough and `fold` cannot change it.
+/// The code itself as a key, if it is short enough and `fold` cannot change it.
 fn packed_key(code: &str, fold: bool) -> Option<u64> {
     let bytes = code.as_bytes();
     if bytes.len() > 18 || (fold && !bytes.iter().all(u8::is_ascii_digit)) {
@@ -120,8 +121,8 @@ fn packed_key(code: &str, fold: bool) -> Option<u64> {
     Some(NUMBER | number?)
 }
 
-/// Returns the number that eight digits represent. Neighbouring digits are added in three steps, because the next step
-/// of a lookup waits for the key.
+/// The number that eight digits represent. Neighbouring digits are added in three steps, because the next
+/// step of a lookup waits for the key.
 fn eight_digits(bytes: [u8; 8]) -> Option<u64> {
     const ONES: u64 = u64::MAX / 0xff;
     let word = u64::from_le_bytes(bytes);
@@ -136,7 +137,7 @@ fn eight_digits(bytes: [u8; 8]) -> Option<u64> {
 }
 
 impl CodeTable {
-    /// Returns an empty table. With `fold`, codes that differ by case are equal.
+    /// An empty table. With `fold`, codes that differ by case are equal.
     pub(crate) fn new(fold: bool) -> Self {
         Self { fold, ..Self::default() }
     }
@@ -144,7 +145,7 @@ impl CodeTable {
     /// Appends a code with the next ordinal. Of two equal codes, lookups return the first.
     ///
     /// # Errors
-    /// Returns a message if the codes need more than 4 GiB.
+    /// A message if the codes need more than 4 GiB.
     pub(crate) fn push(&mut self, code: &str) -> Result<(), String> {
         let ordinal = self.texts.len() as u32;
         self.texts.push(code)?;
@@ -156,15 +157,15 @@ impl CodeTable {
         Ok(())
     }
 
-    /// Returns the table of existing texts, with the ancestor data of each.
+    /// The table of existing texts, with the ancestor data of each.
     pub(crate) fn from_texts(texts: TextColumn, fold: bool, above: AncestorColumns) -> Self {
         let mut codes = Self { texts, fold, above, ..Self::default() };
         codes.build_table();
         codes
     }
 
-    /// Builds the table, which is not saved because its order depends on a secret of the process. The checksum of the
-    /// texts must be verified before.
+    /// Builds the table, which is not saved because its order depends on a secret of the process. The
+    /// checksum of the texts must be verified before.
     pub(crate) fn build_table(&mut self) {
         self.rebuild_table(self.texts.len());
         self.above = AncestorColumns::default();
@@ -177,13 +178,13 @@ impl CodeTable {
         (0..self.texts.len() as u32).for_each(|ordinal| self.insert_ordinal(ordinal));
     }
 
-    /// Returns the key of a code.
     fn code_key(&self, code: &str) -> u64 {
-        // The two highest bits of the hash are cleared, so that the key differs from a number and from a free slot.
+        // The two highest bits of the hash are cleared, so that the key differs from a number and from a free
+        // slot.
         packed_key(code, self.fold).unwrap_or_else(|| HASH | hash_code(&self.hasher, code, self.fold) >> 2)
     }
 
-    /// Returns the bucket where the search for a key starts.
+    /// The bucket where the search for a key starts.
     fn home_bucket(&self, key: u64) -> usize {
         let high = self.hasher.hash_one(key) >> 32;
         ((high * self.table.len() as u64) >> 32) as usize
@@ -204,7 +205,7 @@ impl CodeTable {
         bucket.extra_row[slot] = self.above.extra_row.get(ordinal as usize).copied().unwrap_or_default();
     }
 
-    /// Returns all concepts with this key, starting at its home bucket; the first of equal codes comes first.
+    /// All concepts with this key, starting at its home bucket; the first of equal codes comes first.
     fn with_key(&self, key: u64, home: usize) -> impl Iterator<Item = LocatedConcept> {
         let (end, begin) = self.table.split_at(home.min(self.table.len()));
         let mut is_over = false;
@@ -215,10 +216,10 @@ impl CodeTable {
         buckets.flat_map(move |bucket| bucket.with_key(key))
     }
 
-    /// Returns the number of a text, and appends the text if it is new.
+    /// The number of a text, and appends the text if it is new.
     ///
     /// # Errors
-    /// Returns a message if the texts need more than 4 GiB.
+    /// A message if the texts need more than 4 GiB.
     pub(crate) fn intern(&mut self, text: &str) -> Result<u32, String> {
         match self.find(text) {
             Some(number) => Ok(number),
@@ -229,19 +230,19 @@ impl CodeTable {
         }
     }
 
-    /// Returns the ordinal of a code. If case is ignored, an exact match takes precedence.
+    /// The ordinal of a code. If case is ignored, an exact match takes precedence.
     pub(crate) fn find(&self, code: &str) -> Option<u32> {
         self.locate(code).map(|concept| concept.at)
     }
 
-    /// Returns the concept of a code. If case is ignored, an exact match takes precedence.
+    /// The concept of a code. If case is ignored, an exact match takes precedence.
     #[inline]
     pub(crate) fn locate(&self, code: &str) -> Option<LocatedConcept> {
         let key = self.code_key(code);
         self.locate_at(code, key, self.home_bucket(key))
     }
 
-    /// Returns the concepts of several codes. All buckets are computed before the first one is read, so that their
+    /// The concepts of several codes. All buckets are computed before the first one is read, so that their
     /// memory is fetched at the same time.
     pub(crate) fn locate_all<const N: usize>(&self, codes: [&str; N]) -> [Option<LocatedConcept>; N] {
         let homes = codes.map(|code| {
@@ -269,8 +270,8 @@ impl CodeTable {
         }
     }
 
-    /// Returns the number of codes that differ from this one by case only, if case is ignored. A lookup compares all of
-    /// them.
+    /// The number of codes that differ from this one by case only, if case is ignored. A lookup compares all
+    /// of them.
     pub(crate) fn count_case_variants(&self, code: &str) -> usize {
         let key = self.code_key(code);
         match self.fold {
@@ -282,7 +283,7 @@ impl CodeTable {
         }
     }
 
-    /// Returns the code of an ordinal.
+    /// The code of an ordinal.
     pub(crate) fn get(&self, index: u32) -> &str {
         self.texts.get(index)
     }
@@ -291,12 +292,12 @@ impl CodeTable {
         self.texts.len()
     }
 
-    /// Returns all codes by ordinal, and drops the table.
+    /// All codes by ordinal, and drops the table.
     pub(crate) fn into_texts(self) -> TextColumn {
         self.texts
     }
 
-    /// Returns all codes by ordinal.
+    /// All codes by ordinal.
     pub(crate) fn texts(&self) -> &TextColumn {
         &self.texts
     }

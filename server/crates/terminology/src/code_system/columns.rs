@@ -9,13 +9,13 @@ use super::row_column::TextColumn;
 
 /// First bytes of a saved index.
 const MAGIC: &[u8; 8] = b"TREFOIL\n";
-/// Version of the file format. It increases with every change of the columns or of their content, and an index of
-/// another format is rebuilt from its source.
+/// Version of the file format. It increases with every change of the columns or of their content, and an
+/// index of another format is rebuilt from its source.
 const FORMAT: u32 = 11;
 /// Byte order mark: a machine with the other byte order reads a different number.
 const ORDER: u32 = 0x0102_0304;
-/// Size of the pieces in which a column is read, in bytes, so that a corrupt length does not allocate memory for data
-/// that the file does not contain.
+/// Size of the pieces in which a column is read, in bytes, so that a corrupt length does not allocate memory
+/// for data that the file does not contain.
 const PIECE_BYTES: usize = 16 << 20;
 
 /// Data that is saved to a file and loaded from it.
@@ -23,14 +23,14 @@ pub(crate) trait IndexColumn {
     /// Writes the column.
     ///
     /// # Errors
-    /// Returns [`io::Error`] if the file cannot be written.
+    /// [`io::Error`] if the file cannot be written.
     fn save<W: Write>(&self, to: &mut IndexWriter<W>) -> io::Result<()>;
 
     /// Replaces the content with the column that [`save`](Self::save) wrote.
     ///
     /// # Errors
-    /// Returns [`io::Error`] if the file cannot be read, of the kind `InvalidData` if the content is not valid for this
-    /// column.
+    /// [`io::Error`] if the file cannot be read, of the kind `InvalidData` if the content is not valid for
+    /// this column.
     fn load<R: Read>(&mut self, from: &mut IndexReader<R>) -> io::Result<()>;
 }
 
@@ -68,7 +68,7 @@ impl<W: Write> IndexWriter<W> {
     /// Starts a file.
     ///
     /// # Errors
-    /// Returns [`io::Error`] if the file cannot be written.
+    /// [`io::Error`] if the file cannot be written.
     pub(crate) fn begin(out: W) -> io::Result<Self> {
         let mut recorder = Self { out, sum: Hasher::new() };
         recorder.write(MAGIC)?;
@@ -79,7 +79,7 @@ impl<W: Write> IndexWriter<W> {
     /// Completes the file with the checksum.
     ///
     /// # Errors
-    /// Returns [`io::Error`] if the file cannot be written.
+    /// [`io::Error`] if the file cannot be written.
     pub(crate) fn end(mut self) -> io::Result<()> {
         let sum = self.sum.finalize();
         self.out.write_all(&sum.to_ne_bytes())?;
@@ -102,7 +102,7 @@ impl<R: Read> IndexReader<R> {
     /// Opens a file.
     ///
     /// # Errors
-    /// Returns [`io::Error`] if the file cannot be read, of the kind `InvalidData` if it is not an index, or is an
+    /// [`io::Error`] if the file cannot be read, of the kind `InvalidData` if it is not an index, or is an
     /// index of another format or byte order.
     pub(crate) fn begin(input: R) -> io::Result<Self> {
         let mut player = Self { input, sum: Hasher::new() };
@@ -120,7 +120,7 @@ impl<R: Read> IndexReader<R> {
     /// Verifies the checksum after all columns are read.
     ///
     /// # Errors
-    /// Returns [`io::Error`] if the file cannot be read, of the kind `InvalidData` if the checksum is wrong.
+    /// [`io::Error`] if the file cannot be read, of the kind `InvalidData` if the checksum is wrong.
     pub(crate) fn end(mut self) -> io::Result<()> {
         let mut sum = [0; 4];
         self.input.read_exact(&mut sum)?;

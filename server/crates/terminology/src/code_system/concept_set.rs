@@ -16,22 +16,22 @@ pub(crate) struct ConceptSet {
 }
 
 impl ConceptSet {
-    /// Returns the set of all ordinals below `len`.
+    /// The set of all ordinals below `len`.
     pub(crate) fn full(len: usize) -> Self {
         let mut words = vec![u64::MAX; len / 64];
         words.extend((!len.is_multiple_of(64)).then(|| (1 << (len % 64)) - 1));
         Self { begin: 0, words }
     }
 
-    /// Returns an empty set with capacity for the ordinals below `len`.
+    /// An empty set with capacity for the ordinals below `len`.
     pub(crate) fn empty(len: usize) -> Self {
         Self { begin: 0, words: vec![0; len.div_ceil(64)] }
     }
 
-    /// Returns a concept with all its ancestors or descendants. The hierarchy must not have a cycle.
+    /// A concept with all its ancestors or descendants. The hierarchy must not have a cycle.
     ///
     /// # Errors
-    /// Returns [`BudgetExhausted`] if the budget is spent.
+    /// [`BudgetExhausted`] if the budget is spent.
     pub(crate) fn walk(
         hierarchy: &ConceptHierarchy,
         from: u32,
@@ -43,8 +43,8 @@ impl ConceptSet {
         if up {
             out.reach(hierarchy, vec![from], true, budget)?;
         } else {
-            // The tree descendants of each ordinal in the set are already in the set. Only children in other branches
-            // remain to be added.
+            // The tree descendants of each ordinal in the set are already in the set. Only children in other
+            // branches remain to be added.
             let mut waiting = vec![from];
             while let Some(here) = waiting.pop() {
                 budget.spend(1)?;
@@ -92,11 +92,11 @@ impl ConceptSet {
         }
     }
 
-    /// Adds these concepts with all their ancestors or descendants. A concept that is already in the set is not
-    /// followed.
+    /// Adds these concepts with all their ancestors or descendants. A concept that is already in the set is
+    /// not followed.
     ///
     /// # Errors
-    /// Returns [`BudgetExhausted`] if the budget is spent.
+    /// [`BudgetExhausted`] if the budget is spent.
     pub(crate) fn reach(
         &mut self,
         hierarchy: &ConceptHierarchy,
@@ -127,7 +127,6 @@ impl ConceptSet {
         }
     }
 
-    /// Returns the word with this number.
     fn word(&self, number: usize) -> u64 {
         number.checked_sub(self.begin).and_then(|index| self.words.get(index)).copied().unwrap_or(0)
     }
@@ -175,7 +174,7 @@ impl ConceptSet {
         }
     }
 
-    /// Returns the number of stored words.
+    /// The number of stored words.
     pub(crate) fn words(&self) -> usize {
         self.words.len()
     }
@@ -188,7 +187,7 @@ impl ConceptSet {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Returns the ordinals in ascending order, without the first `skip`.
+    /// The ordinals in ascending order, without the first `skip`.
     pub(crate) fn iter_after(&self, mut skip: usize) -> impl Iterator<Item = u32> {
         // Skips a word as a whole if all its ordinals are to be skipped.
         let passed = self.words.iter().take_while(|word| {

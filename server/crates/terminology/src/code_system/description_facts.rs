@@ -12,7 +12,7 @@ pub struct DescriptionFacts<'a> {
     pub module: &'a str,
     /// Date of its current state, as `YYYYMMDD`.
     pub effective_time: &'a str,
-    /// Language reference sets that contain it, separated by spaces: `ID+` if it is preferred there, `ID-` if it is
-    /// acceptable.
+    /// Language reference sets that contain it, separated by spaces: `ID+` if it is preferred there, `ID-` if
+    /// it is acceptable.
     pub dialects: &'a str,
 }

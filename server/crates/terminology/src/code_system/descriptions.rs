@@ -31,7 +31,7 @@ impl<'a> From<ConceptDesignation<'a>> for ConceptDescription<'a> {
 }
 
 impl CodeSystem {
-    /// Returns the descriptions of a concept. A display that is not among its designations is a synonym.
+    /// The descriptions of a concept. A display that is not among its designations is a synonym.
     pub(crate) fn descriptions(&self, concept: u32) -> impl Iterator<Item = ConceptDescription<'_>> {
         let display = self
             .display(concept)

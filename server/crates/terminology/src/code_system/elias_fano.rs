@@ -1,9 +1,10 @@
 //! Sets of ordinals in the Elias-Fano encoding: the extra ancestors in
 //! [`ConceptHierarchy`](super::hierarchy::ConceptHierarchy).
 //!
-//! A row starts with the number of its ordinals. Each ordinal is split in two. The low bits of all ordinals are at the
-//! end of the row. The high parts form a bit string before them, in which a one is an ordinal and a zero increments the
-//! high part. The position of a given ordinal is found by counting zeros, so the length of the row does not matter.
+//! A row starts with the number of its ordinals. Each ordinal is split in two. The low bits of all ordinals
+//! are at the end of the row. The high parts form a bit string before them, in which a one is an ordinal and
+//! a zero increments the high part. The position of a given ordinal is found by counting zeros, so the length
+//! of the row does not matter.
 
 use std::ops::Range;
 
@@ -34,7 +35,7 @@ struct RowLayout {
 }
 
 impl RowLayout {
-    /// Returns the layout of a row with `count` ordinals below `end`, whose high parts start at the byte `high`.
+    /// The layout of a row with `count` ordinals below `end`, whose high parts start at the byte `high`.
     fn new(count: u32, end: u32, high: usize) -> Self {
         let low_bits = end.checked_div(count).unwrap_or(1).max(1).ilog2();
         let high_bits = count as usize + (end >> low_bits) as usize + 1;
@@ -43,8 +44,8 @@ impl RowLayout {
 }
 
 impl EliasFanoRows {
-    /// Appends a row of ascending ordinals below `end` and returns its start; `None` if the start is too large for 32
-    /// bits.
+    /// Appends a row of ascending ordinals below `end` and returns its start; `None` if the start is too
+    /// large for 32 bits.
     pub(super) fn push(&mut self, ordinals: &[u32], end: u32) -> Option<u32> {
         self.0.truncate(self.0.len() - PADDING);
         let start = u32::try_from(self.0.len()).ok();
@@ -100,7 +101,7 @@ impl EliasFanoRows {
         false
     }
 
-    /// Returns the ordinals of a row.
+    /// The ordinals of a row.
     pub(super) fn ordinals(&self, start: u32, end: u32) -> impl Iterator<Item = u32> {
         let row = self.layout(start, end);
         let mut bit = 0;
@@ -121,14 +122,14 @@ impl EliasFanoRows {
         }
     }
 
-    /// Returns the ordinal with this number in its row, given its high part.
+    /// The ordinal with this number in its row, given its high part.
     fn ordinal(&self, row: &RowLayout, number: u32, high: u32) -> u32 {
         let bit = number as usize * row.low_bits as usize;
         let low = (self.read_word(row.low + bit / 8) >> (bit % 8)) as u32 & ((1 << row.low_bits) - 1);
         high << row.low_bits | low
     }
 
-    /// Returns the position of the bit after this number of zeros.
+    /// The position of the bit after this number of zeros.
     #[inline]
     fn bit_after_zeros(&self, mut from: usize, mut zeros: u32) -> u32 {
         let mut bit = 0;

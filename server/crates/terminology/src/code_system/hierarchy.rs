@@ -1,9 +1,10 @@
 //! The hierarchy of one code system: a directed acyclic graph, in which a concept may have several parents.
 //!
-//! Concepts are numbered in preorder of a spanning tree, so that the tree descendants of a concept are one interval of
-//! ordinals. For a concept with several parents, a row stores, besides its position in the tree, the positions of all
-//! further ancestors through which it is reachable. A concept with one parent shares the row of its parent. Subsumption
-//! is then one test: `b` is a descendant of `a` if `b` or an entry of its row is in the interval of `a`.
+//! Concepts are numbered in preorder of a spanning tree, so that the tree descendants of a concept are one
+//! interval of ordinals. For a concept with several parents, a row stores, besides its position in the tree,
+//! the positions of all further ancestors through which it is reachable. A concept with one parent shares the
+//! row of its parent. Subsumption is then one test: `b` is a descendant of `a` if `b` or an entry of its row
+//! is in the interval of `a`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -44,18 +45,19 @@ pub(crate) struct ConceptHierarchy {
     /// Children whose tree parent is another concept; all children in a hierarchy without a tree.
     non_tree_children: RowColumn<u32>,
     nodes: Vec<HierarchyNode>,
-    /// Further ancestors through which concepts are reachable. Of those on one path of the tree, only the lowest is
-    /// stored. `None` if the rows would be too large.
+    /// Further ancestors through which concepts are reachable. Of those on one path of the tree, only the
+    /// lowest is stored. `None` if the rows would be too large.
     extra_ancestors: Option<EliasFanoRows>,
     /// One cycle, if there is any. In that case only `parents` and `non_tree_children` have content.
     cycle: Vec<u32>,
 }
 
 impl ConceptHierarchy {
-    /// Builds the hierarchy of `len` concepts from pairs of child and parent, in any order and with duplicates.
+    /// Builds the hierarchy of `len` concepts from pairs of child and parent, in any order and with
+    /// duplicates.
     ///
-    /// Returns the old number of each new ordinal, the hierarchy, and the ancestor data for the code table. If there is
-    /// a cycle, the numbers do not change and there is no ancestor data.
+    /// Returns the old number of each new ordinal, the hierarchy, and the ancestor data for the code table.
+    /// If there is a cycle, the numbers do not change and there is no ancestor data.
     pub(crate) fn build(len: usize, links: Vec<(u32, u32)>) -> (Vec<u32>, Self, AncestorColumns) {
         let graph = LinkGraph::new(len, links);
         let Some(topological) = graph.topological_order() else {
@@ -92,7 +94,7 @@ impl ConceptHierarchy {
         (order, hierarchy, above)
     }
 
-    /// Returns the ancestor filter of each concept.
+    /// The ancestor filter of each concept.
     fn ancestor_filters(&self, from_above: &[u32]) -> Vec<AncestorFilter> {
         let mut out = vec![AncestorFilter::NOTHING; from_above.len()];
         for &at in from_above {
@@ -149,8 +151,8 @@ impl ConceptHierarchy {
         self.extra_ancestors = Some(rows);
     }
 
-    /// Collects some parents and the entries of their rows, in any order. Returns whether there are at most `most`, and
-    /// stops if there are more.
+    /// Collects some parents and the entries of their rows, in any order. Returns whether there are at most
+    /// `most`, and stops if there are more.
     fn collect_ancestors(
         &self,
         parents: &[u32],
@@ -171,7 +173,7 @@ impl ConceptHierarchy {
         })
     }
 
-    /// Returns the concepts of one cycle, with the first one at the end again; empty if there is none.
+    /// The concepts of one cycle, with the first one at the end again; empty if there is none.
     pub(crate) fn cycle(&self) -> &[u32] {
         &self.cycle
     }
@@ -181,8 +183,8 @@ impl ConceptHierarchy {
         self.is_below(self.concept_at(b), self.interval(a))
     }
 
-    /// Returns whether `b` is the concept with this interval or a descendant of it. Because `b` was located by its
-    /// code, this reads less memory than [`is_a`](Self::is_a).
+    /// Returns whether `b` is the concept with this interval or a descendant of it. Because `b` was located
+    /// by its code, this reads less memory than [`is_a`](Self::is_a).
     pub(crate) fn is_below(&self, b: LocatedConcept, interval: Range<u32>) -> bool {
         interval.contains(&b.at)
             || match &self.extra_ancestors {
@@ -196,27 +198,27 @@ impl ConceptHierarchy {
         self.extra_ancestors.is_none()
     }
 
-    /// Returns the number of concepts in the tree: all, unless there is a cycle.
+    /// The number of concepts in the tree: all, unless there is a cycle.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Returns the number of additional steps of one test: one for each concept if the test walks upward.
+    /// The number of additional steps of one test: one for each concept if the test walks upward.
     pub(crate) fn walk_steps(&self) -> usize {
         if self.needs_walk() { self.nodes.len() } else { 0 }
     }
 
-    /// Returns the children whose tree parent is another concept.
+    /// The children whose tree parent is another concept.
     pub(crate) fn non_tree_children(&self, of: u32) -> &[u32] {
         self.non_tree_children.row(of)
     }
 
-    /// Returns a concept with its descendants in the tree. The hierarchy must not have a cycle.
+    /// A concept with its descendants in the tree. The hierarchy must not have a cycle.
     pub(crate) fn interval(&self, index: u32) -> Range<u32> {
         index..self.nodes[index as usize].tree_end
     }
 
-    /// Returns the concept of an ordinal, with a filter that rejects nothing.
+    /// The concept of an ordinal, with a filter that rejects nothing.
     pub(crate) fn concept_at(&self, index: u32) -> LocatedConcept {
         let extra_row = self.nodes.get(index as usize).map_or(0, |node| node.extra_row);
         LocatedConcept { at: index, extra_row, above: AncestorFilter::ANYTHING }
@@ -227,8 +229,8 @@ impl ConceptHierarchy {
         a <= b && b < self.nodes[a as usize].tree_end
     }
 
-    /// Returns whether `a` is `b` or an ancestor of it, by walking upward without the rows. Follows each link at most
-    /// once.
+    /// Returns whether `a` is `b` or an ancestor of it, by walking upward without the rows. Follows each link
+    /// at most once.
     fn walks_up_to(&self, b: u32, a: u32) -> bool {
         let (mut seen, mut waiting) = (HashSet::from([b]), vec![b]);
         while let Some(here) = waiting.pop() {
@@ -240,12 +242,12 @@ impl ConceptHierarchy {
         false
     }
 
-    /// Returns the direct parents.
+    /// The direct parents.
     pub(crate) fn parents(&self, of: u32) -> &[u32] {
         self.parents.row(of)
     }
 
-    /// Returns the direct children.
+    /// The direct children.
     pub(crate) fn children(&self, of: u32) -> Vec<u32> {
         let mut children = self.non_tree_children.row(of).to_vec();
         if let Some(HierarchyNode { tree_end, .. }) = self.nodes.get(of as usize) {
@@ -257,7 +259,7 @@ impl ConceptHierarchy {
         children
     }
 
-    /// Returns the direct parents or the direct children.
+    /// The direct parents or the direct children.
     pub(crate) fn neighbours(&self, index: u32, up: bool) -> Cow<'_, [u32]> {
         if up { self.parents(index).into() } else { self.children(index).into() }
     }
@@ -363,7 +365,8 @@ mod tests {
 
     #[test]
     fn a_row_shared_by_parents_is_read_once() {
-        // One concept has many roots as parents and many children. The last concept is a child of all these children.
+        // One concept has many roots as parents and many children. The last concept is a child of all these
+        // children.
         let width = 4_000;
         let (middle, lowest) = (width, 2 * width + 1);
         let links = (0..width).map(|root| (middle, root));

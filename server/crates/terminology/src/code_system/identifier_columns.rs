@@ -1,4 +1,5 @@
-//! Alternate identifiers of concepts: codes of other schemes, such as LOINC, that SNOMED CT assigns to its concepts.
+//! Alternate identifiers of concepts: codes of other schemes, such as LOINC, that SNOMED CT assigns to its
+//! concepts.
 
 use super::code_table::CodeTable;
 use super::columns::columns;
@@ -20,7 +21,7 @@ impl IdentifierColumns {
     /// Adds an identifier. Of two equal identifiers, the first is used.
     ///
     /// # Errors
-    /// Returns a message if there is more text than an index can hold.
+    /// A message if there is more text than an index can hold.
     pub(super) fn add(&mut self, scheme: &str, identifier: &str, concept: u32) -> Result<(), String> {
         self.schemes.intern(scheme)?;
         self.keys.push(&format!("{scheme}#{identifier}"))?;
@@ -38,13 +39,13 @@ impl IdentifierColumns {
         self.keys.build_table();
     }
 
-    /// Returns the concept with this identifier in a scheme.
+    /// The concept with this identifier in a scheme.
     pub(crate) fn find(&self, scheme: &str, identifier: &str) -> Option<u32> {
         let key = self.keys.find(&format!("{scheme}#{identifier}"))?;
         self.concepts.get(key as usize).copied()
     }
 
-    /// Returns the codes of the schemes.
+    /// The codes of the schemes.
     pub(crate) fn schemes(&self) -> impl Iterator<Item = &str> {
         (0..self.schemes.len() as u32).map(|scheme| self.schemes.get(scheme))
     }

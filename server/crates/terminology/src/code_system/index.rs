@@ -1,5 +1,5 @@
-//! The public handle of a compiled code system: built from a resource or a release, saved, loaded, and stored with
-//! [`TerminologyChange::Index`](crate::TerminologyChange::Index).
+//! The public handle of a compiled code system: built from a resource or a release, saved, loaded, and stored
+//! with [`TerminologyChange::Index`](crate::TerminologyChange::Index).
 
 use std::io;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ impl CodeSystemIndex {
     /// Loads an index that [`save`](Self::save) wrote.
     ///
     /// # Errors
-    /// Returns [`io::Error`] if the file cannot be read, of the kind `InvalidData` if it is not an index, is corrupt,
-    /// or has another format or byte order.
+    /// Returns [`io::Error`] if the file cannot be read, of the kind `InvalidData` if it is not an index, is
+    /// corrupt, or has another format or byte order.
     pub fn read(input: impl io::Read) -> io::Result<Self> {
         CodeSystem::read(input).map(Self::from)
     }
@@ -62,8 +62,9 @@ impl CodeSystemIndex {
         self.0.len()
     }
 
-    /// Returns the relation of the first code to the second; `None` if one of them does not exist or the hierarchy has
-    /// a cycle. [`Terminology::subsumes`](crate::Terminology::subsumes) implements the rules of `$subsumes`.
+    /// Returns the relation of the first code to the second; `None` if one of them does not exist or the
+    /// hierarchy has a cycle. [`Terminology::subsumes`](crate::Terminology::subsumes) implements the rules of
+    /// `$subsumes`.
     pub fn subsumes(&self, a: &str, b: &str) -> Option<Subsumption> {
         let [a, b] = self.0.locate_all([a, b]);
         let (a, b) = (a?, b?);
@@ -71,15 +72,15 @@ impl CodeSystemIndex {
         hierarchy.cycle().is_empty().then(|| Subsumption::between(hierarchy, a, b))
     }
 
-    /// Returns the codes of one cycle of the hierarchy, with the first code at the end again; `None` if there is no
-    /// cycle.
+    /// Returns the codes of one cycle of the hierarchy, with the first code at the end again; `None` if there
+    /// is no cycle.
     pub fn cycle(&self) -> Option<Vec<String>> {
         self.0.cycle()
     }
 
-    /// Returns the codes of one cycle in the hierarchy of a CodeSystem resource, as [`cycle`](Self::cycle) does; `None`
-    /// if there is no cycle or the resource is invalid. The resource is compiled only if it contains properties for
-    /// parents or children, because nesting alone cannot form a cycle.
+    /// Returns the codes of one cycle in the hierarchy of a CodeSystem resource, as [`cycle`](Self::cycle)
+    /// does; `None` if there is no cycle or the resource is invalid. The resource is compiled only if it
+    /// contains properties for parents or children, because nesting alone cannot form a cycle.
     pub fn cycle_in(json: &[u8]) -> Option<Vec<String>> {
         let says = |word: &str| json.windows(word.len()).any(|index| index == word.as_bytes());
         if !(says("parent") || says("child") || says("subsumedBy")) {

@@ -1,7 +1,7 @@
 //! The builder of an index. It takes concepts and their texts, properties and links in any order.
 //!
-//! Each kind of data is collected in its own columns, with the number of the concept. At the end, the hierarchy assigns
-//! the ordinals, and each column is sorted by them.
+//! Each kind of data is collected in its own columns, with the number of the concept. At the end, the
+//! hierarchy assigns the ordinals, and each column is sorted by them.
 
 use super::code_table::CodeTable;
 use super::concept_attribute::{ABSTRACT, DEPRECATED, INACTIVE, LITERAL, NONE};
@@ -107,11 +107,12 @@ impl IndexBuilder {
         Ok(builder)
     }
 
-    /// Adds a concept, and returns its number and whether it is new. A code that is added twice is one concept.
+    /// Adds a concept, and returns its number and whether it is new. A code that is added twice is one
+    /// concept.
     ///
     /// # Errors
-    /// Returns a message if the code is empty, if too many codes differ from it by case only and case is ignored, or if
-    /// there is more text than an index can hold.
+    /// Returns a message if the code is empty, if too many codes differ from it by case only and case is
+    /// ignored, or if there is more text than an index can hold.
     pub fn add_concept(&mut self, code: &str) -> Result<(ConceptNumber, bool), String> {
         if code.is_empty() {
             return Err("a concept has an empty code".to_owned());
@@ -202,8 +203,8 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Adds a property of a concept. FHIR's standard properties take effect: parents and children become links, and are
-    /// not stored as texts.
+    /// Adds a property of a concept. FHIR's standard properties take effect: parents and children become
+    /// links, and are not stored as texts.
     ///
     /// # Errors
     /// Returns a message if there is more text than an index can hold.
@@ -249,7 +250,6 @@ impl IndexBuilder {
         )
     }
 
-    /// Sets flags of a concept.
     pub(crate) fn set_flags(&mut self, of: ConceptNumber, flags: u8) {
         self.flags[of as usize] |= flags;
     }
@@ -298,8 +298,9 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Adds a row of a reference set, with names and values of its fields. Every row of a reference set has the same
-    /// fields. Rows do not make the concept a member: see [`add_subset_member`](Self::add_subset_member).
+    /// Adds a row of a reference set, with names and values of its fields. Every row of a reference set has
+    /// the same fields. Rows do not make the concept a member: see
+    /// [`add_subset_member`](Self::add_subset_member).
     ///
     /// # Errors
     /// Returns a message if there is more text than an index can hold.
@@ -340,10 +341,10 @@ impl IndexBuilder {
         self.set_flags(of, INACTIVE);
     }
 
-    /// Returns the compiled code system.
+    /// The compiled code system.
     ///
     /// # Errors
-    /// Returns a message if there is more text than an index can hold.
+    /// A message if there is more text than an index can hold.
     pub(crate) fn build(mut self) -> Result<CodeSystem, String> {
         let len = self.codes.len();
         for (index, (concept, is_parent)) in self.code_links.iter().enumerate() {

@@ -19,7 +19,7 @@ impl LinkGraph {
         Self { parents, children: rows_by_first(len, &turned), len: len as u32 }
     }
 
-    /// Returns an order in which parents precede their children; `None` if there is a cycle.
+    /// An order in which parents precede their children; `None` if there is a cycle.
     pub(super) fn topological_order(&self) -> Option<Vec<u32>> {
         let mut waiting: Vec<u32> = (0..self.len).map(|n| self.parents.row(n).len() as u32).collect();
         let mut order: Vec<u32> = (0..self.len).filter(|n| waiting[*n as usize] == 0).collect();
@@ -36,10 +36,10 @@ impl LinkGraph {
         (order.len() == self.len as usize).then_some(order)
     }
 
-    /// Returns one cycle, walking upward, with the first concept at the end again.
+    /// One cycle, walking upward, with the first concept at the end again.
     pub(super) fn find_cycle(&self) -> Vec<u32> {
-        // Removes nodes without remaining parents or children, which cannot be part of a cycle. Every remaining node
-        // has a remaining parent, so a walk upward must reach a node twice.
+        // Removes nodes without remaining parents or children, which cannot be part of a cycle. Every
+        // remaining node has a remaining parent, so a walk upward must reach a node twice.
         let mut left: Vec<bool> = vec![true; self.len as usize];
         for (up, down) in [(&self.parents, &self.children), (&self.children, &self.parents)] {
             let count = |n: u32, left: &[bool]| up.row(n).iter().filter(|p| left[**p as usize]).count();
@@ -70,7 +70,7 @@ impl LinkGraph {
         }
     }
 
-    /// Returns one parent for each concept: the deepest one, because a long branch of the tree saves the most extra
+    /// One parent for each concept: the deepest one, because a long branch of the tree saves the most extra
     /// ancestors.
     pub(super) fn spanning_tree(&self, topological: &[u32]) -> Vec<Option<u32>> {
         let mut depth = vec![0_u32; self.len as usize];
@@ -101,8 +101,8 @@ fn rows_by_first(len: usize, sorted: &[(u32, u32)]) -> RowColumn<u32> {
     out
 }
 
-/// Numbers the spanning tree. Returns the old number of each ordinal, the ordinal of each old number, and the end of
-/// each subtree by ordinal.
+/// Numbers the spanning tree. Returns the old number of each ordinal, the ordinal of each old number, and the
+/// end of each subtree by ordinal.
 pub(super) fn number_in_preorder(
     len: usize,
     graph: &LinkGraph,

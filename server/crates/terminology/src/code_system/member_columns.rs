@@ -1,4 +1,5 @@
-//! Rows of the reference sets of SNOMED CT whose members are concepts, with the data by which constraints select them.
+//! Rows of the reference sets of SNOMED CT whose members are concepts, with the data by which constraints
+//! select them.
 
 use super::code_table::CodeTable;
 use super::columns::columns;
@@ -14,8 +15,8 @@ pub(crate) struct MemberColumns {
     pub(super) names: CodeTable,
     /// Names of the fields of each reference set, separated by spaces.
     pub(super) fields: TextColumn,
-    /// Rows of each reference set, sorted by member: the member, the number of its state, and the value of each field.
-    /// A value is a concept, or the number of a text with the bit [`LITERAL`].
+    /// Rows of each reference set, sorted by member: the member, the number of its state, and the value of
+    /// each field. A value is a concept, or the number of a text with the bit [`LITERAL`].
     pub(super) rows: RowColumn<u32>,
     /// States (`1` or `0`, module and date) and values.
     pub(super) texts: TextColumn,
@@ -47,11 +48,11 @@ pub(super) struct MemberBuilder {
 }
 
 impl MemberBuilder {
-    /// Adds a row. The first row of a reference set determines its fields; others are ignored. `find` returns the concept
-    /// with a code.
+    /// Adds a row. The first row of a reference set determines its fields; others are ignored. `find` returns
+    /// the concept with a code.
     ///
     /// # Errors
-    /// Returns a message if there is more text than an index can hold.
+    /// A message if there is more text than an index can hold.
     pub(super) fn add<'f>(
         &mut self,
         reference_set: &str,
@@ -87,10 +88,10 @@ impl MemberBuilder {
         Ok(())
     }
 
-    /// Returns the columns, with the ordinals of the concepts.
+    /// The columns, with the ordinals of the concepts.
     ///
     /// # Errors
-    /// Returns a message if there is more text than an index can hold.
+    /// A message if there is more text than an index can hold.
     pub(super) fn build(self, ordinals: &[u32]) -> Result<MemberColumns, String> {
         let mut out =
             MemberColumns { names: self.names, texts: self.texts.into_texts(), ..Default::default() };

@@ -18,12 +18,10 @@ pub(crate) struct MemberTable<'a> {
 pub(crate) struct MemberRow<'a>(&'a [u32]);
 
 impl<'a> MemberTable<'a> {
-    /// Returns all rows.
     pub(crate) fn rows(&self) -> impl Iterator<Item = MemberRow<'a>> + use<'a> {
         self.data.chunks_exact(FIXED + self.fields.len()).map(MemberRow)
     }
 
-    /// Returns the rows of a member.
     pub(crate) fn rows_of(&self, member: u32) -> impl Iterator<Item = MemberRow<'a>> + use<'a> {
         let rows = self.data;
         let width = FIXED + self.fields.len();
@@ -39,7 +37,7 @@ impl<'a> MemberTable<'a> {
         following.take_while(move |row| row[0] == member).map(MemberRow)
     }
 
-    /// Returns the position of a field.
+    /// The position of a field.
     pub(crate) fn field(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.eq_ignore_ascii_case(name))
     }
@@ -48,14 +46,13 @@ impl<'a> MemberTable<'a> {
         self.fields.len()
     }
 
-    /// Returns the state of a row.
+    /// The state of a row.
     pub(crate) fn facts(&self, row: MemberRow<'a>) -> MemberFacts<'a> {
         let mut parts = self.system.members.texts.get(row.0[1]).split(SEPARATOR);
         let mut part = || parts.next().unwrap_or_default();
         MemberFacts { is_active: part() == "1", module: part(), effective_time: part() }
     }
 
-    /// Returns the value of a field.
     pub(crate) fn value(&self, row: MemberRow<'a>, field: usize) -> Option<AttributeValue<'a>> {
         match row.0[FIXED + field] {
             NONE => None,
@@ -74,12 +71,12 @@ impl MemberRow<'_> {
 }
 
 impl CodeSystem {
-    /// Returns the ids of all reference sets that have rows.
+    /// The ids of all reference sets that have rows.
     pub(crate) fn member_tables(&self) -> impl Iterator<Item = &str> {
         (0..self.members.names.len() as u32).map(|set| self.members.names.get(set))
     }
 
-    /// Returns the rows of a reference set.
+    /// The rows of a reference set.
     pub(crate) fn member_table<'a>(&'a self, name: &str) -> Option<MemberTable<'a>> {
         let columns = &self.members;
         let set = columns.names.find(name)?;

@@ -102,8 +102,8 @@ pub(crate) struct CodeSystem {
     words: WordIndex,
 }
 
-/// Number of a code system in this process, starting at 1. Cached results carry it, so that they are not used for
-/// another code system.
+/// Number of a code system in this process, starting at 1. Cached results carry it, so that they are not used
+/// for another code system.
 #[derive(Debug)]
 struct InstanceNumber(u32);
 
@@ -119,8 +119,9 @@ impl Default for InstanceNumber {
 struct DesignationColumns {
     ends: RowOffsets,
     texts: TextColumn,
-    /// Language, use, and the other facts, as numbers of texts in `values`. The other facts are the standards status and
-    /// the id of the description that a resource states, and of a release of SNOMED CT the module, date and dialects.
+    /// Language, use, and the other facts, as numbers of texts in `values`. The other facts are the standards
+    /// status and the id of the description that a resource states, and of a release of SNOMED CT the module,
+    /// date and dialects.
     facts: Vec<[u32; 3]>,
     /// Ids of the descriptions of a release of SNOMED CT; empty in other code systems.
     description_ids: Vec<u64>,
@@ -138,7 +139,7 @@ columns!(CodeSystem: codes, displays, designations, properties, flags, statuses,
     subset_names, subsets, members, identifiers, words);
 
 impl CodeSystem {
-    /// Returns a code system without concepts.
+    /// A code system without concepts.
     fn from_header(header: &ResourceHeader) -> Self {
         let url = header.url.clone().unwrap_or_default();
         let version = header.version.clone();
@@ -161,7 +162,7 @@ impl CodeSystem {
     /// Saves the index.
     ///
     /// # Errors
-    /// Returns [`io::Error`] if the file cannot be written.
+    /// [`io::Error`] if the file cannot be written.
     pub(crate) fn save(&self, out: impl io::Write) -> io::Result<()> {
         let mut recorder = IndexWriter::begin(out)?;
         serde_json::to_string(&self.header)?.save(&mut recorder)?;
@@ -172,7 +173,7 @@ impl CodeSystem {
     /// Loads a saved index.
     ///
     /// # Errors
-    /// Returns [`io::Error`] if the file cannot be read, of the kind `InvalidData` if it is not an index, is corrupt,
+    /// [`io::Error`] if the file cannot be read, of the kind `InvalidData` if it is not an index, is corrupt,
     /// or has another format or byte order.
     pub(crate) fn read(input: impl io::Read) -> io::Result<Self> {
         let mut player = IndexReader::begin(input)?;
@@ -190,32 +191,32 @@ impl CodeSystem {
         Ok(system)
     }
 
-    /// Returns the number of this code system among all in this process.
+    /// The number of this code system among all in this process.
     pub(crate) fn instance(&self) -> u32 {
         self.instance.0
     }
 
-    /// Returns the number of concepts.
+    /// The number of concepts.
     pub(crate) fn len(&self) -> usize {
         self.codes.len()
     }
 
-    /// Returns the ordinal of a code.
+    /// The ordinal of a code.
     pub(crate) fn find(&self, code: &str) -> Option<u32> {
         self.codes.find(code)
     }
 
-    /// Returns the concept of a code, with its ancestor data.
+    /// The concept of a code, with its ancestor data.
     pub(crate) fn locate(&self, code: &str) -> Option<LocatedConcept> {
         self.codes.locate(code)
     }
 
-    /// Returns the concepts of several codes.
+    /// The concepts of several codes.
     pub(crate) fn locate_all<const N: usize>(&self, codes: [&str; N]) -> [Option<LocatedConcept>; N] {
         self.codes.locate_all(codes)
     }
 
-    /// Returns the code of an ordinal, in the spelling of the system.
+    /// The code of an ordinal, in the spelling of the system.
     pub(crate) fn code(&self, concept: u32) -> &str {
         self.codes.get(concept)
     }
@@ -229,13 +230,13 @@ impl CodeSystem {
         Some(self.displays.get(concept)).filter(|display| !display.is_empty())
     }
 
-    /// Returns the display and all designations of a concept, the display first.
+    /// The display and all designations of a concept, the display first.
     pub(crate) fn displays(&self, concept: u32) -> impl Iterator<Item = ConceptText<'_>> {
         let first = self.display(concept).map(|text| ConceptText::own(text, self.language.as_deref()));
         first.into_iter().chain(self.designations(concept).map(ConceptText::from))
     }
 
-    /// Returns an interned text, if there is one with this number.
+    /// An interned text, if there is one with this number.
     fn interned(&self, number: u32) -> Option<&str> {
         (number != NONE).then(|| self.values.get(number))
     }
@@ -276,7 +277,7 @@ impl CodeSystem {
         !self.flags.is_empty()
     }
 
-    /// Returns the approximate size of the index in memory, in bytes.
+    /// The approximate size of the index in memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let texts = [&self.displays, &self.designations.texts].map(|texts| texts.bytes() + 3 * texts.len());
         let tables = [&self.codes, &self.names, &self.values, &self.subset_names];
@@ -308,12 +309,12 @@ impl CodeSystem {
         self.has_flag(concept, DEPRECATED)
     }
 
-    /// Returns the value of the `status` property of a concept.
+    /// The value of the `status` property of a concept.
     pub(crate) fn concept_status(&self, concept: u32) -> Option<&str> {
         self.interned(*self.statuses.get(concept as usize)?)
     }
 
-    /// Returns the status of a concept that is not, or no longer, intended for use, from its `status` property or its
+    /// The status of a concept that is not, or no longer, intended for use, from its `status` property or its
     /// standards status.
     pub(crate) fn status_to_report(&self, concept: u32) -> Option<&str> {
         if !self.has_flag(concept, INACTIVE | DEPRECATED) {
@@ -322,12 +323,11 @@ impl CodeSystem {
         self.concept_status(concept).or_else(|| self.extension(concept, STANDARDS_STATUS))
     }
 
-    /// Returns the definition of a concept.
     pub(crate) fn definition(&self, concept: u32) -> Option<&str> {
         self.interned(*self.definitions.get(concept as usize)?)
     }
 
-    /// Returns the index of the words in all texts.
+    /// The index of the words in all texts.
     pub(crate) fn word_index(&self) -> &WordIndex {
         &self.words
     }
@@ -336,10 +336,10 @@ impl CodeSystem {
         &self.hierarchy
     }
 
-    /// Returns the hierarchy of a code system, if it means is-a.
+    /// The hierarchy of a code system, if it means is-a.
     ///
     /// # Errors
-    /// Returns [`Unprocessable`] if the hierarchy has another meaning or a cycle.
+    /// [`Unprocessable`] if the hierarchy has another meaning or a cycle.
     pub(crate) fn require_is_a_hierarchy(&self) -> Result<&ConceptHierarchy, Unprocessable> {
         match self.meaning {
             // A hierarchy without a stated meaning counts as is-a, as is common in practice.
@@ -357,7 +357,7 @@ impl CodeSystem {
         }
     }
 
-    /// Returns the codes of one cycle of the hierarchy, if there is any.
+    /// The codes of one cycle of the hierarchy, if there is any.
     pub(crate) fn cycle(&self) -> Option<Vec<String>> {
         let cycle = self.hierarchy.cycle();
         (!cycle.is_empty()).then(|| cycle.iter().map(|concept| self.code(*concept).to_owned()).collect())
@@ -371,7 +371,7 @@ impl CodeSystem {
             || (!self.attributes.is_empty() && self.find(name).is_some())
     }
 
-    /// Returns the values of a property of a concept, as text. The type of a defining relationship is a property too.
+    /// The values of a property of a concept, as text. The type of a defining relationship is a property too.
     pub(crate) fn property<'a>(&'a self, concept: u32, name: &str) -> impl Iterator<Item = &'a str> {
         let kind = if self.attributes.is_empty() { None } else { self.find(name) };
         let definition = self.definition(concept).filter(|_| name == DEFINITION);
@@ -386,7 +386,7 @@ impl CodeSystem {
         }))
     }
 
-    /// Returns the number of properties and defining relationships of a concept.
+    /// The number of properties and defining relationships of a concept.
     pub(crate) fn property_count(&self, concept: u32) -> usize {
         self.properties.range(concept).len() + self.attributes.range(concept).len()
     }
@@ -404,21 +404,21 @@ impl CodeSystem {
         self.names.find(url).is_some()
     }
 
-    /// Returns the value of an extension of a concept, as text.
+    /// The value of an extension of a concept, as text.
     pub(crate) fn extension(&self, concept: u32, url: &str) -> Option<&str> {
         let name = self.names.find(url)?;
         let found = self.properties.row(concept).iter().find(|property| property[0] == name)?;
         Some(self.values.get(found[1]))
     }
 
-    /// Returns the declared type and URI of a property.
+    /// The declared type and URI of a property.
     pub(crate) fn declaration(&self, name: &str) -> (Option<&str>, Option<&str>) {
         let declared = self.header.property.iter().find(|property| property.code == name);
         declared.map_or((None, None), |property| (property.r#type.as_deref(), property.uri.as_deref()))
     }
 
-    /// Returns whether a property holds the parents, the children or the inactive status of a concept. Callers read these from
-    /// the hierarchy and the flags instead.
+    /// Returns whether a property holds the parents, the children or the inactive status of a concept.
+    /// Callers read these from the hierarchy and the flags instead.
     pub(crate) fn is_structural(&self, name: &str) -> bool {
         let role = PropertyRole::of_property(name, self.declaration(name).1);
         matches!(role, Some(PropertyRole::Parent | PropertyRole::Child | PropertyRole::Inactive))
@@ -435,17 +435,16 @@ impl CodeSystem {
         })
     }
 
-    /// Returns the members of a subset, sorted; `None` if there is no such subset.
+    /// The members of a subset, sorted; `None` if there is no such subset.
     pub(crate) fn subset(&self, name: &str) -> Option<&[u32]> {
         self.subset_names.find(name).map(|number| self.subsets.row(number))
     }
 
-    /// Returns the alternate identifiers of concepts.
+    /// The alternate identifiers of concepts.
     pub(crate) fn identifiers(&self) -> &IdentifierColumns {
         &self.identifiers
     }
 
-    /// Returns the names of all subsets.
     pub(crate) fn subset_names(&self) -> impl Iterator<Item = &str> {
         (0..self.subset_names.len() as u32).map(|number| self.subset_names.get(number))
     }

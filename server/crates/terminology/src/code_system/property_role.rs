@@ -14,7 +14,7 @@ pub(super) enum PropertyRole {
 }
 
 impl PropertyRole {
-    /// Returns the role of a property by FHIR's name for it.
+    /// The role of a property by FHIR's name for it.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "inactive" => Self::Inactive,
@@ -28,8 +28,8 @@ impl PropertyRole {
         })
     }
 
-    /// Returns the role of a property with this code and declared URI. The URI of a standard property determines the role.
-    /// With any other URI the code does, because code systems such as LOINC have URIs of their own.
+    /// The role of a property with this code and declared URI. The URI of a standard property determines the
+    /// role. With any other URI the code does, because code systems such as LOINC have URIs of their own.
     pub(super) fn of_property(code: &str, uri: Option<&str>) -> Option<Self> {
         let standard = uri.and_then(|uri| uri.strip_prefix(STANDARD_PROPERTIES));
         standard.and_then(Self::named).or_else(|| Self::named(code))

@@ -1,5 +1,5 @@
-//! The reader of CodeSystem resources in JSON. It reads in one pass: each concept is added to the builder directly, so
-//! no tree of concepts is ever in memory.
+//! The reader of CodeSystem resources in JSON. It reads in one pass: each concept is added to the builder
+//! directly, so no tree of concepts is ever in memory.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ impl CodeSystem {
     /// Compiles a CodeSystem resource whose header is already read.
     ///
     /// # Errors
-    /// Returns a message of one line if the resource is invalid.
+    /// A message of one line if the resource is invalid.
     pub(crate) fn compile(header: &ResourceHeader, bytes: &[u8]) -> Result<Self, String> {
         let mut builder = IndexBuilder::new(header)?;
         let mut json = serde_json::Deserializer::from_slice(bytes);
@@ -116,7 +116,8 @@ impl<'de> Visitor<'de> for ConceptVisitor<'_> {
                 "designation" => designations = map.next_value()?,
                 "property" => properties = map.next_value()?,
                 "extension" => extensions = map.next_value()?,
-                // The children are added before their parent, because `concept` may precede the other members.
+                // The children are added before their parent, because `concept` may precede the other
+                // members.
                 "concept" => below = map.next_value_seed(ConceptListVisitor(self.0))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -134,7 +135,8 @@ impl<'de> Visitor<'de> for ConceptVisitor<'_> {
                 builder.set_definition(number, &definition).map_err(A::Error::custom)?;
             }
         } else {
-            // If a code occurs twice, the links of both occurrences are added, but other data only of the first.
+            // If a code occurs twice, the links of both occurrences are added, but other data only of the
+            // first.
             for property in &properties {
                 if let (true, Some(value)) =
                     (builder.is_link_property(&property.name), property.value.as_deref())

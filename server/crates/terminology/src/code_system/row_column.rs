@@ -22,7 +22,7 @@ impl<T> Default for RowColumn<T> {
 }
 
 impl<T> RowColumn<T> {
-    /// Returns an empty column with this capacity of rows and of items in all rows.
+    /// An empty column with this capacity of rows and of items in all rows.
     pub(crate) fn with_capacity(rows: usize, items: usize) -> Self {
         Self { ends: RowOffsets::with_capacity(rows), items: Vec::with_capacity(items) }
     }
@@ -33,12 +33,12 @@ impl<T> RowColumn<T> {
         self.ends.push(self.items.len() as u32);
     }
 
-    /// Returns the row at a position, or an empty row if the position is past the end.
+    /// The row at a position, or an empty row if the position is past the end.
     pub(crate) fn row(&self, index: u32) -> &[T] {
         &self.items[self.range(index)]
     }
 
-    /// Returns the range of a row among all items.
+    /// The range of a row among all items.
     pub(crate) fn range(&self, index: u32) -> std::ops::Range<usize> {
         self.ends.range(index)
     }
@@ -47,7 +47,7 @@ impl<T> RowColumn<T> {
         self.ends.len()
     }
 
-    /// Returns the number of items in all rows.
+    /// The number of items in all rows.
     pub(crate) fn items(&self) -> usize {
         self.items.len()
     }
@@ -65,7 +65,8 @@ impl<T> RowColumn<T> {
 }
 
 impl<T: Pod> RowColumn<T> {
-    /// Builds rows from items in any order. `of` contains the row of each item. Items of one row keep their order.
+    /// Builds rows from items in any order. `of` contains the row of each item. Items of one row keep their
+    /// order.
     pub(crate) fn grouped(rows: usize, of: &[u32], items: &[T]) -> Self {
         let (ends, order) = group(rows, of);
         Self { ends, items: order.iter().map(|index| items[*index as usize]).collect() }
@@ -112,7 +113,7 @@ pub(crate) struct TextColumn {
 }
 
 impl TextColumn {
-    /// Returns an empty column with this capacity of bytes and texts.
+    /// An empty column with this capacity of bytes and texts.
     pub(crate) fn with_capacity(bytes: usize, texts: usize) -> Self {
         Self { arena: String::with_capacity(bytes), ends: RowOffsets::with_capacity(texts) }
     }
@@ -120,7 +121,7 @@ impl TextColumn {
     /// Appends the text of the next ordinal.
     ///
     /// # Errors
-    /// Returns a message if the texts need more than 4 GiB.
+    /// A message if the texts need more than 4 GiB.
     pub(crate) fn push(&mut self, text: &str) -> Result<(), String> {
         self.arena.push_str(text);
         let end = u32::try_from(self.arena.len()).map_err(|_| "more than 4 GiB of text".to_owned())?;
@@ -128,7 +129,7 @@ impl TextColumn {
         Ok(())
     }
 
-    /// Returns the text of an ordinal.
+    /// The text of an ordinal.
     pub(crate) fn get(&self, index: u32) -> &str {
         &self.arena[self.ends.range(index)]
     }
@@ -143,7 +144,7 @@ impl TextColumn {
         self.ends.shrink();
     }
 
-    /// Returns the size of all texts in bytes.
+    /// The size of all texts in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.arena.len()
     }

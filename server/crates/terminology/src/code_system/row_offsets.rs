@@ -1,7 +1,7 @@
 //! Offsets of the rows of a column, in about two bytes per row.
 //!
-//! A cache line stores the start of the first of thirty rows, and the distance from there to the end of each row. If a
-//! distance does not fit in two bytes, all ends are stored as plain numbers.
+//! A cache line stores the start of the first of thirty rows, and the distance from there to the end of each
+//! row. If a distance does not fit in two bytes, all ends are stored as plain numbers.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub(crate) struct RowOffsets {
 }
 
 impl RowOffsets {
-    /// Returns an empty list with this capacity of rows.
+    /// An empty list with this capacity of rows.
     pub(crate) fn with_capacity(rows: usize) -> Self {
         Self { lines: Vec::with_capacity(rows.div_ceil(ROWS)), ..Self::default() }
     }
@@ -56,12 +56,12 @@ impl RowOffsets {
         self.len += 1;
     }
 
-    /// Returns the end of the last row.
+    /// The end of the last row.
     fn last(&self) -> u32 {
         self.len.checked_sub(1).map_or(0, |index| self.range(index as u32).end as u32)
     }
 
-    /// Returns the range of a row; an empty one past the last row.
+    /// The range of a row; an empty one past the last row.
     #[inline]
     pub(crate) fn range(&self, index: u32) -> Range<usize> {
         let index = index as usize;

@@ -17,7 +17,7 @@ pub enum Subsumption {
 }
 
 impl Subsumption {
-    /// Returns the relation of two concepts. The hierarchy must not have a cycle.
+    /// The relation of two concepts. The hierarchy must not have a cycle.
     pub(crate) fn between(hierarchy: &ConceptHierarchy, a: LocatedConcept, b: LocatedConcept) -> Self {
         let is_a = |b: LocatedConcept, a: LocatedConcept| {
             b.above.may_be_below(a.above) && hierarchy.is_below(b, hierarchy.interval(a.at))

@@ -1,8 +1,10 @@
-//! The words of all codes, displays and current designations of a code system, for the text filter of `$expand`.
+//! The words of all codes, displays and current designations of a code system, for the text filter of
+//! `$expand`.
 //!
-//! A word starts at the beginning of a text, and at a letter or digit that follows a character that is neither. It is
-//! stored up to the next such character, in lower case, with the ordinals of its concepts. The first word of a code is
-//! not stored, because most codes consist of a single, unique word. The codes are sorted instead.
+//! A word starts at the beginning of a text, and at a letter or digit that follows a character that is
+//! neither. It is stored up to the next such character, in lower case, with the ordinals of its concepts. The
+//! first word of a code is not stored, because most codes consist of a single, unique word. The codes are
+//! sorted instead.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,8 +27,8 @@ pub(crate) struct WordIndex {
     words: TextColumn,
     /// End of the ordinals of each word.
     ends: RowOffsets,
-    /// Ordinals of each word, ascending. Each is stored as the difference from the previous one in base 128, the lowest
-    /// digit first.
+    /// Ordinals of each word, ascending. Each is stored as the difference from the previous one in base 128,
+    /// the lowest digit first.
     ordinals: Vec<u8>,
     /// All ordinals, sorted by their codes in lower case.
     by_code: Vec<u32>,
@@ -42,12 +44,12 @@ fn to_lower(text: &str) -> Cow<'_, str> {
     text.chars().flat_map(char::to_lowercase).collect()
 }
 
-/// Returns the texts of a concept that are searched: its display and its designations that are not withdrawn.
+/// The texts of a concept that are searched: its display and its designations that are not withdrawn.
 fn current_texts(system: &CodeSystem, concept: u32) -> impl Iterator<Item = &str> {
     system.displays(concept).filter(|display| display.retired.is_none()).map(|display| display.text)
 }
 
-/// Returns the positions where words start.
+/// The positions where words start.
 fn word_starts(text: &str) -> impl Iterator<Item = usize> {
     let mut before: Option<char> = None;
     text.char_indices().filter_map(move |(offset, letter)| {
@@ -65,7 +67,7 @@ pub(crate) fn begins_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// Returns all ordinals, sorted by their codes in lower case.
+/// All ordinals, sorted by their codes in lower case.
 fn sort_by_code(system: &CodeSystem) -> Vec<u32> {
     let mut by_code: Vec<_> =
         (0..system.len() as u32).map(|concept| (to_lower(system.code(concept)), concept)).collect();
@@ -87,10 +89,11 @@ impl Occurrences {
     }
 }
 
-/// Returns the number of each word, and the ordinals of the concepts in which it occurs, ascending.
+/// The number of each word, and the ordinals of the concepts in which it occurs, ascending.
 fn occurrences(system: &CodeSystem) -> (HashMap<Box<str>, u32>, Occurrences) {
     let mut numbers: HashMap<Box<str>, u32> = HashMap::new();
-    // The last concept of each word, the numbers of the words of all concepts, and the end of those of each concept.
+    // The last concept of each word, the numbers of the words of all concepts, and the end of those of each
+    // concept.
     let (mut last, mut words, mut word_ends) = (Vec::new(), Vec::new(), Vec::with_capacity(system.len()));
     for concept in 0..system.len() as u32 {
         let mut add = |text: &str, skip: usize| {
@@ -140,7 +143,7 @@ impl WordIndex {
     /// Builds the index from the other columns of a code system.
     ///
     /// # Errors
-    /// Returns a message if there is more text than an index can hold.
+    /// A message if there is more text than an index can hold.
     pub(super) fn build(system: &CodeSystem) -> Result<Self, String> {
         let mut out = Self { by_code: sort_by_code(system), ..Self::default() };
         let (numbers, ordinals) = occurrences(system);
@@ -166,15 +169,15 @@ impl WordIndex {
         Ok(out)
     }
 
-    /// Returns the size in memory, in bytes.
+    /// The size in memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.words.bytes() + 5 * self.words.len() + self.ordinals.len() + 4 * self.by_code.len()
     }
 
-    /// Returns the concepts that have a word starting with `word`, which is in lower case and not empty.
+    /// The concepts that have a word starting with `word`, which is in lower case and not empty.
     ///
     /// # Errors
-    /// Returns [`BudgetExhausted`] if the budget is spent.
+    /// [`BudgetExhausted`] if the budget is spent.
     pub(crate) fn find_concepts(
         &self,
         system: &CodeSystem,
@@ -228,7 +231,7 @@ impl WordIndex {
         Ok(false)
     }
 
-    /// Returns the number of the first word that is not less than this one.
+    /// The number of the first word that is not less than this one.
     fn first_at_least(&self, word: &str) -> u32 {
         let (mut low, mut high) = (0, self.words.len() as u32);
         while low < high {
@@ -241,7 +244,6 @@ impl WordIndex {
         low
     }
 
-    /// Returns the ordinals of a word.
     fn ordinals(&self, number: u32) -> impl Iterator<Item = u32> {
         let mut bytes = self.ordinals[self.ends.range(number)].iter();
         let mut index = 0;
@@ -284,7 +286,8 @@ mod tests {
 
     #[test]
     fn other_characters_do_not_become_letters_in_lower_case() {
-        // `find` relies on this: a word ends where the next character of the filter is neither a letter nor a digit.
+        // `find` relies on this: a word ends where the next character of the filter is neither a letter nor a
+        // digit.
         let others = ('\0'..=char::MAX).filter(|letter| !letter.is_alphanumeric());
         for letter in others {
             assert!(!letter.to_lowercase().next().is_some_and(char::is_alphanumeric), "{letter:?}");

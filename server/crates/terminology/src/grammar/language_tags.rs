@@ -1,5 +1,6 @@
-//! Language tags (BCP 47) by the grammar of RFC 5646 2.1, with all subtags and tags of IANA's registry. A well-formed
-//! subtag that is not registered is rejected, as RFC 5646 2.2.9 requires for valid tags. A deprecated one is valid.
+//! Language tags (BCP 47) by the grammar of RFC 5646 2.1, with all subtags and tags of IANA's registry. A
+//! well-formed subtag that is not registered is rejected, as RFC 5646 2.2.9 requires for valid tags. A
+//! deprecated one is valid.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -63,7 +64,6 @@ static REGISTRY: LazyLock<SubtagRegistry> = LazyLock::new(|| {
     }
 });
 
-/// Parses a language tag.
 pub(super) fn parse_language_tag(code: &str) -> Result<ParsedCode, String> {
     if let Some(registered) = REGISTRY.find("grandfathered", code) {
         let mut tag = LanguageTag { name: registered.name.to_owned(), ..LanguageTag::default() };
@@ -104,7 +104,8 @@ pub(super) fn parse_language_tag(code: &str) -> Result<ParsedCode, String> {
     Ok(tag.into_parsed_code())
 }
 
-/// Returns a tag from before RFC 4646 in the spelling of the registry: regions in capitals, all else in small letters.
+/// A tag from before RFC 4646 in the spelling of the registry: regions in capitals, all else in small
+/// letters.
 fn grandfathered_spelling(code: &str) -> String {
     let spell = |(index, part): (usize, &str)| {
         let is_region = index > 0 && part.len() == 2 && !code.starts_with(['i', 'I']);

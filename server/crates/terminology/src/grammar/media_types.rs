@@ -17,7 +17,6 @@ const TYPES: &[&str] = &[
     "video",
 ];
 
-/// Parses a media type.
 pub(super) fn parse_media_type(code: &str) -> Result<ParsedCode, String> {
     let mut parts = code.split(';');
     let name = parts.next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Code systems whose codes follow a grammar instead of a list: language tags (BCP 47), media types (BCP 13) and units
-//! (UCUM).
+//! Code systems whose codes follow a grammar instead of a list: language tags (BCP 47), media types (BCP 13)
+//! and units (UCUM).
 
 pub(crate) mod language_tags;
 mod media_types;
@@ -21,7 +21,7 @@ pub(crate) enum CodeGrammar {
 }
 
 impl CodeGrammar {
-    /// Returns the grammar of a code system.
+    /// The grammar of a code system.
     pub(crate) fn for_system(url: &str) -> Option<Self> {
         match url {
             BCP_47 => Some(Self::Languages),
@@ -49,11 +49,11 @@ pub(crate) fn rejection_reason(url: &str, code: &str) -> Option<String> {
     CodeGrammar::for_system(url)?.parse_code(code).err()
 }
 
-/// Returns the value that a filter of a value set compares with, if it is not the literal one. UCUM's `canonical`
+/// The value that a filter of a value set compares with, if it is not the literal one. UCUM's `canonical`
 /// accepts any expression that is comparable to the unit (FHIR R4, Using UCUM with FHIR).
 ///
 /// # Errors
-/// Returns a message if the value is not valid.
+/// A message if the value is not valid.
 pub(crate) fn comparison_value(url: &str, property: &str, value: &str) -> Result<Option<String>, String> {
     match (url, property) {
         (UCUM, units::CANONICAL) => units::canonical(value).map(Some),

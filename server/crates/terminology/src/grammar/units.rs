@@ -1,24 +1,23 @@
 //! Units of measure by the grammar of UCUM 2.2, case-sensitive, with its atoms and prefixes.
 //!
-//! The property `canonical` is the dimension of a unit in the base units of UCUM, sorted, so that a value set can
-//! filter by it: `mm[Hg]` is `g.m-1.s-2`. An arbitrary unit is its own base unit. The property `property` is the
-//! quantity that a base unit measures; all units that are comparable to the base unit have it (FHIR R4, Using UCUM with
-//! FHIR).
+//! The property `canonical` is the dimension of a unit in the base units of UCUM, sorted, so that a value set
+//! can filter by it: `mm[Hg]` is `g.m-1.s-2`. An arbitrary unit is its own base unit. The property `property`
+//! is the quantity that a base unit measures; all units that are comparable to the base unit have it (FHIR
+//! R4, Using UCUM with FHIR).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, OnceLock};
 
 use super::parsed_code::{ParsedCode, table_rows};
 
-/// Properties of a unit.
 pub(crate) const PROPERTIES: &[&str] = &[CANONICAL, "property"];
 pub(super) const CANONICAL: &str = "canonical";
 
 /// Maximum depth of parentheses.
 const DEPTH: usize = 32;
 
-/// An atom of the table. A metric atom takes prefixes. A special one (degrees Celsius, logarithms) has its own scale
-/// and takes no exponent.
+/// An atom of the table. A metric atom takes prefixes. A special one (degrees Celsius, logarithms) has its
+/// own scale and takes no exponent.
 struct UnitAtom {
     metric: bool,
     special: bool,
@@ -67,7 +66,7 @@ static TABLE: LazyLock<UnitTable> = LazyLock::new(|| {
 });
 
 impl UnitAtom {
-    /// Returns the dimension of the atom with this code.
+    /// The dimension of the atom with this code.
     fn dimension(&self, code: &str) -> &UnitDimension {
         self.dimension.get_or_init(|| match self.definition {
             UnitDefinition::Base(_) | UnitDefinition::Arbitrary => {
@@ -80,7 +79,6 @@ impl UnitAtom {
     }
 }
 
-/// Parses a unit.
 pub(super) fn parse_unit(code: &str) -> Result<ParsedCode, String> {
     let canonical = canonical(code)?;
     let measured = TABLE.atoms.get(&*canonical).and_then(|atom| match atom.definition {
@@ -91,7 +89,7 @@ pub(super) fn parse_unit(code: &str) -> Result<ParsedCode, String> {
     Ok(ParsedCode { code: code.to_owned(), display: None, properties })
 }
 
-/// Returns the dimension of a unit, which all comparable units share.
+/// The dimension of a unit, which all comparable units share.
 pub(super) fn canonical(code: &str) -> Result<String, String> {
     let dimension = parse_dimension(code)?;
     let factor = |(base, exponent): (&String, &i32)| match exponent {
@@ -236,7 +234,7 @@ struct FoundAtom {
     atom: &'static UnitAtom,
 }
 
-/// Returns the atom of a symbol, which begins with a prefix if the atom is metric.
+/// The atom of a symbol, which begins with a prefix if the atom is metric.
 fn find_atom(symbol: &str) -> Option<FoundAtom> {
     let find = |code: &str| TABLE.atoms.get_key_value(code).map(|(code, atom)| FoundAtom { code, atom });
     find(symbol).or_else(|| {

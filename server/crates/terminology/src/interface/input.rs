@@ -1,8 +1,8 @@
 //! The parameters of a request before validation.
 //!
-//! A query string has no types: every value is text, so "true" may be a boolean, and a Coding cannot be sent. A body
-//! has types, and a value of another type is rejected. [`OperationInput`] records which of the two the parameters are
-//! from; no other code depends on it.
+//! A query string has no types: every value is text, so "true" may be a boolean, and a Coding cannot be sent.
+//! A body has types, and a value of another type is rejected. [`OperationInput`] records which of the two the
+//! parameters are from; no other code depends on it.
 
 use std::collections::HashMap;
 
@@ -71,19 +71,21 @@ impl<'a> OperationInput<'a> {
         self
     }
 
-    /// Sets the number of codes above which the caller wants no expansion. It can only lower the limit of the server.
+    /// Sets the number of codes above which the caller wants no expansion. It can only lower the limit of the
+    /// server.
     #[must_use]
     pub fn expansion_limit(mut self, limit: Option<usize>) -> Self {
         self.expansion_limit = limit;
         self
     }
 
-    /// Returns the limit that the caller set for the number of codes in an expansion.
+    /// The limit that the caller set for the number of codes in an expansion.
     pub(crate) fn own_expansion_limit(&self) -> Option<usize> {
         self.expansion_limit
     }
 
-    /// Sets the identity of the caller, in any stable form. Resources under a `cache-id` belong to one caller.
+    /// Sets the identity of the caller, in any stable form. Resources under a `cache-id` belong to one
+    /// caller.
     #[must_use]
     pub fn caller(mut self, caller: &'a str) -> Self {
         self.caller = caller;
@@ -97,17 +99,17 @@ impl<'a> OperationInput<'a> {
         self
     }
 
-    /// Returns the budget, if one was set.
+    /// The budget, if one was set.
     pub(crate) fn own_budget(&self) -> Option<&'a Budget<'a>> {
         self.budget
     }
 
-    /// Returns the identity of the caller.
+    /// The identity of the caller.
     pub(crate) fn caller_name(&self) -> &'a str {
         self.caller
     }
 
-    /// Returns the input with the parameters of one item of a batch. For a name that the item does not have, the
+    /// The input with the parameters of one item of a batch. For a name that the item does not have, the
     /// parameters of the batch apply.
     pub(crate) fn with_item(self, parameters: &'a Parameters, shared: &'a BatchParameters<'a>) -> Self {
         Self { parameters, shared: Some(shared), ..self }
@@ -122,12 +124,12 @@ impl<'a> OperationInput<'a> {
         shared
     }
 
-    /// Returns the header `Accept-Language`.
+    /// The header `Accept-Language`.
     pub(crate) fn header_languages(&self) -> Option<&'a str> {
         self.accept_language
     }
 
-    /// Returns the input of an operation that starts.
+    /// The input of an operation that starts.
     pub(crate) fn for_operation(self, operation: TerminologyOperation) -> Self {
         Self { operation: Some(operation), ..self }
     }
@@ -149,7 +151,7 @@ impl<'a> OperationInput<'a> {
         own(self.parameters).chain(shared.iter().copied())
     }
 
-    /// Returns the value of a parameter that must not be repeated.
+    /// The value of a parameter that must not be repeated.
     fn single_value(&self, row: &'static ParameterRow) -> Result<Option<&'a Value>, TxError> {
         let mut all = self.parameters_of(row);
         let Some(first) = all.next() else { return Ok(None) };
@@ -164,27 +166,27 @@ impl<'a> OperationInput<'a> {
         self.parameters_of(row).next().is_some()
     }
 
-    /// Returns whether the request uses HL7's terminology ecosystem: whether it has any of its parameters, even one
-    /// that this operation ignores.
+    /// Returns whether the request uses HL7's terminology ecosystem: whether it has any of its parameters,
+    /// even one that this operation ignores.
     pub(crate) fn is_of_ecosystem(&self) -> bool {
         let mut rows = parameters::ALL.iter().filter(|row| row.ecosystem);
         rows.any(|row| self.parameters_named(row.name).next().is_some())
     }
 
-    /// Returns a parameter whose type is a JSON string (`uri`, `code`, `string`, …). Any of these types is accepted,
+    /// A parameter whose type is a JSON string (`uri`, `code`, `string`, …). Any of these types is accepted,
     /// because clients differ in the one they send.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the parameter is repeated, empty, or of another type.
+    /// [`TxError`] if the parameter is repeated, empty, or of another type.
     pub(crate) fn text(&self, parameter: Text) -> Result<Option<&'a str>, TxError> {
         let row = parameter.row();
         self.single_value(row)?.map(|value| as_text(row.name, value)).transpose()
     }
 
-    /// Returns the values of a text parameter that may be repeated.
+    /// The values of a text parameter that may be repeated.
     ///
     /// # Errors
-    /// Returns [`TxError`] if a value is empty or of another type.
+    /// [`TxError`] if a value is empty or of another type.
     pub(crate) fn texts(&self, parameter: Texts) -> Result<Vec<&'a str>, TxError> {
         let row = parameter.row();
         let value = |parameter: &'a Parameter| match &parameter.value {
@@ -194,10 +196,10 @@ impl<'a> OperationInput<'a> {
         self.parameters_of(row).map(value).collect()
     }
 
-    /// Returns a `boolean` parameter.
+    /// A `boolean` parameter.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the parameter is repeated or not a boolean. A body must send it as `valueBoolean`.
+    /// [`TxError`] if the parameter is repeated or not a boolean. A body must send it as `valueBoolean`.
     pub(crate) fn boolean(&self, parameter: Boolean) -> Result<Option<bool>, TxError> {
         let row = parameter.row();
         match self.single_value(row)? {
@@ -220,10 +222,10 @@ impl<'a> OperationInput<'a> {
         Ok(self.boolean(parameter)?.unwrap_or(false))
     }
 
-    /// Returns an `integer` parameter that must not be negative.
+    /// An `integer` parameter that must not be negative.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the parameter is repeated, negative, or not an integer.
+    /// [`TxError`] if the parameter is repeated, negative, or not an integer.
     pub(crate) fn number(&self, parameter: Integer) -> Result<Option<usize>, TxError> {
         let row = parameter.row();
         let number = match self.single_value(row)? {
@@ -235,15 +237,15 @@ impl<'a> OperationInput<'a> {
         number.map(Some).ok_or_else(|| malformed(row.name, "it must be an integer that is not negative"))
     }
 
-    /// Returns all parameters in the order of the request.
+    /// All parameters in the order of the request.
     pub(crate) fn all_parameters(&self) -> &'a [Parameter] {
         &self.parameters.parameter
     }
 
-    /// Returns a `Coding` parameter.
+    /// A `Coding` parameter.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the parameter is repeated, in a query string, or of another type.
+    /// [`TxError`] if the parameter is repeated, in a query string, or of another type.
     pub(crate) fn coding(&self, parameter: OneCoding) -> Result<Option<&'a Coding>, TxError> {
         let row = parameter.row();
         match self.typed_value(row)? {
@@ -253,10 +255,10 @@ impl<'a> OperationInput<'a> {
         }
     }
 
-    /// Returns a `CodeableConcept` parameter.
+    /// A `CodeableConcept` parameter.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the parameter is repeated, in a query string, or of another type.
+    /// [`TxError`] if the parameter is repeated, in a query string, or of another type.
     pub(crate) fn codeable_concept(
         &self,
         parameter: OneConcept,
@@ -269,10 +271,10 @@ impl<'a> OperationInput<'a> {
         }
     }
 
-    /// Returns a resource that must not be repeated.
+    /// A resource that must not be repeated.
     ///
     /// # Errors
-    /// Returns [`TxError`] if it is repeated, in a query string, or not a resource.
+    /// [`TxError`] if it is repeated, in a query string, or not a resource.
     pub(crate) fn resource(&self, parameter: OneResource) -> Result<Option<&'a RawValue>, TxError> {
         let row = parameter.row();
         match self.resources_of(row)?.as_slice() {
@@ -285,7 +287,7 @@ impl<'a> OperationInput<'a> {
     /// Returns resources that may be repeated.
     ///
     /// # Errors
-    /// Returns [`TxError`] if one is in a query string or is not a resource.
+    /// [`TxError`] if one is in a query string or is not a resource.
     pub(crate) fn resources(&self, parameter: Resources) -> Result<Vec<&'a RawValue>, TxError> {
         self.resources_of(parameter.row())
     }

@@ -1,5 +1,5 @@
-//! The interface of the operations: one row for each operation and each parameter, and the typed access to a request by
-//! these rows.
+//! The interface of the operations: one row for each operation and each parameter, and the typed access to a
+//! request by these rows.
 
 pub(crate) mod input;
 pub mod operations;

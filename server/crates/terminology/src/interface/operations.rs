@@ -1,5 +1,5 @@
-//! The operations, one row each. The routes of the server, its CapabilityStatement and `server/docs/interface` follow
-//! from these rows.
+//! The operations, one row each. The routes of the server, its CapabilityStatement and
+//! `server/docs/interface` follow from these rows.
 
 /// HTTP methods with which an operation can be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,8 +110,8 @@ operations! {
 }
 
 impl TerminologyOperation {
-    /// Returns the operation at a path below the FHIR base, such as `ValueSet/fruit/$expand`, and the id of the
-    /// instance in it.
+    /// Returns the operation at a path below the FHIR base, such as `ValueSet/fruit/$expand`, and the id of
+    /// the instance in it.
     pub fn at_path(path: &str) -> Option<(Self, Option<&str>)> {
         let (target, name) = path.rsplit_once("/$")?;
         let (kind, id) = match target.split_once('/') {

@@ -1,5 +1,5 @@
-//! The parameters of the operations, one row each. A parameter that means different things in two operations has two
-//! rows. Names that are not in a row of the operation are ignored.
+//! The parameters of the operations, one row each. A parameter that means different things in two operations
+//! has two rows. Names that are not in a row of the operation are ignored.
 
 use super::operations::TerminologyOperation::{
     self, BatchValidateCode, BatchValidateCodeInSystem, Expand, Lookup, Subsumes, ValidateCode,
@@ -11,15 +11,15 @@ use super::operations::TerminologyOperation::{
 pub struct ParameterRow {
     /// Name in the request.
     pub name: &'static str,
-    /// Type in FHIR. Any primitive that is a JSON string is accepted for another one, because clients differ in the one
-    /// they send.
+    /// Type in FHIR. Any primitive that is a JSON string is accepted for another one, because clients differ
+    /// in the one they send.
     pub fhir_type: &'static str,
     /// Whether the parameter can occur more than once.
     pub repeats: bool,
     /// Operations that accept it.
     pub operations: &'static [TerminologyOperation],
-    /// Whether a request with this parameter follows the rules of HL7's terminology ecosystem, where they differ from
-    /// those of FHIR R4.
+    /// Whether a request with this parameter follows the rules of HL7's terminology ecosystem, where they
+    /// differ from those of FHIR R4.
     pub ecosystem: bool,
     /// How `$expand` repeats the parameter in `expansion.parameter`.
     pub in_expansion: InExpansion,
@@ -58,15 +58,16 @@ impl ParameterRow {
         )
     }
 
-    /// Returns whether an operation accepts the parameter. A batch accepts those of its items, as their defaults.
+    /// Returns whether an operation accepts the parameter. A batch accepts those of its items, as their
+    /// defaults.
     pub fn is_accepted_by(&self, operation: TerminologyOperation) -> bool {
         let accepts = |operation| self.operations.contains(&operation);
         accepts(operation) || operation.item_operation().is_some_and(accepts)
     }
 }
 
-/// Declares the types that stand for a row and fix how its value is read, so that reading it in another way does not
-/// compile.
+/// Declares the types that stand for a row and fix how its value is read, so that reading it in another way
+/// does not compile.
 macro_rules! handles {
     ($($(#[doc = $meaning:literal])+ $handle:ident($repeats:literal);)+) => {
         $($(#[doc = $meaning])+
@@ -125,14 +126,15 @@ const VALIDATIONS: &[TerminologyOperation] = &[ValidateCode, ValidateCodeInSyste
 const VERSIONED: &[TerminologyOperation] = &[ValidateCode, ValidateCodeInSystem, Expand];
 
 parameters! {
-    /// Canonical URL of the value set, with or without `|version`. `#id` names a value set that `valueSet` contains.
-    /// Ignored if the operation is called on an instance.
+    /// Canonical URL of the value set, with or without `|version`. `#id` names a value set that `valueSet`
+    /// contains. Ignored if the operation is called on an instance.
     VALUE_SET_URL: Text {
         name: "url",
         fhir_type: "uri",
         operations: &[ValidateCode, Expand],
     }
-    /// Canonical URL of the code system, with or without `|version`. Ignored if the operation is called on an instance.
+    /// Canonical URL of the code system, with or without `|version`. Ignored if the operation is called on an
+    /// instance.
     CODE_SYSTEM_URL: Text {
         name: "url",
         fhir_type: "uri",
@@ -156,7 +158,8 @@ parameters! {
         fhir_type: "CodeSystem",
         operations: &[ValidateCodeInSystem],
     }
-    /// Element whose required binding names the value set, such as `Observation.status`, if there is no `url`.
+    /// Element whose required binding names the value set, such as `Observation.status`, if there is no
+    /// `url`.
     CONTEXT: Text {
         name: "context",
         fhir_type: "uri",
@@ -168,8 +171,8 @@ parameters! {
         fhir_type: "code",
         operations: &[ValidateCode, ValidateCodeInSystem, Lookup],
     }
-    /// Canonical URL of the code system of `code`, with or without `|version`. Required with `code`, unless `inferSystem`
-    /// or `context` is sent.
+    /// Canonical URL of the code system of `code`, with or without `|version`. Required with `code`, unless
+    /// `inferSystem` or `context` is sent.
     CODE_SYSTEM_OF_CODE: Text {
         name: "system",
         fhir_type: "uri",
@@ -187,8 +190,8 @@ parameters! {
         fhir_type: "uri",
         operations: &[Lookup],
     }
-    /// Canonical URL of the code system. Required unless the operation is called on an instance, of which it must be the
-    /// URL.
+    /// Canonical URL of the code system. Required unless the operation is called on an instance, of which it
+    /// must be the URL.
     SUBSUMES_SYSTEM: Text {
         name: "system",
         fhir_type: "uri",
@@ -248,8 +251,8 @@ parameters! {
         fhir_type: "Coding",
         operations: &[Subsumes],
     }
-    /// Day, or time of which the day counts: of each code system and value set without a requested version, the latest
-    /// version of this day or earlier is used.
+    /// Day, or time of which the day counts: of each code system and value set without a requested version,
+    /// the latest version of this day or earlier is used.
     DATE: Text {
         name: "date",
         fhir_type: "dateTime",
@@ -269,7 +272,8 @@ parameters! {
         operations: &[ValidateCode, ValidateCodeInSystem, Expand, Lookup],
         in_expansion: InExpansion::Repeated("Code"),
     }
-    /// Words in any order. Each must begin a word of the code, the display or a designation, without regard to case.
+    /// Words in any order. Each must begin a word of the code, the display or a designation, without regard
+    /// to case.
     FILTER: Text {
         name: "filter",
         fhir_type: "string",
@@ -326,7 +330,8 @@ parameters! {
         operations: &[Expand],
         in_expansion: InExpansion::Repeated("Boolean"),
     }
-    /// Designations to include: a range of languages (`de`), a language (`urn:ietf:bcp:47|de`) or a use (`system|code`).
+    /// Designations to include: a range of languages (`de`), a language (`urn:ietf:bcp:47|de`) or a use
+    /// (`system|code`).
     DESIGNATION: Texts {
         name: "designation",
         fhir_type: "string",
@@ -346,7 +351,8 @@ parameters! {
         fhir_type: "string",
         operations: &[Expand],
     }
-    /// Properties to return; also `designation`, `lang.X`, `parent`, `child`, `definition`, and `*` for all. Default: all.
+    /// Properties to return; also `designation`, `lang.X`, `parent`, `child`, `definition`, and `*` for all.
+    /// Default: all.
     LOOKUP_PROPERTY: Texts {
         name: "property",
         fhir_type: "code",
@@ -398,7 +404,8 @@ parameters! {
         ecosystem: true,
         in_expansion: InExpansion::RepeatedIfUsed,
     }
-    /// Whether a code without `system` is taken from the one code system of the value set that has it. Default: false.
+    /// Whether a code without `system` is taken from the one code system of the value set that has it.
+    /// Default: false.
     INFER_SYSTEM: Boolean {
         name: "inferSystem",
         fhir_type: "boolean",
@@ -419,7 +426,8 @@ parameters! {
         operations: VALIDATIONS,
         ecosystem: true,
     }
-    /// A code to validate, as a Parameters resource. An item takes the parameters that it does not have from the batch.
+    /// A code to validate, as a Parameters resource. An item takes the parameters that it does not have from
+    /// the batch.
     VALIDATION: Resources {
         name: "validation",
         fhir_type: "Parameters",
@@ -456,8 +464,8 @@ pub fn of_operation(operation: TerminologyOperation) -> impl Iterator<Item = &'s
     ALL.iter().copied().filter(move |row| row.operations.contains(&operation))
 }
 
-/// Returns the names for `TerminologyCapabilities.expansion.parameter`: the parameters of `$expand` that have an effect,
-/// sorted. HL7's validator looks for `cache-id` in it before it sends one.
+/// Returns the names for `TerminologyCapabilities.expansion.parameter`: the parameters of `$expand` that have
+/// an effect, sorted. HL7's validator looks for `cache-id` in it before it sends one.
 pub fn expand_parameter_names() -> Vec<&'static str> {
     let has_effect = |row: &&ParameterRow| WITHOUT_EFFECT.iter().all(|idle| idle.0.name != row.name);
     let mut names: Vec<_> = of_operation(Expand).filter(has_effect).map(|row| row.name).collect();

@@ -7,8 +7,8 @@ use crate::catalog::Catalog;
 use crate::model::{Budget, TxError, Unprocessable, canonical};
 use crate::value_set::{IncludeRule, ValueSet};
 
-/// Maximum depth of imports. Real value sets need three or four levels; without a limit, a long chain would overflow
-/// the stack.
+/// Maximum depth of imports. Real value sets need three or four levels; without a limit, a long chain would
+/// overflow the stack.
 const IMPORT_DEPTH: usize = 64;
 
 /// Maximum size of the compiled regular expressions of a value set, in bytes.
@@ -16,11 +16,11 @@ const PATTERN_BYTES: usize = 4 << 20;
 /// Number of steps for resolving an import.
 const IMPORT_STEPS: usize = 2;
 
-/// Checks that a value set can be used: all its imports exist, no value set imports itself, and no filter is faulty.
-/// The result does not depend on the code that is tested.
+/// Checks that a value set can be used: all its imports exist, no value set imports itself, and no filter is
+/// faulty. The result does not depend on the code that is tested.
 ///
 /// # Errors
-/// Returns [`TxError`] with the first problem.
+/// [`TxError`] with the first problem.
 pub(crate) fn check_value_set(
     catalog: &Catalog,
     scope: ValueSetScope<'_>,
@@ -58,7 +58,8 @@ fn check_own_faults(set: &ValueSet, budget: &Budget<'_>) -> Result<(), Unprocess
     Ok(())
 }
 
-/// A value set, and the resource that contains it. Contained value sets of that resource are what `#id` refers to.
+/// A value set, and the resource that contains it. Contained value sets of that resource are what `#id`
+/// refers to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ValueSetScope<'a> {
     pub(crate) container: &'a ValueSet,
@@ -66,7 +67,7 @@ pub(crate) struct ValueSetScope<'a> {
 }
 
 impl<'a> ValueSetScope<'a> {
-    /// Returns a value set that is not contained in another resource.
+    /// A value set that is not contained in another resource.
     pub(crate) fn uncontained(set: &'a ValueSet) -> Self {
         Self { container: set, set }
     }
@@ -139,12 +140,12 @@ fn import_target<'v>(canonical: &'v str, pins: &'v VersionPins) -> (&'v str, Opt
     (url, version.or_else(|| pinned(&pins.value_sets, url)))
 }
 
-/// Returns the day that determines versions that the value set does not state.
+/// The day that determines versions that the value set does not state.
 pub(crate) fn version_day<'d>(set: &'d ValueSet, pins: &'d VersionPins) -> Option<&'d str> {
     set.compose.locked_date.as_deref().or(pins.date.as_deref())
 }
 
-/// Returns the code systems that a value set and its imports use, in order of mention.
+/// The code systems that a value set and its imports use, in order of mention.
 pub(crate) fn code_systems_of<'a>(
     catalog: &'a Catalog,
     scope: ValueSetScope<'a>,

@@ -30,7 +30,7 @@ pub(crate) struct MemberPart<'a> {
 }
 
 impl<'a> MemberPart<'a> {
-    /// Returns the number of codes.
+    /// The number of codes.
     pub(crate) fn len(&self) -> usize {
         self.bits.count() + self.unknown_codes.len()
     }
@@ -52,7 +52,7 @@ impl<'a> MemberPart<'a> {
         self.unknown_codes.retain(|code| keep(None, code));
     }
 
-    /// Returns the codes in order, without the first `skip`.
+    /// The codes in order, without the first `skip`.
     pub(crate) fn iter_after(&self, skip: usize) -> Box<dyn Iterator<Item = MemberCode<'a>> + '_> {
         if let Some(items) = &self.listed {
             let is_in = |item: &&MemberCode<'a>| match item.concept {
@@ -73,7 +73,7 @@ impl<'a> MemberPart<'a> {
     /// Removes inactive concepts.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the budget is spent.
+    /// [`TxError`] if the budget is spent.
     pub(crate) fn drop_inactive(&mut self, budget: &Budget<'_>) -> Result<(), TxError> {
         let Some(system) = self.system.filter(|system| system.has_inactive()) else { return Ok(()) };
         budget.spend(self.bits.count() / 8)?;
@@ -82,7 +82,6 @@ impl<'a> MemberPart<'a> {
     }
 }
 
-/// A code of a part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemberCode<'a> {
     pub(crate) code: &'a str,

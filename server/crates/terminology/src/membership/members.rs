@@ -1,7 +1,7 @@
 //! All codes of a value set, as sets of ordinals, for `$expand`.
 //!
-//! [`search`](super::search) tests one code without building the set; a property test checks that both agree. Parts
-//! keep the order in which the value set mentions them, so pages are stable.
+//! [`search`](super::search) tests one code without building the set; a property test checks that both agree.
+//! Parts keep the order in which the value set mentions them, so pages are stable.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -38,20 +38,21 @@ pub(crate) struct ValueSetMembers<'a> {
     /// Code systems of the excludes, in order of mention.
     pub(crate) excluded_systems: Vec<(&'a str, Option<&'a CodeSystem>)>,
     known_excluded: HashSet<(&'a str, Option<*const CodeSystem>)>,
-    /// Fixed versions that determined the version of an include or import, as name of the parameter and canonical URL.
+    /// Fixed versions that determined the version of an include or import, as name of the parameter and
+    /// canonical URL.
     pub(crate) used_pins: HashSet<(&'static str, String)>,
     /// Error of an included code system that is not stored.
     pub(crate) missing: Option<Unprocessable>,
 }
 
 impl<'a> ValueSetMembers<'a> {
-    /// Returns the number of codes.
+    /// The number of codes.
     pub(crate) fn len(&self) -> usize {
         self.parts.iter().map(MemberPart::len).sum()
     }
 
-    /// Appends a part after removing the codes that earlier parts have from the same version of the code system. An
-    /// empty part is kept only if it is the first of its version.
+    /// Appends a part after removing the codes that earlier parts have from the same version of the code
+    /// system. An empty part is kept only if it is the first of its version.
     fn push(&mut self, mut part: MemberPart<'a>, budget: &Budget<'_>) -> Result<(), TxError> {
         budget.spend(1)?;
         let before = part.bits.words();
@@ -117,7 +118,7 @@ impl<'a> ValueSetMembers<'a> {
         Ok(())
     }
 
-    /// Returns the union of the current parts.
+    /// The union of the current parts.
     fn union(&self, budget: &Budget<'_>) -> Result<PartUnions<'a>, TxError> {
         let mut unions = PartUnions::default();
         self.parts.iter().try_for_each(|part| unions.add_part(part, budget))?;
@@ -137,7 +138,7 @@ pub(crate) struct MemberCollector<'a, 'q> {
 }
 
 impl<'a, 'q> MemberCollector<'a, 'q> {
-    /// Returns a collector. With `trust_lists`, listed codes of a code system that is not stored are members.
+    /// A collector. With `trust_lists`, listed codes of a code system that is not stored are members.
     pub(crate) fn new(
         catalog: &'a Catalog,
         pins: &'q VersionPins,
@@ -147,11 +148,11 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         Self { catalog, pins, trust_lists, budget, known: HashMap::new() }
     }
 
-    /// Returns all codes of a value set.
+    /// All codes of a value set.
     ///
     /// # Errors
-    /// Returns [`TxError`] if an included code system is invalid or its version is not allowed, or if a filter does not
-    /// fit it.
+    /// [`TxError`] if an included code system is invalid or its version is not allowed, or if a filter does
+    /// not fit it.
     pub(crate) fn collect(&mut self, scope: ValueSetScope<'a>) -> Result<ValueSetMembers<'a>, TxError> {
         let set = scope.set;
         let mut out = ValueSetMembers::default();
@@ -331,8 +332,8 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         Ok(())
     }
 
-    /// Collects the listed codes that the grammar of a code system accepts. The catalog has a code system of one
-    /// concept for each of them.
+    /// Collects the listed codes that the grammar of a code system accepts. The catalog has a code system of
+    /// one concept for each of them.
     fn collect_grammar_codes(
         &self,
         set: &'a ValueSet,
@@ -367,7 +368,7 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         Ok(())
     }
 
-    /// Returns the versions of a system that an include refers to: all for `*`, otherwise one.
+    /// The versions of a system that an include refers to: all for `*`, otherwise one.
     fn code_systems(
         &self,
         url: &str,
@@ -399,7 +400,7 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
     }
 }
 
-/// Returns the listed codes in the order of the list.
+/// The listed codes in the order of the list.
 fn in_order(listed: &CodeList) -> impl Iterator<Item = (&str, &ListedCode)> {
     let mut list: Vec<_> = listed.iter().map(|(code, listed)| (&**code, listed)).collect();
     list.sort_unstable_by_key(|(_, listed)| listed.place);

@@ -54,7 +54,7 @@ impl<'a> PartUnions<'a> {
     /// Adds a part.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the budget is spent.
+    /// [`TxError`] if the budget is spent.
     pub(super) fn add_part(&mut self, part: &MemberPart<'a>, budget: &Budget<'_>) -> Result<(), TxError> {
         budget.spend_words(part.bits.words(), false)?;
         budget.spend(part.unknown_codes.len())?;
@@ -83,11 +83,11 @@ impl<'a> PartUnions<'a> {
         Ok(())
     }
 
-    /// Removes the codes of the unions from a part: those of any version of its code system, or of its own version
-    /// only.
+    /// Removes the codes of the unions from a part: those of any version of its code system, or of its own
+    /// version only.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the budget is spent.
+    /// [`TxError`] if the budget is spent.
     pub(super) fn subtract_from(
         &self,
         part: &mut MemberPart<'a>,
@@ -100,7 +100,7 @@ impl<'a> PartUnions<'a> {
     /// Keeps the codes of a part that are in the unions of any version of its code system.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the budget is spent.
+    /// [`TxError`] if the budget is spent.
     pub(super) fn intersect_with(
         &self,
         part: &mut MemberPart<'a>,

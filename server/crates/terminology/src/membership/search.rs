@@ -17,7 +17,6 @@ use crate::value_set::{CodeList, IncludeRule, ListedCode, ValueSet, ValueSetComp
 /// Number of matches that are compared in one step.
 const COMPARED_PER_STEP: usize = 16;
 
-/// The code to search for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CodeQuery<'q> {
     pub(crate) system: &'q str,
@@ -43,7 +42,7 @@ pub(crate) struct CodeMatch<'a> {
 }
 
 impl CodeMatch<'_> {
-    /// Returns the version of the code system.
+    /// The version of the code system.
     pub(crate) fn version(&self) -> Option<&str> {
         self.system.and_then(|system| system.version.as_deref())
     }
@@ -59,7 +58,6 @@ impl CodeMatch<'_> {
     }
 }
 
-/// The result of a search.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SearchResult<'a> {
     /// The includes that contain the code. If there are none, it is not a member.
@@ -68,12 +66,13 @@ pub(crate) struct SearchResult<'a> {
     pub(crate) inactive: Vec<CodeMatch<'a>>,
     /// Code systems and versions that are needed for an answer but are not stored.
     pub(crate) unknown: Vec<(String, Option<String>)>,
-    /// Whether an include refers to exactly the requested version, so that matches in other versions are ignored.
+    /// Whether an include refers to exactly the requested version, so that matches in other versions are
+    /// ignored.
     exact: bool,
 }
 
 impl<'a> SearchResult<'a> {
-    /// Returns a result that consists of this match, or of none.
+    /// A result that consists of this match, or of none.
     pub(crate) fn from_match(member: Option<CodeMatch<'a>>) -> Self {
         Self { members: member.into_iter().collect(), ..Self::default() }
     }
@@ -82,7 +81,7 @@ impl<'a> SearchResult<'a> {
         self.members.is_empty() && self.inactive.is_empty() && self.unknown.is_empty()
     }
 
-    /// Returns the number of steps for moving or copying the result.
+    /// The number of steps for moving or copying the result.
     fn len(&self) -> usize {
         let ways =
             |members: &[CodeMatch<'_>]| members.iter().map(|member| 1 + member.via.len()).sum::<usize>();
@@ -110,7 +109,6 @@ impl<'a> SearchResult<'a> {
     }
 }
 
-/// A search for one code.
 #[derive(Debug)]
 pub(crate) struct CodeSearch<'a, 'q> {
     catalog: &'a Catalog,
@@ -128,7 +126,8 @@ pub(crate) struct CodeSearch<'a, 'q> {
 }
 
 impl<'a, 'q> CodeSearch<'a, 'q> {
-    /// Returns a search for a code. With `trust_lists`, a listed code of a code system that is not stored is a member.
+    /// A search for a code. With `trust_lists`, a listed code of a code system that is not stored is a
+    /// member.
     pub(crate) fn new(
         catalog: &'a Catalog,
         query: CodeQuery<'q>,
@@ -141,7 +140,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         Self { catalog, query, pins, trust_lists, budget, imported, any_version, default_version, located }
     }
 
-    /// Returns the search for the code in any version of its code system.
+    /// The search for the code in any version of its code system.
     fn any_version_search(&self) -> &Self {
         if self.query.version.is_none() {
             return self;
@@ -152,8 +151,8 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         })
     }
 
-    /// Looks up the code in the default version of its code system before the value set is known, so that the memory
-    /// for both is fetched at the same time.
+    /// Looks up the code in the default version of its code system before the value set is known, so that the
+    /// memory for both is fetched at the same time.
     pub(crate) fn prefetch(&self) {
         if let Some(Ok(system)) =
             self.default_system().map(|default_version| default_version.get(self.budget))
@@ -162,14 +161,14 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         }
     }
 
-    /// Returns the default version of the code system.
+    /// The default version of the code system.
     fn default_system(&self) -> Option<&'a StoredResource<CodeSystem>> {
         *self
             .default_version
             .get_or_init(|| self.catalog.code_system_for(self.query.system, None, self.query.code))
     }
 
-    /// Returns the concept of the code in a code system.
+    /// The concept of the code in a code system.
     fn locate(&self, system: &'a CodeSystem) -> Option<LocatedConcept> {
         match self.located.get() {
             Some((known, concept)) if std::ptr::eq(known, system) => concept,
@@ -184,7 +183,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
     /// Searches a value set that passed [`check_value_set`](super::imports::check_value_set).
     ///
     /// # Errors
-    /// Returns [`TxError`] if a code system that the search needs is invalid, or if a filter does not fit it.
+    /// [`TxError`] if a code system that the search needs is invalid, or if a filter does not fit it.
     pub(crate) fn search_value_set(&self, scope: ValueSetScope<'a>) -> Result<SearchResult<'a>, TxError> {
         let set = scope.set;
         if self.quick_answer(&set.compose)? == Some(false) {
@@ -219,10 +218,11 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         Ok(result)
     }
 
-    /// Returns whether the code is in a value set that passed [`check_value_set`](super::imports::check_value_set).
+    /// Returns whether the code is in a value set that passed
+    /// [`check_value_set`](super::imports::check_value_set).
     ///
     /// # Errors
-    /// Returns the same errors as [`search_value_set`](Self::search_value_set).
+    /// The same errors as [`search_value_set`](Self::search_value_set).
     pub(crate) fn is_member(&self, scope: ValueSetScope<'a>) -> Result<bool, TxError> {
         match self.quick_answer(&scope.set.compose)? {
             Some(is_in) => Ok(is_in),
@@ -230,8 +230,8 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         }
     }
 
-    /// Returns the answer for a value set whose includes use only default versions of code systems and filters; `None`
-    /// if a full search is needed.
+    /// The answer for a value set whose includes use only default versions of code systems and filters;
+    /// `None` if a full search is needed.
     fn quick_answer(&self, compose: &'a ValueSetCompose) -> Result<Option<bool>, TxError> {
         let mut is_in = false;
         for include in compose.includes_of(self.query.system) {
@@ -250,7 +250,8 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             if include.version.as_deref().is_some_and(|written| system.version.as_deref() != Some(written)) {
                 return Ok(None);
             }
-            // Does not stop at the first include with the code, so that errors of later ones are reported too.
+            // Does not stop at the first include with the code, so that errors of later ones are reported
+            // too.
             is_in |= match (system.content, self.locate(system)) {
                 (ContentMode::Complete | ContentMode::Fragment, Some(concept)) => {
                     include.cache.admits(&include.filters, system, concept, self.budget)?
@@ -357,8 +358,8 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             }
             let is_in = match found_there {
                 Some(concept) => include.cache.admits(&include.filters, system, concept, self.budget)?,
-                // A fragment does not contain all codes, so the code may exist. Without its concept, no filter can be
-                // evaluated.
+                // A fragment does not contain all codes, so the code may exist. Without its concept, no
+                // filter can be evaluated.
                 None => system.content == ContentMode::Fragment && include.filters.is_empty(),
             };
             if is_in {
@@ -368,14 +369,14 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         Ok(())
     }
 
-    /// Returns the version or pattern of the code system that an include refers to.
+    /// The version or pattern of the code system that an include refers to.
     fn wanted_version<'v>(&'v self, include: &'v IncludeRule) -> Option<&'v str> {
         self.pins.replacing(self.query.system, include.version.as_deref()).or(include.version.as_deref())
     }
 
-    /// Returns the versions of the code system to search. For `*`, these are all versions. For another pattern, it is
-    /// the requested version if it matches, or else the newest match. Otherwise it is the wanted version; without one,
-    /// the version of the day or the default version.
+    /// The versions of the code system to search. For `*`, these are all versions. For another pattern, it is
+    /// the requested version if it matches, or else the newest match. Otherwise it is the wanted version;
+    /// without one, the version of the day or the default version.
     fn code_systems(
         &self,
         url: &str,
@@ -416,7 +417,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
 /// Versions of a code system. Usually there is one, which needs no allocation.
 type SystemVersions<'a> = SmallVec<[&'a CodeSystem; 1]>;
 
-/// Returns a listed code that differs by case only, if the code system ignores case.
+/// A listed code that differs by case only, if the code system ignores case.
 fn find_folded<'a>(listed: &'a CodeList, system: &CodeSystem, code: &str) -> Option<&'a ListedCode> {
     listed.iter().find(|(listed, _)| system.same_code(listed, code)).map(|(_, listed)| listed)
 }

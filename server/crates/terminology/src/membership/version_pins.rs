@@ -36,7 +36,8 @@ impl VersionPins {
         [default, check, force, value_sets].iter().all(|pins| pins.is_empty()) && date.is_none()
     }
 
-    /// Returns the parameter that determines the version of an include of this code system, as name and canonical URL.
+    /// The parameter that determines the version of an include of this code system, as name and canonical
+    /// URL.
     pub(crate) fn used_by_include(
         &self,
         system: &str,
@@ -52,14 +53,14 @@ impl VersionPins {
         Some((name, canonical::join(system, Some(pin))))
     }
 
-    /// Returns the parameter that determines the version of an import, as name and canonical URL.
+    /// The parameter that determines the version of an import, as name and canonical URL.
     pub(crate) fn used_by_import(&self, canonical: &str) -> Option<(&'static str, String)> {
         let (url, version) = canonical::split(canonical);
         let pin = pinned(&self.value_sets, url).filter(|_| version.is_none())?;
         Some((DEFAULT_VALUE_SET_VERSION.row().name, canonical::join(url, Some(pin))))
     }
 
-    /// Returns the version that replaces the one in an include of this code system, if there is any.
+    /// The version that replaces the one in an include of this code system, if there is any.
     pub(crate) fn replacing(&self, system: &str, written: Option<&str>) -> Option<&str> {
         let where_none = || pinned(&self.check, system).or_else(|| pinned(&self.default, system));
         let pin = pinned(&self.force, system).or_else(|| written.is_none().then(where_none).flatten());
@@ -67,7 +68,7 @@ impl VersionPins {
     }
 }
 
-/// Returns the version pinned for a URL.
+/// The version pinned for a URL.
 pub(crate) fn pinned<'p>(pins: &'p [(String, String)], url: &str) -> Option<&'p str> {
     pins.iter().find(|(pinned, _)| pinned == url).map(|(_, version)| version.as_str())
 }

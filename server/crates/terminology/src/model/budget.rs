@@ -1,9 +1,9 @@
-//! Limits on the work of one request: a number of steps, an amount of memory, and a check that the caller supplies (a
-//! deadline, a client that has disconnected).
+//! Limits on the work of one request: a number of steps, an amount of memory, and a check that the caller
+//! supplies (a deadline, a client that has disconnected).
 //!
-//! A step is one concept, text, include, filter or member, or a few dozen bytes of JSON, or a few dozen words of a
-//! concept set. It takes between 10 and 100 ns. Counting a step costs one subtraction; the check is called every
-//! [`SLICE`] steps.
+//! A step is one concept, text, include, filter or member, or a few dozen bytes of JSON, or a few dozen words
+//! of a concept set. It takes between 10 and 100 ns. Counting a step costs one subtraction; the check is
+//! called every [`SLICE`] steps.
 
 use std::cell::Cell;
 use std::fmt;
@@ -84,7 +84,7 @@ pub struct Budget<'c> {
 }
 
 impl Default for Budget<'_> {
-    /// Returns a full budget without a check.
+    /// A full budget without a check.
     fn default() -> Self {
         Self::with_steps(STEPS)
     }
@@ -135,7 +135,7 @@ impl<'c> Budget<'c> {
     /// Spends memory.
     ///
     /// # Errors
-    /// Returns [`BudgetExhausted`] if too little memory remains.
+    /// [`BudgetExhausted`] if too little memory remains.
     pub(crate) fn spend_memory(&self, bytes: usize) -> Result<(), BudgetExhausted> {
         let left = self.memory.get().checked_sub(bytes);
         self.memory.set(left.ok_or_else(|| self.exhausted(ExhaustionCause::Memory(self.memory_limit)))?);
@@ -145,7 +145,7 @@ impl<'c> Budget<'c> {
     /// Spends steps.
     ///
     /// # Errors
-    /// Returns [`BudgetExhausted`] if fewer steps remain, or if the check returns a reason to end.
+    /// [`BudgetExhausted`] if fewer steps remain, or if the check returns a reason to end.
     #[inline]
     pub(crate) fn spend(&self, steps: usize) -> Result<(), BudgetExhausted> {
         match (self.slice.get() as usize).checked_sub(steps) {
@@ -189,7 +189,7 @@ impl<'c> Budget<'c> {
     /// Spends steps on this number of 64-bit words of a concept set, and memory if the words are new.
     ///
     /// # Errors
-    /// Returns [`BudgetExhausted`] as [`spend`](Self::spend) does, and if too little memory remains.
+    /// [`BudgetExhausted`] as [`spend`](Self::spend) does, and if too little memory remains.
     pub(crate) fn spend_words(&self, words: usize, are_new: bool) -> Result<(), BudgetExhausted> {
         self.spend(1 + words / 32)?;
         if are_new {
@@ -198,12 +198,12 @@ impl<'c> Budget<'c> {
         Ok(())
     }
 
-    /// Returns the memory that remains, in bytes.
+    /// The memory that remains, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.memory.get()
     }
 
-    /// Returns the memory that was spent since it was `before`, because what was created was dropped.
+    /// The memory that was spent since it was `before`, because what was created was dropped.
     pub(crate) fn restore_memory(&self, before: usize) {
         self.memory.set(before.min(self.memory_limit));
     }
@@ -213,11 +213,11 @@ impl<'c> Budget<'c> {
         self.during.set(what);
     }
 
-    /// Runs `work` with half of the remaining budget, and returns `None` if that is not enough. With an inline budget
-    /// that case is an error instead, because a full budget may be enough.
+    /// Runs `work` with half of the remaining budget, and returns `None` if that is not enough. With an
+    /// inline budget that case is an error instead, because a full budget may be enough.
     ///
     /// # Errors
-    /// Returns the error of `work`, or [`BudgetExhausted`] if the check returns a reason to end.
+    /// The error of `work`, or [`BudgetExhausted`] if the check returns a reason to end.
     pub(crate) fn with_half<T, E: From<BudgetExhausted>>(
         &self,
         work: impl FnOnce(&Budget<'c>) -> Result<T, E>,

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-/// Splits `url|version`. The version is `None` if there is none. The URL of an implicit value set of SNOMED CT contains
-/// its version, and its constraint may contain bars, so it is not split.
+/// Splits `url|version`. The version is `None` if there is none. The URL of an implicit value set of SNOMED
+/// CT contains its version, and its constraint may contain bars, so it is not split.
 pub(crate) fn split(canonical: &str) -> (&str, Option<&str>) {
     match memchr::memrchr(b'|', canonical.as_bytes()) {
         Some(bar) if !canonical.contains("?fhir_vs") => {
@@ -23,9 +23,9 @@ pub(crate) fn join(url: &str, version: Option<&str>) -> String {
 
 /// Compares two versions; the newer one is greater.
 ///
-/// Runs of digits compare as numbers and the rest as text, which orders semantic versions, dates and the URIs of SNOMED
-/// CT correctly. A version that lacks the last parts of another one is older, except that a pre-release (`1.0.0-beta`)
-/// is older than its release.
+/// Runs of digits compare as numbers and the rest as text, which orders semantic versions, dates and the URIs
+/// of SNOMED CT correctly. A version that lacks the last parts of another one is older, except that a
+/// pre-release (`1.0.0-beta`) is older than its release.
 pub fn compare(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (parts(a), parts(b));
     loop {

@@ -1,5 +1,5 @@
-//! Extensions of concepts that an expansion repeats (HL7's terminology ecosystem): some become properties of the code,
-//! the others stay extensions.
+//! Extensions of concepts that an expansion repeats (HL7's terminology ecosystem): some become properties of
+//! the code, the others stay extensions.
 
 use super::resource_json::{NamedValue, STANDARDS_STATUS};
 
@@ -33,7 +33,8 @@ macro_rules! structure {
     };
 }
 
-/// The extensions that an expansion repeats. The one of a value set takes precedence over the one of a code system.
+/// The extensions that an expansion repeats. The one of a value set takes precedence over the one of a code
+/// system.
 pub(crate) const REPEATED: &[RepeatedExtension] = &[
     property(Some(structure!("itemWeight")), structure!("itemWeight"), "Decimal", "weight", "itemWeight"),
     property(Some(structure!("codesystem-label")), structure!("valueset-label"), "String", "label", "label"),
@@ -69,7 +70,7 @@ const fn extension(
     RepeatedExtension { in_system, in_value_set, kind, repeated_as: RepeatedAs::Extension }
 }
 
-/// Returns the extensions of a concept of a code system that are stored with it: those that an expansion repeats, and
+/// The extensions of a concept of a code system that are stored with it: those that an expansion repeats, and
 /// the standards status. They are stored as properties with their URL as name.
 pub(crate) fn stored_with_concept<'e>(
     extensions: &'e [NamedValue<'_>],
@@ -81,7 +82,8 @@ pub(crate) fn stored_with_concept<'e>(
     extensions.iter().filter_map(move |one| Some((is_repeated(&one.name)?, one.value.as_deref()?)))
 }
 
-/// Returns the position in [`REPEATED`] and the value of each extension of a listed concept that an expansion repeats.
+/// The position in [`REPEATED`] and the value of each extension of a listed concept that an expansion
+/// repeats.
 pub(crate) fn stored_with_listed_code(extensions: &[NamedValue<'_>]) -> Vec<(u8, Box<str>)> {
     let is_repeated = |one: &NamedValue<'_>| {
         let index = REPEATED.iter().position(|repeated| repeated.in_value_set == &*one.name)?;
@@ -90,7 +92,7 @@ pub(crate) fn stored_with_listed_code(extensions: &[NamedValue<'_>]) -> Vec<(u8,
     extensions.iter().filter_map(is_repeated).collect()
 }
 
-/// Returns the URI of one of FHIR's standard concept properties.
+/// The URI of one of FHIR's standard concept properties.
 pub(crate) fn standard_property_uri(code: &str) -> Option<String> {
     const NAMES: &[(&str, &str)] = &[
         ("child", "child"),

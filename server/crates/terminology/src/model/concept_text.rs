@@ -14,7 +14,7 @@ pub(crate) struct ConceptText<'a> {
 }
 
 impl<'a> ConceptText<'a> {
-    /// Returns a current display without a special purpose.
+    /// A current display without a special purpose.
     pub(crate) fn own(text: &'a str, language: Option<&'a str>) -> Self {
         Self { text, language, retired: None, kind: TextKind::Display }
     }
@@ -32,7 +32,7 @@ pub(crate) enum TextKind {
 }
 
 impl TextKind {
-    /// Returns the purpose that the `use` of a designation states.
+    /// The purpose that the `use` of a designation states.
     pub(crate) fn from_use(system: Option<&str>, code: Option<&str>) -> Self {
         match (system.unwrap_or_default(), code.unwrap_or_default()) {
             ("http://terminology.hl7.org/CodeSystem/designation-usage", "display")
@@ -49,7 +49,7 @@ impl TextKind {
 pub(crate) mod tests {
     use super::{ConceptText, TextKind};
 
-    /// Returns one English display and two German ones, of which the second is withdrawn.
+    /// One English display and two German ones, of which the second is withdrawn.
     pub(crate) fn cold_displays() -> Vec<ConceptText<'static>> {
         let display =
             |text, language, retired| ConceptText { text, language, retired, kind: TextKind::Display };

@@ -1,5 +1,5 @@
-//! Errors of the operations. A negative answer is not an error: it is a Parameters resource with `result=false`. The
-//! server chooses the HTTP status, which is in brackets in the comment of each variant.
+//! Errors of the operations. A negative answer is not an error: it is a Parameters resource with
+//! `result=false`. The server chooses the HTTP status, which is in brackets in the comment of each variant.
 
 use fhir::{Issue, IssueCode, OperationOutcome};
 
@@ -39,8 +39,8 @@ pub enum TxError {
     UnknownValueSet {
         /// Canonical URL as in the request, with `|version` if there is one.
         url: String,
-        /// Whether the caller uses HL7's terminology ecosystem (issue code `not-found`) or the plain interface
-        /// (`invalid`).
+        /// Whether the caller uses HL7's terminology ecosystem (issue code `not-found`) or the plain
+        /// interface (`invalid`).
         ecosystem: bool,
     },
     /// No CodeSystem or ValueSet has this id (404).
@@ -268,7 +268,7 @@ impl TxError {
     }
 }
 
-/// Returns the error of a parameter that cannot be used.
+/// The error of a parameter that cannot be used.
 pub(crate) fn malformed(parameter: &str, why: impl Into<String>) -> TxError {
     TxError::Malformed { parameter: parameter.to_owned(), why: why.into() }
 }

@@ -1,17 +1,18 @@
 //! Texts of errors, which the answers of `$validate-code` also contain.
 //!
-//! HL7's terminology ecosystem compares texts literally, so the wording is that of its reference server. The comments
-//! state the ids of the texts in the message table of that server.
+//! HL7's terminology ecosystem compares texts literally, so the wording is that of its reference server. The
+//! comments state the ids of the texts in the message table of that server.
 
-/// Text for a request without a code in any form. The text of the reference server lacks the closing bracket too.
+/// Text for a request without a code in any form. The text of the reference server lacks the closing bracket
+/// too.
 pub(crate) const NOTHING_TO_VALIDATE: &str = "Unable to find code to validate (looked for coding | codeableConcept | code+system | code+inferSystem in parameters";
 
-/// Returns the text with the id `Unable_to_resolve_value_Set_`.
+/// The text with the id `Unable_to_resolve_value_Set_`.
 pub(crate) fn unknown_value_set(url: &str) -> String {
     format!("A definition for the value Set '{url}' could not be found")
 }
 
-/// Returns the text with the id `UNKNOWN_CODESYSTEM`, `UNKNOWN_CODESYSTEM_VERSION` or
+/// The text with the id `UNKNOWN_CODESYSTEM`, `UNKNOWN_CODESYSTEM_VERSION` or
 /// `UNKNOWN_CODESYSTEM_VERSION_NONE`.
 pub(crate) fn unknown_code_system(system: &str, version: Option<&str>, stored_versions: &[String]) -> String {
     let rest = "could not be found, so the code cannot be validated";
@@ -31,7 +32,7 @@ pub(crate) fn unknown_code_system(system: &str, version: Option<&str>, stored_ve
     }
 }
 
-/// Returns the text with the id `UNKNOWN_CODESYSTEM_EXP`, `UNKNOWN_CODESYSTEM_VERSION_EXP` or
+/// The text with the id `UNKNOWN_CODESYSTEM_EXP`, `UNKNOWN_CODESYSTEM_VERSION_EXP` or
 /// `UNKNOWN_CODESYSTEM_VERSION_EXP_NONE`.
 pub(crate) fn unknown_code_system_in_set(
     system: &str,
@@ -42,19 +43,19 @@ pub(crate) fn unknown_code_system_in_set(
         .replace("so the code cannot be validated", "so the value set cannot be expanded")
 }
 
-/// Returns the text with the id `VALUESET_VERSION_CHECK`.
+/// The text with the id `VALUESET_VERSION_CHECK`.
 pub(crate) fn version_not_allowed(system: &str, version: &str, required: &str) -> String {
     format!(
         "The version '{version}' is not allowed for system '{system}': required to be '{required}' by a version-check parameter"
     )
 }
 
-/// Returns the text with the id `VALUESET_TOO_COSTLY`.
+/// The text with the id `VALUESET_TOO_COSTLY`.
 pub(crate) fn too_costly(value_set: &str, limit: usize) -> String {
     format!("The value set '{value_set}' expansion has too many codes to display (>{limit})")
 }
 
-/// Returns the text with the id `Unknown_Code_in_Version`.
+/// The text with the id `Unknown_Code_in_Version`.
 pub(crate) fn unknown_code(code: &str, system: &str, version: Option<&str>) -> String {
     match version {
         Some(version) => format!("Unknown code '{code}' in the CodeSystem '{system}' version '{version}'"),

@@ -18,7 +18,7 @@ pub struct FilterFault {
     pub why: String,
 }
 
-/// Returns the text with the id `UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE`, or our own text for other invalid
+/// The text with the id `UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE`, or our own text for other invalid
 /// filters.
 pub(crate) fn filter_fault(fault: &FilterFault) -> String {
     let FilterFault { system, property, op, value, why, .. } = fault;

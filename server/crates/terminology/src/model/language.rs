@@ -24,7 +24,7 @@ impl LanguageRanges {
     /// Parses a list such as `de, en;q=0.5, *;q=0`.
     ///
     /// # Errors
-    /// Returns [`TxError`] if an item is not a language range or its weight is not a number from 0 to 1.
+    /// [`TxError`] if an item is not a language range or its weight is not a number from 0 to 1.
     pub(crate) fn parse(list: &str) -> Result<Self, TxError> {
         let wrong = || TxError::DisplayLanguage(list.to_owned());
         if list.bytes().filter(|byte| *byte == b',').count() >= MAX_LANGUAGES {
@@ -66,7 +66,7 @@ impl LanguageRanges {
         Ok(out)
     }
 
-    /// Returns the number of steps that a search of the list takes.
+    /// The number of steps that a search of the list takes.
     pub(crate) fn steps(&self) -> usize {
         self.ranges.len() / 4
     }
@@ -85,10 +85,10 @@ impl LanguageRanges {
         language.is_some() && self.rank(language).is_some()
     }
 
-    /// Returns the rank of a language, of which the lowest is best; `None` if the list does not include it.
+    /// The rank of a language, of which the lowest is best; `None` if the list does not include it.
     ///
-    /// A text without a language matches any list. Regions are preferences only: `en-AU` also matches `en` and `en-US`,
-    /// but with a higher rank.
+    /// A text without a language matches any list. Regions are preferences only: `en-AU` also matches `en`
+    /// and `en-US`, but with a higher rank.
     pub(crate) fn rank(&self, language: Option<&str>) -> Option<(usize, u8)> {
         let last = (self.ranges.len(), 0);
         let Some(language) = language else { return Some(last) };
@@ -103,7 +103,7 @@ impl LanguageRanges {
         best.or_else(|| self.any.then_some(last))
     }
 
-    /// Returns the text to show: the best one in the languages of the list, or else the first one. A definition is
+    /// The text to show: the best one in the languages of the list, or else the first one. A definition is
     /// never shown as a display.
     pub(crate) fn choose<'a>(&self, displays: &[ConceptText<'a>]) -> Option<&'a str> {
         let names = || displays.iter().filter(|display| display.kind != TextKind::Definition);

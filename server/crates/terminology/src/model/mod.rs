@@ -1,5 +1,5 @@
-//! The base of all layers: canonical URLs and versions, language ranges, texts of concepts, errors, the budget of a
-//! request, and the JSON of resources.
+//! The base of all layers: canonical URLs and versions, language ranges, texts of concepts, errors, the
+//! budget of a request, and the JSON of resources.
 
 pub mod budget;
 pub(crate) mod canonical;

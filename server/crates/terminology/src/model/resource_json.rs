@@ -1,7 +1,7 @@
 //! The JSON of CodeSystem and ValueSet resources, borrowed from the bytes.
 //!
-//! Only the members that the engine uses are declared. Every `value[x]` of a property or an extension is read as text,
-//! because filters compare texts.
+//! Only the members that the engine uses are declared. Every `value[x]` of a property or an extension is read
+//! as text, because filters compare texts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -106,7 +106,7 @@ pub enum ContentMode {
 }
 
 impl ContentMode {
-    /// Returns the code as FHIR spells it.
+    /// The code as FHIR spells it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -133,7 +133,7 @@ pub enum HierarchyMeaning {
 }
 
 impl HierarchyMeaning {
-    /// Returns the code as FHIR spells it.
+    /// The code as FHIR spells it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::IsA => "is-a",
@@ -158,7 +158,7 @@ pub(crate) struct DesignationJson<'a> {
 }
 
 impl DesignationJson<'_> {
-    /// Returns the purpose of the designation.
+    /// The purpose of the designation.
     pub(crate) fn kind(&self) -> TextKind {
         let usage =
             |usage: &DesignationUse<'_>| TextKind::from_use(usage.system.as_deref(), usage.code.as_deref());
@@ -259,8 +259,8 @@ pub(crate) struct ListedCodeJson<'a> {
     pub(crate) extension: Vec<NamedValue<'a>>,
 }
 
-/// `ValueSet.compose.include.filter`. A missing value is read as an empty one, and reported as a fault of the value
-/// set.
+/// `ValueSet.compose.include.filter`. A missing value is read as an empty one, and reported as a fault of the
+/// value set.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct FilterJson {
@@ -292,8 +292,8 @@ pub(crate) struct ContainsJson<'a> {
     pub(crate) contains: Vec<ContainsJson<'a>>,
 }
 
-/// A value with a name: a property with its `code`, or an extension with its `url`. The `value[x]` is read as text. The
-/// text of a Coding is its code; other complex types have no text.
+/// A value with a name: a property with its `code`, or an extension with its `url`. The `value[x]` is read as
+/// text. The text of a Coding is its code; other complex types have no text.
 #[derive(Debug, Default)]
 pub(crate) struct NamedValue<'a> {
     pub(crate) name: Text<'a>,
@@ -301,22 +301,22 @@ pub(crate) struct NamedValue<'a> {
     pub(crate) extension: Vec<NamedValue<'a>>,
 }
 
-/// Returns the value of the extension with this URL.
+/// The value of the extension with this URL.
 fn extension<'e>(list: &'e [NamedValue<'_>], url: &str) -> Option<&'e str> {
     list.iter().find(|e| &*e.name == url)?.value.as_deref()
 }
 
-/// Returns the standards status among these extensions.
+/// The standards status among these extensions.
 pub(crate) fn standards_status<'e>(list: &'e [NamedValue<'_>]) -> Option<&'e str> {
     extension(list, STANDARDS_STATUS)
 }
 
-/// Returns the id of the description of SNOMED CT among these extensions.
+/// The id of the description of SNOMED CT among these extensions.
 pub(crate) fn description_id<'e>(list: &'e [NamedValue<'_>]) -> Option<&'e str> {
     extension(list, DESCRIPTION_ID)
 }
 
-/// Returns the extensions of a designation, as JSON.
+/// The extensions of a designation, as JSON.
 pub(crate) fn designation_extensions(
     status: Option<&str>,
     description_id: Option<&str>,
@@ -331,7 +331,7 @@ pub(crate) fn is_deprecated(list: &[NamedValue<'_>]) -> bool {
     extension(list, DEPRECATED) == Some("true") || standards_status(list) == Some("deprecated")
 }
 
-/// Returns the supplements that these extensions require.
+/// The supplements that these extensions require.
 pub(crate) fn supplements(list: &[NamedValue<'_>]) -> Vec<String> {
     list.iter()
         .filter(|e| &*e.name == SUPPLEMENT)
@@ -339,7 +339,7 @@ pub(crate) fn supplements(list: &[NamedValue<'_>]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the value of an expansion parameter that `ValueSet.compose` sets by extension.
+/// The value of an expansion parameter that `ValueSet.compose` sets by extension.
 pub(crate) fn expansion_parameter<'e>(list: &'e [NamedValue<'_>], name: &str) -> Option<&'e str> {
     list.iter()
         .filter(|e| e.name.ends_with("/valueset-expansion-parameter"))

@@ -1,8 +1,9 @@
 //! The choice of one version of a resource if the request names none.
 //!
-//! A version follows a scheme: semantic versioning, numbers, a date, an edition of SNOMED CT, or any text. Versions of
-//! one scheme are compared by its rule. Versions of different schemes cannot be compared, as `4.0.0` and `2018-08-12` of
-//! one HL7 code system cannot: their dates decide. If these do not decide either, a semantic version is chosen first.
+//! A version follows a scheme: semantic versioning, numbers, a date, an edition of SNOMED CT, or any text.
+//! Versions of one scheme are compared by its rule. Versions of different schemes cannot be compared, as
+//! `4.0.0` and `2018-08-12` of one HL7 code system cannot: their dates decide. If these do not decide either,
+//! a semantic version is chosen first.
 
 use std::cmp::Ordering;
 
@@ -19,8 +20,8 @@ enum VersionScheme<'v> {
     Number,
     /// `2018-08-12`, `2018-08` or `20180812`.
     Date,
-    /// The URI of an edition with a date: `http://snomed.info/sct/MODULE/version/DATE`. The field is the part before
-    /// `/version/`.
+    /// The URI of an edition with a date: `http://snomed.info/sct/MODULE/version/DATE`. The field is the part
+    /// before `/version/`.
     Edition(&'v str),
     Text,
     /// No version.
@@ -86,7 +87,7 @@ pub(crate) enum VersionReason {
 }
 
 impl<'v> DatedVersion<'v> {
-    /// Returns a version with the date of its resource. Without that date, the date in the version is used.
+    /// A version with the date of its resource. Without that date, the date in the version is used.
     pub(crate) fn new(version: Option<&'v str>, date: Option<&'v str>) -> Self {
         let scheme = VersionScheme::of(version);
         let version = version.unwrap_or_default();
@@ -125,8 +126,8 @@ impl<'v> DatedVersion<'v> {
         by_scheme.then_with(has_date).then_with(|| self.by_date(other))
     }
 
-    /// Returns whether this version is preferred to another one, and why. The order is not transitive across schemes;
-    /// [`newest`] chooses among several versions.
+    /// Returns whether this version is preferred to another one, and why. The order is not transitive across
+    /// schemes; [`newest`] chooses among several versions.
     pub(crate) fn compare(&self, other: &Self) -> (Ordering, VersionReason) {
         if self.has_scheme_of(other) {
             let order = self.by_scheme(other);
@@ -139,12 +140,12 @@ impl<'v> DatedVersion<'v> {
     }
 }
 
-/// Returns the digits of a date. Dates with and without separators have the same digits.
+/// The digits of a date. Dates with and without separators have the same digits.
 fn digits_of(date: &str) -> impl Iterator<Item = u8> {
     date.bytes().filter(u8::is_ascii_digit)
 }
 
-/// Returns the position of the version to choose; of equal ones the first. Only the newest version of each scheme is
+/// The position of the version to choose; of equal ones the first. Only the newest version of each scheme is
 /// compared with those of other schemes, so the result does not depend on the order of the list.
 pub(crate) fn newest<'v>(versions: impl IntoIterator<Item = DatedVersion<'v>>) -> Option<usize> {
     let mut of_schemes: SmallVec<[(usize, DatedVersion<'v>); 2]> = SmallVec::new();

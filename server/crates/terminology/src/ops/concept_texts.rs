@@ -1,5 +1,5 @@
-//! All texts of a concept, for `$lookup` and `$expand`: those of the value set, then of its code system, then of
-//! supplements.
+//! All texts of a concept, for `$lookup` and `$expand`: those of the value set, then of its code system, then
+//! of supplements.
 
 use fhir::Coding;
 
@@ -12,7 +12,6 @@ use crate::model::resource_json::{ContentMode, ResourceHeader};
 use crate::model::{Budget, TxError, Unprocessable, canonical};
 use crate::value_set::ListedCode;
 
-/// A supplement with its header.
 pub(crate) type LoadedSupplement<'a> = (&'a ResourceHeader, &'a CodeSystem);
 
 /// A display or designation, with system, code and display of its `use`.
@@ -31,7 +30,7 @@ impl<'a> TextWithUse<'a> {
         Self { display, purpose: None, description_id: None, source: None }
     }
 
-    /// Returns the `use` as a Coding, if there is one.
+    /// The `use` as a Coding, if there is one.
     pub(crate) fn coding(&self) -> Option<Coding> {
         let [system, code, display] =
             self.purpose?.map(|part| Some(part).filter(|part| !part.is_empty()).map(String::from));
@@ -39,10 +38,10 @@ impl<'a> TextWithUse<'a> {
     }
 }
 
-/// Returns the supplements with these canonical URLs.
+/// The supplements with these canonical URLs.
 ///
 /// # Errors
-/// Returns [`Unprocessable`] if one is missing or invalid.
+/// [`Unprocessable`] if one is missing or invalid.
 pub(crate) fn find_supplements<'a, 'c>(
     catalog: &'a Catalog,
     canonicals: impl IntoIterator<Item = &'c str>,
@@ -57,7 +56,7 @@ pub(crate) fn find_supplements<'a, 'c>(
     canonicals.into_iter().map(find).collect()
 }
 
-/// Returns the supplements that extend a concept, with its ordinal in each.
+/// The supplements that extend a concept, with its ordinal in each.
 pub(crate) fn additions_to_concept<'a, 's>(
     supplements: &'s [LoadedSupplement<'a>],
     system: &'s CodeSystem,
@@ -68,7 +67,7 @@ pub(crate) fn additions_to_concept<'a, 's>(
     supplements_of(supplements, system).filter_map(in_supplement)
 }
 
-/// Returns the supplements that extend a code system.
+/// The supplements that extend a code system.
 pub(crate) fn supplements_of<'a, 's>(
     supplements: &'s [LoadedSupplement<'a>],
     system: &'s CodeSystem,
@@ -83,7 +82,7 @@ pub(crate) fn supplements_of<'a, 's>(
     supplements.iter().filter(move |(header, _)| adds(header)).map(|(_, supplement)| *supplement)
 }
 
-/// Returns the display to use if no language is requested: the one of the value set, or else of the code system.
+/// The display to use if no language is requested: the one of the value set, or else of the code system.
 /// Designations of a value set are additional (R4), so they do not replace the display.
 pub(crate) fn default_display<'a>(
     concept: Option<(&'a CodeSystem, u32)>,
@@ -98,8 +97,8 @@ pub(crate) fn default_display<'a>(
     })
 }
 
-/// Returns all texts of a concept, the default display first. `listed` is the entry in the list of a value set, and the
-/// language of the value set.
+/// All texts of a concept, the default display first. `listed` is the entry in the list of a value set, and
+/// the language of the value set.
 pub(crate) fn collect_texts<'a>(
     concept: Option<(&'a CodeSystem, u32)>,
     listed: Option<(&'a ListedCode, Option<&'a str>)>,
@@ -166,7 +165,7 @@ pub(crate) fn collect_texts<'a>(
     Ok(unique)
 }
 
-/// Returns the number of the text to show as display; `None` if no text is in a language of the caller.
+/// The number of the text to show as display; `None` if no text is in a language of the caller.
 pub(crate) fn choose_display(texts: &[TextWithUse<'_>], languages: &LanguageRanges) -> Option<usize> {
     let displays: Vec<_> = texts.iter().map(|text| text.display).collect();
     let chosen = languages.choose(&displays)?;

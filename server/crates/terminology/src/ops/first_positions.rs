@@ -20,7 +20,7 @@ impl<K> Default for FirstPositions<K> {
 }
 
 impl<K: Copy + Eq + Hash> FirstPositions<K> {
-    /// Returns the first position of a key.
+    /// The first position of a key.
     pub(crate) fn find(&self, key: K) -> Option<usize> {
         match self.keys.len() {
             0..=SHORT => self.keys.iter().position(|other| *other == key),

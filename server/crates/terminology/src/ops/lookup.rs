@@ -158,12 +158,12 @@ pub(crate) fn answer_lookup(
 const NEIGHBOUR_STEPS: usize = 8;
 const NEIGHBOUR_BYTES: usize = 1_000;
 
-/// Returns the canonical URL of a resource, with its version.
+/// The canonical URL of a resource, with its version.
 fn canonical_url(header: &ResourceHeader) -> String {
     canonical::join(header.url.as_deref().unwrap_or_default(), header.version.as_deref())
 }
 
-/// Returns the definition in the best language: `CodeSystem.concept.definition`, or a designation with that use.
+/// The definition in the best language: `CodeSystem.concept.definition`, or a designation with that use.
 fn definition<'a>(
     own: impl Iterator<Item = (&'a CodeSystem, u32)>,
     languages: &LanguageRanges,
@@ -240,7 +240,7 @@ fn literal_value(text: &str) -> Value {
     }
 }
 
-/// Returns the value of a property in its declared type.
+/// The value of a property in its declared type.
 pub(crate) fn typed_value(system: &CodeSystem, name: &str, value: &str) -> Value {
     let text = |kind| Value::Text(kind, value.to_owned());
     let number = |kind| match value.parse() {

@@ -1,7 +1,7 @@
 //! Texts of the issues in the answers of `$validate-code`.
 //!
-//! HL7's terminology ecosystem compares texts literally, so the wording is that of its reference server. The comments
-//! state the ids of the texts in the message table of that server.
+//! HL7's terminology ecosystem compares texts literally, so the wording is that of its reference server. The
+//! comments state the ids of the texts in the message table of that server.
 
 use fhir::{Issue, IssueCode, Severity};
 
@@ -36,7 +36,7 @@ impl ValidationIssue {
         self
     }
 
-    /// Returns the issue `None_of_the_provided_codes_are_in_the_value_set_one`: an error for the whole answer, or
+    /// The issue `None_of_the_provided_codes_are_in_the_value_set_one`: an error for the whole answer, or
     /// information for one coding of several. `coding` is `system|version#code ('display')`.
     pub(crate) fn not_in_value_set(coding: &str, value_set: &str, one_of_several: bool) -> Self {
         let text = format!("The provided code '{coding}' was not found in the value set '{value_set}'");
@@ -46,35 +46,35 @@ impl ValidationIssue {
         }
     }
 
-    /// Returns the issue `TX_GENERAL_CC_ERROR_MESSAGE`.
+    /// The issue `TX_GENERAL_CC_ERROR_MESSAGE`.
     pub(crate) fn no_valid_coding(value_set: &str) -> Self {
         let text = format!("No valid coding was found for the value set '{value_set}'");
         Self::error(IssueCode::CodeInvalid, "not-in-vs", text)
     }
 
-    /// Returns the issue `Unknown_Code_in_Version`.
+    /// The issue `Unknown_Code_in_Version`.
     pub(crate) fn unknown_code(code: &str, system: &str, version: Option<&str>) -> Self {
         Self::error(IssueCode::CodeInvalid, "invalid-code", error_text::unknown_code(code, system, version))
     }
 
-    /// Returns the issue `Unable_to_resolve_value_Set_`, for a response with `result=false` instead of an error.
+    /// The issue `Unable_to_resolve_value_Set_`, for a response with `result=false` instead of an error.
     pub(crate) fn unknown_value_set(url: &str) -> Self {
         Self::error(IssueCode::NotFound, "not-found", error_text::unknown_value_set(url))
     }
 
-    /// Returns the issue that no coding of a concept is from the requested code system.
+    /// The issue that no coding of a concept is from the requested code system.
     pub(crate) fn no_coding_of_system(system: &str) -> Self {
         let text = format!("None of the codings is from the code system '{system}'");
         Self::error(IssueCode::CodeInvalid, "invalid-code", text)
     }
 
-    /// Returns an issue with the reason why the grammar of a system rejects a code, in addition to the error.
+    /// An issue with the reason why the grammar of a system rejects a code, in addition to the error.
     pub(crate) fn not_in_grammar(code: &str, why: &str) -> Self {
         let text = format!("The code '{code}' cannot be read: {why}");
         Self::new(Severity::Information, IssueCode::CodeInvalid, "invalid-code", text)
     }
 
-    /// Returns the issue `UNKNOWN_CODE_IN_FRAGMENT`.
+    /// The issue `UNKNOWN_CODE_IN_FRAGMENT`.
     pub(crate) fn unknown_code_in_fragment(code: &str, system: &str, version: Option<&str>) -> Self {
         let text = format!(
             "Unknown Code '{code}' in the CodeSystem '{system}' version '{}' - note that the code system is labeled as a fragment, so the code may be valid in some other fragment",
@@ -83,7 +83,7 @@ impl ValidationIssue {
         Self::new(Severity::Warning, IssueCode::CodeInvalid, "invalid-code", text)
     }
 
-    /// Returns the issue `UNKNOWN_CODESYSTEM`, or one of its two forms with a version.
+    /// The issue `UNKNOWN_CODESYSTEM`, or one of its two forms with a version.
     pub(crate) fn unknown_code_system(
         system: &str,
         version: Option<&str>,
@@ -96,7 +96,7 @@ impl ValidationIssue {
         )
     }
 
-    /// Returns the issue `UNKNOWN_CODESYSTEM` for a system that the value set does not name either. The reference
+    /// The issue `UNKNOWN_CODESYSTEM` for a system that the value set does not name either. The reference
     /// server writes this text without quotes.
     pub(crate) fn foreign_code_system(system: &str) -> Self {
         let text = format!(
@@ -105,7 +105,7 @@ impl ValidationIssue {
         Self::error(IssueCode::NotFound, "not-found", text)
     }
 
-    /// Returns the issue for a code that the value set lists, if its code system is not stored.
+    /// The issue for a code that the value set lists, if its code system is not stored.
     pub(crate) fn taken_on_trust(system: &str) -> Self {
         let text = format!(
             "A definition for CodeSystem '{system}' could not be found, so only the list in the value set was checked"
@@ -113,46 +113,46 @@ impl ValidationIssue {
         Self::new(Severity::Warning, IssueCode::NotFound, "not-found", text).with_message()
     }
 
-    /// Returns the issue `Coding_has_no_system__cannot_validate`.
+    /// The issue `Coding_has_no_system__cannot_validate`.
     pub(crate) fn no_system() -> Self {
         let text = "Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided";
         // The issue is a warning, but it is the reason for the negative answer.
         Self::new(Severity::Warning, IssueCode::Invalid, "invalid-data", text.to_owned()).with_message()
     }
 
-    /// Returns the issue for a coding without a code, beside others of its concept.
+    /// The issue for a coding without a code, beside others of its concept.
     pub(crate) fn no_code() -> Self {
         let text = "The coding has no code, so it was not validated";
         Self::new(Severity::Warning, IssueCode::Invalid, "invalid-data", text.to_owned())
     }
 
-    /// Returns the issue `Terminology_TX_System_Relative`. It applies to codings only: a relative `system` next to
+    /// The issue `Terminology_TX_System_Relative`. It applies to codings only: a relative `system` next to
     /// `code` is an unknown system.
     pub(crate) fn relative_system() -> Self {
         let text = "Coding.system must be an absolute reference, not a local reference";
         Self::error(IssueCode::Invalid, "invalid-data", text.to_owned())
     }
 
-    /// Returns the issue `Terminology_TX_System_ValueSet2`.
+    /// The issue `Terminology_TX_System_ValueSet2`.
     pub(crate) fn system_is_value_set(system: &str) -> Self {
         let text = format!("The Coding references a value set, not a code system ('{system}')");
         Self::error(IssueCode::Invalid, "invalid-data", text)
     }
 
-    /// Returns the issue `CODESYSTEM_CS_NO_SUPPLEMENT`.
+    /// The issue `CODESYSTEM_CS_NO_SUPPLEMENT`.
     pub(crate) fn system_is_supplement(canonical: &str) -> Self {
         let text =
             format!("CodeSystem {canonical} is a supplement, so can't be used as a value in Coding.system");
         Self::error(IssueCode::Invalid, "invalid-data", text)
     }
 
-    /// Returns the issue `ABSTRACT_CODE_NOT_ALLOWED`.
+    /// The issue `ABSTRACT_CODE_NOT_ALLOWED`.
     pub(crate) fn abstract_code(system: &str, code: &str) -> Self {
         let text = format!("Code '{system}#{code}' is abstract, and not allowed in this context");
         Self::error(IssueCode::BusinessRule, "code-rule", text)
     }
 
-    /// Returns the issue `STATUS_CODE_WARNING_CODE`.
+    /// The issue `STATUS_CODE_WARNING_CODE`.
     pub(crate) fn not_active(code: &str) -> Self {
         Self::error(
             IssueCode::BusinessRule,
@@ -161,7 +161,7 @@ impl ValidationIssue {
         )
     }
 
-    /// Returns the issue `INACTIVE_CONCEPT_FOUND`.
+    /// The issue `INACTIVE_CONCEPT_FOUND`.
     pub(crate) fn inactive(code: &str, status: Option<&str>) -> Self {
         let status = match status {
             Some(status) if status != "inactive" => format!("{status} and inactive"),
@@ -171,13 +171,13 @@ impl ValidationIssue {
         Self::new(Severity::Warning, IssueCode::BusinessRule, "code-comment", text).with_message()
     }
 
-    /// Returns the issue `DEPRECATED_CONCEPT_FOUND`.
+    /// The issue `DEPRECATED_CONCEPT_FOUND`.
     pub(crate) fn deprecated(code: &str) -> Self {
         let text = format!("The concept '{code}' is deprecated and its use should be reviewed");
         Self::new(Severity::Warning, IssueCode::BusinessRule, "code-comment", text).with_message()
     }
 
-    /// Returns the issue `CONCEPT_DEPRECATED_IN_VALUESET`.
+    /// The issue `CONCEPT_DEPRECATED_IN_VALUESET`.
     pub(crate) fn deprecated_in_value_set(code: &str, system: &str, value_set: &str) -> Self {
         let text = format!(
             "The presence of the concept '{code}' in the system '{system}' in the value set {value_set} is marked with a status of deprecated and its use should be reviewed"
@@ -185,7 +185,7 @@ impl ValidationIssue {
         Self::new(Severity::Warning, IssueCode::BusinessRule, "code-comment", text)
     }
 
-    /// Returns the issue `CODE_CASE_DIFFERENCE`.
+    /// The issue `CODE_CASE_DIFFERENCE`.
     pub(crate) fn case_difference(given: &str, right: &str, canonical: &str) -> Self {
         let text = format!(
             "The code '{given}' differs from the correct code '{right}' by case. Although the code system '{canonical}' is case insensitive, implementers are strongly encouraged to use the correct case anyway"
@@ -193,13 +193,13 @@ impl ValidationIssue {
         Self::new(Severity::Information, IssueCode::BusinessRule, "code-rule", text)
     }
 
-    /// Returns the issue `MSG_DRAFT`, `MSG_EXPERIMENTAL`, `MSG_RETIRED`, `MSG_DEPRECATED` or `MSG_WITHDRAWN`.
+    /// The issue `MSG_DRAFT`, `MSG_EXPERIMENTAL`, `MSG_RETIRED`, `MSG_DEPRECATED` or `MSG_WITHDRAWN`.
     pub(crate) fn status(status: &str, kind: &str, canonical: &str) -> Self {
         let text = format!("Reference to {status} {kind} {canonical}");
         Self::new(Severity::Information, IssueCode::BusinessRule, "status-check", text)
     }
 
-    /// Returns the issue `VALUESET_VALUE_MISMATCH` or `VALUESET_VALUE_MISMATCH_CHANGED`.
+    /// The issue `VALUESET_VALUE_MISMATCH` or `VALUESET_VALUE_MISMATCH_CHANGED`.
     pub(crate) fn version_mismatch(system: &str, actual: &str, written: Option<&str>, given: &str) -> Self {
         let resulting = match written {
             Some(written) => {
@@ -213,7 +213,7 @@ impl ValidationIssue {
         Self::error(IssueCode::Invalid, "vs-invalid", text)
     }
 
-    /// Returns the issue `VALUESET_VALUE_MISMATCH_DEFAULT`.
+    /// The issue `VALUESET_VALUE_MISMATCH_DEFAULT`.
     pub(crate) fn default_version_mismatch(system: &str, actual: &str, given: &str) -> Self {
         let text = format!(
             "The code system '{system}' version '{actual}' for the versionless include in the ValueSet include is different to the one in the value ('{given}')"
@@ -221,7 +221,7 @@ impl ValidationIssue {
         Self::new(Severity::Warning, IssueCode::Invalid, "vs-invalid", text)
     }
 
-    /// Returns the issue `VALUESET_VERSION_CHECK`.
+    /// The issue `VALUESET_VERSION_CHECK`.
     pub(crate) fn version_check(system: &str, version: &str, required: &str) -> Self {
         Self::error(
             IssueCode::Exception,
@@ -230,7 +230,7 @@ impl ValidationIssue {
         )
     }
 
-    /// Returns the issue `Display_Name_for__should_be_one_of__instead_of` or `Display_Name_WS_for__…`.
+    /// The issue `Display_Name_for__should_be_one_of__instead_of` or `Display_Name_WS_for__…`.
     pub(crate) fn wrong_display(
         given: &str,
         coding: &str,
@@ -255,7 +255,7 @@ impl ValidationIssue {
         Self::error(IssueCode::Invalid, "invalid-display", text)
     }
 
-    /// Returns the issue `NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_ERR`.
+    /// The issue `NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_ERR`.
     pub(crate) fn wrong_display_by_default(
         given: &str,
         coding: &str,
@@ -269,7 +269,7 @@ impl ValidationIssue {
         Self::error(IssueCode::Invalid, "invalid-display", text)
     }
 
-    /// Returns the issue `NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_OK`.
+    /// The issue `NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_OK`.
     pub(crate) fn display_by_default(given: &str, coding: &str, languages: &str) -> Self {
         let text = format!(
             "There are no valid display names found for the code {coding} for language(s) '{languages}'. The display is '{given}' which is a valid display for the default language"
@@ -277,7 +277,7 @@ impl ValidationIssue {
         Self::new(Severity::Information, IssueCode::Invalid, "invalid-display", text).with_message()
     }
 
-    /// Returns the issue `INACTIVE_DISPLAY_FOUND`. Like the reference server, it says "deprecated" for withdrawn
+    /// The issue `INACTIVE_DISPLAY_FOUND`. Like the reference server, it says "deprecated" for withdrawn
     /// displays, too.
     pub(crate) fn retired_display(given: &str, code: &str, right: &[&str]) -> Self {
         let right: Vec<_> = right.iter().map(|text| format!("\"{text}\"")).collect();
@@ -288,7 +288,7 @@ impl ValidationIssue {
         Self::new(Severity::Warning, IssueCode::Invalid, "display-comment", text)
     }
 
-    /// Returns the issue `UNABLE_TO_INFER_CODESYSTEM`.
+    /// The issue `UNABLE_TO_INFER_CODESYSTEM`.
     pub(crate) fn cannot_infer(code: &str, value_set: &str) -> Self {
         let text = format!(
             "The System URI could not be determined for the code '{code}' in the ValueSet '{value_set}'"
@@ -296,7 +296,7 @@ impl ValidationIssue {
         Self::error(IssueCode::NotFound, "cannot-infer", text)
     }
 
-    /// Returns the issue `Unable_to_resolve_system__value_set_has_multiple_matches`.
+    /// The issue `Unable_to_resolve_system__value_set_has_multiple_matches`.
     pub(crate) fn cannot_choose(code: &str, value_set: &str, systems: &[&str]) -> Self {
         let text = format!(
             "The System URI could not be determined for the code '{code}' in the ValueSet '{value_set}': value set expansion has multiple matches: [{}]",
@@ -305,7 +305,7 @@ impl ValidationIssue {
         Self::error(IssueCode::NotFound, "cannot-infer", text)
     }
 
-    /// Returns the issue as a warning, for lenient display validation.
+    /// The issue as a warning, for lenient display validation.
     pub(crate) fn into_warning(mut self) -> Self {
         self.issue.severity = Severity::Warning;
         self.with_message()

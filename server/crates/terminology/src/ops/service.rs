@@ -29,7 +29,7 @@ pub enum OperationAnswer {
 }
 
 impl OperationAnswer {
-    /// Returns the answer as JSON.
+    /// The answer as JSON.
     pub fn to_json(&self) -> Vec<u8> {
         match self {
             Self::Parameters(parameters) => parameters.to_json(),
@@ -37,7 +37,7 @@ impl OperationAnswer {
         }
     }
 
-    /// Returns the Parameters resource, or `None` for a ValueSet.
+    /// The Parameters resource, or `None` for a ValueSet.
     pub fn into_parameters(self) -> Option<Parameters> {
         match self {
             Self::Parameters(parameters) => Some(parameters),
@@ -48,8 +48,8 @@ impl OperationAnswer {
 
 /// Code systems and value sets, and the operations on them.
 ///
-/// Clones share the content. Reading takes no lock. [`apply`](Self::apply) replaces the catalog as a whole, so that
-/// each request sees all changes of a batch or none.
+/// Clones share the content. Reading takes no lock. [`apply`](Self::apply) replaces the catalog as a whole,
+/// so that each request sees all changes of a batch or none.
 #[derive(Debug, Clone, Default)]
 pub struct Terminology {
     catalog: Arc<ArcSwap<Catalog>>,
@@ -59,9 +59,10 @@ pub struct Terminology {
 impl Terminology {
     /// Applies a batch of changes atomically.
     ///
-    /// An invalid resource does not stop the batch. It is stored with the reason, which [`problems`](Self::problems)
-    /// and every use report. Only the header of a resource is read here; the rest is compiled on first use. Each call
-    /// copies the maps of ids and URLs, so combine changes into one batch.
+    /// An invalid resource does not stop the batch. It is stored with the reason, which
+    /// [`problems`](Self::problems) and every use report. Only the header of a resource is read here; the
+    /// rest is compiled on first use. Each call copies the maps of ids and URLs, so combine changes into one
+    /// batch.
     pub fn apply(&self, changes: impl IntoIterator<Item = TerminologyChange>) {
         let changes: Vec<_> = changes.into_iter().collect();
         // Runs again if another batch was applied in the meantime, so that no batch is lost.
@@ -76,7 +77,6 @@ impl Terminology {
         self.overlays.drop_overlays();
     }
 
-    /// Returns the current catalog.
     fn current_catalog(&self) -> Guard<Arc<Catalog>> {
         let catalog = self.catalog.load();
         if !catalog.is_stale() {
@@ -90,8 +90,8 @@ impl Terminology {
     /// Runs an operation. `now` is the time of an expansion as a FHIR instant.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the request cannot be evaluated. An invalid code is not an error, but an answer with
-    /// `result=false`; an error of one item of a batch is part of the answer.
+    /// Returns [`TxError`] if the request cannot be evaluated. An invalid code is not an error, but an answer
+    /// with `result=false`; an error of one item of a batch is part of the answer.
     pub fn run(
         &self,
         operation: TerminologyOperation,
@@ -186,18 +186,18 @@ impl Terminology {
         search.is_member(ValueSetScope::uncontained(set))
     }
 
-    /// Returns the index of the CodeSystem with this id, and builds it if necessary. Returns `None` if there is no such
-    /// CodeSystem or it is invalid, which [`problems`](Self::problems) reports.
+    /// The index of the CodeSystem with this id, and builds it if necessary. Returns `None` if there is no
+    /// such CodeSystem or it is invalid, which [`problems`](Self::problems) reports.
     pub fn index(&self, id: &str) -> Option<CodeSystemIndex> {
         self.catalog.load().index(id)
     }
 
-    /// Returns the number of stored CodeSystem resources, including invalid ones.
+    /// The number of stored CodeSystem resources, including invalid ones.
     pub fn code_system_count(&self) -> usize {
         self.catalog.load().code_system_count()
     }
 
-    /// Returns the number of stored ValueSet resources, including invalid ones.
+    /// The number of stored ValueSet resources, including invalid ones.
     pub fn value_set_count(&self) -> usize {
         self.catalog.load().value_set_count()
     }
@@ -207,13 +207,13 @@ impl Terminology {
         self.catalog.load().code_systems()
     }
 
-    /// Returns the versions of each code system by canonical URL, the default version first, for
+    /// The versions of each code system by canonical URL, the default version first, for
     /// `TerminologyCapabilities.codeSystem`.
     pub fn code_systems_by_url(&self) -> BTreeMap<String, Vec<Option<String>>> {
         self.catalog.load().code_systems_by_url()
     }
 
-    /// Returns the stored resources that are known to be invalid, by type and id. The content of a resource is
+    /// The stored resources that are known to be invalid, by type and id. The content of a resource is
     /// validated on first use.
     pub fn problems(&self) -> Vec<ResourceProblem> {
         self.catalog.load().problems()

@@ -10,8 +10,8 @@ use crate::model::{Unprocessable, concept_extensions, resource_json};
 /// A value set with more includes and excludes than this has an index of them by code system.
 const FEW_PARTS: usize = 16;
 
-/// `ValueSet.compose`: the rules for membership. It is small and contiguous, because every test reads it, and usually
-/// nothing else of the value set.
+/// `ValueSet.compose`: the rules for membership. It is small and contiguous, because every test reads it, and
+/// usually nothing else of the value set.
 #[derive(Debug, Default)]
 pub(crate) struct ValueSetCompose {
     pub(crate) include: SmallVec<[IncludeRule; 1]>,
@@ -39,14 +39,14 @@ pub(crate) struct ComposeExtras {
 type PartsBySystem = hashbrown::HashMap<Box<str>, Vec<u32>>;
 
 impl ValueSetCompose {
-    /// Returns all includes and excludes.
+    /// All includes and excludes.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &IncludeRule> {
         self.include.iter().chain(&self.exclude)
     }
 
-    /// Determines the versions to which each exclude applies. Versions of a code system share their codes, so an exclude
-    /// applies to all versions, unless the extension `versionsMatch` is false or the value set includes the version that
-    /// the exclude states.
+    /// Determines the versions to which each exclude applies. Versions of a code system share their codes, so
+    /// an exclude applies to all versions, unless the extension `versionsMatch` is false or the value set
+    /// includes the version that the exclude states.
     pub(super) fn scope_excludes(&mut self, versions_apart: bool) {
         for exclude in &mut self.exclude {
             let includes_version = |include: &IncludeRule| {
@@ -90,13 +90,13 @@ impl ValueSetCompose {
         self.rare.get_or_insert_default().fault.get_or_insert(fault);
     }
 
-    /// Returns the includes that can contain a code of a code system, in order.
+    /// The includes that can contain a code of a code system, in order.
     #[inline]
     pub(crate) fn includes_of(&self, system: &str) -> PartsOf<'_> {
         PartsOf::new(&self.include, self.index(0), system)
     }
 
-    /// Returns the excludes that can contain a code of a code system, in order.
+    /// The excludes that can contain a code of a code system, in order.
     pub(crate) fn excludes_of(&self, system: &str) -> PartsOf<'_> {
         PartsOf::new(&self.exclude, self.index(1), system)
     }
@@ -137,8 +137,8 @@ impl<'a> Iterator for PartsOf<'a> {
     }
 }
 
-/// One `compose.include` or `exclude`. A member satisfies all of `listed`, `filters` and `value_sets` that are present.
-/// With a code system alone, all its codes are members.
+/// One `compose.include` or `exclude`. A member satisfies all of `listed`, `filters` and `value_sets` that
+/// are present. With a code system alone, all its codes are members.
 #[derive(Debug, Default)]
 pub(crate) struct IncludeRule {
     pub(crate) system: Option<Box<str>>,
@@ -182,7 +182,8 @@ pub(crate) struct ListedDesignation {
 }
 
 impl IncludeRule {
-    /// Compiles a rule. The outer error is a violation of FHIR's rules, the inner one a filter that cannot be used.
+    /// Compiles a rule. The outer error is a violation of FHIR's rules, the inner one a filter that cannot be
+    /// used.
     pub(super) fn compile(
         written: &resource_json::IncludeJson<'_>,
         index: &str,

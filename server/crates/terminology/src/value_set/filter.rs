@@ -1,4 +1,5 @@
-//! Filters of `compose.include`. A filter tests one concept without building a set, or returns all concepts that pass.
+//! Filters of `compose.include`. A filter tests one concept without building a set, or returns all concepts
+//! that pass.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -71,7 +72,7 @@ impl ValueSetFilter {
     /// Compiles a filter of a value set.
     ///
     /// # Errors
-    /// Returns [`Unprocessable`] if the filter has no value, an unknown operator, or an invalid value.
+    /// [`Unprocessable`] if the filter has no value, an unknown operator, or an invalid value.
     pub(crate) fn compile(
         written: &resource_json::FilterJson,
         system: &str,
@@ -129,10 +130,10 @@ impl ValueSetFilter {
         Ok(filter)
     }
 
-    /// Returns a filter with this operator, or the error of the operator.
+    /// A filter with this operator, or the error of the operator.
     ///
     /// # Errors
-    /// Returns [`Unprocessable`] with the error of the operator.
+    /// [`Unprocessable`] with the error of the operator.
     pub(super) fn with_operator(
         written: resource_json::FilterJson,
         op: Result<FilterOperator, String>,
@@ -156,8 +157,8 @@ impl ValueSetFilter {
         Self { subject, op, named: NamedConceptCache::default(), source }
     }
 
-    /// Returns whether the filter rejects this concept according to the code table alone. The result is false until the
-    /// code system is tested for the first time.
+    /// Returns whether the filter rejects this concept according to the code table alone. The result is false
+    /// until the code system is tested for the first time.
     pub(crate) fn is_certainly_rejected(&self, system: &CodeSystem, concept: LocatedConcept) -> bool {
         matches!(self.op, FilterOperator::IsA | FilterOperator::DescendentOf | FilterOperator::DescendentLeaf)
             && self.named.get(system).is_some_and(|(_, above)| !concept.above.may_be_below(above))
@@ -166,8 +167,8 @@ impl ValueSetFilter {
     /// Returns whether a concept passes the filter.
     ///
     /// # Errors
-    /// Returns [`Unprocessable`] if the code system lacks the property or the concept that the filter names, or has no
-    /// is-a hierarchy.
+    /// [`Unprocessable`] if the code system lacks the property or the concept that the filter names, or has
+    /// no is-a hierarchy.
     pub(crate) fn admits(
         &self,
         system: &CodeSystem,
@@ -234,7 +235,7 @@ impl ValueSetFilter {
     /// Returns those of these concepts that pass the filter.
     ///
     /// # Errors
-    /// Returns the same errors as [`admits`](Self::admits).
+    /// The same errors as [`admits`](Self::admits).
     pub(crate) fn members(
         &self,
         system: &CodeSystem,
@@ -262,8 +263,8 @@ impl ValueSetFilter {
         Ok(out)
     }
 
-    /// Keeps those of these concepts that a walk of the hierarchy from the named one reaches, or their complement for
-    /// `is-not-a`.
+    /// Keeps those of these concepts that a walk of the hierarchy from the named one reaches, or their
+    /// complement for `is-not-a`.
     fn retain_reached(
         &self,
         hierarchy: &ConceptHierarchy,
@@ -297,11 +298,11 @@ impl ValueSetFilter {
         Ok(())
     }
 
-    /// Compiles a regular expression, so that its errors are reported for every code. Returns the size of the compiled
-    /// form in bytes.
+    /// Compiles a regular expression, so that its errors are reported for every code. Returns the size of the
+    /// compiled form in bytes.
     ///
     /// # Errors
-    /// Returns [`Unprocessable`] if the regular expression is invalid.
+    /// [`Unprocessable`] if the regular expression is invalid.
     pub(crate) fn prepare(&self, budget: &Budget<'_>) -> Result<usize, Unprocessable> {
         match &self.op {
             FilterOperator::Regex(pattern) => self.pattern(pattern, budget).map(|_| pattern.bytes()),
@@ -314,7 +315,7 @@ impl ValueSetFilter {
         matches!(self.op, FilterOperator::Regex(_))
     }
 
-    /// Returns the size in memory without the texts, in bytes.
+    /// The size in memory without the texts, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let op = match &self.op {
             FilterOperator::Regex(pattern) => pattern.memory_bytes(),
@@ -380,8 +381,8 @@ impl ValueSetFilter {
         }))
     }
 
-    /// Tests a concept by its position. `is_reached` returns whether the concept is the named one or its descendant, or
-    /// an ancestor for `generalizes`.
+    /// Tests a concept by its position. `is_reached` returns whether the concept is the named one or its
+    /// descendant, or an ancestor for `generalizes`.
     #[inline]
     fn passes_by_position(
         &self,
@@ -399,8 +400,8 @@ impl ValueSetFilter {
         }
     }
 
-    /// Returns the interval of the concept that the value names. It is looked up once per code system, because a lookup
-    /// costs as much as the rest of a test.
+    /// The interval of the concept that the value names. It is looked up once per code system, because a
+    /// lookup costs as much as the rest of a test.
     fn named_interval(&self, system: &CodeSystem, hierarchy: &ConceptHierarchy) -> Option<Range<u32>> {
         self.named.get(system).map(|(interval, _)| interval).or_else(|| {
             let concept = system.locate(&self.source.written.value)?;
@@ -434,7 +435,7 @@ impl ValueSetFilter {
     }
 }
 
-/// Returns the operator of a filter that is specific to a code system: SNOMED CT (FHIR R4 4.3.15) and LOINC (4.3.6).
+/// The operator of a filter that is specific to a code system: SNOMED CT (FHIR R4 4.3.15) and LOINC (4.3.6).
 fn system_specific_operator(
     system: &str,
     written: &resource_json::FilterJson,

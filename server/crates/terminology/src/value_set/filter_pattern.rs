@@ -7,8 +7,8 @@ use regex::{Regex, RegexBuilder};
 use crate::model::Budget;
 use crate::model::budget::BudgetExhausted;
 
-/// Limits for the size of the compiled form in bytes, tried in this order. The first sufficient limit is counted as the
-/// size. Matching takes linear time with each of them.
+/// Limits for the size of the compiled form in bytes, tried in this order. The first sufficient limit is
+/// counted as the size. Matching takes linear time with each of them.
 const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Maximum size of the matching cache of a thread, in bytes.
 const CACHE_BYTES: usize = 128 << 10;
@@ -22,11 +22,11 @@ const BYTES_PER_TEXT: usize = 4 << 10;
 pub(super) struct FilterPattern(OnceLock<Result<(Regex, usize), String>>);
 
 impl FilterPattern {
-    /// Returns the compiled form of `text`, and the steps of one match in addition to those of the matched text. The
+    /// The compiled form of `text`, and the steps of one match in addition to those of the matched text. The
     /// inner error is the reason why the expression is invalid.
     ///
     /// # Errors
-    /// Returns [`BudgetExhausted`] if the budget is spent.
+    /// [`BudgetExhausted`] if the budget is spent.
     pub(super) fn get(
         &self,
         text: &str,
@@ -43,12 +43,12 @@ impl FilterPattern {
         })
     }
 
-    /// Returns the size of the compiled form in bytes, or 0 if it is not compiled yet.
+    /// The size of the compiled form in bytes, or 0 if it is not compiled yet.
     pub(super) fn bytes(&self) -> usize {
         self.0.get().and_then(|compiled| compiled.as_ref().ok()).map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Returns the size in memory, in bytes.
+    /// The size in memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let bytes = self.bytes();
         if bytes == 0 { 0 } else { bytes + CACHE_BYTES }

@@ -11,13 +11,13 @@ use crate::model::known_systems::{
 };
 use crate::model::resource_json;
 
-/// Returns the value set that a URL defines, if it defines one. Errors in the URL are reported when the value set is
+/// The value set that a URL defines, if it defines one. Errors in the URL are reported when the value set is
 /// used.
 pub(crate) fn implicit_value_set(url: &str) -> Option<ValueSet> {
     snomed_ct_value_set(url).or_else(|| loinc_value_set(url)).or_else(|| fhir_value_set(url))
 }
 
-/// Returns the value set of all genders or publication statuses of FHIR R4.
+/// The value set of all genders or publication statuses of FHIR R4.
 fn fhir_value_set(url: &str) -> Option<ValueSet> {
     let name = url.strip_prefix("http://hl7.org/fhir/ValueSet/")?;
     let is_of = |system: &&str| system.strip_prefix("http://hl7.org/fhir/") == Some(name);
@@ -26,7 +26,7 @@ fn fhir_value_set(url: &str) -> Option<ValueSet> {
     Some(ValueSet { version, ..filtered_value_set(url, system, None, None) })
 }
 
-/// Returns the value set of `http://snomed.info/sct[/MODULE[/version/DATE]]?fhir_vs[=…]`.
+/// The value set of `http://snomed.info/sct[/MODULE[/version/DATE]]?fhir_vs[=…]`.
 fn snomed_ct_value_set(url: &str) -> Option<ValueSet> {
     let (base, query) = url.split_once('?')?;
     let edition = base.strip_prefix(SNOMED_CT).or_else(|| base.strip_prefix("http://snomed.info/xsct"))?;
@@ -57,8 +57,8 @@ fn snomed_ct_value_set(url: &str) -> Option<ValueSet> {
     Some(filtered_value_set(url, SNOMED_CT, version, filter))
 }
 
-/// Returns the value set of `http://loinc.org/vs`, `/vs/LL…` (answer lists), `/vs/LG…` (groups) or `/vs/LP…` (parts and
-/// their descendants).
+/// The value set of `http://loinc.org/vs`, `/vs/LL…` (answer lists), `/vs/LG…` (groups) or `/vs/LP…` (parts
+/// and their descendants).
 fn loinc_value_set(url: &str) -> Option<ValueSet> {
     let rest = url.strip_prefix(LOINC)?.strip_prefix("/vs")?;
     let filter = match rest.strip_prefix('/') {

@@ -10,8 +10,9 @@ use crate::code_system::concept_set::ConceptSet;
 use crate::code_system::{CodeSystem, LocatedConcept};
 use crate::model::{Budget, Unprocessable};
 
-/// The cache is filled once the number of tests exceeds the number of concepts divided by this constant. Computing the
-/// set then costs a few times as much as all tests before it, and each later test reads one bit.
+/// The cache is filled once the number of tests exceeds the number of concepts divided by this constant.
+/// Computing the set then costs a few times as much as all tests before it, and each later test reads one
+/// bit.
 const CONCEPTS_PER_TEST: usize = 4;
 
 /// The cache of one include, for the code system of the last test.
@@ -22,7 +23,7 @@ pub(crate) struct IncludeCache {
 }
 
 impl IncludeCache {
-    /// Returns the size in memory, in bytes.
+    /// The size in memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.cached.load().as_ref().map_or(0, |cached| cached.bits.words() * 8)
     }
@@ -39,7 +40,7 @@ impl IncludeCache {
     /// Returns whether a concept passes all filters.
     ///
     /// # Errors
-    /// Returns [`Unprocessable`] if a filter does not fit the code system.
+    /// [`Unprocessable`] if a filter does not fit the code system.
     pub(crate) fn admits(
         &self,
         filters: &[ValueSetFilter],
@@ -63,9 +64,9 @@ impl IncludeCache {
         let tests_so_far = self.tests_so_far.load(Ordering::Relaxed) + 1;
         self.tests_so_far.store(tests_so_far, Ordering::Relaxed);
         if tests_so_far > system.len() / CONCEPTS_PER_TEST {
-            // If computing the set needs too much of the budget, or a filter does not fit, the test continues without
-            // it. With an inline budget the request ends here; it is repeated with a full budget, which then computes
-            // the set.
+            // If computing the set needs too much of the budget, or a filter does not fit, the test continues
+            // without it. With an inline budget the request ends here; it is repeated with a full budget,
+            // which then computes the set.
             let made = budget.with_half(|budget| passing_concepts(filters, system, budget));
             if !matches!(&made, Err(Unprocessable::Exhausted(_))) {
                 self.tests_so_far.store(0, Ordering::Relaxed);
@@ -89,10 +90,10 @@ impl IncludeCache {
     }
 }
 
-/// Returns all concepts that pass the filters.
+/// All concepts that pass the filters.
 ///
 /// # Errors
-/// Returns [`Unprocessable`] if a filter does not fit the code system.
+/// [`Unprocessable`] if a filter does not fit the code system.
 pub(crate) fn passing_concepts(
     filters: &[ValueSetFilter],
     system: &CodeSystem,
@@ -108,7 +109,8 @@ pub(crate) fn passing_concepts(
     };
     let mut bits = filters.iter().try_fold(all, among)?;
     bits.trim();
-    // The sets of the single filters were dropped. A value set with many includes holds one small set for each.
+    // The sets of the single filters were dropped. A value set with many includes holds one small set for
+    // each.
     budget.restore_memory(before);
     budget.spend_words(bits.words(), true)?;
     Ok(bits)
@@ -120,7 +122,7 @@ mod tests {
     use crate::model::resource_json;
     use crate::model::resource_json::ResourceHeader;
 
-    /// Returns a code system of `count` concepts, of which `below` are in one tree under `c0`.
+    /// A code system of `count` concepts, of which `below` are in one tree under `c0`.
     fn system(below: u32, count: u32) -> CodeSystem {
         let alone: Vec<_> = (below..count).map(|n| serde_json::json!({ "code": format!("c{n}") })).collect();
         let under: Vec<_> = (1..below).map(|n| serde_json::json!({ "code": format!("c{n}") })).collect();

@@ -33,8 +33,8 @@ pub(crate) struct ValueSet {
     pub(crate) experimental: bool,
     pub(crate) standards_status: Option<String>,
     pub(crate) language: Option<String>,
-    /// The members of the resource that an expansion may repeat, as JSON. The narrative and a stored expansion are not
-    /// included.
+    /// The members of the resource that an expansion may repeat, as JSON. The narrative and a stored
+    /// expansion are not included.
     pub(crate) definition: Vec<ResourceMember>,
     /// Language list of the value set, from an extension.
     pub(crate) display_language: Option<String>,
@@ -52,7 +52,7 @@ impl ValueSet {
     /// Compiles a ValueSet resource.
     ///
     /// # Errors
-    /// Returns a message of one line if the resource is invalid.
+    /// A message of one line if the resource is invalid.
     pub(crate) fn compile(header: &ResourceHeader, bytes: &[u8]) -> Result<Self, String> {
         let read: resource_json::ValueSetJson<'_> =
             serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
@@ -118,7 +118,7 @@ impl ValueSet {
         Ok(out)
     }
 
-    /// Returns the approximate size in memory, in bytes.
+    /// The approximate size in memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let part = |part: &IncludeRule| {
             let listed = part.listed.as_ref().map_or(0, |list| list.len() * LISTED_BYTES);
@@ -135,7 +135,7 @@ impl ValueSet {
             + self.contained.values().map(Self::memory_bytes).sum::<usize>()
     }
 
-    /// Returns the canonical URL with the version, for messages.
+    /// The canonical URL with the version, for messages.
     pub(crate) fn canonical(&self) -> String {
         match self.url.as_str() {
             "" => "(unidentified)".to_owned(),
@@ -143,7 +143,7 @@ impl ValueSet {
         }
     }
 
-    /// Returns the value set of all codes of a code system (`CodeSystem.valueSet`).
+    /// The value set of all codes of a code system (`CodeSystem.valueSet`).
     pub(crate) fn of_all(url: String, version: Option<String>, system: String) -> Self {
         let (system, written) = (Some(system.into()), version.clone().map(Box::from));
         let include = smallvec![IncludeRule { system, version: written, ..IncludeRule::default() }];
@@ -156,7 +156,7 @@ impl ValueSet {
     }
 }
 
-/// Returns the members of a ValueSet that an expansion may repeat.
+/// The members of a ValueSet that an expansion may repeat.
 fn definition(bytes: &[u8]) -> Result<Vec<ResourceMember>, String> {
     let members: resource_json::ResourceMembers<'_> =
         serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
@@ -165,7 +165,8 @@ fn definition(bytes: &[u8]) -> Result<Vec<ResourceMember>, String> {
     Ok(retained.map(|(name, json)| (Box::from(&*name), json.to_owned())).collect())
 }
 
-/// Compiles the contained value sets. FHIR does not allow contained resources to be nested, so there is one level.
+/// Compiles the contained value sets. FHIR does not allow contained resources to be nested, so there is one
+/// level.
 fn contained(resources: &[&RawValue]) -> Result<HashMap<String, ValueSet>, String> {
     let mut out = HashMap::new();
     for json in resources {
@@ -183,7 +184,7 @@ fn contained(resources: &[&RawValue]) -> Result<HashMap<String, ValueSet>, Strin
     Ok(out)
 }
 
-/// Returns the codes of a stored expansion as includes, one for each code system and version.
+/// The codes of a stored expansion as includes, one for each code system and version.
 fn listed_by_system(contains: &[resource_json::ContainsJson<'_>]) -> Vec<IncludeRule> {
     fn walk<'a>(
         contains: &'a [resource_json::ContainsJson<'_>],

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::code_system::{AncestorFilter, CodeSystem};
 
-/// A cache of the concept that the filter names in the code system of the last test: its interval, and the halves of
-/// its ancestor filter. The high half of each value is the instance number of the code system, so that the value is not
-/// used for another one. Instance numbers start at 1.
+/// A cache of the concept that the filter names in the code system of the last test: its interval, and the
+/// halves of its ancestor filter. The high half of each value is the instance number of the code system, so
+/// that the value is not used for another one. Instance numbers start at 1.
 #[derive(Debug, Default)]
 pub(super) struct NamedConceptCache([AtomicU64; 4]);
 
 impl NamedConceptCache {
-    /// Returns the cached concept, if it belongs to this code system.
+    /// The cached concept, if it belongs to this code system.
     pub(super) fn get(&self, system: &CodeSystem) -> Option<(Range<u32>, AncestorFilter)> {
         let part = |which: usize| {
             let packed = self.0[which].load(Ordering::Relaxed);

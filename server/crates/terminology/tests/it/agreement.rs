@@ -1,5 +1,6 @@
-//! Property test that `$expand` and `$validate-code` agree: a code is in the expansion exactly when it is valid. The
-//! two use different algorithms, so each checks the other. The membership test without validation is checked too.
+//! Property test that `$expand` and `$validate-code` agree: a code is in the expansion exactly when it is
+//! valid. The two use different algorithms, so each checks the other. The membership test without validation
+//! is checked too.
 
 use std::collections::BTreeSet;
 
@@ -108,7 +109,8 @@ fn include(below: usize) -> impl Strategy<Value = Json> {
             return json!({ "valueSet": imports });
         }
         what["system"] = system.into();
-        // The codes of an unknown code system cannot be filtered or listed completely, so the include lists codes.
+        // The codes of an unknown code system cannot be filtered or listed completely, so the include lists
+        // codes.
         if what.get("concept").is_none() && system == "urn:nobody" {
             what["system"] = "urn:s".into();
         }

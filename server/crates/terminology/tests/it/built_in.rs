@@ -1,5 +1,5 @@
-//! Built-in code systems: more codes than the cache holds. `conformance/specs/built-in.toml` contains the other
-//! requests.
+//! Built-in code systems: more codes than the cache holds. `conformance/specs/built-in.toml` contains the
+//! other requests.
 
 use crate::support::run;
 use fhir::Parameters;

@@ -1,5 +1,5 @@
-//! Tests that the steps of a request grow linearly with its size, and that a request which exceeds its budget is
-//! rejected.
+//! Tests that the steps of a request grow linearly with its size, and that a request which exceeds its budget
+//! is rejected.
 
 use crate::support::{run, run_expand};
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! Additions of HL7's terminology ecosystem to `$validate-code` that need many requests or several stored resources.
-//! `conformance/specs/ecosystem.toml` contains the other requests.
+//! Additions of HL7's terminology ecosystem to `$validate-code` that need many requests or several stored
+//! resources. `conformance/specs/ecosystem.toml` contains the other requests.
 
 use fhir::Parameters;
 use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyOperation};
@@ -127,8 +127,8 @@ fn the_kind_of_issue_decides_on_location_in_the_ecosystem() {
     )]);
     let tools = "http://garden.example/tools";
     let nobody = "http://nobody.example/";
-    // The expected values state whether the answer has a `location`: for each form in the order of `forms`, and for a
-    // coding with a display.
+    // The expected values state whether the answer has a `location`: for each form in the order of `forms`,
+    // and for a coding with a display.
     for (set, system, code, expected) in [
         ("everything", tools, "hammer", [false, true, false, false]),
         ("trees", tools, "rake", [false, true, false, false]),

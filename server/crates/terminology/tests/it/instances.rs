@@ -1,4 +1,5 @@
-//! Operations on the instances of a code system with several stored versions, which conformance rows cannot set up.
+//! Operations on the instances of a code system with several stored versions, which conformance rows cannot
+//! set up.
 
 use trefoil_terminology::OperationLevel;
 

@@ -1,5 +1,5 @@
-//! Property tests for any code system: subsumption compared with a naive walk, its symmetry and reflexivity, membership
-//! compared with subsumption, and GET compared with POST.
+//! Property tests for any code system: subsumption compared with a naive walk, its symmetry and reflexivity,
+//! membership compared with subsumption, and GET compared with POST.
 
 use fhir::{Parameters, Value};
 use proptest::prelude::*;

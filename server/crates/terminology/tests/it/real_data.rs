@@ -1,5 +1,6 @@
-//! Tests with the terminology package of FHIR R4. It is read from the folder `data` in the folder of TREFOIL_SHARED, or
-//! in `shared` next to the workspace. Without the package, the tests print that they are left out, and end.
+//! Tests with the terminology package of FHIR R4. It is read from the folder `data` in the folder of
+//! TREFOIL_SHARED, or in `shared` next to the workspace. Without the package, the tests print that they are
+//! left out, and end.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -83,7 +84,8 @@ fn the_package_of_r4_loads_and_answers() {
         assert_eq!(subsumes(&terminology, OperationLevel::Type, &query), expected);
     }
 
-    // Validates three codes against each value set: one that it lists, one of another system and one without a system.
+    // Validates three codes against each value set: one that it lists, one of another system and one without
+    // a system.
     let (start, mut answers) = (Instant::now(), std::collections::BTreeMap::<String, usize>::new());
     for (id, bytes) in &value_sets {
         let set: serde_json::Value = serde_json::from_slice(bytes).unwrap();
@@ -142,8 +144,8 @@ fn codings(folder: &std::path::Path) -> Option<Vec<fhir::Coding>> {
     Some(out)
 }
 
-/// Validates codings of real records, each against a value set with its code system, or against an arbitrary value set
-/// if there is none. Each answer is a result, or an error of the value set.
+/// Validates codings of real records, each against a value set with its code system, or against an arbitrary
+/// value set if there is none. Each answer is a result, or an error of the value set.
 #[test]
 fn ten_thousand_codings_of_records_are_validated() {
     let (Some(changes), Some(codings)) = (package(), codings(&data("synthea-10"))) else { return };

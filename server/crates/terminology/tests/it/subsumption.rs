@@ -1,5 +1,6 @@
-//! Properties of `$subsumes` on small, medium and large random graphs with fixed seeds: it is reflexive, antisymmetric
-//! and transitive, swapping the codes swaps the outcome, and the results equal those of a naive walk.
+//! Properties of `$subsumes` on small, medium and large random graphs with fixed seeds: it is reflexive,
+//! antisymmetric and transitive, swapping the codes swaps the outcome, and the results equal those of a naive
+//! walk.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -20,8 +21,8 @@ impl Numbers {
     }
 }
 
-/// Returns up to four parents of each concept, of smaller numbers. Small graphs are deep, with near parents. Large ones
-/// have the depth of real terminologies, with parents in the level above.
+/// Returns up to four parents of each concept, of smaller numbers. Small graphs are deep, with near parents.
+/// Large ones have the depth of real terminologies, with parents in the level above.
 fn parents(len: usize, numbers: &mut Numbers) -> Vec<Vec<usize>> {
     let parent = |at: usize, numbers: &mut Numbers| match numbers.below(50) {
         0 => numbers.below(at),

@@ -72,7 +72,8 @@ pub fn put(json: &str) -> TerminologyChange {
     TerminologyChange::Put { kind, id: find("id").to_owned(), bytes: json.as_bytes().to_vec().into() }
 }
 
-/// Returns a short form of an answer: `result display [message]`, the outcome of `$subsumes`, or `error-kind: text`.
+/// Returns a short form of an answer: `result display [message]`, the outcome of `$subsumes`, or
+/// `error-kind: text`.
 pub fn short(answer: Result<Parameters, TxError>) -> String {
     match answer {
         Ok(answer) => match (answer.get("result").and_then(|p| p.value.clone()), answer.text("outcome")) {

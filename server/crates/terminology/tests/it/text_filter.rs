@@ -1,5 +1,5 @@
-//! Property test that `$expand` with `filter` returns the codes that a scan of all texts finds, including texts of the
-//! value set and of supplements.
+//! Property test that `$expand` with `filter` returns the codes that a scan of all texts finds, including
+//! texts of the value set and of supplements.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
 
 use crate::support::{put, run_expand};
 
-/// Returns whether a word of the text starts with this one, comparing letter by letter from each start of a word.
+/// Returns whether a word of the text starts with this one, comparing letter by letter from each start of a
+/// word.
 fn begins_word(text: &str, word: &str) -> bool {
     let letters: Vec<char> = text.chars().collect();
     (0..letters.len()).any(|at| {

@@ -1,5 +1,5 @@
-//! The choice of a version among several stored ones: what the operator prefers, what the request contains, the cost of
-//! a resource in a request, and the reason in the log.
+//! The choice of a version among several stored ones: what the operator prefers, what the request contains,
+//! the cost of a resource in a request, and the reason in the log.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};

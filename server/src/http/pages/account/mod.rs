@@ -1,4 +1,5 @@
-//! {base}/account: the page on which users manage their account. It is a list of sections, each with its forms.
+//! {base}/account: the page on which users manage their account. It is a list of sections, each with its
+//! forms.
 //!
 //! | module | contents |
 //! |---|---|
@@ -43,7 +44,7 @@ pub async fn show_account(context: &RequestContext) -> Result<Response, Problem>
     Ok(cookie::set(response, set_cookie))
 }
 
-/// Returns the confirmation that the page shows after a change.
+/// The confirmation that the page shows after a change.
 fn confirmation(key: &str) -> Option<&'static str> {
     Some(match key {
         "ended" => t("The session has ended, and with it the apps that were signed in from it."),

@@ -54,8 +54,8 @@ async fn busy_page(context: &RequestContext, visit: &AccountVisit) -> Result<Res
     Ok(reply::with(response, header::RETRY_AFTER, "5"))
 }
 
-/// Sets the new password, ends all sessions and tokens, and begins a new session in this browser. On request, the
-/// other sign-in methods are removed.
+/// Sets the new password, ends all sessions and tokens, and begins a new session in this browser. On request,
+/// the other sign-in methods are removed.
 async fn set_password(
     context: &RequestContext,
     visit: &AccountVisit,

@@ -27,7 +27,7 @@ pub(super) struct AccountVisit {
 }
 
 impl AccountVisit {
-    /// Returns a form of this page: a button and its fields.
+    /// A form of this page: a button and its fields.
     pub(super) fn button(
         &self,
         action: &str,
@@ -45,7 +45,7 @@ impl AccountVisit {
     }
 }
 
-/// Returns a day and a time.
+/// A day and a time.
 pub(super) fn date_time(moment: Timestamp) -> Markup {
     html! { time datetime=(moment) { (moment.strftime("%-d %b %Y, %H:%M UTC")) } }
 }

@@ -14,10 +14,11 @@ use crate::http::reply::Response;
 use crate::node::app::App;
 use crate::node::hashing::HashRequester;
 
-/// Counts an attempt for this user name from this browser. Returns the user and the attempt, or the time to wait.
+/// Counts an attempt for this user name from this browser. Returns the user and the attempt, or the time to
+/// wait.
 ///
 /// # Errors
-/// Returns [`StoreError`] if the attempt cannot be counted.
+/// [`StoreError`] if the attempt cannot be counted.
 pub async fn begin_attempt(
     context: &RequestContext,
     username: &str,
@@ -60,7 +61,7 @@ pub enum PasswordResult {
 /// The attempt is settled even if the client disconnects; otherwise it would stay open until it expires.
 ///
 /// # Errors
-/// Returns [`StoreError`] if the user cannot be read or the attempt not counted.
+/// [`StoreError`] if the user cannot be read or the attempt not counted.
 pub async fn check_password(
     context: &RequestContext,
     username: &str,
@@ -93,7 +94,7 @@ pub async fn check_password(
     tokio::spawn(task).await.expect("checking a password does not panic")
 }
 
-/// Returns the text for a user with too many attempts, and a function that adds `Retry-After`.
+/// The text for a user with too many attempts, and a function that adds `Retry-After`.
 pub fn lockout_response(wait: SignedDuration) -> (String, impl FnOnce(Response) -> Response) {
     let seconds = wait.as_secs() + 1;
     let text = match seconds {

@@ -12,10 +12,11 @@ use crate::http::pages::{cookie, resume};
 use crate::http::reply;
 use crate::http::reply::Response;
 
-/// Completes a sign-in: creates the session, links a pending external account, sets the cookies and redirects.
+/// Completes a sign-in: creates the session, links a pending external account, sets the cookies and
+/// redirects.
 ///
 /// # Errors
-/// Returns [`StoreError`] if the session or the link cannot be stored.
+/// [`StoreError`] if the session or the link cannot be stored.
 pub async fn complete_sign_in(
     context: &RequestContext,
     user: &User,

@@ -19,7 +19,7 @@ impl SignInDestination {
         Self { back: resume::read_destination(form), link: form.get("link").map(str::to_owned) }
     }
 
-    /// Returns the hidden fields.
+    /// The hidden fields.
     pub fn fields(&self) -> Markup {
         html! {
             input type="hidden" name="continue" value=(self.back);
@@ -27,7 +27,7 @@ impl SignInDestination {
         }
     }
 
-    /// Returns the path of a page with these values in its query.
+    /// The path of a page with these values in its query.
     pub fn at(&self, path: &str) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("continue", &self.back);

@@ -1,8 +1,8 @@
 //! {base}/sign-in: sign-in by user name and password, and the completion of every sign-in.
 //!
-//! The form contains the destination of the browser (see [`resume`]), to which the response redirects with 303; only
-//! that GET redirects to the client. The handlers for passkeys and recovery codes are in [`super::passkey`] and
-//! [`super::recovery`].
+//! The form contains the destination of the browser (see [`resume`]), to which the response redirects with
+//! 303; only that GET redirects to the client. The handlers for passkeys and recovery codes are in
+//! [`super::passkey`] and [`super::recovery`].
 
 use http::{StatusCode, header};
 use identity::audit::AuditEvent;
@@ -159,8 +159,8 @@ pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Re
     Ok(complete_sign_in(context, &user, &SignInProof::password(), &onward).await?)
 }
 
-/// Hashes the password again if the parameters of the hash are outdated. A failure is ignored; the next sign-in tries
-/// again.
+/// Hashes the password again if the parameters of the hash are outdated. A failure is ignored; the next
+/// sign-in tries again.
 async fn renew_hash(context: &RequestContext, user: User, password: String) -> User {
     let (app, before) = (&context.app, user.password.clone());
     if !before.as_deref().is_some_and(password::needs_rehash) {

@@ -13,7 +13,7 @@ use crate::http::pages::{cookie, csrf};
 use crate::http::reply;
 use crate::http::reply::Response;
 
-/// Returns the form for the sign-in page, which the script shows.
+/// The form for the sign-in page, which the script shows.
 pub fn sign_in_form(browser: &str, onward: &SignInDestination) -> Markup {
     html! {
         form hidden method="post" action="/passkey" data-passkey="get" data-options="/passkey/options" {
@@ -27,7 +27,7 @@ pub fn sign_in_form(browser: &str, onward: &SignInDestination) -> Markup {
     }
 }
 
-/// Returns the element in which the script reports the state of a ceremony, with its texts.
+/// The element in which the script reports the state of a ceremony, with its texts.
 pub fn ceremony_status() -> Markup {
     html! {
         p.quiet role="status" data-waiting=(t("Waiting for your passkey…"))
@@ -39,7 +39,7 @@ pub fn ceremony_status() -> Markup {
 /// Shows the page that asks for a passkey after a correct password.
 ///
 /// # Errors
-/// Returns [`PasskeyError`] if the ceremony cannot begin.
+/// [`PasskeyError`] if the ceremony cannot begin.
 pub async fn ask_after_password(
     context: &RequestContext,
     user: &User,

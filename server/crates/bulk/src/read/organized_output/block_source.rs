@@ -10,8 +10,8 @@ use crate::job::cursor::ExportCursor;
 use crate::plan::export_plan::ExportPlan;
 use crate::read::selection::Selection;
 
-/// Maximum number of heads in a batch. Each batch is a pass over all exported resources, so a lower maximum would cost
-/// more.
+/// Maximum number of heads in a batch. Each batch is a pass over all exported resources, so a lower maximum
+/// would cost more.
 const BATCH_HEADS: usize = 50_000;
 
 /// Access to the data of the blocks of a job.

@@ -82,8 +82,8 @@ impl<'a> HeadBatch<'a> {
         }
     }
 
-    /// Leaves the second half of the heads to a later batch. If there is only one head, its references are not
-    /// collected.
+    /// Leaves the second half of the heads to a later batch. If there is only one head, its references are
+    /// not collected.
     fn postpone_half(&mut self) {
         let kept = self.heads.len() / 2;
         if kept == 0 {
@@ -203,8 +203,8 @@ mod tests {
     async fn blocks_do_not_depend_on_the_memory_limit() {
         let (expected, batches) = blocks(REFERENCE_BYTES).await;
         let lines: usize = expected.iter().map(|(_, lines)| lines.len()).sum();
-        // Expected: one block for each Encounter, each Encounter except the first also in a second block, and the
-        // Observations.
+        // Expected: one block for each Encounter, each Encounter except the first also in a second block, and
+        // the Observations.
         assert_eq!((expected.len(), lines, batches), (20, 20 + 19 + 1_134, 1));
         let mut before = 21;
         for max_bytes in [0, 4_000, 10_000] {

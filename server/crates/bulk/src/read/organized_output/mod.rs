@@ -1,12 +1,13 @@
-//! `organizeOutputBy` (Bulk Data Access 3.0.0, output file organization): output in blocks. Each block belongs to one
-//! resource of a type, the head. A block consists of a header, the head if it is exported itself, and the exported
-//! resources that belong to the head, by type and in the order of the store. To a Patient belong the resources of its
-//! compartment and their Provenance; to any other head, the resources that refer to it. A resource that belongs to two
-//! heads is in both blocks. A resource that belongs to no head is omitted.
+//! `organizeOutputBy` (Bulk Data Access 3.0.0, output file organization): output in blocks. Each block
+//! belongs to one resource of a type, the head. A block consists of a header, the head if it is exported
+//! itself, and the exported resources that belong to the head, by type and in the order of the store. To a
+//! Patient belong the resources of its compartment and their Provenance; to any other head, the resources
+//! that refer to it. A resource that belongs to two heads is in both blocks. A resource that belongs to no
+//! head is omitted.
 //!
-//! Blocks of Patients are read by compartment. There is no such index for other types: one pass over all exported
-//! resources collects the references to many heads. If the references exceed a memory limit, the pass covers fewer
-//! heads. If they exceed it for a single head, its block is read in a separate pass.
+//! Blocks of Patients are read by compartment. There is no such index for other types: one pass over all
+//! exported resources collects the references to many heads. If the references exceed a memory limit, the
+//! pass covers fewer heads. If they exceed it for a single head, its block is read in a separate pass.
 //!
 //! | module | contents |
 //! |---|---|

@@ -77,7 +77,7 @@ impl<'a> ProvenanceLookup<'a> {
         Ok(Some(Vec::new()))
     }
 
-    /// Returns `true` if `target` is the first target of a Provenance that is in the compartment.
+    /// `true` if `target` is the first target of a Provenance that is in the compartment.
     async fn is_first(&self, provenance: &Version, target: &str) -> Result<bool, StoreError> {
         let BlockSource { store, job, .. } = self.source;
         for before in provenance.compartments.iter().take_while(|before| *before != target) {

@@ -13,7 +13,7 @@ use crate::serve::download::{ExportFile, FileError};
 use crate::serve::manifest::{self, ManifestPage};
 
 impl Bulk {
-    /// Returns the job with this id if it belongs to this client and has not expired.
+    /// The job with this id if it belongs to this client and has not expired.
     pub(super) async fn job(
         &self,
         id: &str,
@@ -27,7 +27,7 @@ impl Bulk {
         Ok(job_and_revision)
     }
 
-    /// Returns the job with this id for any client, unless the job has expired.
+    /// The job with this id for any client, unless the job has expired.
     async fn any_job(&self, id: &str, now: Timestamp) -> Result<(Job, u64), JobRequestError> {
         let unknown = || JobRequestError::NotFound { job: id.to_owned() };
         if !id.bytes().all(|b| b.is_ascii_hexdigit()) || id.len() != 32 {
@@ -42,7 +42,7 @@ impl Bulk {
         Ok((job, record.revision))
     }
 
-    /// Returns the status of a job. If the manifest has pages, `number` selects one, counted from 1. `types` are the
+    /// The status of a job. If the manifest has pages, `number` selects one, counted from 1. `types` are the
     /// types that the token may read: the status is returned only if the token may read all exported types.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Bulk {
         })
     }
 
-    /// Returns a page of the manifest of a job.
+    /// A page of the manifest of a job.
     async fn manifest(
         &self,
         job: &mut Job,
@@ -105,7 +105,7 @@ impl Bulk {
         (*count > limit).then(|| u32::try_from(left).unwrap_or(60))
     }
 
-    /// Returns an output file that the manifest of the client's job lists.
+    /// An output file that the manifest of the client's job lists.
     ///
     /// # Errors
     /// Returns [`FileError`] if the client has no such file.
@@ -120,7 +120,7 @@ impl Bulk {
         self.listed(&job, name, now).await
     }
 
-    /// Returns an output file for a signed URL, without a token.
+    /// An output file for a signed URL, without a token.
     ///
     /// # Errors
     /// Returns [`FileError::BadAddress`] if the signature is not valid or has expired, and other errors as
@@ -137,7 +137,7 @@ impl Bulk {
         self.listed(&job, name, now).await
     }
 
-    /// Returns `true` if manifests contain signed URLs.
+    /// `true` if manifests contain signed URLs.
     pub fn signs_addresses(&self) -> bool {
         self.addresses.are_signed()
     }

@@ -41,7 +41,8 @@ pub const MAX_EXPORTS: usize = 500;
 /// Minimum time between the sweeps of nodes on one database.
 const SWEEP_INTERVAL: SignedDuration = SignedDuration::from_secs(20);
 
-/// Key of the record that each kick-off of several nodes writes, so that they check the limits one after the other.
+/// Key of the record that each kick-off of several nodes writes, so that they check the limits one after the
+/// other.
 const LAST_KICK_OFF: &str = "bulk/last-kick-off";
 
 /// A function that fills a buffer with random bytes.
@@ -83,7 +84,8 @@ pub struct BulkOptions {
     pub in_flight: InFlight,
 }
 
-/// Maximum number of bytes that running exports may have written when another export starts. `None` means unlimited.
+/// Maximum number of bytes that running exports may have written when another export starts. `None` means
+/// unlimited.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InFlight {
     /// Maximum for the exports of the requesting client, in bytes.
@@ -162,9 +164,9 @@ impl Bulk {
         })
     }
 
-    /// Resumes the jobs that a stopped process left unfinished, removes files that no job needs, and returns the number
-    /// of resumed jobs. Must only be called when the process starts: on a store of its own, it does not wait until leases
-    /// expire.
+    /// Resumes the jobs that a stopped process left unfinished, removes files that no job needs, and returns
+    /// the number of resumed jobs. Must only be called when the process starts: on a store of its own, it
+    /// does not wait until leases expire.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read or written.
@@ -201,8 +203,8 @@ impl Bulk {
         self.acquire_leases(|job| job.lease.until <= now, now).await.map(drop)
     }
 
-    /// Acquires the leases of the running jobs that are available, and returns their number. Returns the first error
-    /// after all jobs were processed.
+    /// Acquires the leases of the running jobs that are available, and returns their number. Returns the
+    /// first error after all jobs were processed.
     async fn acquire_leases(
         &self,
         is_available: impl Fn(&Job) -> bool + Send,
@@ -223,7 +225,7 @@ impl Bulk {
         failed.map_or(Ok(count), Err)
     }
 
-    /// Returns the open jobs (see [`open_jobs`]) with the revisions of their records.
+    /// The open jobs (see [`open_jobs`]) with the revisions of their records.
     async fn open_jobs(&self, now: Timestamp) -> Result<Vec<(Job, u64)>, StoreError> {
         const AT_ONCE: usize = 16;
         let ids = open_jobs::ids(&self.worker.store, now).await?;
@@ -255,8 +257,8 @@ impl Bulk {
         }
     }
 
-    /// Returns the ids of the jobs of this store that have files, and the names of folders that belong to other stores.
-    /// Logs a failure and returns `None` if the files cannot be listed.
+    /// The ids of the jobs of this store that have files, and the names of folders that belong to other
+    /// stores. Logs a failure and returns `None` if the files cannot be listed.
     async fn jobs_with_files(&self) -> Option<(BTreeSet<String>, Vec<String>)> {
         let listed = self.worker.files.jobs().await;
         let listed =
@@ -275,8 +277,9 @@ impl Bulk {
             self.check_group(id, request.groups.as_deref()).await?;
         }
         self.check_patients(&request, &mut parameters, now).await?;
-        // Two concurrent requests must not both pass the check when only one more job is allowed. Those of this process take
-        // turns. Those of several nodes write the same record, and the one that comes too late checks again.
+        // Two concurrent requests must not both pass the check when only one more job is allowed. Those of
+        // this process take turns. Those of several nodes write the same record, and the one that comes too
+        // late checks again.
         let _turn = self.kick_offs.lock().await;
         let mut last = self.last_kick_off(now).await?;
         self.check_limits(&request.client_id, now).await?;
@@ -317,7 +320,8 @@ impl Bulk {
         }
     }
 
-    /// Returns the condition that no other node has started an export since this call, if several nodes share the store.
+    /// The condition that no other node has started an export since this call, if several nodes share the
+    /// store.
     async fn last_kick_off(&self, now: Timestamp) -> Result<Option<Expect>, StoreError> {
         let store = &self.worker.store;
         if !store.is_shared() {
@@ -327,7 +331,7 @@ impl Bulk {
         Ok(Some(last.map_or(Expect::Absent, |last| Expect::Revision(last.revision))))
     }
 
-    /// Returns the unfinished jobs of all nodes: their clients, and the bytes written so far.
+    /// The unfinished jobs of all nodes: their clients, and the bytes written so far.
     async fn unfinished(&self, now: Timestamp) -> Result<Vec<(String, u64)>, StoreError> {
         if !self.worker.store.is_shared() {
             let running = self.running();
@@ -358,7 +362,7 @@ impl Bulk {
         Err(KickOffError::TooManyExports { why, retry_after_s: 10 })
     }
 
-    /// Returns the members of a Group at `now` in the snapshot `seq`. With `nested_groups`, includes nested Groups.
+    /// The members of a Group at `now` in the snapshot `seq`. With `nested_groups`, includes nested Groups.
     ///
     /// # Errors
     /// Returns [`GroupError`] if the Group does not exist or cannot be read.
@@ -378,8 +382,8 @@ impl Bulk {
         }
     }
 
-    /// Checks that the Patients of the request exist and are members of the Group. Under `handling=lenient`, other
-    /// Patients are omitted.
+    /// Checks that the Patients of the request exist and are members of the Group. Under `handling=lenient`,
+    /// other Patients are omitted.
     async fn check_patients(
         &self,
         request: &KickOff,
@@ -415,18 +419,18 @@ impl Bulk {
         Ok(())
     }
 
-    /// Sets a function that is called after this process has completed an export, with its files. Only the first call of
-    /// this method has an effect.
+    /// Sets a function that is called after this process has completed an export, with its files. Only the
+    /// first call of this method has an effect.
     pub fn on_complete(&self, observer: CompletionObserver) {
         drop(self.worker.on_complete.set(observer));
     }
 
-    /// Returns the duration of a lease.
+    /// The duration of a lease.
     pub fn lease(&self) -> SignedDuration {
         self.worker.lease
     }
 
-    /// Returns the number of jobs that this process runs, or has in its queue.
+    /// The number of jobs that this process runs, or has in its queue.
     pub fn running_jobs(&self) -> usize {
         self.running().len()
     }
@@ -485,16 +489,16 @@ impl Bulk {
     /// Deletes a job in any state, with its files.
     ///
     /// # Errors
-    /// Returns [`JobRequestError`] if the job does not exist, which is the case after the first delete, or the store
-    /// fails.
+    /// Returns [`JobRequestError`] if the job does not exist, which is the case after the first delete, or
+    /// the store fails.
     pub async fn delete(&self, id: &str, client_id: &str, now: Timestamp) -> Result<(), JobRequestError> {
         let (job, revision) = self.job(id, client_id, now).await?;
         self.remove(&job, revision, now).await?;
         Ok(())
     }
 
-    /// Removes the files before the record, so that disk space is freed even if the store is read-only. A worker of another
-    /// process that still runs finds the record missing and removes its files itself.
+    /// Removes the files before the record, so that disk space is freed even if the store is read-only. A
+    /// worker of another process that still runs finds the record missing and removes its files itself.
     async fn remove(&self, job: &Job, revision: u64, now: Timestamp) -> Result<(), StoreError> {
         let running = self.running().remove(&job.id);
         if let Some(RunningJob { task, .. }) = running {
@@ -525,16 +529,17 @@ impl Bulk {
         Ok(())
     }
 
-    /// Removes expired jobs with their files, resumes jobs whose lease has expired, and cleans up after ended jobs whose
-    /// worker has stopped. Returns the number of expired jobs. If a job's record cannot be removed, its files are
-    /// nevertheless removed, and the other jobs are processed. Nodes on one database and one bucket take turns.
+    /// Removes expired jobs with their files, resumes jobs whose lease has expired, and cleans up after ended
+    /// jobs whose worker has stopped. Returns the number of expired jobs. If a job's record cannot be
+    /// removed, its files are nevertheless removed, and the other jobs are processed. Nodes on one database
+    /// and one bucket take turns.
     ///
     /// # Errors
     /// Returns the first [`StoreError`] after all jobs were processed.
     pub async fn sweep(&self, now: Timestamp) -> Result<usize, StoreError> {
         let mut failed = self.take_over_expired(now).await.err();
-        // Listed before the jobs: the record of a job is written before its files. A node that cannot list them takes no
-        // turn.
+        // Listed before the jobs: the record of a job is written before its files. A node that cannot list
+        // them takes no turn.
         let Some((mut unclear, _)) = self.jobs_with_files().await else { return failed.map_or(Ok(0), Err) };
         if !self.takes_sweep_turn(now).await? {
             return failed.map_or(Ok(0), Err);
@@ -559,7 +564,8 @@ impl Bulk {
                 failed = failed.or(done.err());
             }
         }
-        // Files without a record, and open jobs whose worker stopped before it cleaned up, are no longer needed.
+        // Files without a record, and open jobs whose worker stopped before it cleaned up, are no longer
+        // needed.
         unclear.extend(open_jobs::ids(&self.worker.store, now).await?);
         for id in unclear {
             if !self.running().contains_key(&id) {
@@ -589,7 +595,7 @@ fn decode_or_log(key: &str, value: &[u8]) -> Option<Job> {
     decode(key, value).inspect_err(|error| tracing::error!(%error, "an export could not be read")).ok()
 }
 
-/// Returns a new job id: 128 random bits as text.
+/// A new job id: 128 random bits as text.
 fn random_id(clock: &BulkClock) -> String {
     let mut random = [0; 16];
     (clock.random)(&mut random);

@@ -56,9 +56,9 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         self.close(Checkpoint { part: part + 1, ..Checkpoint::default() }).await
     }
 
-    /// Writes one block. `place` becomes the start of the next file, if a file starts with this block. A block that
-    /// fits into a file is not divided. A larger block starts a new file, and its header is repeated in each file that
-    /// continues it.
+    /// Writes one block. `place` becomes the start of the next file, if a file starts with this block. A
+    /// block that fits into a file is not divided. A larger block starts a new file, and its header is
+    /// repeated in each file that continues it.
     async fn write_block(
         &mut self,
         job: &Job,

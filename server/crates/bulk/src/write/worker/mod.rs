@@ -1,11 +1,12 @@
-//! Runs jobs file by file. After an interruption, another worker resumes after the last synced file and writes the same
-//! bytes.
+//! Runs jobs file by file. After an interruption, another worker resumes after the last synced file and
+//! writes the same bytes.
 //!
-//! A file ends before the line that would exceed the configured size, and at the end of its type. The content of the
-//! files therefore depends only on the snapshot, not on the workers or the number of interruptions. Files are synced in
-//! the background until the end of the job. Synced files are recorded as soon as they amount to half a file, and
-//! otherwise once a second and at the end, so that many small files share one record. A worker that finds the record
-//! changed by another process has lost its lease and stops (see [`crate::write::job_record`]).
+//! A file ends before the line that would exceed the configured size, and at the end of its type. The content
+//! of the files therefore depends only on the snapshot, not on the workers or the number of interruptions.
+//! Files are synced in the background until the end of the job. Synced files are recorded as soon as they
+//! amount to half a file, and otherwise once a second and at the end, so that many small files share one
+//! record. A worker that finds the record changed by another process has lost its lease and stops (see
+//! [`crate::write::job_record`]).
 
 mod blocks;
 
@@ -44,8 +45,8 @@ pub(crate) enum JobError {
     StoreReadOnly,
     /// The bucket of the files is unavailable. Another worker resumes the job when the lease expires.
     BucketUnavailable,
-    /// The disk is nearly full. The job's files are removed, because other jobs may need the space, and the job starts
-    /// again when its lease expires.
+    /// The disk is nearly full. The job's files are removed, because other jobs may need the space, and the
+    /// job starts again when its lease expires.
     NoSpace,
     /// The job cannot be completed.
     Failed { by_data: bool, reason: String },
@@ -178,8 +179,8 @@ impl Worker {
             }
             Err(JobError::Failed { by_data, reason }) => JobState::Failed { by_data, reason, expires },
         };
-        // The counter is reset before the end is recorded, because a client that sees the end may start another export
-        // immediately.
+        // The counter is reset before the end is recorded, because a client that sees the end may start
+        // another export immediately.
         bytes.store(0, Ordering::Relaxed);
         let is_complete = matches!(run.job.state, JobState::Complete { .. });
         match run.record().await {
@@ -190,7 +191,8 @@ impl Worker {
                 self.leave(&id, now()).await;
             }
             Ok(()) | Err(JobError::LeaseLost) => self.leave(&id, now()).await,
-            // Space is freed even if the record cannot be written. In a bucket, the files may be those of another node.
+            // Space is freed even if the record cannot be written. In a bucket, the files may be those of
+            // another node.
             Err(JobError::StoreReadOnly) if !is_complete && !self.files.are_in_bucket() => {
                 self.files.remove(&id).await;
             }
@@ -205,8 +207,8 @@ impl Worker {
         }
     }
 
-    /// Cleans up after a job that has ended or was deleted. After that it is no longer open. A running job is left as it
-    /// is.
+    /// Cleans up after a job that has ended or was deleted. After that it is no longer open. A running job is
+    /// left as it is.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read or written.
@@ -221,8 +223,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Removes the files of an ended or deleted job that no manifest lists. Returns `false` if the job is running, or if
-    /// some files are left. If the manifest cannot be read, all files stay until the job expires.
+    /// Removes the files of an ended or deleted job that no manifest lists. Returns `false` if the job is
+    /// running, or if some files are left. If the manifest cannot be read, all files stay until the job
+    /// expires.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read or written.
@@ -404,7 +407,8 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         self.close(Checkpoint { part: part + 1, ..Checkpoint::default() }).await
     }
 
-    /// Writes the remaining deleted resources, from the checkpoint. A Bundle can contain resources of several types.
+    /// Writes the remaining deleted resources, from the checkpoint. A Bundle can contain resources of several
+    /// types.
     async fn write_deleted(&mut self, job: &Job, criteria: &ExportPlan) -> Result<(), JobError> {
         let store = &self.worker.store;
         let mut bundle = delete_bundle::DeleteBundle::default();
@@ -465,13 +469,13 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         self.close(Checkpoint::default()).await
     }
 
-    /// Returns `true` if the file would exceed its maximum length with this line.
+    /// `true` if the file would exceed its maximum length with this line.
     fn is_full_with(&self, line: &[u8]) -> bool {
         let bytes = self.file.as_ref().map_or(0, |file| file.lines.bytes);
         bytes > 0 && bytes + line.len() as u64 + 1 > self.worker.file_size
     }
 
-    /// Returns the number of lines from index `at` that fit into the file. For an empty file, returns at least one.
+    /// The number of lines from index `at` that fit into the file. For an empty file, returns at least one.
     fn fitting(&self, ends: &[usize], index: usize) -> usize {
         let begun = self.file.as_ref().map_or(0, |file| file.lines.bytes);
         let from = index.checked_sub(1).map_or(0, |before| ends[before]);
@@ -510,7 +514,8 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             }
         }
         self.place = next;
-        // If the part was empty, no file was opened: the checkpoint of the previous file moves to the next part.
+        // If the part was empty, no file was opened: the checkpoint of the previous file moves to the next
+        // part.
         let work_goes_on = self.closing.back_mut().map_or(&mut self.job.next, |last| &mut last.next);
         work_goes_on.clone_from(&self.place);
         Ok(())
@@ -543,8 +548,8 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         self.record().await
     }
 
-    /// Updates the estimated progress. The store counts writes instead of resources, so the snapshot's sequence number
-    /// is an upper bound for the number of resources.
+    /// Updates the estimated progress. The store counts writes instead of resources, so the snapshot's
+    /// sequence number is an upper bound for the number of resources.
     fn estimate(&mut self, job: &Job) {
         let share = |done: u64, of: u64| done.saturating_mul(100) / of.max(1);
         let by_part = share(self.place.part as u64, job.parts() as u64);
@@ -558,8 +563,8 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         progress.bytes = progress.bytes.max(bytes);
     }
 
-    /// Writes the job's record and extends the lease. Returns [`JobError::LeaseLost`] if another process has changed
-    /// the record.
+    /// Writes the job's record and extends the lease. Returns [`JobError::LeaseLost`] if another process has
+    /// changed the record.
     async fn record(&mut self) -> Result<(), JobError> {
         self.record_with(Vec::new()).await
     }

@@ -1,5 +1,5 @@
-//! Conditional entries of Bundles (FHIR R4, conditional create, update and delete): the search, and the action that its
-//! result determines. The searches do not see writes of the same Bundle.
+//! Conditional entries of Bundles (FHIR R4, conditional create, update and delete): the search, and the
+//! action that its result determines. The searches do not see writes of the same Bundle.
 
 use store::ExpectVersion;
 
@@ -13,8 +13,8 @@ use crate::write::scan::RenamedReferences;
 use crate::{EntryAction, PlannedEntry, ResourceBodyError, ResourceError, Resources};
 
 impl Resources {
-    /// Runs the searches of the entries in one commit and determines the write of each entry. If a search finds a
-    /// resource, its id replaces the planned id, also in references of other entries.
+    /// Runs the searches of the entries in one commit and determines the write of each entry. If a search
+    /// finds a resource, its id replaces the planned id, also in references of other entries.
     pub(super) async fn resolve(
         &self,
         entries: &mut [PlannedEntry],

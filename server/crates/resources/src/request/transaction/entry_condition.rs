@@ -6,7 +6,6 @@ use crate::search::filter::TypeFilter;
 use crate::write::bundle::BundleEntry;
 use crate::{EntryAction, ResourceBodyError, Resources};
 
-/// The condition of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EntryCondition {
     /// The entry depends on the result of a search.
@@ -43,7 +42,7 @@ impl EntryCondition {
         Ok(Self::Search { text, at: now, own })
     }
 
-    /// Returns the id in the resource of the entry, if any.
+    /// The id in the resource of the entry, if any.
     pub fn own_id(&self) -> Option<&str> {
         match self {
             Self::Search { own, .. } => own.as_deref(),

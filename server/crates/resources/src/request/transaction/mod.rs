@@ -1,10 +1,10 @@
-//! Bundles of requests (FHIR R4, batch and transaction). A batch processes each entry separately. A transaction
-//! processes all entries or none, in one commit.
+//! Bundles of requests (FHIR R4, batch and transaction). A batch processes each entry separately. A
+//! transaction processes all entries or none, in one commit.
 //!
-//! Processing has two steps, [`Resources::plan`] and [`Resources::carry_out`], so that the caller can check access
-//! before anything is written. Entries may create (POST `Type`), update (PUT `Type/id`), delete and read (GET) by type
-//! and id. Create, update and delete may be conditional (`ifNoneExist`, `Type?search`), and in a transaction, references
-//! too. Searches are rejected. Operations in a batch are left to the caller.
+//! Processing has two steps, [`Resources::plan`] and [`Resources::carry_out`], so that the caller can check
+//! access before anything is written. Entries may create (POST `Type`), update (PUT `Type/id`), delete and
+//! read (GET) by type and id. Create, update and delete may be conditional (`ifNoneExist`, `Type?search`),
+//! and in a transaction, references too. Searches are rejected. Operations in a batch are left to the caller.
 
 mod condition;
 mod entry_action;
@@ -35,8 +35,8 @@ use reference::ConditionalReference;
 pub struct TransactionPlan {
     /// `true` for a transaction: all entries are processed or none.
     pub is_transaction: bool,
-    /// The entries that read or write a resource, in the order of the Bundle. In a transaction, none of them is an
-    /// error.
+    /// The entries that read or write a resource, in the order of the Bundle. In a transaction, none of them
+    /// is an error.
     pub entries: Vec<Result<PlannedEntry, ResourceBodyError>>,
     /// The entries of a batch that call an operation, in the order of the Bundle.
     pub operations: Vec<BundleOperation>,
@@ -44,7 +44,7 @@ pub struct TransactionPlan {
 }
 
 impl TransactionPlan {
-    /// Returns the types of the resources that conditional references search for.
+    /// The types of the resources that conditional references search for.
     pub fn searched_types(&self) -> impl Iterator<Item = &'static str> {
         self.references.iter().map(ConditionalReference::kind)
     }
@@ -74,8 +74,8 @@ pub enum EntryResult {
 }
 
 impl Resources {
-    /// Parses a Bundle of type `batch` or `transaction` and checks its entries, without access to the store. Relative
-    /// dates in searches refer to `now`.
+    /// Parses a Bundle of type `batch` or `transaction` and checks its entries, without access to the store.
+    /// Relative dates in searches refer to `now`.
     ///
     /// # Errors
     /// Returns the defect of the Bundle. For a transaction, also returns the first defect of an entry.
@@ -152,11 +152,12 @@ impl Resources {
         Ok(TransactionPlan { is_transaction, entries, operations, references })
     }
 
-    /// Performs the writes of a plan and returns one result for each entry that reads or writes a resource. The reads
-    /// are left to the caller: their results can be thousands of times larger than the Bundle.
+    /// Performs the writes of a plan and returns one result for each entry that reads or writes a resource.
+    /// The reads are left to the caller: their results can be thousands of times larger than the Bundle.
     ///
     /// # Errors
-    /// Returns the error of a transaction, which has then written nothing. Errors of a batch are in the results.
+    /// Returns the error of a transaction, which has then written nothing. Errors of a batch are in the
+    /// results.
     pub async fn carry_out(
         &self,
         plan: TransactionPlan,
@@ -188,8 +189,8 @@ impl Resources {
         Ok(answers)
     }
 
-    /// Performs entries in one commit. If another request was faster than one that depends on a search, the searches are
-    /// repeated.
+    /// Performs entries in one commit. If another request was faster than one that depends on a search, the
+    /// searches are repeated.
     async fn commit(
         &self,
         entries: Vec<PlannedEntry>,
@@ -211,8 +212,8 @@ impl Resources {
         }
     }
 
-    /// Performs entries in one commit. After the commit, only reads can fail, and each failure affects only its own
-    /// entry.
+    /// Performs entries in one commit. After the commit, only reads can fail, and each failure affects only
+    /// its own entry.
     async fn commit_once(
         &self,
         mut entries: Vec<PlannedEntry>,

@@ -1,5 +1,5 @@
-//! Operations as entries of a batch (FHIR R4, `POST CodeSystem/$lookup`). This crate only separates them from the entries
-//! that read or write a resource; the caller performs them.
+//! Operations as entries of a batch (FHIR R4, `POST CodeSystem/$lookup`). This crate only separates them from
+//! the entries that read or write a resource; the caller performs them.
 
 use bytes::Bytes;
 
@@ -26,7 +26,7 @@ pub struct BundleOperation {
 }
 
 impl BundleOperation {
-    /// Returns the operation that an entry calls; `None` if it calls none.
+    /// The operation that an entry calls; `None` if it calls none.
     pub(crate) fn of(position: usize, entry: &BundleEntry<'_>) -> Option<Self> {
         let request = entry.request.as_ref()?;
         let (path, query) = request.url.split_once('?').unwrap_or((&request.url, ""));

@@ -17,7 +17,8 @@ pub struct PlannedEntry {
     pub action: EntryAction,
     /// The type of the resource.
     pub kind: &'static str,
-    /// The id of the resource; a new id for [`EntryAction::Create`]. The search of a conditional entry can replace it.
+    /// The id of the resource; a new id for [`EntryAction::Create`]. The search of a conditional entry can
+    /// replace it.
     pub id: String,
     pub(crate) expect: ExpectVersion,
     pub(crate) condition: Option<EntryCondition>,
@@ -26,19 +27,19 @@ pub struct PlannedEntry {
 }
 
 impl PlannedEntry {
-    /// Returns `true` if the write depends on a search.
+    /// `true` if the write depends on a search.
     pub fn is_conditional(&self) -> bool {
         self.condition.is_some()
     }
 
-    /// Returns `true` if the search of the entry found a resource, so that the entry writes nothing.
+    /// `true` if the search of the entry found a resource, so that the entry writes nothing.
     pub(super) fn is_left_out(&self) -> bool {
         matches!(self.condition, Some(EntryCondition::LeftOut))
     }
 }
 
 impl PlannedEntry {
-    /// Returns the write of this entry, if it writes, and removes the text from the entry.
+    /// The write of this entry, if it writes, and removes the text from the entry.
     pub(super) fn write(&mut self) -> Option<VersionWrite> {
         let key = ResourceKey::new(self.kind, &*self.id);
         if self.action == EntryAction::Read || self.is_left_out() {

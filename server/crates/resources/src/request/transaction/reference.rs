@@ -1,5 +1,6 @@
-//! Conditional references of transactions (FHIR R4, transaction): `Practitioner?identifier=…` in place of `Practitioner/id`
-//! refers to the only resource that matches the search, either stored or written by the same transaction.
+//! Conditional references of transactions (FHIR R4, transaction): `Practitioner?identifier=…` in place of
+//! `Practitioner/id` refers to the only resource that matches the search, either stored or written by the
+//! same transaction.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,8 +15,8 @@ use crate::{EntryAction, ResourceBodyError, ResourceError, Resources, Restrictio
 
 /// Maximum number of different conditional references in one transaction. Each of them is a search.
 const MAX_REFERENCES: usize = 1_000;
-/// Maximum product of the numbers of conditional references and of entries, because each reference is compared with
-/// each entry.
+/// Maximum product of the numbers of conditional references and of entries, because each reference is
+/// compared with each entry.
 const MAX_COMPARISONS: usize = 1_000_000;
 
 /// A conditional reference, with its search.
@@ -26,12 +27,13 @@ pub(super) struct ConditionalReference {
 }
 
 impl ConditionalReference {
-    /// Returns the type of the referenced resource.
+    /// The type of the referenced resource.
     pub fn kind(&self) -> &'static str {
         self.filter.kind
     }
 
-    /// Finds the conditional references in the entries of a transaction. Relative dates in searches refer to `now`.
+    /// Finds the conditional references in the entries of a transaction. Relative dates in searches refer to
+    /// `now`.
     pub fn in_entries(
         entries: &[&PlannedEntry],
         fhir_base: &str,
@@ -59,7 +61,7 @@ impl ConditionalReference {
     }
 }
 
-/// Returns the values of members `reference` that are a search.
+/// The values of members `reference` that are a search.
 fn conditional_texts(text: &[u8]) -> Vec<String> {
     let unescaped = |value: &[u8]| {
         let mut values = serde_json::Deserializer::from_slice(value).into_iter::<String>();
@@ -71,8 +73,8 @@ fn conditional_texts(text: &[u8]) -> Vec<String> {
 }
 
 impl Resources {
-    /// Adds the resources that conditional references refer to. `entries` are those of the transaction, after their own
-    /// conditions were resolved.
+    /// Adds the resources that conditional references refer to. `entries` are those of the transaction, after
+    /// their own conditions were resolved.
     pub(super) async fn resolve_references(
         &self,
         references: &[ConditionalReference],

@@ -1,9 +1,9 @@
-//! Searches of one type (FHIR R4, search), and the test whether a resource matches. The parameter `_typeFilter` of an
-//! export is a list of searches.
+//! Searches of one type (FHIR R4, search), and the test whether a resource matches. The parameter
+//! `_typeFilter` of an export is a list of searches.
 //!
-//! A resource must match one of the filters of its type. It matches a filter if it matches all parameters; values
-//! between commas are alternatives. Unsupported features are rejected by name: modifiers other than those below,
-//! chains, composite parameters, and parameters that affect the result (`_sort`, `_include`, …).
+//! A resource must match one of the filters of its type. It matches a filter if it matches all parameters;
+//! values between commas are alternatives. Unsupported features are rejected by name: modifiers other than
+//! those below, chains, composite parameters, and parameters that affect the result (`_sort`, `_include`, …).
 //!
 //! | module | contents |
 //! |---|---|
@@ -46,7 +46,8 @@ pub(crate) enum FilterTest {
     Not(Vec<SearchValue>),
 }
 
-/// Splits a value of `_typeFilter` into its filters. A comma separates two filters only if another `Type?` follows.
+/// Splits a value of `_typeFilter` into its filters. A comma separates two filters only if another `Type?`
+/// follows.
 pub fn list(value: &str) -> Vec<&str> {
     let begins = |text: &str| {
         let kind = text.split_once('?').map(|(kind, _)| kind.trim());
@@ -64,8 +65,8 @@ pub fn list(value: &str) -> Vec<&str> {
     filters
 }
 
-/// Maximum number of parameters in a search. Another limit applies to all their values together, because each value is
-/// compared with every resource.
+/// Maximum number of parameters in a search. Another limit applies to all their values together, because each
+/// value is compared with every resource.
 pub const MAX_PARAMETERS: usize = 50;
 /// Maximum number of values of all parameters of a search together.
 pub const MAX_VALUES: usize = 1_000;
@@ -102,13 +103,14 @@ impl TypeFilter {
         Ok(Self { kind, clauses, text, fhir_base: fhir_base.to_owned() })
     }
 
-    /// Returns `true` if a search of a type can be evaluated, such as the query of a granular scope (SMART App Launch 2.2).
+    /// `true` if a search of a type can be evaluated, such as the query of a granular scope (SMART App Launch
+    /// 2.2).
     pub fn is_supported(kind: &str, query: &str) -> bool {
         // The time affects results only.
         Self::read(&format!("{kind}?{query}"), "", Timestamp::UNIX_EPOCH).is_ok()
     }
 
-    /// Returns the ids that the search is limited to, or `None` if it has no `_id`.
+    /// The ids that the search is limited to, or `None` if it has no `_id`.
     pub fn ids(&self) -> Option<Vec<&str>> {
         self.clauses.iter().find_map(|clause| match &clause.test {
             FilterTest::Any(value) if clause.parameter.code == "_id" => Some(
@@ -124,7 +126,7 @@ impl TypeFilter {
         })
     }
 
-    /// Returns `true` if a resource of the type matches the search.
+    /// `true` if a resource of the type matches the search.
     pub fn is_met(&self, resource: &[u8]) -> bool {
         let Ok(resource) = serde_json::from_slice::<&RawValue>(resource) else { return false };
         self.clauses.iter().all(|clause| clause.is_met(resource, &self.fhir_base))
@@ -178,8 +180,8 @@ impl FilterClause {
         is_there == expected
     }
 
-    /// Returns whether the resource has a value of the parameter, of the system or target type that the parameter is
-    /// limited to.
+    /// Returns whether the resource has a value of the parameter, of the system or target type that the
+    /// parameter is limited to.
     fn has_value(&self, resource: &RawValue) -> bool {
         let mut values_there = Vec::new();
         self.parameter.places.iter().any(|place| {

@@ -134,7 +134,7 @@ impl SearchValue {
         }
     }
 
-    /// Returns `true` if a value of the resource matches this search value.
+    /// `true` if a value of the resource matches this search value.
     pub fn is(&self, place: &ElementPath, value: &RawValue, fhir_base: &str) -> bool {
         match self {
             Self::Date(prefix, wanted) => {
@@ -153,7 +153,8 @@ impl SearchValue {
             Self::Contains(wanted) => texts(place.data, value).any(|text| folded(&text).contains(wanted)),
             Self::Exactly(wanted) => texts(place.data, value).any(|text| *text == **wanted),
             Self::Token { system, code } => {
-                // FHIR prefers too many matches to too few, so codes are compared without regard to case, but ids exactly.
+                // FHIR prefers too many matches to too few, so codes are compared without regard to case, but
+                // ids exactly.
                 let is_same = if place.data == "id" { str::eq } else { folded_case };
                 tokens(place, value).iter().any(|date| date.is(system, code.as_deref(), is_same))
             }
@@ -204,14 +205,15 @@ fn prefixed(text: &str) -> (SearchPrefix, &str) {
     (prefix, &text[2..])
 }
 
-/// Returns the text in folded form: lower case and without accents.
+/// The text in folded form: lower case and without accents.
 pub(crate) fn folded(text: &str) -> String {
     text.nfd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase).collect()
 }
 
-// Dates ---------------------------------------------------------------------------------------------------------------
+// Dates
+// ---------------------------------------------------------------------------------------------------------------
 
-/// Returns the period that a date or time covers at its precision. A time without a zone is in UTC.
+/// The period that a date or time covers at its precision. A time without a zone is in UTC.
 fn date(text: &str) -> Option<Range<Timestamp>> {
     let text = text.replace(' ', "+");
     let Some((day, time)) = text.split_once('T') else {
@@ -237,7 +239,7 @@ fn date(text: &str) -> Option<Range<Timestamp>> {
     Some(Range { from, to: from.checked_add(length).ok()? })
 }
 
-/// Returns the range for the prefix `ap`: extended on both sides by a tenth of the time between the date and the
+/// The range for the prefix `ap`: extended on both sides by a tenth of the time between the date and the
 /// export.
 fn around(range: Range<Timestamp>, time: Timestamp) -> Range<Timestamp> {
     let tenth = time.duration_since(range.from).abs() / 10;
@@ -255,7 +257,7 @@ struct SearchPeriod<'a> {
     end: Option<Text<'a>>,
 }
 
-/// Returns the times that a value of the resource covers. A period without start or end is unbounded on that side. A
+/// The times that a value of the resource covers. A period without start or end is unbounded on that side. A
 /// period that ends before its start covers none.
 pub(crate) fn dates(data: &str, value: &RawValue) -> Vec<Range<Timestamp>> {
     match data {
@@ -298,10 +300,11 @@ fn compare_dates(prefix: SearchPrefix, searched: Range<Timestamp>, stored: Range
     }
 }
 
-// Numbers and quantities ----------------------------------------------------------------------------------------------
+// Numbers and quantities
+// ----------------------------------------------------------------------------------------------
 
-/// Parses a number and returns it with the range that its digits imply: 100 means from 99.5 to less than 100.5. With
-/// the prefix `ap`, the range extends by a tenth of the number.
+/// Parses a number and returns it with the range that its digits imply: 100 means from 99.5 to less than
+/// 100.5. With the prefix `ap`, the range extends by a tenth of the number.
 fn number(text: &str, prefix: SearchPrefix) -> Result<(f64, Range<f64>), String> {
     let wrong = || format!("'{text}' is not a number");
     let is_written_so =
@@ -354,7 +357,7 @@ fn quantity(value: &RawValue) -> Option<Quantity<'_>> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// Returns the number of a Quantity or Money.
+/// The number of a Quantity or Money.
 pub(crate) fn quantity_value(value: &RawValue) -> Option<f64> {
     quantity(value)?.value
 }
@@ -385,7 +388,8 @@ impl Quantity<'_> {
     }
 }
 
-// References and addresses --------------------------------------------------------------------------------------------
+// References and addresses
+// --------------------------------------------------------------------------------------------
 
 fn target(value: &str, modifier: Option<&str>, context: SearchContext<'_>) -> Result<Target, String> {
     let named = modifier.and_then(fhir::resource_type);
@@ -419,8 +423,8 @@ struct Reference<'a> {
     kind: Option<Text<'a>>,
 }
 
-/// Returns whether a value has the system or the target type that the parameter is limited to. The type of a reference
-/// is that in its URL, or its member `type`.
+/// Returns whether a value has the system or the target type that the parameter is limited to. The type of a
+/// reference is that in its URL, or its member `type`.
 pub(crate) fn is_included(place: &ElementPath, value: &RawValue) -> bool {
     let Some(only) = place.only else { return true };
     if place.data != "Reference" {
@@ -434,7 +438,7 @@ pub(crate) fn is_included(place: &ElementPath, value: &RawValue) -> bool {
     in_url.or(parsed.kind.as_deref().and_then(fhir::resource_type)) == Some(only)
 }
 
-/// Returns the URL in a Reference, a canonical or a URI.
+/// The URL in a Reference, a canonical or a URI.
 pub(crate) fn reference_text<'a>(data: &str, value: &'a RawValue) -> Option<Text<'a>> {
     match data {
         "Reference" => serde_json::from_str::<Reference<'_>>(value.get()).ok()?.reference,
@@ -456,14 +460,15 @@ impl Target {
     }
 }
 
-/// Returns `true` if the URIs are equal. A canonical URL without a version matches all versions.
+/// `true` if the URIs are equal. A canonical URL without a version matches all versions.
 fn is_uri(stored: &str, searched: &str) -> bool {
     stored == searched || stored.split_once('|').is_some_and(|(url, _)| url == searched)
 }
 
-// Strings -------------------------------------------------------------------------------------------------------------
+// Strings
+// -------------------------------------------------------------------------------------------------------------
 
-/// Returns the texts of a value in which a search for a string looks.
+/// The texts of a value in which a search for a string looks.
 pub(crate) fn texts<'a>(data: &str, value: &'a RawValue) -> impl Iterator<Item = Text<'a>> + use<'a> {
     let members: &[&str] = match data {
         "HumanName" => &["text", "family", "given", "prefix", "suffix"],
@@ -480,7 +485,8 @@ pub(crate) fn texts<'a>(data: &str, value: &'a RawValue) -> impl Iterator<Item =
     strings.into_iter().filter_map(text)
 }
 
-// Tokens --------------------------------------------------------------------------------------------------------------
+// Tokens
+// --------------------------------------------------------------------------------------------------------------
 
 fn token(parameter: &SearchParameter, value: &str) -> Result<SearchValue, String> {
     let mut parts = split(value, '|').map(unescaped);
@@ -514,7 +520,7 @@ pub(crate) struct Token<'a> {
 }
 
 impl Token<'_> {
-    /// Returns `true` if the token matches. Systems are compared exactly, codes with `is_same`.
+    /// `true` if the token matches. Systems are compared exactly, codes with `is_same`.
     fn is(&self, system: &System, code: Option<&str>, is_same: fn(&str, &str) -> bool) -> bool {
         let is_system = match system {
             System::Any => true,

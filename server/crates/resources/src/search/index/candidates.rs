@@ -5,7 +5,8 @@ use store::{IndexEntry, IndexLookup, IndexRange, IndexTerm, Store, StoreError, V
 use super::clauses::IndexClause;
 use crate::search::filter::TypeFilter;
 
-/// Numbers of candidates that are collected and sorted. A search first looks for a clause with few candidates.
+/// Numbers of candidates that are collected and sorted. A search first looks for a clause with few
+/// candidates.
 const FEW: usize = 64;
 const SOME: usize = 1_000;
 pub(crate) const MANY: usize = 20_000;
@@ -24,20 +25,21 @@ pub(crate) enum Candidates {
 /// Result of collecting the ids of a clause.
 enum CollectedIds {
     All(Vec<String>),
-    /// There are more than the limit. `reached` is the id up to which all are known, if the clause consists of terms.
+    /// There are more than the limit. `reached` is the id up to which all are known, if the clause consists
+    /// of terms.
     More {
         reached: Option<String>,
     },
 }
 
 impl Candidates {
-    /// Returns the candidates of the first clause that has only few.
+    /// The candidates of the first clause that has only few.
     pub async fn few(store: &Store, clauses: &[IndexClause]) -> Result<Option<Self>, StoreError> {
         Self::at_most(store, clauses, FEW).await
     }
 
-    /// Returns the candidates of a clause that has as few as can be found out, or `None` if no clause limits the search
-    /// well. A scan of the type then finds matches quickly.
+    /// The candidates of a clause that has as few as can be found out, or `None` if no clause limits the
+    /// search well. A scan of the type then finds matches quickly.
     pub async fn best(store: &Store, clauses: &[IndexClause]) -> Result<Option<Self>, StoreError> {
         if let Some(candidates) = Self::at_most(store, clauses, SOME).await? {
             return Ok(Some(candidates));
@@ -71,7 +73,7 @@ impl Candidates {
         Ok(None)
     }
 
-    /// Returns up to `count` ids after `after`, sorted, each once.
+    /// Up to `count` ids after `after`, sorted, each once.
     pub async fn next(
         &self,
         store: &Store,
@@ -94,7 +96,7 @@ impl Candidates {
 }
 
 impl IndexClause {
-    /// Returns the terms, or `None` if the clause contains a range of terms.
+    /// The terms, or `None` if the clause contains a range of terms.
     fn terms(&self) -> Option<Vec<IndexTerm>> {
         let term = |range: &IndexRange| match range {
             IndexRange::Term(term) => Some(term.clone()),
@@ -105,9 +107,10 @@ impl IndexClause {
 }
 
 impl TypeFilter {
-    /// Returns the ids of the resources that may match one of the searches at any sequence number, sorted, or `None` if
-    /// the search index does not limit each search to `limit` ids, or if finding that out reads more than `entries` index
-    /// entries. The ids that are read are subtracted from `entries`. All searches must have the same type.
+    /// The ids of the resources that may match one of the searches at any sequence number, sorted, or `None`
+    /// if the search index does not limit each search to `limit` ids, or if finding that out reads more than
+    /// `entries` index entries. The ids that are read are subtracted from `entries`. All searches must have
+    /// the same type.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
@@ -144,7 +147,7 @@ impl TypeFilter {
     }
 }
 
-/// Returns a clause with few entries in the search index, or `None`.
+/// A clause with few entries in the search index, or `None`.
 pub(crate) async fn small_clause<'a>(
     store: &Store,
     clauses: &'a [IndexClause],
@@ -179,7 +182,7 @@ fn last_id<T: AsRef<[IndexEntry]>>(entries: T) -> Option<String> {
     entries.as_ref().last().map(|entry| entry.id.clone())
 }
 
-/// Returns the first `count` ids of each term after `after`, sorted, each once, and the id up to which they are
+/// The first `count` ids of each term after `after`, sorted, each once, and the id up to which they are
 /// complete (`None` if they are complete).
 async fn first_ids(
     store: &Store,

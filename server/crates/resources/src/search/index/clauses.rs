@@ -17,7 +17,7 @@ pub(crate) struct IndexClause {
 }
 
 impl TypeFilter {
-    /// Returns the indexed clauses of the search. Dates of one parameter are combined, so that `date=ge2020` and
+    /// The indexed clauses of the search. Dates of one parameter are combined, so that `date=ge2020` and
     /// `date=lt2021` look up one year.
     pub(crate) fn index_clauses(&self) -> Vec<IndexClause> {
         let mut clauses = Vec::new();
@@ -40,7 +40,7 @@ impl TypeFilter {
         clauses
     }
 
-    /// Returns the compartments of Patients that a parameter limits the search to, if one does.
+    /// The compartments of Patients that a parameter limits the search to, if one does.
     pub(crate) fn compartments(&self) -> Option<CompartmentClause> {
         self.clauses.iter().find_map(|clause| {
             let FilterTest::Any(wanted) = &clause.test else { return None };
@@ -81,13 +81,13 @@ pub(crate) struct CompartmentClause {
     pub others: Vec<IndexRange>,
 }
 
-/// Returns `true` if references at the place determine compartments.
+/// `true` if references at the place determine compartments.
 fn is_compartment_reference(kind: &str, place: &ElementPath) -> bool {
     let path = place.path.join(".");
     place.data == "Reference" && patient_compartment::paths(kind).contains(&path.as_str())
 }
 
-/// Returns the only date of a clause.
+/// The only date of a clause.
 fn only_date(clause: &FilterClause) -> Option<(SearchPrefix, Range<Timestamp>)> {
     match &clause.test {
         FilterTest::Any(wanted) => match wanted[..] {
@@ -98,7 +98,7 @@ fn only_date(clause: &FilterClause) -> Option<(SearchPrefix, Range<Timestamp>)> 
     }
 }
 
-/// Returns the names of the terms of a parameter at its places, each once.
+/// The names of the terms of a parameter at its places, each once.
 fn names(kind: &str, parameter: &SearchParameter) -> Option<Vec<TermName>> {
     let names = parameter.places.iter().map(|place| TermName::of(kind, parameter, place));
     let mut names = names.collect::<Option<Vec<_>>>()?;
@@ -112,7 +112,7 @@ fn names(kind: &str, parameter: &SearchParameter) -> Option<Vec<TermName>> {
     Some(names)
 }
 
-/// Returns the terms of alternative values, or `None` if one of them is not indexed.
+/// The terms of alternative values, or `None` if one of them is not indexed.
 fn value_ranges(kind: &str, parameter: &SearchParameter, values: &[SearchValue]) -> Option<Vec<IndexRange>> {
     let mut ranges = Vec::new();
     let has_compartments = parameter.places.iter().any(|place| is_compartment_reference(kind, place));
@@ -153,7 +153,7 @@ fn beginning(name: TermName, folded: &str) -> Option<IndexRange> {
     (!folded.is_empty()).then(|| name.texts(folded))
 }
 
-/// Returns the terms of dates that meet several conditions. A resource with one date must meet them all with it. A
+/// The terms of dates that meet several conditions. A resource with one date must meet them all with it. A
 /// resource with several dates may meet each with another, so only the first condition limits them.
 fn date_ranges(
     kind: &str,
@@ -183,7 +183,7 @@ struct DateWindow {
     to: i64,
 }
 
-/// Returns the windows of single short dates and of all others that contain every date that meets a condition, or
+/// The windows of single short dates and of all others that contain every date that meets a condition, or
 /// `None` for `ne`, which almost every date meets.
 fn windows(prefix: SearchPrefix, searched: Range<Timestamp>) -> Option<[DateWindow; 2]> {
     // One millisecond on both sides for times that are more precise.

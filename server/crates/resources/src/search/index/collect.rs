@@ -10,8 +10,8 @@ use super::elements::IndexedElement;
 use super::terms::{DateSet, TermName};
 use crate::search::filter::value::{Range, dates, folded, reference_text, texts, tokens};
 
-/// Maximum number of indexed values of an element. A resource with more values has the term [`TermName::overflow`]
-/// instead, which each search of the element looks up too.
+/// Maximum number of indexed values of an element. A resource with more values has the term
+/// [`TermName::overflow`] instead, which each search of the element looks up too.
 const MAX_VALUES: usize = 64;
 /// Maximum length of a date that is indexed by its start only, in milliseconds: a day.
 pub(crate) const SHORT_MS: i64 = 86_400_000;
@@ -48,7 +48,7 @@ impl TermCollector {
         }
     }
 
-    /// Returns the terms, sorted, each once.
+    /// The terms, sorted, each once.
     pub fn finish(self) -> Vec<IndexTerm> {
         let mut all = Vec::new();
         for (name, element) in self.elements {

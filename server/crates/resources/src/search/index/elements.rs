@@ -1,5 +1,5 @@
-//! The elements of each resource type that determine compartments or terms of the search index, as a tree of member
-//! names. A scan of a resource follows the tree and ignores all other members.
+//! The elements of each resource type that determine compartments or terms of the search index, as a tree of
+//! member names. A scan of a resource follows the tree and ignores all other members.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -26,13 +26,13 @@ pub(crate) struct IndexedElement {
     pub place: ElementPath,
     pub comparison: ValueComparison,
     pub name: TermName,
-    /// `true` if a relative reference to a Patient determines a compartment. Such a reference has no term, because the
-    /// compartment is looked up instead.
+    /// `true` if a relative reference to a Patient determines a compartment. Such a reference has no term,
+    /// because the compartment is looked up instead.
     pub is_compartment_reference: bool,
 }
 
 impl ElementNode {
-    /// Returns the node of the member with this name.
+    /// The node of the member with this name.
     pub fn child(&self, name: &str) -> Option<&Self> {
         self.children.iter().find(|(own, _)| *own == name).map(|(_, node)| node)
     }
@@ -77,7 +77,7 @@ fn add(root: &mut ElementNode, kind: &str, parameter: &SearchParameter) {
     }
 }
 
-/// Returns the tree of a resource type, or `None` for an unknown type.
+/// The tree of a resource type, or `None` for an unknown type.
 pub(crate) fn of(kind: &str) -> Option<&'static ElementNode> {
     TREES.get(kind)
 }

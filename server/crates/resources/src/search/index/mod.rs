@@ -1,8 +1,9 @@
-//! The search index: the terms under which the store can find a resource, and the terms that a search looks up.
+//! The search index: the terms under which the store can find a resource, and the terms that a search looks
+//! up.
 //!
-//! A resource that matches a search has at least one of the terms of each clause that is indexed. The reverse does not
-//! hold: terms are hashes or prefixes, and the store keeps the terms of all versions (see [`store::IndexTerm`]). A
-//! search therefore reads the candidates and applies its filter to each.
+//! A resource that matches a search has at least one of the terms of each clause that is indexed. The reverse
+//! does not hold: terms are hashes or prefixes, and the store keeps the terms of all versions (see
+//! [`store::IndexTerm`]). A search therefore reads the candidates and applies its filter to each.
 //!
 //! | module | contents |
 //! |---|---|
@@ -12,8 +13,8 @@
 //! | `clauses` | the terms of a search |
 //! | `candidates` | the ids of the resources that may match, read from the store |
 //!
-//! Indexed are tokens, references, URIs, dates and the beginnings of strings. Numbers, quantities, and the modifiers
-//! `:not`, `:missing` and `:contains` are not.
+//! Indexed are tokens, references, URIs, dates and the beginnings of strings. Numbers, quantities, and the
+//! modifiers `:not`, `:missing` and `:contains` are not.
 
 pub(crate) mod candidates;
 pub(crate) mod clauses;

@@ -7,8 +7,8 @@
 //! | searches of conditional requests | 8 bytes: a hash of the search |
 //! | dates | 8 bytes: a hash of the parameter; then 8 bytes: milliseconds, so that terms sort by time |
 //!
-//! Equal hashes of different values only add candidates. The encoding is stored: a change of it, or of the indexed
-//! elements, needs a new format of the store.
+//! Equal hashes of different values only add candidates. The encoding is stored: a change of it, or of the
+//! indexed elements, needs a new format of the store.
 
 use fhir::search_parameters::{ElementPath, SearchParameter, ValueComparison};
 use store::{IndexRange, IndexTerm};
@@ -33,10 +33,10 @@ pub(crate) enum DateSet {
 }
 
 impl TermName {
-    /// Returns the name for the values of a parameter at one of its places, or `None` if they are not indexed.
+    /// The name for the values of a parameter at one of its places, or `None` if they are not indexed.
     ///
-    /// All places of a date parameter have the same name, because whether a date is the only one of its resource
-    /// depends on all of them.
+    /// All places of a date parameter have the same name, because whether a date is the only one of its
+    /// resource depends on all of them.
     pub fn of(kind: &str, parameter: &SearchParameter, place: &ElementPath) -> Option<Self> {
         let name = match parameter.comparison {
             ValueComparison::Date if parameter.code != "_lastUpdated" => {
@@ -55,17 +55,17 @@ impl TermName {
         Some(Self(xxh3_64(name.as_bytes())))
     }
 
-    /// Returns the term of a value that is compared as a whole.
+    /// The term of a value that is compared as a whole.
     pub fn exact(self, value: &str) -> IndexTerm {
         xxh3_64_with_seed(value.as_bytes(), self.0).to_be_bytes().into()
     }
 
-    /// Returns the term of a resource that has too many values to index them all.
+    /// The term of a resource that has too many values to index them all.
     pub fn overflow(self) -> IndexTerm {
         self.derived("overflow").to_be_bytes().into()
     }
 
-    /// Returns the term of a folded text.
+    /// The term of a folded text.
     pub fn text(self, folded: &str) -> IndexTerm {
         let mut term = [0; 8 + STRING_BYTES];
         term[..8].copy_from_slice(&self.derived("text").to_be_bytes());
@@ -74,7 +74,7 @@ impl TermName {
         term.into()
     }
 
-    /// Returns the terms of all folded texts that begin with `beginning`, which must not be empty.
+    /// The terms of all folded texts that begin with `beginning`, which must not be empty.
     pub fn texts(self, beginning: &str) -> IndexRange {
         let bytes = &beginning.as_bytes()[..beginning.len().min(STRING_BYTES)];
         let from = [&self.derived("text").to_be_bytes()[..], bytes].concat();
@@ -86,12 +86,12 @@ impl TermName {
         IndexRange::Between(from.into(), until.into())
     }
 
-    /// Returns the term of a date in milliseconds.
+    /// The term of a date in milliseconds.
     pub fn date(self, set: DateSet, ms: i64) -> IndexTerm {
         [self.date_set(set), ordered(ms)].concat().into()
     }
 
-    /// Returns the terms of all dates from `from` to `to` (inclusive).
+    /// The terms of all dates from `from` to `to` (inclusive).
     pub fn dates(self, set: DateSet, from: i64, to: i64) -> IndexRange {
         // No term of a date has 17 bytes, so the longer bound includes `to` itself.
         let until = [&self.date_set(set)[..], &ordered(to), &[0]].concat();
@@ -112,8 +112,8 @@ impl TermName {
     }
 }
 
-/// Returns the term of the resources that conditional requests with a search have created. The order of its parameters and
-/// their encoding make no difference.
+/// The term of the resources that conditional requests with a search have created. The order of its
+/// parameters and their encoding make no difference.
 pub(crate) fn of_search(search: &str) -> IndexTerm {
     let (kind, query) = search.split_once('?').unwrap_or_default();
     let mut parameters: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();

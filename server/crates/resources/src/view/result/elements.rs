@@ -1,7 +1,7 @@
 //! `_elements` and `_summary`: reduce resources to some of their top-level elements.
 //!
-//! Members are copied as borrowed slices, without parsing nested elements. Elements that FHIR R4 makes mandatory are
-//! kept, as are `resourceType`, `id` and `meta`, to which the tag SUBSETTED is added.
+//! Members are copied as borrowed slices, without parsing nested elements. Elements that FHIR R4 makes
+//! mandatory are kept, as are `resourceType`, `id` and `meta`, to which the tag SUBSETTED is added.
 
 use std::fmt;
 
@@ -95,7 +95,7 @@ impl ElementProjection {
         Self { kept: root_elements(kind).filter(is_kept).collect(), exact: Vec::new() }
     }
 
-    /// Returns the resource with only the requested elements, or `None` if no element was removed.
+    /// The resource with only the requested elements, or `None` if no element was removed.
     ///
     /// # Errors
     /// Returns an error if the stored bytes are not JSON.
@@ -197,7 +197,7 @@ fn tag(out: &mut Vec<u8>, meta: &str) {
     out.extend_from_slice(format!("\"tag\":[{others}{comma}{SUBSETTED}]}}").as_bytes());
 }
 
-/// Returns the members of an object in order.
+/// The members of an object in order.
 fn members(object: &str) -> Result<Vec<(String, &RawValue)>, serde_json::Error> {
     struct All;
     impl<'de> Visitor<'de> for All {

@@ -18,8 +18,8 @@ pub struct Include {
 }
 
 impl Include {
-    /// Parses `Type:parameter` or `Type:parameter:Target` for a search of `kind`. The parameter `*` stands for all
-    /// reference parameters.
+    /// Parses `Type:parameter` or `Type:parameter:Target` for a search of `kind`. The parameter `*` stands
+    /// for all reference parameters.
     ///
     /// # Errors
     /// Returns a text that describes why the value is not accepted.

@@ -1,5 +1,5 @@
-//! Parameters that affect the results of a search (FHIR R4, search): which elements, in which order, and with which
-//! other resources.
+//! Parameters that affect the results of a search (FHIR R4, search): which elements, in which order, and with
+//! which other resources.
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,7 +1,9 @@
-//! `_sort` (FHIR R4, search): the matches of a search ordered by values of search parameters, and their number.
+//! `_sort` (FHIR R4, search): the matches of a search ordered by values of search parameters, and their
+//! number.
 //!
-//! A sorted search reads all matches before its first page, and keeps the keys and ids of those up to the end of the page.
-//! Pages may reach the first [`MAX_SORTED`] matches of any number; the number of resources that are examined is limited.
+//! A sorted search reads all matches before its first page, and keeps the keys and ids of those up to the end
+//! of the page. Pages may reach the first [`MAX_SORTED`] matches of any number; the number of resources that
+//! are examined is limited.
 
 use std::cmp::Ordering;
 
@@ -22,8 +24,8 @@ pub const MAX_SORTED: usize = 20_000;
 const MAX_KEYS: usize = 8;
 /// Number of matches that are read at a time.
 const PAGE: usize = 500;
-/// Maximum cost of a sorted result or a number of matches, about 200,000 examined resources. A full page costs 1. A page
-/// with fewer matches may have examined 20,000 resources.
+/// Maximum cost of a sorted result or a number of matches, about 200,000 examined resources. A full page
+/// costs 1. A page with fewer matches may have examined 20,000 resources.
 const MAX_COST: usize = 400;
 const SPARSE_PAGE_COST: usize = 40;
 /// Limit of the pages that are read to sort or count: only keys and ids are kept of them.
@@ -76,7 +78,7 @@ impl SortKey {
         Ok(keys)
     }
 
-    /// Returns the value by which a resource is ordered: the smallest of its values, or the greatest in descending
+    /// The value by which a resource is ordered: the smallest of its values, or the greatest in descending
     /// order.
     fn value(&self, resource: &RawValue) -> Option<SortValue> {
         let mut all = Vec::new();
@@ -129,12 +131,12 @@ impl SortKey {
 const SORTED: &str = "sorted";
 
 impl CompartmentView<'_> {
-    /// Returns resources of a sorted search, up to a limit, and the number of all matches. Resources with equal values
-    /// are ordered by id. The cursor [`FoundResource::next`] of a page continues the search.
+    /// Returns resources of a sorted search, up to a limit, and the number of all matches. Resources with
+    /// equal values are ordered by id. The cursor [`FoundResource::next`] of a page continues the search.
     ///
     /// # Errors
-    /// Returns [`ResourceError::Page`] for a cursor that this server did not issue, [`ResourceError::TooManyMatches`],
-    /// or a store error.
+    /// Returns [`ResourceError::Page`] for a cursor that this server did not issue,
+    /// [`ResourceError::TooManyMatches`], or a store error.
     pub async fn search_sorted(
         &self,
         kind: &'static str,
@@ -166,7 +168,7 @@ impl CompartmentView<'_> {
         Ok((FoundResource { resources, next }, count))
     }
 
-    /// Returns the number of resources that match a search.
+    /// The number of resources that match a search.
     ///
     /// # Errors
     /// Returns [`ResourceError::TooManyMatches`] if too many resources must be examined, or a store error.
@@ -233,7 +235,8 @@ impl<'a> FirstMatches<'a> {
         let body: &RawValue = serde_json::from_slice(&resource.bytes).unwrap_or(RawValue::NULL);
         let values = self.keys.iter().map(|key| key.value(body)).collect();
         self.matches.push((values, resource.id));
-        // Twice as many as needed are sorted at a time, so that each match costs the same whatever their number is.
+        // Twice as many as needed are sorted at a time, so that each match costs the same whatever their
+        // number is.
         if self.matches.len() >= 2 * self.most.max(PAGE) {
             self.keep_first();
         }

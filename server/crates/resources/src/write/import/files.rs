@@ -21,7 +21,7 @@ pub(super) enum FileContent {
     Other,
 }
 
-/// Returns the files in a folder tree, sorted and without hidden files. If the path is a file, returns only the path.
+/// The files in a folder tree, sorted and without hidden files. If the path is a file, returns only the path.
 pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -47,7 +47,7 @@ pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns the total size in bytes of all files below some paths. Files that cannot be read count as 0.
+/// The total size in bytes of all files below some paths. Files that cannot be read count as 0.
 pub(super) fn size(paths: &[PathBuf]) -> u64 {
     let files = paths.iter().filter_map(|path| below(path).ok()).flatten();
     files.filter_map(|file| Some(fs::metadata(file).ok()?.len())).sum()
@@ -67,8 +67,8 @@ impl<R: Read, F: FnMut(u64)> Read for CountingReader<R, F> {
     }
 }
 
-/// Opens a file and detects the format from its first bytes. `tell` is called with the total number of bytes read from
-/// the disk.
+/// Opens a file and detects the format from its first bytes. `tell` is called with the total number of bytes
+/// read from the disk.
 pub(super) fn open(path: &Path, tell: impl FnMut(u64) + 'static) -> io::Result<FileContent> {
     let file = CountingReader { inner: File::open(path)?, tell };
     let mut file = BufReader::with_capacity(BUFFER, file);

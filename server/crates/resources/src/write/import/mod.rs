@@ -1,4 +1,5 @@
-//! Import of files: NDJSON, single resources, Bundles, FHIR packages and folders. Files may be compressed with gzip.
+//! Import of files: NDJSON, single resources, Bundles, FHIR packages and folders. Files may be compressed
+//! with gzip.
 //!
 //! | file | contents |
 //! |---|---|
@@ -6,10 +7,10 @@
 //! | `reader` | converts files to writes, on a separate thread |
 //! | here | commits, counts and reports |
 //!
-//! NDJSON is imported line by line: an invalid line is reported, and the other lines are imported. A resource or a
-//! Bundle (of type collection, searchset, transaction or batch) is imported completely or not at all, and so is each
-//! resource of a package. Unchanged resources are not written again, so an interrupted import can be repeated. Only
-//! resources without an id are then created a second time.
+//! NDJSON is imported line by line: an invalid line is reported, and the other lines are imported. A resource
+//! or a Bundle (of type collection, searchset, transaction or batch) is imported completely or not at all,
+//! and so is each resource of a package. Unchanged resources are not written again, so an interrupted import
+//! can be repeated. Only resources without an id are then created a second time.
 
 mod files;
 mod options;
@@ -78,7 +79,7 @@ pub struct ImportCount {
 }
 
 impl ImportCount {
-    /// Returns the sum of the three numbers.
+    /// The sum of the three numbers.
     pub fn total(&self) -> u64 {
         self.created + self.replaced + self.same
     }
@@ -106,17 +107,18 @@ pub struct ImportReport {
 }
 
 impl ImportReport {
-    /// Returns the number of imported resources, including unchanged ones.
+    /// The number of imported resources, including unchanged ones.
     pub fn total(&self) -> u64 {
         self.resources.values().map(ImportCount::total).sum()
     }
 }
 
 impl Resources {
-    /// Imports files and folders in the given order. The files of a folder are imported in the order of their names.
+    /// Imports files and folders in the given order. The files of a folder are imported in the order of their
+    /// names.
     ///
-    /// `new_id` creates ids for resources without one. `now` returns the time of each commit. Invalid input is listed
-    /// in the report and is not an error.
+    /// `new_id` creates ids for resources without one. `now` returns the time of each commit. Invalid input
+    /// is listed in the report and is not an error.
     ///
     /// # Errors
     /// Returns an error if the store fails. Resources that were acknowledged before are on the disk.

@@ -1,5 +1,5 @@
-//! Converts files to writes. The reader runs on a thread that may block, and waits if the store is slower than the
-//! reader.
+//! Converts files to writes. The reader runs on a thread that may block, and waits if the store is slower
+//! than the reader.
 
 use std::io::{self, BufRead, Cursor, Read};
 use std::mem;
@@ -104,7 +104,7 @@ impl<N: FnMut() -> String> LineReader<N> {
         self.send(ImportWork::FileDone(name))
     }
 
-    /// Returns a function that reports the bytes read from a file, every [`STEP`] bytes.
+    /// A function that reports the bytes read from a file, every [`STEP`] bytes.
     fn teller(&self, name: &str) -> Box<dyn FnMut(u64)> {
         let (sink, file, of) = (self.sink.clone(), name.to_owned(), self.of);
         let (mut bytes, mut told) = (self.bytes, self.bytes);
@@ -118,8 +118,8 @@ impl<N: FnMut() -> String> LineReader<N> {
         })
     }
 
-    /// Reads NDJSON, a resource or a Bundle. The text is NDJSON if the file name says so, or if the first line is a
-    /// complete object and more text follows. `size` is the size of the file.
+    /// Reads NDJSON, a resource or a Bundle. The text is NDJSON if the file name says so, or if the first
+    /// line is a complete object and more text follows. `size` is the size of the file.
     fn text(
         &mut self,
         name: &str,
@@ -290,8 +290,8 @@ impl<N: FnMut() -> String> LineReader<N> {
         self.batch_bytes >= BATCH_BYTES || self.batch.len() >= BATCH_WRITES
     }
 
-    /// Sends the collected writes. It is called only between resources and Bundles, so that each of them is in one
-    /// commit.
+    /// Sends the collected writes. It is called only between resources and Bundles, so that each of them is
+    /// in one commit.
     fn flush(&mut self) -> Result<(), ReadHalt> {
         self.batch_bytes = 0;
         let batch = mem::take(&mut self.batch);

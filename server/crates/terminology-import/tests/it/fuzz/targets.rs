@@ -1,5 +1,5 @@
-//! Fuzz targets of this crate; the tests and cargo-fuzz share them. A target must not panic, run for a second or take a
-//! GiB of memory for any input.
+//! Fuzz targets of this crate; the tests and cargo-fuzz share them. A target must not panic, run for a second
+//! or take a GiB of memory for any input.
 
 use crate::support::run;
 use std::fs;
@@ -15,7 +15,8 @@ pub fn seed_folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR").trim_end_matches("/fuzz")).join("fuzz/seeds").join(target)
 }
 
-/// Imports a small RF2 release in which the text replaces one file: the file with the same first line, if there is any.
+/// Imports a small RF2 release in which the text replaces one file: the file with the same first line, if
+/// there is any.
 pub fn rf2(text: &[u8]) {
     static FILES: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
         let folder = fs::read_dir(seed_folder("rf2")).expect("the folder of seeds is part of the repository");
@@ -42,8 +43,8 @@ pub fn csv(text: &[u8]) {
     drop(import_files(vec![("plants.csv".to_owned(), text.to_vec())]));
 }
 
-/// Evaluates a text as an expression constraint and as the regular expression of a filter. The target is here because
-/// it needs an imported release.
+/// Evaluates a text as an expression constraint and as the regular expression of a filter. The target is here
+/// because it needs an imported release.
 pub fn constraints(text: &[u8]) {
     static SNOMED_CT: LazyLock<Terminology> = LazyLock::new(|| {
         let files = "../../../fixtures/releases/SnomedCT_GardenInternationalRF2_20250101T120000Z";

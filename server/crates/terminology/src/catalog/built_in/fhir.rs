@@ -1,5 +1,5 @@
-//! Code systems of FHIR R4 itself that HL7's terminology tests expect of every server: the genders of Patient and others,
-//! and the publication statuses of canonical resources. The texts are those of FHIR R4 (CC0).
+//! Code systems of FHIR R4 itself that HL7's terminology tests expect of every server: the genders of Patient
+//! and others, and the publication statuses of canonical resources. The texts are those of FHIR R4 (CC0).
 
 use serde_json::{Value, json};
 

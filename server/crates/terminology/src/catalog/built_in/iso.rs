@@ -8,7 +8,7 @@ use crate::catalog::StoredResource;
 use crate::code_system::CodeSystem;
 use crate::grammar::table_rows;
 
-/// Returns `urn:iso:std:iso:3166`, in which each country has an alpha-2, an alpha-3 and a numeric code.
+/// `urn:iso:std:iso:3166`, in which each country has an alpha-2, an alpha-3 and a numeric code.
 pub(super) fn countries() -> StoredResource<CodeSystem> {
     let table: Vec<_> = table_rows(include_str!("../../../data/countries.tsv")).collect();
     let column = |index: usize| {
@@ -22,8 +22,8 @@ pub(super) fn countries() -> StoredResource<CodeSystem> {
     resource(ISO_3166, "ISO 3166-1 Codes for countries", true, &KINDS, concepts)
 }
 
-/// Returns the codes that ISO 3166-1 leaves to its users (section 8.1.3): AA, QM to QZ, XA to XZ and ZZ, and the alpha-3
-/// codes that begin with these. XK is in wide use for Kosovo.
+/// The codes that ISO 3166-1 leaves to its users (section 8.1.3): AA, QM to QZ, XA to XZ and ZZ, and the
+/// alpha-3 codes that begin with these. XK is in wide use for Kosovo.
 fn user_assigned() -> impl Iterator<Item = Value> {
     let letters = || 'A'..='Z';
     let two: Vec<String> = std::iter::once("AA".to_owned())
@@ -41,14 +41,14 @@ fn user_assigned() -> impl Iterator<Item = Value> {
 
 const KINDS: [&str; 3] = ["alpha-2", "alpha-3", "numeric"];
 
-/// Returns `urn:iso:std:iso:3166:-2`, in which each code starts with the code of its country.
+/// `urn:iso:std:iso:3166:-2`, in which each code starts with the code of its country.
 pub(super) fn subdivisions() -> StoredResource<CodeSystem> {
     let concept = |row: Vec<&str>| json!({ "code": row[0], "display": row[1], "property": [{ "code": "country", "valueString": &row[0][..2] }] });
     let concepts = table_rows(include_str!("../../../data/subdivisions.tsv")).map(concept).collect();
     resource(ISO_3166_2, "ISO 3166-2 Codes for subdivisions of countries", true, &["country"], concepts)
 }
 
-/// Returns `urn:iso:std:iso:4217`, with the numeric code of each currency as a property.
+/// `urn:iso:std:iso:4217`, with the numeric code of each currency as a property.
 pub(super) fn currencies() -> StoredResource<CodeSystem> {
     let concept = |row: Vec<&str>| json!({ "code": row[0], "display": row[2], "property": [{ "code": "numeric", "valueString": row[1] }] });
     let concepts = table_rows(include_str!("../../../data/currencies.tsv")).map(concept).collect();
@@ -95,7 +95,8 @@ mod tests {
             ("US-PR", "Puerto Rico"),
             ("FI-01", "Åland Islands"),
             ("SH-TA", "Tristan da Cunha"),
-            // In the CLDR data, one of two equal names and each former name carry a mark, which the table omits.
+            // In the CLDR data, one of two equal names and each former name carry a mark, which the table
+            // omits.
             ("FR-IDF", "Île-de-France"),
             ("MK-814", "Centar"),
             ("NO-54", "Troms og Finnmark"),

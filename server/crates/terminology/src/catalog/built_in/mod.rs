@@ -1,13 +1,13 @@
-//! Code systems that are available without import: languages, countries, currencies, media types and units, and the
-//! genders and publication statuses of FHIR R4.
+//! Code systems that are available without import: languages, countries, currencies, media types and units,
+//! and the genders and publication statuses of FHIR R4.
 //!
-//! Lists (ISO 3166-1 and -2, ISO 4217) are ordinary code systems, which are compiled once. Grammars (BCP 47, BCP 13,
-//! UCUM) have an unlimited number of codes, so each requested code becomes a code system of one concept, and
-//! [`GrammarCodeCache`] caches these. A stored complete code system with the same URL takes precedence over a built-in
-//! one, and a built-in one over a stored fragment.
+//! Lists (ISO 3166-1 and -2, ISO 4217) are ordinary code systems, which are compiled once. Grammars (BCP 47,
+//! BCP 13, UCUM) have an unlimited number of codes, so each requested code becomes a code system of one
+//! concept, and [`GrammarCodeCache`] caches these. A stored complete code system with the same URL takes
+//! precedence over a built-in one, and a built-in one over a stored fragment.
 //!
-//! The tables contain only codes and names of the registries. Their first lines contain source, version and date;
-//! `cargo xtask gen-vocabularies` generates and compares them:
+//! The tables contain only codes and names of the registries. Their first lines contain source, version and
+//! date; `cargo xtask gen-vocabularies` generates and compares them:
 //!
 //! | file | registry |
 //! |---|---|
@@ -45,7 +45,7 @@ const WORD_BYTES: usize = 2_048;
 pub(crate) const URLS: &[&str] =
     &[ADMINISTRATIVE_GENDER, PUBLICATION_STATUS, UCUM, BCP_13, BCP_47, ISO_3166, ISO_3166_2, ISO_4217];
 
-/// Returns the built-in code system with this URL. A code system with a grammar contains no codes here.
+/// The built-in code system with this URL. A code system with a grammar contains no codes here.
 pub(crate) fn system(url: &str) -> Option<&'static StoredResource<CodeSystem>> {
     static SYSTEMS: [OnceLock<StoredResource<CodeSystem>>; URLS.len()] =
         [const { OnceLock::new() }; URLS.len()];
@@ -60,7 +60,7 @@ pub(crate) fn system(url: &str) -> Option<&'static StoredResource<CodeSystem>> {
     }))
 }
 
-/// Returns the code system of a grammar that contains only the code `word`, or no code.
+/// The code system of a grammar that contains only the code `word`, or no code.
 fn of_grammar(grammar: CodeGrammar, word: Option<ParsedCode>) -> StoredResource<CodeSystem> {
     let (url, name, exact, properties): (_, _, _, &[&str]) = match grammar {
         CodeGrammar::Languages => {
@@ -81,7 +81,8 @@ fn of_grammar(grammar: CodeGrammar, word: Option<ParsedCode>) -> StoredResource<
     resource(url, name, exact, properties, concept.into_iter().collect())
 }
 
-/// A cache of valid codes of grammars, each stored as a code system of one concept. Invalid codes are not cached.
+/// A cache of valid codes of grammars, each stored as a code system of one concept. Invalid codes are not
+/// cached.
 #[derive(Debug, Default)]
 pub(crate) struct GrammarCodeCache(AppendCache<StoredResource<CodeSystem>, ENOUGH>);
 
@@ -91,7 +92,7 @@ impl GrammarCodeCache {
         self.0.is_full()
     }
 
-    /// Returns a code system that contains only this code; `None` if the grammar rejects the code.
+    /// A code system that contains only this code; `None` if the grammar rejects the code.
     pub(crate) fn concept(&self, grammar: CodeGrammar, code: &str) -> Option<&StoredResource<CodeSystem>> {
         let key = format!("{grammar:?} {code}");
         if let Some(cached) = self.0.get(&key) {

@@ -46,7 +46,7 @@ impl<'a> ExpansionView<'a, '_> {
     /// Removes the members that the caller excludes.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the budget is spent.
+    /// [`TxError`] if the budget is spent.
     pub(super) fn apply_filters(&self, members: &mut ValueSetMembers<'a>) -> Result<(), TxError> {
         self.budget.spend(members.parts.len() * self.request.exclude_systems.len())?;
         let unwanted = |part: &MemberPart<'_>| {
@@ -76,10 +76,10 @@ impl<'a> ExpansionView<'a, '_> {
         concept_texts::collect_texts(part.system.zip(item.concept), listed, &self.supplements, self.budget)
     }
 
-    /// Returns the codes of the page.
+    /// The codes of the page.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the budget is spent.
+    /// [`TxError`] if the budget is spent.
     pub(super) fn page_rows(
         &self,
         members: &ValueSetMembers<'a>,
@@ -119,7 +119,7 @@ impl<'a> ExpansionView<'a, '_> {
         Ok(out)
     }
 
-    /// Returns the extensions that a concept of a part may have.
+    /// The extensions that a concept of a part may have.
     fn repeated_extensions(&self, part: &MemberPart<'a>) -> Vec<&'static RepeatedExtension> {
         let Some(system) = part.system else { return REPEATED.iter().collect() };
         let added = concept_texts::supplements_of(&self.supplements, system);
@@ -182,7 +182,8 @@ impl<'a> ExpansionView<'a, '_> {
         })
     }
 
-    /// Adds the extensions of a concept: of its entry in the value set, or else of its code system or of a supplement.
+    /// Adds the extensions of a concept: of its entry in the value set, or else of its code system or of a
+    /// supplement.
     fn repeat_extensions(
         &self,
         item: &MemberCode<'a>,
@@ -230,7 +231,8 @@ impl<'a> ExpansionView<'a, '_> {
         }
     }
 
-    /// Returns whether a designation is requested: by language (`urn:ietf:bcp:47|de`, `de`) or by use (`system|code`).
+    /// Returns whether a designation is requested: by language (`urn:ietf:bcp:47|de`, `de`) or by use
+    /// (`system|code`).
     fn wants_designation(&self, text: &TextWithUse<'_>) -> bool {
         let by = |token: &DesignationToken<'_>| {
             let language = || token.has_language(text.display.language);
@@ -241,7 +243,7 @@ impl<'a> ExpansionView<'a, '_> {
     }
 }
 
-/// Returns the values of a property. The values of standard properties are read from the index.
+/// The values of a property. The values of standard properties are read from the index.
 fn property_values<'s>(
     system: &'s CodeSystem,
     concept: u32,
@@ -259,13 +261,13 @@ fn property_values<'s>(
     }
 }
 
-/// Returns a property of a code in R4's form: the extension for the element of R5.
+/// A property of a code in R4's form: the extension for the element of R5.
 fn property_extension(name: &str, value: &Value) -> serde_json::Value {
     let value = tagged_value("value", value);
     json!({ "url": CONTAINS_PROPERTY, "extension": [{ "url": "code", "valueCode": name }, value] })
 }
 
-/// Returns an extension with a value.
+/// An extension with a value.
 fn tagged_value(url: &str, value: &Value) -> serde_json::Value {
     let mut tagged = serde_json::to_value(Parameter::new("value", value.clone())).unwrap_or_default();
     if let Some(members) = tagged.as_object_mut() {

@@ -109,7 +109,7 @@ pub(crate) fn answer_expand(
         .expect("the answer is valid JSON"))
 }
 
-/// Returns the extensions of the expansion: whether it may lack codes, and the properties of its codes.
+/// The extensions of the expansion: whether it may lack codes, and the properties of its codes.
 fn expansion_extensions(
     members: &ValueSetMembers<'_>,
     view: &ExpansionView<'_, '_>,
@@ -158,8 +158,8 @@ fn find_value_set<'a>(
     })
 }
 
-/// Returns the languages from the source with the highest precedence, and the list that states them. A list with weights
-/// is written in order of weight.
+/// The languages from the source with the highest precedence, and the list that states them. A list with
+/// weights is written in order of weight.
 fn requested_languages(
     input: OperationInput<'_>,
     set: &ValueSet,
@@ -185,7 +185,7 @@ fn requested_languages(
     }
 }
 
-/// Returns `expansion.parameter`: the parameters of the request and the resources that were used.
+/// `expansion.parameter`: the parameters of the request and the resources that were used.
 fn expansion_parameters(
     input: OperationInput<'_>,
     set: &ValueSet,
@@ -260,8 +260,8 @@ fn expansion_parameters(
     out
 }
 
-/// Returns an identifier that is equal for equal requests to equal content: a name-based UUID (RFC 9562, version 8) of
-/// the value set and the parameters.
+/// An identifier that is equal for equal requests to equal content: a name-based UUID (RFC 9562, version 8)
+/// of the value set and the parameters.
 fn expansion_identifier(set: &ValueSet, input: OperationInput<'_>, parameters: &[Parameter]) -> String {
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     let mut add = |bytes: &[u8]| {

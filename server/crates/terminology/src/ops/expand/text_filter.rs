@@ -1,5 +1,5 @@
-//! `filter` of `$expand`: each word must start a word of the code, the display or a designation, in any order and case.
-//! Texts of the value set and of supplements count too.
+//! `filter` of `$expand`: each word must start a word of the code, the display or a designation, in any order
+//! and case. Texts of the value set and of supplements count too.
 
 use std::collections::{HashMap, HashSet};
 
@@ -44,7 +44,7 @@ impl<'a, 'r> TextFilter<'a, 'r> {
     /// Keeps the codes of a part that match.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the budget is spent.
+    /// [`TxError`] if the budget is spent.
     pub(super) fn retain_matches(&mut self, part: &mut MemberPart<'a>) -> Result<(), TxError> {
         self.budget.set_activity("filtering the codes of a value set by text");
         if let Some(system) = part.system
@@ -72,8 +72,8 @@ impl<'a, 'r> TextFilter<'a, 'r> {
         Ok(())
     }
 
-    /// Returns whether a code that the value set lists matches. The texts of its concept are looked up in the word index;
-    /// the code, display and designations in the value set are tested one by one.
+    /// Returns whether a code that the value set lists matches. The texts of its concept are looked up in the
+    /// word index; the code, display and designations in the value set are tested one by one.
     fn is_match(&self, item: &MemberCode<'a>, matches: Option<&WordMatches>) -> Result<bool, TxError> {
         let listed = item.listed.into_iter();
         let own = || {
@@ -138,7 +138,7 @@ fn add_supplement_matches(
     Ok(())
 }
 
-/// Returns the identity of a code in a part: its concept, or else the code.
+/// The identity of a code in a part: its concept, or else the code.
 fn code_identity(concept: Option<u32>, code: &str) -> (Option<u32>, &str) {
     (concept, if concept.is_some() { "" } else { code })
 }

@@ -1,5 +1,5 @@
-//! `$batch-validate-code` of ValueSet and of CodeSystem (HL7's terminology ecosystem): several validations in one
-//! request.
+//! `$batch-validate-code` of ValueSet and of CodeSystem (HL7's terminology ecosystem): several validations in
+//! one request.
 
 use fhir::Parameters;
 
@@ -17,11 +17,11 @@ pub const MAX_BATCH_ITEMS: usize = 10_000;
 type ValidateItem =
     fn(&Catalog, OperationLevel<'_>, OperationInput<'_>, &Budget<'_>) -> Result<Parameters, TxError>;
 
-/// Answers each `validation` separately. Parameters that an item does not have are taken from the batch. An error of an
-/// item is an OperationOutcome in its position, so it does not fail the batch.
+/// Answers each `validation` separately. Parameters that an item does not have are taken from the batch. An
+/// error of an item is an OperationOutcome in its position, so it does not fail the batch.
 ///
 /// # Errors
-/// Returns [`TxError`] if the batch is empty or too large, or if the budget of the batch is spent.
+/// [`TxError`] if the batch is empty or too large, or if the budget of the batch is spent.
 pub(crate) fn answer_batch(
     catalog: &Catalog,
     input: OperationInput<'_>,

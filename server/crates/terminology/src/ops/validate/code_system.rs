@@ -1,5 +1,5 @@
-//! `CodeSystem/$validate-code` (FHIR R4): whether a code is in a code system, and whether its display and version are
-//! correct. A code system counts as the value set of all its codes, so the rules are the same.
+//! `CodeSystem/$validate-code` (FHIR R4): whether a code is in a code system, and whether its display and
+//! version are correct. A code system counts as the value set of all its codes, so the rules are the same.
 
 use fhir::Parameters;
 
@@ -67,8 +67,8 @@ pub(crate) fn answer_code_system(
     Ok(validate_all_codings(&validator)?.into_parameters(LocationRule::Always))
 }
 
-/// Finds the code system that the request names, or else the one that the coding names. The inner error is the reason
-/// for a negative answer.
+/// Finds the code system that the request names, or else the one that the coding names. The inner error is
+/// the reason for a negative answer.
 fn find_code_system<'a>(
     catalog: &'a Catalog,
     request: &ValidateRequest<'_>,
@@ -109,7 +109,7 @@ fn find_code_system<'a>(
     Ok(Err((why.at(path.member_path("system")), missing)))
 }
 
-/// Returns the answer without a usable code system. `cause` is its canonical URL, if known.
+/// The answer without a usable code system. `cause` is its canonical URL, if known.
 fn unusable(request: &ValidateRequest<'_>, why: ValidationIssue, cause: String) -> Parameters {
     let (path, coding) = request.codings()[0];
     let why = match why.issue.expression.is_empty() && !cause.is_empty() {
@@ -125,11 +125,12 @@ fn unusable(request: &ValidateRequest<'_>, why: ValidationIssue, cause: String) 
     answer.into_parameters(LocationRule::Always)
 }
 
-/// Checks the codings against the code system, and returns whether any of them is from it. A code without a system is
-/// taken as a code of this system. Of a CodeableConcept, only the codings from this system are validated.
+/// Checks the codings against the code system, and returns whether any of them is from it. A code without a
+/// system is taken as a code of this system. Of a CodeableConcept, only the codings from this system are
+/// validated.
 ///
 /// # Errors
-/// Returns [`TxError`] if a code or coding is from another system, because FHIR requires them to match.
+/// [`TxError`] if a code or coding is from another system, because FHIR requires them to match.
 fn match_codings(request: &mut ValidateRequest<'_>, system: &CodeSystem) -> Result<bool, TxError> {
     let other = |url: &str| format!("'{url}' is not the requested code system, '{}'", system.url);
     match &mut request.subject {

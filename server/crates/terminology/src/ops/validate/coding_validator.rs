@@ -39,7 +39,6 @@ pub(super) struct CodingValidator<'a, 'r> {
     pub(super) languages: LanguageRanges,
 }
 
-/// The result for one coding.
 #[derive(Debug)]
 pub(super) struct CodingResult<'q> {
     pub(super) coding: &'q Coding,
@@ -87,7 +86,7 @@ impl<'a> CodingValidator<'a, '_> {
     /// Validates a coding.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the request cannot be evaluated.
+    /// [`TxError`] if the request cannot be evaluated.
     pub(super) fn validate_coding<'q>(
         &self,
         coding: &'q Coding,
@@ -157,13 +156,13 @@ impl<'a> CodingValidator<'a, '_> {
         SearchResult::from_match(is_in.then(member))
     }
 
-    /// Returns the match of a concept in its code system, independent of the value set.
+    /// The match of a concept in its code system, independent of the value set.
     fn system_match(&self, system: &'a CodeSystem, concept: Option<u32>) -> CodeMatch<'a> {
         let (set, via) = (self.set, Vec::new());
         CodeMatch { system: Some(system), concept, listed: None, set, written_version: None, via }
     }
 
-    /// Returns the issue for a code that is not in the value set; `None` if a code system is validated.
+    /// The issue for a code that is not in the value set; `None` if a code system is validated.
     fn not_in_set(&self, coding: &Coding, path: CodingPath) -> Option<ValidationIssue> {
         if self.system.is_some() {
             return None;
@@ -178,8 +177,8 @@ impl<'a> CodingValidator<'a, '_> {
         Some(ValidationIssue::not_in_value_set(&named, &set, one_of_several).at(path.member_path("code")))
     }
 
-    /// Returns the match that fits the coding best: with its version, then with a known concept, then with its display,
-    /// then of the newest version.
+    /// The match that fits the coding best: with its version, then with a known concept, then with its
+    /// display, then of the newest version.
     fn best_match<'m>(
         &self,
         members: &'m [CodeMatch<'a>],
@@ -210,7 +209,7 @@ impl<'a> CodingValidator<'a, '_> {
         Ok(best.map(|(_, member)| member))
     }
 
-    /// Returns all displays of a match, the default first: those of the value set, then of the code system, then of
+    /// All displays of a match, the default first: those of the value set, then of the code system, then of
     /// supplements. Definitions are not displays.
     fn displays(&self, member: &CodeMatch<'a>) -> Result<Vec<ConceptText<'a>>, TxError> {
         let mut out: Vec<ConceptText<'a>> = Vec::new();
@@ -386,7 +385,7 @@ impl<'a> CodingValidator<'a, '_> {
         Ok(())
     }
 
-    /// Returns an issue if the value set is not, or no longer, intended for use.
+    /// An issue if the value set is not, or no longer, intended for use.
     pub(super) fn set_status(&self) -> Option<ValidationIssue> {
         let canonical = self.set.canonical();
         let status =
@@ -478,7 +477,7 @@ impl<'a> CodingValidator<'a, '_> {
         Ok(())
     }
 
-    /// Returns the version to use for the code system of the coding.
+    /// The version to use for the code system of the coding.
     fn wanted_version<'v>(&'v self, system: &str, given: Option<&'v str>) -> Option<&'v str> {
         let pins = &self.request.pins;
         pinned(&pins.force, system).or(given).or_else(|| pins.replacing(system, None))

@@ -9,7 +9,8 @@ use crate::model::text_folding::same_folded;
 pub(crate) enum DisplayVerdict<'a> {
     /// The display is one of the displays of the concept.
     Right,
-    /// The display is correct, but not in a requested language, and the concept has no display in these languages.
+    /// The display is correct, but not in a requested language, and the concept has no display in these
+    /// languages.
     RightByDefault {
         /// Requested languages.
         languages: String,
@@ -37,8 +38,8 @@ pub(crate) enum DisplayVerdict<'a> {
     },
 }
 
-/// Compares a display with those of the concept. Case is ignored, because `CodeSystem.caseSensitive` applies to codes
-/// only.
+/// Compares a display with those of the concept. Case is ignored, because `CodeSystem.caseSensitive` applies
+/// to codes only.
 pub(crate) fn compare_display<'a>(
     given: &str,
     displays: &[ConceptText<'a>],
@@ -80,7 +81,7 @@ pub(crate) fn compare_display<'a>(
     }
 }
 
-/// Returns the displays without synonyms and other designations of a special use; all of them if no others exist.
+/// The displays without synonyms and other designations of a special use; all of them if no others exist.
 fn preferred_displays(all: Vec<ConceptText<'_>>) -> Vec<ConceptText<'_>> {
     match all.iter().any(|display| display.kind == TextKind::Display) {
         true => all.into_iter().filter(|display| display.kind == TextKind::Display).collect(),

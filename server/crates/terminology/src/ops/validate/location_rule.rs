@@ -1,9 +1,9 @@
 //! The rule whether issues have `location` in addition to `expression`.
 //!
-//! FHIR deprecates `location`, so `expression` alone is always sufficient. Responses
-//! to requests without parameters of HL7's terminology ecosystem contain both. HL7's test suite
-//! expects both in its older parts and `expression` alone in its newer ones. No rule of FHIR explains the difference;
-//! it follows from the kind of the issue and the form of the request.
+//! FHIR deprecates `location`, so `expression` alone is always sufficient. Responses to requests without
+//! parameters of HL7's terminology ecosystem contain both. HL7's test suite expects both in its older parts
+//! and `expression` alone in its newer ones. No rule of FHIR explains the difference; it follows from the
+//! kind of the issue and the form of the request.
 
 use fhir::{Coding, Severity};
 
@@ -14,24 +14,25 @@ use crate::model::{Budget, TxError};
 use crate::ops::OperationInput;
 use crate::ops::messages::ValidationIssue;
 
-/// Kinds of issues that may have `expression` alone, in descending order of the number of requests in which they may.
+/// Kinds of issues that may have `expression` alone, in descending order of the number of requests in which
+/// they may.
 const ALONE: [&str; 5] = ["code-rule", "this-code-not-in-vs", "invalid-code", "not-in-vs", "invalid-display"];
 
 /// The rule for one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LocationRule {
     Always,
-    /// `location` is omitted if an issue of one of these kinds occurs and all issues are of kinds that may have
-    /// `expression` alone.
+    /// `location` is omitted if an issue of one of these kinds occurs and all issues are of kinds that may
+    /// have `expression` alone.
     Without(&'static [&'static str]),
     Never,
 }
 
 impl LocationRule {
-    /// Returns the rule for a request.
+    /// The rule for a request.
     ///
     /// # Errors
-    /// Returns [`TxError`] if the budget is spent.
+    /// [`TxError`] if the budget is spent.
     pub(super) fn for_request(
         catalog: &Catalog,
         request: &ValidateRequest<'_>,

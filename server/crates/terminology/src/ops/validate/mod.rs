@@ -1,5 +1,5 @@
-//! `$validate-code` (FHIR R4) on ValueSet and on CodeSystem: whether a code is a member, and whether its display and
-//! version are correct. Also `ValueSet/$batch-validate-code` (HL7's terminology ecosystem).
+//! `$validate-code` (FHIR R4) on ValueSet and on CodeSystem: whether a code is a member, and whether its
+//! display and version are correct. Also `ValueSet/$batch-validate-code` (HL7's terminology ecosystem).
 //!
 //! Each coding is validated separately ([`coding_validator`]), and [`ValidateAnswer`] combines the results.
 
@@ -81,7 +81,7 @@ pub(crate) fn answer_validate_code(
     Ok(answer.into_parameters(LocationRule::for_request(catalog, &request, input, budget)?))
 }
 
-/// Returns the value set in the request, or the one contained in it that `url` refers to as `#id`.
+/// The value set in the request, or the one contained in it that `url` refers to as `#id`.
 pub(crate) fn resolve_contained<'a>(
     given: &'a ValueSet,
     input: OperationInput<'_>,
@@ -114,7 +114,7 @@ fn validate_all_codings(validator: &CodingValidator<'_, '_>) -> Result<ValidateA
     Ok(answer)
 }
 
-/// Returns the answer for a value set that is not completely defined and therefore has no members.
+/// The answer for a value set that is not completely defined and therefore has no members.
 fn undefined_answer(request: &ValidateRequest<'_>, why: ValidationIssue) -> Parameters {
     let mut answer = ValidateAnswer { issues: vec![why], ..ValidateAnswer::default() };
     match &request.subject {
@@ -136,7 +136,7 @@ pub(crate) fn sent_value_set(
         .map_err(|why| malformed(VALUE_SET.row().name, why))
 }
 
-/// Returns the resource that the request contains as a parameter of its own.
+/// The resource that the request contains as a parameter of its own.
 fn sent_resource<'a>(
     input: OperationInput<'a>,
     parameter: OneResource,
@@ -183,7 +183,7 @@ fn find_value_set<'a>(
     stored.ok_or_else(unknown)
 }
 
-/// Returns the supplements that the request or the value set requires.
+/// The supplements that the request or the value set requires.
 fn supplements<'a>(
     catalog: &'a Catalog,
     request: &ValidateRequest<'_>,
@@ -194,7 +194,7 @@ fn supplements<'a>(
     Ok(concept_texts::find_supplements(catalog, requested, budget)?)
 }
 
-/// Returns the languages from the source with the highest precedence: the request, the value set's fixed list, the
+/// The languages from the source with the highest precedence: the request, the value set's fixed list, the
 /// header, and the language of the value set.
 fn languages(request: &ValidateRequest<'_>, set: &ValueSet) -> Result<LanguageRanges, TxError> {
     match (&request.languages, &set.display_language, &request.header_languages) {
@@ -318,8 +318,8 @@ impl ValidateAnswer {
 }
 
 fn answer_coding(validator: &CodingValidator<'_, '_>, result: CodingResult<'_>) -> ValidateAnswer {
-    // Only the parameters of the terminology ecosystem distinguish an unknown code system that decides the result from
-    // one that does not: a code that is outside of the value set in any case.
+    // Only the parameters of the terminology ecosystem distinguish an unknown code system that decides the
+    // result from one that does not: a code that is outside of the value set in any case.
     let decided = validator.request.ecosystem && !result.in_set && !result.undecided;
     ValidateAnswer { result: result.is_valid(), decided, ..to_answer(result) }
 }
@@ -343,9 +343,9 @@ fn to_answer(result: CodingResult<'_>) -> ValidateAnswer {
     }
 }
 
-/// Combines the results of a concept. It is valid if one coding is in the value set (FHIR R4). The ecosystem also
-/// requires that no coding has an error. In the plain interface the errors of the other codings become warnings,
-/// because records contain local codes next to standard ones.
+/// Combines the results of a concept. It is valid if one coding is in the value set (FHIR R4). The ecosystem
+/// also requires that no coding has an error. In the plain interface the errors of the other codings become
+/// warnings, because records contain local codes next to standard ones.
 fn answer_concept(validator: &CodingValidator<'_, '_>, mut results: Vec<CodingResult<'_>>) -> ValidateAnswer {
     let plain = !validator.request.ecosystem;
     let right = results.iter().position(|one| plain && one.is_valid());

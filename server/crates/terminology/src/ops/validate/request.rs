@@ -43,7 +43,7 @@ pub(crate) enum CodingPath {
 }
 
 impl CodingPath {
-    /// Returns the path of a member of the coding.
+    /// The path of a member of the coding.
     pub(crate) fn member_path(self, name: &str) -> String {
         match self {
             Self::Code => name.to_owned(),
@@ -52,7 +52,6 @@ impl CodingPath {
         }
     }
 
-    /// Returns the path of the coding.
     pub(crate) fn coding_path(self) -> String {
         match self {
             Self::Code => "code".to_owned(),
@@ -83,13 +82,14 @@ impl<'a> ValidateRequest<'a> {
     /// Reads all parameters except those that select the value set.
     ///
     /// # Errors
-    /// Returns [`TxError`] if a parameter is missing or invalid.
+    /// [`TxError`] if a parameter is missing or invalid.
     pub(crate) fn read(
         input: OperationInput<'a>,
         operation: ValidateOperation,
         budget: &Budget<'_>,
     ) -> Result<Self, TxError> {
-        // The binding of an element determines the system (R4). A code that is in several systems is rejected.
+        // The binding of an element determines the system (R4). A code that is in several systems is
+        // rejected.
         let infer_system =
             input.flag(INFER_SYSTEM)? || operation == ValidateOperation::ValueSet && input.has(CONTEXT.row());
         let header_languages = match input.header_languages() {
@@ -111,7 +111,7 @@ impl<'a> ValidateRequest<'a> {
         })
     }
 
-    /// Returns the codings with their positions.
+    /// The codings with their positions.
     pub(crate) fn codings(&self) -> Vec<(CodingPath, &Coding)> {
         match &self.subject {
             ValidateSubject::Code(coding) => vec![(CodingPath::Code, coding)],
@@ -126,8 +126,8 @@ impl<'a> ValidateRequest<'a> {
     }
 }
 
-/// Reads the code to validate. At least one of the three forms is required. If there are several, the first complete
-/// one is used, in the order of the specification.
+/// Reads the code to validate. At least one of the three forms is required. If there are several, the first
+/// complete one is used, in the order of the specification.
 fn read_subject(
     input: OperationInput<'_>,
     operation: ValidateOperation,

@@ -25,7 +25,7 @@ impl<'s> ResourceState<'s> {
         self.status == Some("draft") || self.standards_status == Some("draft")
     }
 
-    /// Returns the state to report if the resource is used by `source`. A draft may use drafts and an experimental
+    /// The state to report if the resource is used by `source`. A draft may use drafts and an experimental
     /// resource experimental ones, but a retired resource is always reported.
     pub(crate) fn state_to_report(&self, source: &ResourceState<'_>) -> Option<&'s str> {
         match (self.standards_status, self.status) {

@@ -1,5 +1,5 @@
-//! Evaluation of a constraint, either for one concept without computing any set, or for all concepts with a set for
-//! each part of the constraint.
+//! Evaluation of a constraint, either for one concept without computing any set, or for all concepts with a
+//! set for each part of the constraint.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -34,13 +34,13 @@ pub(super) struct EclEvaluator<'a> {
 }
 
 impl<'a> EclEvaluator<'a> {
-    /// Returns an evaluator for one concept.
+    /// An evaluator for one concept.
     pub(super) fn of_one(system: &'a CodeSystem, budget: &'a Budget<'a>) -> Self {
         budget.set_activity("evaluating an expression constraint");
         Self { system, budget, sets: None }
     }
 
-    /// Returns an evaluator for all concepts.
+    /// An evaluator for all concepts.
     pub(super) fn of_all(system: &'a CodeSystem, budget: &'a Budget<'a>) -> Self {
         budget.set_activity("evaluating an expression constraint");
         Self { system, budget, sets: Some(EvaluatedSets::default()) }
@@ -50,7 +50,7 @@ impl<'a> EclEvaluator<'a> {
         Ok(self.budget.spend(1)?)
     }
 
-    /// Returns the concept with a code or an alternate identifier.
+    /// The concept with a code or an alternate identifier.
     pub(super) fn find_concept(&self, code: &str) -> Result<u32, EclError> {
         let concept = match code.split_once('#') {
             Some((alias, identifier)) => self.find_identified(alias, identifier),
@@ -59,8 +59,8 @@ impl<'a> EclEvaluator<'a> {
         concept.ok_or_else(|| EclError::UnknownConcept(code.to_owned()))
     }
 
-    /// Returns the concept with an alternate identifier. The alias of its scheme is one of ECL, or a term of the concept
-    /// of the scheme.
+    /// The concept with an alternate identifier. The alias of its scheme is one of ECL, or a term of the
+    /// concept of the scheme.
     fn find_identified(&self, alias: &str, identifier: &str) -> Option<u32> {
         let identifiers = self.system.identifiers();
         let alias_row = SCHEME_ALIASES.iter().find(|(alias_row, _)| alias_row.eq_ignore_ascii_case(alias));
@@ -77,7 +77,7 @@ impl<'a> EclEvaluator<'a> {
     /// Returns whether a concept is in the set of an expression.
     ///
     /// # Errors
-    /// Returns [`EclError`] if the expression names an unknown concept, or if the budget is spent.
+    /// [`EclError`] if the expression names an unknown concept, or if the budget is spent.
     pub(super) fn contains(&self, expression: &EclExpression, concept: u32) -> Result<bool, EclError> {
         self.spend_step()?;
         if self.sets.is_some() && !is_quick(expression) {
@@ -100,7 +100,8 @@ impl<'a> EclEvaluator<'a> {
             }
             EclExpression::Values(of, name) => self.is_value(of, name, concept)?,
             EclExpression::Extreme { is_top, of } => {
-                // The concept is reached from another one of the set exactly if that one is an ancestor or descendant.
+                // The concept is reached from another one of the set exactly if that one is an ancestor or
+                // descendant.
                 let beyond = HierarchyOperator { up: !*is_top, one_step: false, with_self: false };
                 self.contains(of, concept)? && !self.reaches(beyond, of, concept)?
             }
@@ -118,10 +119,10 @@ impl<'a> EclEvaluator<'a> {
         })
     }
 
-    /// Returns the concepts of an expression, which are computed once.
+    /// The concepts of an expression, which are computed once.
     ///
     /// # Errors
-    /// Returns the same errors as [`contains`](Self::contains).
+    /// The same errors as [`contains`](Self::contains).
     pub(super) fn concepts_of(&self, expression: &EclExpression) -> Result<Rc<ConceptSet>, EclError> {
         let address = std::ptr::from_ref(expression);
         let sets = self.sets.as_ref().map(|sets| &sets.expressions);
@@ -248,7 +249,7 @@ impl<'a> EclEvaluator<'a> {
         Ok(())
     }
 
-    /// Returns the concepts that an operator reaches from a set.
+    /// The concepts that an operator reaches from a set.
     fn walk_from(&self, walk: HierarchyOperator, from: &ConceptSet) -> Result<ConceptSet, EclError> {
         let hierarchy = self.system.hierarchy();
         let mut out = ConceptSet::empty(self.system.len());
@@ -309,8 +310,8 @@ impl<'a> EclEvaluator<'a> {
         })
     }
 
-    /// Returns whether an operator reaches this concept from a concept of the expression. It walks in reverse, starting
-    /// from this concept.
+    /// Returns whether an operator reaches this concept from a concept of the expression. It walks in
+    /// reverse, starting from this concept.
     fn reaches(&self, walk: HierarchyOperator, from: &EclExpression, concept: u32) -> Result<bool, EclError> {
         let hierarchy = self.system.hierarchy();
         if !hierarchy.cycle().is_empty() {
@@ -340,8 +341,8 @@ impl<'a> EclEvaluator<'a> {
         Ok(false)
     }
 
-    /// Returns whether the concept is the value of such an attribute of such a concept. No index exists from values
-    /// to concepts, so all concepts are tested.
+    /// Returns whether the concept is the value of such an attribute of such a concept. No index exists from
+    /// values to concepts, so all concepts are tested.
     fn is_value(&self, of: &EclExpression, name: &EclExpression, concept: u32) -> Result<bool, EclError> {
         self.any_holds(0..self.system.len() as u32, |source| {
             self.spend_step()?;
@@ -459,7 +460,8 @@ impl<'a> EclEvaluator<'a> {
         Ok(counts)
     }
 
-    /// Returns whether a value satisfies the comparison of an attribute. A value of another type satisfies none.
+    /// Returns whether a value satisfies the comparison of an attribute. A value of another type satisfies
+    /// none.
     fn value_matches(
         &self,
         constraint: &AttributeConstraint,

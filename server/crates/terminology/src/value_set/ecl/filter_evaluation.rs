@@ -46,7 +46,7 @@ impl EclEvaluator<'_> {
         Ok(passes != filter.negated)
     }
 
-    /// Returns the result of a test; `None` if the component lacks the data.
+    /// The result of a test; `None` if the component lacks the data.
     pub(super) fn component_passes(
         &self,
         test: &ComponentTest,
@@ -72,8 +72,8 @@ impl EclEvaluator<'_> {
         })
     }
 
-    /// Returns whether an expression contains the concept of a module, a type or a reference set. An expression may also
-    /// name it by id if the edition does not contain the concept.
+    /// Returns whether an expression contains the concept of a module, a type or a reference set. An
+    /// expression may also name it by id if the edition does not contain the concept.
     pub(super) fn names_component(&self, expression: &EclExpression, id: &str) -> Result<bool, EclError> {
         match expression {
             EclExpression::Concept(code) if !code.contains('#') => Ok(code == id),
@@ -88,8 +88,8 @@ impl EclEvaluator<'_> {
         }
     }
 
-    /// Returns whether one description of a concept passes all filters. Without a filter on the state, it is an active
-    /// one.
+    /// Returns whether one description of a concept passes all filters. Without a filter on the state, it is
+    /// an active one.
     pub(super) fn is_described(
         &self,
         filters: &[EclFilter<DescriptionTest>],
@@ -173,7 +173,8 @@ impl EclEvaluator<'_> {
         concept: u32,
         test: impl Fn(u32) -> Result<bool, EclError>,
     ) -> Result<bool, EclError> {
-        // An association is a property whose name is the id of the reference set. No other property has such a name.
+        // An association is a property whose name is the id of the reference set. No other property has such
+        // a name.
         let is_id = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
         let properties = self.system.properties(concept).filter(|(name, _)| is_id(name));
         let associations = properties.filter_map(|(name, target)| Some((name, self.system.find(target)?)));

@@ -56,7 +56,7 @@ pub(super) struct OperandFilters {
 }
 
 impl OperandFilters {
-    /// Returns an expression with these filters. A filter on the state of `*` applies to all concepts.
+    /// An expression with these filters. A filter on the state of `*` applies to all concepts.
     pub(super) fn apply_to(self, mut set: EclExpression) -> EclExpression {
         let is_state = |filter: &EclFilter<ConceptTest>| {
             matches!(filter.test, ConceptTest::Component(ComponentTest::Active(_)))
@@ -92,7 +92,8 @@ impl EclParser<'_> {
         Ok(())
     }
 
-    /// Parses the operand of `^` behind this symbol: fields in square brackets, the reference sets, and filters on rows.
+    /// Parses the operand of `^` behind this symbol: fields in square brackets, the reference sets, and
+    /// filters on rows.
     pub(super) fn parse_members(&mut self) -> Result<EclExpression, EclError> {
         let selected = self.parse_selected_fields()?;
         let reference_sets = self.parse_operand()?;
@@ -333,8 +334,8 @@ impl EclParser<'_> {
         Ok(self.parse_quoted()?.into_iter().map(|(c, _)| c).collect())
     }
 
-    /// Parses a text in quotation marks. A backslash precedes a quotation mark, a backslash or a wildcard in it. Returns
-    /// the characters, and whether a backslash precedes them.
+    /// Parses a text in quotation marks. A backslash precedes a quotation mark, a backslash or a wildcard in
+    /// it. Returns the characters, and whether a backslash precedes them.
     fn parse_quoted(&mut self) -> Result<Vec<(char, bool)>, EclError> {
         if !self.take("\"") {
             return Err(self.expected("expected '\"'"));
@@ -386,7 +387,8 @@ impl EclParser<'_> {
         }
     }
 
-    /// Parses `dialect = …` or a list in brackets. An acceptability in brackets may follow each item and the list.
+    /// Parses `dialect = …` or a list in brackets. An acceptability in brackets may follow each item and the
+    /// list.
     fn parse_dialects(
         &mut self,
         parse: fn(&mut Self) -> Result<EclExpression, EclError>,

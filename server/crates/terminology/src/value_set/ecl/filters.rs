@@ -111,7 +111,7 @@ pub(super) enum SearchTerm {
 }
 
 impl SearchTerm {
-    /// Returns the number of steps that one search takes.
+    /// The number of steps that one search takes.
     pub(super) fn steps(&self) -> usize {
         match self {
             Self::Match(words) => words.len(),
@@ -160,7 +160,7 @@ fn is_like_letters(count: usize, letter_at: impl Fn(usize) -> char, pattern: &[O
     pattern[next..].iter().all(Option::is_none)
 }
 
-/// Returns the semantic tag of a fully specified name.
+/// The semantic tag of a fully specified name.
 pub(super) fn semantic_tag(name: &str) -> Option<&str> {
     let (_, tag) = name.strip_suffix(')')?.rsplit_once('(')?;
     Some(tag)

@@ -13,7 +13,7 @@ const MEMBER: &str = "referencedComponentId";
 const REFERENCE_SET: &str = "refsetId";
 
 impl<'a> EclEvaluator<'a> {
-    /// Returns the concepts that a query selects.
+    /// The concepts that a query selects.
     pub(super) fn select_members(&self, query: &MemberQuery) -> Result<ConceptSet, EclError> {
         let mut out = ConceptSet::empty(self.system.len());
         self.budget.spend_words(self.system.len().div_ceil(64), true)?;
@@ -48,7 +48,7 @@ impl<'a> EclEvaluator<'a> {
         Ok(false)
     }
 
-    /// Returns the reference sets of a query.
+    /// The reference sets of a query.
     fn member_tables(&self, query: &MemberQuery) -> Result<Vec<MemberTable<'a>>, EclError> {
         if let EclExpression::Concept(code) = &query.reference_sets {
             let name = self.system.code(self.find_concept(code)?);
@@ -68,7 +68,7 @@ impl<'a> EclEvaluator<'a> {
         Ok(tables)
     }
 
-    /// Returns the concepts in the selected fields of a row.
+    /// The concepts in the selected fields of a row.
     fn selected_concepts<'q>(
         &self,
         query: &'q MemberQuery,
@@ -121,7 +121,7 @@ impl<'a> EclEvaluator<'a> {
         })
     }
 
-    /// Returns the result of a test of a field; `None` if the row has no value of the type.
+    /// The result of a test of a field; `None` if the row has no value of the type.
     fn field_passes(
         &self,
         name: &str,

@@ -1,10 +1,10 @@
-//! SNOMED CT's expression constraint language (ECL 2.2), as far as it concerns concepts: hierarchy operators, `^`,
-//! `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, the dot, filters on concepts,
-//! descriptions and members, selected fields of reference sets, history supplements and alternate identifiers, with
-//! symbols or with the words of the long syntax.
+//! SNOMED CT's expression constraint language (ECL 2.2), as far as it concerns concepts: hierarchy operators,
+//! `^`, `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, the dot,
+//! filters on concepts, descriptions and members, selected fields of reference sets, history supplements and
+//! alternate identifiers, with symbols or with the words of the long syntax.
 //!
-//! A constraint is parsed once. It is tested on one concept without building a set. If all its concepts are requested,
-//! the set of each part is computed once, whatever the number of concepts.
+//! A constraint is parsed once. It is tested on one concept without building a set. If all its concepts are
+//! requested, the set of each part is computed once, whatever the number of concepts.
 //!
 //! | module | contents |
 //! |---|---|
@@ -39,7 +39,7 @@ impl EclConstraint {
     /// Parses a constraint.
     ///
     /// # Errors
-    /// Returns [`EclError::Syntax`] if the text is not valid.
+    /// [`EclError::Syntax`] if the text is not valid.
     pub(crate) fn parse(text: &str) -> Result<Self, EclError> {
         parser::parse(text).map(Self)
     }
@@ -47,7 +47,7 @@ impl EclConstraint {
     /// Returns whether a concept satisfies the constraint.
     ///
     /// # Errors
-    /// Returns [`EclError`] if the constraint names an unknown concept, or if the budget is spent.
+    /// [`EclError`] if the constraint names an unknown concept, or if the budget is spent.
     pub(crate) fn admits(
         &self,
         system: &CodeSystem,
@@ -57,10 +57,10 @@ impl EclConstraint {
         EclEvaluator::of_one(system, budget).contains(&self.0, concept)
     }
 
-    /// Returns all concepts that satisfy the constraint.
+    /// All concepts that satisfy the constraint.
     ///
     /// # Errors
-    /// Returns the same errors as [`admits`](Self::admits).
+    /// The same errors as [`admits`](Self::admits).
     pub(crate) fn members(&self, system: &CodeSystem, budget: &Budget<'_>) -> Result<ConceptSet, EclError> {
         EclEvaluator::of_all(system, budget).concepts_of(&self.0).map(|set| (*set).clone())
     }

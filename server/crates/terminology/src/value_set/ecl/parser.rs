@@ -19,8 +19,8 @@ const HISTORY_MIN: &[&str] = &["900000000000527005"];
 const HISTORY_MOD: &[&str] =
     &["900000000000527005", "900000000000526001", "900000000000528000", "1186924009"];
 
-/// Hierarchy operators as symbols and as words of the long syntax, of which longer ones precede their prefixes:
-/// direction, whether they take one step, and whether they include the concept itself.
+/// Hierarchy operators as symbols and as words of the long syntax, of which longer ones precede their
+/// prefixes: direction, whether they take one step, and whether they include the concept itself.
 const HIERARCHY_OPERATORS: [(&str, &str, bool, bool, bool); 8] = [
     ("<<!", "childOrSelfOf", false, true, true),
     (">>!", "parentOrSelfOf", true, true, true),
@@ -32,7 +32,8 @@ const HIERARCHY_OPERATORS: [(&str, &str, bool, bool, bool); 8] = [
     (">", "ancestorOf", true, false, false),
 ];
 
-/// Comparison operators: the order that the value has, whether equality is included, and whether the result is negated.
+/// Comparison operators: the order that the value has, whether equality is included, and whether the result
+/// is negated.
 const COMPARISONS: [(&str, Ordering, bool, bool); 7] = [
     ("!=", Equal, true, true),
     ("<>", Equal, true, true),
@@ -43,7 +44,8 @@ const COMPARISONS: [(&str, Ordering, bool, bool); 7] = [
     (">", Greater, false, false),
 ];
 
-/// A comparison: the order that the value has, whether equality is included, and whether the result is negated.
+/// A comparison: the order that the value has, whether equality is included, and whether the result is
+/// negated.
 #[derive(Clone, Copy)]
 pub(super) struct Comparison {
     pub(super) order: Ordering,
@@ -54,7 +56,7 @@ pub(super) struct Comparison {
 /// Parses a constraint.
 ///
 /// # Errors
-/// Returns [`EclError::Syntax`] if the text is not valid.
+/// [`EclError::Syntax`] if the text is not valid.
 pub(super) fn parse(text: &str) -> Result<EclExpression, EclError> {
     if text.len() > LONGEST {
         return Err(EclError::Syntax { at: LONGEST, expected: "expected the end" });
@@ -193,8 +195,8 @@ impl<'t> EclParser<'t> {
         Ok(set)
     }
 
-    /// Parses a concept, `*` or brackets, with the operators before it, and the filters and the history supplement
-    /// behind it.
+    /// Parses a concept, `*` or brackets, with the operators before it, and the filters and the history
+    /// supplement behind it.
     pub(super) fn parse_set(&mut self) -> Result<EclExpression, EclError> {
         let set = self.parse_operand()?;
         let mut filters = OperandFilters::default();
@@ -455,7 +457,8 @@ impl<'t> EclParser<'t> {
     }
 }
 
-/// Returns whether a text is the alias of a scheme or dialect: letters, digits and dashes that begin with a letter.
+/// Returns whether a text is the alias of a scheme or dialect: letters, digits and dashes that begin with a
+/// letter.
 pub(super) fn is_alias(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')

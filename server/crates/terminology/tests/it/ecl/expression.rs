@@ -8,7 +8,8 @@ use super::descriptions::{DescriptionFilter, description_filter};
 use super::members::{MemberQuery, member_query};
 use super::release::{CONCEPTS, KINDS, LOINC, SETS, TIMES, alternate_identifier, code};
 
-/// A hierarchy operator: its symbols, its word, its direction, and whether it takes one step or includes the concept.
+/// A hierarchy operator: its symbols, its word, its direction, and whether it takes one step or includes the
+/// concept.
 pub(super) type Walk = (&'static str, &'static str, bool, bool, bool);
 
 pub(super) const WALKS: [Walk; 8] = [

@@ -1,5 +1,6 @@
-//! Expression constraints of SNOMED CT against a naive evaluator, which computes sets as the specification defines them:
-//! the test of one concept and the expansion must both agree with it. TREFOIL_ECL_CASES is the number of random cases.
+//! Expression constraints of SNOMED CT against a naive evaluator, which computes sets as the specification
+//! defines them: the test of one concept and the expansion must both agree with it. TREFOIL_ECL_CASES is the
+//! number of random cases.
 
 mod descriptions;
 mod expression;

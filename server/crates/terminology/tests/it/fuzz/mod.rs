@@ -1,5 +1,5 @@
-//! Fuzz tests: each target runs on mutations of valid inputs, and must not panic. cargo-fuzz runs the same targets guided
-//! by coverage, and limits time and memory (`../../fuzz`).
+//! Fuzz tests: each target runs on mutations of valid inputs, and must not panic. cargo-fuzz runs the same
+//! targets guided by coverage, and limits time and memory (`../../fuzz`).
 
 mod targets;
 

@@ -1,5 +1,5 @@
-//! Fuzz targets of this crate; the tests and cargo-fuzz share them. A target must not panic, run for a second or take a
-//! GiB of memory for any input.
+//! Fuzz targets of this crate; the tests and cargo-fuzz share them. A target must not panic, run for a second
+//! or take a GiB of memory for any input.
 
 use crate::support::run;
 use std::path::{Path, PathBuf};

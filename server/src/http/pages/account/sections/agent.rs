@@ -2,7 +2,7 @@
 
 use crate::http::pages::texts::{fill, t};
 
-/// Returns a name such as `Firefox on Linux`.
+/// A name such as `Firefox on Linux`.
 pub fn describe(agent: &str) -> String {
     let first = |names: &[(&str, &'static str)]| {
         names.iter().find(|(mark, _)| agent.contains(mark)).map(|(_, name)| *name)

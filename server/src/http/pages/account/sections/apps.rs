@@ -8,7 +8,7 @@ use crate::http::pages::account::visit::{AccountVisit, date_time};
 use crate::http::pages::scopes;
 use crate::http::pages::texts::{fill, phrase, t};
 
-/// Returns the section, which is empty without a consent.
+/// The section, which is empty without a consent.
 pub(super) async fn section(
     context: &RequestContext,
     visit: &AccountVisit,

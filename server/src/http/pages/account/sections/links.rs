@@ -7,7 +7,7 @@ use crate::http::extract::RequestContext;
 use crate::http::pages::account::visit::{AccountVisit, date_time};
 use crate::http::pages::texts::{fill, phrase, t};
 
-/// Returns the section, which is empty without a provider and a link.
+/// The section, which is empty without a provider and a link.
 pub(super) async fn section(
     context: &RequestContext,
     visit: &AccountVisit,

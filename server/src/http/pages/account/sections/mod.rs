@@ -13,7 +13,7 @@ use store::StoreError;
 use super::visit::AccountVisit;
 use crate::http::extract::RequestContext;
 
-/// Returns the sections of the page, in order. `wrong` is the field that an error is about.
+/// The sections of the page, in order. `wrong` is the field that an error is about.
 pub(super) async fn all_sections(
     context: &RequestContext,
     visit: &AccountVisit,

@@ -10,7 +10,7 @@ use crate::http::pages::csrf;
 use crate::http::pages::sign_in::passkey_form::ceremony_status;
 use crate::http::pages::texts::{fill, phrase, t};
 
-/// Returns the section about passkeys.
+/// The section about passkeys.
 pub(super) async fn section(context: &RequestContext, visit: &AccountVisit) -> Result<Markup, StoreError> {
     let identity = &context.app.identity;
     if !identity.sign_in.supports_passkeys() {
@@ -67,7 +67,7 @@ pub(super) async fn section(context: &RequestContext, visit: &AccountVisit) -> R
     })
 }
 
-/// Returns the section about recovery codes.
+/// The section about recovery codes.
 pub(super) async fn recovery_section(
     context: &RequestContext,
     visit: &AccountVisit,

@@ -7,7 +7,6 @@ use crate::http::pages::account::visit::AccountVisit;
 use crate::http::pages::csrf;
 use crate::http::pages::texts::{fill, t};
 
-/// Returns the section.
 pub(super) fn section(visit: &AccountVisit, min_length: usize, wrong: Option<&str>) -> Markup {
     let has_one = visit.user.password.is_some();
     let described = |field: &str| (wrong == Some(field)).then_some("notice");

@@ -8,7 +8,6 @@ use crate::http::extract::RequestContext;
 use crate::http::pages::account::visit::{AccountVisit, date_time};
 use crate::http::pages::texts::{fill, phrase, t};
 
-/// Returns the section.
 pub(super) async fn section(context: &RequestContext, visit: &AccountVisit) -> Result<Markup, StoreError> {
     let sessions = context.app.identity.sessions.user_sessions(&visit.user, context.now).await?;
     Ok(html! {
