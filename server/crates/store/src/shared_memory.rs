@@ -43,6 +43,7 @@ pub trait StoreLink: Send + Sync {
     /// Waits as long as a step takes, or fails.
     fn pass(&self, step: StoreStep) -> LinkFuture<'_>;
 
+    /// The time of the database.
     fn time(&self) -> Timestamp;
 }
 
