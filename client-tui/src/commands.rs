@@ -22,6 +22,8 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
     if model.about.read_only && changes_the_server {
         return Some("the client is read-only (--read-only)");
     }
+    // The order matters where an action has several reasons: the first is the one that the user can remove
+    // first.
     let signed_in = matches!(model.sign_in.state, SignInState::In(_));
     let export = model.export.selected();
     match action {

@@ -27,6 +27,7 @@ fn entry(exchange: &RecordedExchange) -> Option<(Timestamp, Value)> {
         let content_type = headers.iter().find(|(name, _)| name == "content-type");
         content_type.map(|(_, value)| value.clone()).unwrap_or_default()
     };
+    // HAR 1.2 requires all of these members; -1 means that a size is not known.
     let mut request = json!({
         "method": exchange.method,
         "url": exchange.url,

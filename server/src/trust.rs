@@ -286,6 +286,7 @@ fn plan_browsers(host: &TrustHost, ca: Option<&DevelopmentCa>, plan: &mut TrustP
         return;
     };
     for database in databases {
+        // Without this prefix, older versions of certutil read the former format of the database.
         let mut folder = OsString::from("sql:");
         folder.push(&database);
         let store = database.display().to_string();
@@ -380,6 +381,7 @@ pub fn change_trust(
     for text in &plan.failed {
         writeln!(out, "not changed: {text}")?;
     }
+    // `--print` shows the plan and changes nothing.
     if args.print {
         return Ok(());
     }

@@ -215,6 +215,7 @@ pub fn scope_meaning(scope: &str) -> String {
     if !fixed.is_empty() {
         return fixed.to_owned();
     }
+    // SMART scopes of version 1 name permissions in words, those of version 2 by letters.
     let Some((context, rest)) = scope.split_once('/') else { return String::new() };
     let Some((kind, permissions)) = rest.split('?').next().and_then(|rest| rest.split_once('.')) else {
         return String::new();

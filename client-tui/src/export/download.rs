@@ -91,6 +91,7 @@ async fn attempt(
             part.restart().map_err(|error| failed(&part.path, error))?;
             return Err(interrupted("the range in the response is not the requested one"));
         }
+        // The earlier attempt received all bytes, and was interrupted before it was recorded as complete.
         StatusCode::RANGE_NOT_SATISFIABLE if total_size(&response) == Some(range.start) => {
             return finish(file, part);
         }
@@ -104,6 +105,8 @@ async fn attempt(
             part.decoder = (coding == ContentCoding::Gzip).then(Decoder::new);
         }
     }
+    // A weak validator does not promise equal bytes, so it cannot guard the next range (RFC 9110 section
+    // 13.1.5).
     part.validator = strong_validator(&response);
     let mut reported = part.bytes;
     report(part.progress(FileStatus::Downloading));

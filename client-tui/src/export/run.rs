@@ -121,6 +121,7 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
     /// [`ExportError`]. What was downloaded so far is kept, and [`ExportRun::resume`] continues.
     pub async fn to_completion(mut self) -> Result<(ExportJob, Vec<FileProgress>), ExportError> {
         self.report_record();
+        // Signed addresses may have expired while the export was interrupted.
         if self.job.phase == ExportPhase::Downloading {
             self.refresh_addresses().await;
         }

@@ -35,6 +35,8 @@ pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFai
     let (mut job, files) = match run.with_parallel_downloads(args.parallel).to_completion().await {
         Ok(complete) => complete,
         Err(error) => {
+            // The command goes to the log before the error, so that a script that reads the last line still
+            // sees the error.
             if ExportFolder::read(&folder).is_ok_and(|job| job.can_resume()) {
                 let command = resume_command(api, &folder);
                 output.progress("resumable", json!({ "command": command }), || {

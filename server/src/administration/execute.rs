@@ -31,6 +31,7 @@ pub async fn execute_command(
         AdminCommand::Keys(command) => {
             people::execute_keys_command(services, command, events).await.map(|()| 0)
         }
+        // The clock is state of the running process.
         AdminCommand::AcceptClock => {
             let app = services
                 .app

@@ -175,6 +175,7 @@ async fn import_release(
         let report = |step: ReleaseProgress<'_>, what: &str| {
             drop(sender.send(reading_event(what, step.file, step.bytes, step.of)));
         };
+        // A release takes minutes to index, so that it is recognized by its content before it is read.
         let hash =
             release.content_hash(&mut |step| report(step, "checking whether it was imported before:"))?;
         if let Some((id, index)) = indexes.release_of(&hash).map_err(unsaved)? {

@@ -270,6 +270,7 @@ pub async fn execute_keys_command(
                 )));
             }
         }
+        // The secret signs only short-lived values, so that the old one is not kept.
         KeysCommand::RotateServerSecret => {
             identity.server_secret.rotate(now).await?;
             events(CommandEvent::Line(

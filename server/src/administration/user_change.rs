@@ -104,6 +104,7 @@ impl UserChange {
                     .ok_or(InvalidUserChange::Type { member: row.name, expected: "true or false" }),
             };
             match row.name {
+                // JSON Merge Patch (RFC 7396): null removes a member, which restores its default.
                 "allowed_scopes" if value.is_null() => change.allowed_scopes = Some(default_scopes()),
                 "allowed_scopes" => {
                     let scopes = Scopes::parse(text()?);

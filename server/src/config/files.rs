@@ -60,6 +60,7 @@ impl FilesSection {
         bulk: &BulkSection,
     ) -> Result<FilesConfig, ConfigError> {
         let Some(location) = &self.location else {
+            // A setting of a bucket without a bucket would be ignored silently.
             let needs_bucket = self.endpoint.as_ref().or(self.access_key_id.as_ref()).map(Spanned::span);
             let needs_bucket =
                 needs_bucket.or(self.signed_downloads.as_ref().then(|| self.signed_downloads.span()));

@@ -258,6 +258,7 @@ impl Config {
         let listen = flags.listen.unwrap_or(file.server.listen);
         let engine = {
             let in_file = &file.store.engine;
+            // Configuration files are copied and committed; the password must not go with them.
             if DatabaseUrl::new(in_file.as_ref().as_str(), None).has_password() {
                 let why = "the URL contains a password; write it without one, and use password_file, or the environment variable \
                            PGPASSWORD or PGPASSFILE";
@@ -294,6 +295,7 @@ impl Config {
             .collect::<Result<Vec<_>, _>>()?;
         let clients: Vec<_> =
             file.client.into_iter().map(|client| client.check(&source, &scopes)).collect::<Result<_, _>>()?;
+        // The later declaration would replace the earlier one silently.
         let mut ids = BTreeSet::new();
         if let Some(twice) = clients.iter().find(|declared| !ids.insert(declared.client.client_id.clone())) {
             return Err(ConfigError::Value {

@@ -87,6 +87,7 @@ pub(super) fn check_provider(
     };
     let name = section.name.get(file, &table, "name")?;
     let (span, name) = (name.span(), name.into_inner());
+    // The member exists only so that its error can name the remedy.
     if let Some(inline) = &section.client_secret {
         let why = "secrets are not allowed in this file; use client_secret_file or client_secret_env";
         return Err(file.value_error(inline.span(), "client_secret", why));
@@ -166,6 +167,7 @@ fn check_client_auth(
     name: &Range<usize>,
     file: &ConfigSource<'_>,
 ) -> Result<ProviderClientAuth, ConfigError> {
+    // OpenID Connect Registration 1.0 section 2: client_secret_basic is the default.
     let default = if secret.is_some() { "client_secret_basic" } else { "none" };
     let refuse = |why: &str| {
         let span = method.map_or_else(|| name.clone(), Spanned::span);

@@ -55,6 +55,7 @@ fn render_guide(app: &App, data: &Path, ca: Option<&Path>, demo: &Value) -> Resu
         writeln!(text, "  export CURL_CA_BUNDLE={}", shell_word(ca))?;
     }
     writeln!(text, "  curl -s {fhir}/metadata | head -c 300; echo")?;
+    // The other commands use this variable, so that no token is in the guide.
     writeln!(text, "  TOKEN=$({} token --demo {quoted})", program("trefoil-tui"))?;
     let (coding, codes) = (&demo["members"][0], &demo["subsumptions"][0]);
     writeln!(

@@ -145,6 +145,7 @@ fn list_resources(resources: &[fixtures::DemoResource]) -> Vec<Value> {
 }
 
 async fn seed_user(app: &App, user: &fixtures::DemoUser) -> Result<Value> {
+    // Each demo has its own passwords, because its port may be reachable by other users of the machine.
     let secret = app.clock.random.id();
     let (plain, random) = (secret.clone(), app.clock.random.clone());
     let phc = app.hashing.run(move || password::hash_password(&plain, &*random)).await;

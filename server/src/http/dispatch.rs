@@ -113,6 +113,7 @@ pub fn routes(app: Arc<App>) -> Routes {
                 let reservation = app.bodies.reservation(BudgetOwner::Address(client_address));
                 let body = RequestBody::new(&headers, extract::body_stream(stream), reservation);
                 let matched = find(path.as_str());
+                // A write that has begun must not be cancelled halfway because its client disconnects.
                 let must_complete = matched
                     .as_ref()
                     .is_ok_and(|(routes, _)| routes.method(&method).is_some_and(|route| !route.only_reads()));
@@ -230,6 +231,7 @@ async fn dispatch(context: RequestContext, body: RequestBody, routes: FoundRoute
         return Answer { response: reply::with(answer.response, header::ALLOW, &allow), cors, ..answer };
     };
     let answered =
+        // A panic ends only this request. The services hold no locks across handlers.
         AssertUnwindSafe(route.handler.call(RoutedRequest { context, body, path })).catch_unwind().await;
     let response = match answered {
         Ok(Ok(response)) => response,

@@ -164,6 +164,7 @@ impl TerminologySync {
                 }
                 return TerminologyChange::Delete { kind, id };
             };
+            // A large code system takes long to index. Its index is saved, and read at the next start.
             if kind == "CodeSystem" && bytes.len() >= MIN_SAVED_BYTES {
                 if let Some(index) = self.indexes.as_ref().and_then(|indexes| indexes.of_resource(&id, seq)) {
                     return TerminologyChange::Index { id, index };

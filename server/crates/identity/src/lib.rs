@@ -200,6 +200,7 @@ impl Identity {
     ) -> Result<Self, SecretStorageError> {
         let Dependencies { encryption, fetch, keys, audit, supports_query } = dependencies;
         let encryption = Arc::new(encryption);
+        // Before anything is read, so that records under an old key are not read with the new one.
         encryption.reencrypt_records(&store, now).await?;
         let ledger = Arc::new(EpochLedger::new(store));
         let ring = KeyRing::open(&ledger, &encryption, &*keys, now).await?;
@@ -233,6 +234,7 @@ impl Identity {
             audit: audit.clone(),
             demo,
         });
+        // Stores that were written before the index existed have no entries in it.
         users.index_emails(now).await?;
         let revocations = RevocationList::new(ledger.clone());
         let dpop = Arc::new(DpopVerifier { ledger: ledger.clone() });

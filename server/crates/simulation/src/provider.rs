@@ -63,6 +63,7 @@ impl Provider {
             }
             "/token" => {
                 let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+                // A code is valid once, as at a real provider, so that a repeated callback fails.
                 let Some(nonce) = codes.remove(text("code")) else {
                     return respond(
                         StatusCode::BAD_REQUEST,

@@ -100,6 +100,7 @@ impl MemoryEngine {
             WriteRound::new(&*state, StoreCounters { seq: reserved.unwrap_or(before.seq), ..before });
         let answer = decide(&mut round)?;
         let (versions, records, counters) = round.into_puts();
+        // A reserved number may be below numbers that other nodes have used since.
         state.counters = StoreCounters { seq: counters.seq.max(before.seq), ..counters };
         for put in versions {
             let key = &put.new.key;
@@ -352,6 +353,7 @@ impl Versions for MemoryEngine {
             let seen = VersionHeader::new(&version.key.id, version.updated, &compartments, within);
             version.body.as_ref().is_some_and(|body| lines.push(key, &seen, body))
         };
+        // Lines are of resources that exist.
         let scan = ScanOptions { deleted: false, ..scan };
         let compartments = match of {
             LineScanRange::Compartments(compartments) => compartments,

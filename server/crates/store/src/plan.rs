@@ -225,6 +225,8 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
             return Err(StoreError::Conflict { key: key.to_string() });
         }
 
+        // The first compartment is the home, under which the resource is stored; the order of the others has
+        // no meaning.
         let home = compartments.first().cloned();
         compartments.sort_unstable();
         compartments.dedup();
@@ -254,6 +256,8 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         };
         let number = replaced.as_ref().map_or(1, |version| version.version + 1);
         let old = replaced.as_ref().map_or(&[][..], |version| &version.compartments[..]);
+        // A deleted resource stays in its compartments, so that their scans at an earlier sequence number
+        // find it.
         if body.is_none() {
             compartments = old.to_vec();
         }

@@ -95,6 +95,7 @@ async fn kick_off(
     check_accept(context, &NDJSON)?;
     let client = context.app.identity.clients.active_client(&access.token.client_id, context.now).await?;
     let groups = client.and_then(|client| client.groups);
+    // An export of all patients would contain patients outside of the Groups.
     if groups.is_some() && !matches!(level, ExportLevel::Group(_)) {
         return Err(Problem::insufficient_scope("this client may export only its Groups", None));
     }
@@ -164,6 +165,7 @@ pub async fn export_status(context: &RequestContext, job: String) -> Result<Resp
         return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text));
     };
     let status = context.app.bulk.status(&job, page, &access.token.client_id, &types, context.now).await;
+    // The log of the client records what the client was told.
     if let (Some(log), Ok(status)) = (&context.app.export_log, &status) {
         log.record_status(&job, page, status).await;
     }

@@ -137,6 +137,7 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
     let view = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
     let base = format!("{}/{kind}", context.app.fhir_base);
     let mut bundle = BundleWriter::new("searchset");
+    // FHIR R4, search count: `_count=0` is a request for the total alone.
     if options.is_count || page.count == 0 {
         bundle.member("total", &view.count(kind, filter.as_ref()).await?);
         bundle.member("link", &[json!({ "relation": "self", "url": page.address(&base, None) })]);
@@ -166,6 +167,7 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
     let is_only_page = page.from.is_none() && matches.next.is_none();
     let included = options.included(context, &access, &matches.resources, &mut memory).await?;
     recording::search(context, &access, query, matches.resources.iter().chain(&included));
+    // A cursor contains ids of the store, and must not be made up by clients.
     matches.next = matches.next.map(|cursor| signed_cursor(context, kind, &cursor));
     if let Some(total) = total.or(is_only_page.then_some(matches.resources.len())) {
         bundle.member("total", &total);
@@ -216,6 +218,7 @@ pub async fn instance_history(
     if let Some((name, _)) = page.rest.first() {
         return Err(bad_parameter(name, "not supported; a history takes only _count"));
     }
+    // A history is in reverse order, so that a page continues before a sequence number.
     let before = match page.from.as_deref().map(str::parse) {
         None => Seq::LATEST,
         Some(Ok(before)) => Seq(before),

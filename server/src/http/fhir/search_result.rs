@@ -75,6 +75,7 @@ impl SearchResultOptions {
                 }
                 "_total" => match value {
                     "accurate" => options.has_total = true,
+                    // An estimate may be left out.
                     "none" | "estimate" => {}
                     _ => return Err(bad_parameter("_total", "it must be accurate, estimate or none")),
                 },

@@ -91,6 +91,7 @@ async fn take_next_step(
         NextStep::ChoosePatient { .. } => "patient",
         NextStep::Consent { .. } => "consent",
     };
+    // The continuation is bound to the browser, which may have no cookie yet.
     let (browser, set_cookie) = cookie::browser(context);
     let continuation = identity.authorization.sign_continuation(&interaction, &browser);
     let mut to = page_address(context, page, &continuation);

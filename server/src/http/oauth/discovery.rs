@@ -78,6 +78,7 @@ pub async fn openid_configuration(context: &RequestContext) -> Result<Response, 
             "userinfo_endpoint": address("/oauth2/userinfo"),
             "revocation_endpoint": address("/oauth2/revoke"),
             "introspection_endpoint": address("/oauth2/introspect"),
+            // A public client must not learn the content of tokens (RFC 7662 section 4).
             "introspection_endpoint_auth_methods_supported": CONFIDENTIAL_METHODS,
             "introspection_endpoint_auth_signing_alg_values_supported": assertion_algs(),
             "pushed_authorization_request_endpoint": address("/oauth2/par"),

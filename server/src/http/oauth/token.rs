@@ -213,6 +213,7 @@ fn backend_tokens(
         }
         None => client.scopes.clone(),
     };
+    // There is no user, so that scopes for users and for refresh tokens have no meaning.
     let granted = requested.covered_by(&client.scopes).filter(|scope| match SmartScope::parse(scope) {
         Some(smart) => {
             smart.context == ScopeContext::System

@@ -131,6 +131,8 @@ impl AuthorizationService {
         let reference = self.random.secret();
         let id = encoding::sha256_base64url(&reference);
         let pushed = PushedRequestRef { id: id.clone(), jkt: jkt.clone() };
+        // The request is checked now, so that the client learns of an error before a browser is involved, and
+        // again at the authorization endpoint, because the registration of the client may change in between.
         match self.check_request_params(&query, Some(pushed), None, now).await {
             Ok(_) => {}
             Err(AuthorizationError::Show(PageError::Store(error))) => return Err(error.into()),

@@ -68,6 +68,7 @@ impl ClientAuthenticator {
     ) -> Result<Client, ClientAuthError> {
         let assertion = form.get("client_assertion");
         let secret = form.get("client_secret");
+        // RFC 6749 section 2.3: a client must not use more than one method in a request.
         let methods = [authorization.is_some(), secret.is_some(), assertion.is_some()];
         if methods.iter().filter(|used| **used).count() > 1 {
             return Err(ClientAuthError::InvalidRequest(

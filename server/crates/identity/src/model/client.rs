@@ -128,6 +128,7 @@ impl Client {
             ));
         }
         for (index, key) in self.jwks.iter().enumerate() {
+            // A private key that was registered by mistake must not be stored.
             let private = key.get("d").is_some();
             if private
                 || key["kid"].as_str().is_none_or(str::is_empty)
@@ -168,22 +169,22 @@ impl Client {
         }
         for name in &self.assertion_algs {
             if !jose::assertion_algorithms().any(|candidate| candidate == name) {
-                let candidate = jose::assertion_algorithms().collect::<Vec<_>>().join(", ");
+                let names = jose::assertion_algorithms().collect::<Vec<_>>().join(", ");
                 return Err(RegistrationError::BadAlgorithm {
                     name: name.clone(),
                     what: "assertions",
-                    known: candidate,
+                    known: names,
                 });
             }
         }
         if let Some(name) = &self.id_token_alg
             && SigningAlg::parse(name).is_none()
         {
-            let candidate = SigningAlg::ALL.map(SigningAlg::name).join(", ");
+            let names = SigningAlg::ALL.map(SigningAlg::name).join(", ");
             return Err(RegistrationError::BadAlgorithm {
                 name: name.clone(),
                 what: "ID tokens",
-                known: candidate,
+                known: names,
             });
         }
         Ok(())

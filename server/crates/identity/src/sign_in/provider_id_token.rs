@@ -116,6 +116,8 @@ impl ProviderSignIn {
         if !(1..=MAX_SUB_BYTES).contains(&token.sub.len()) {
             return Err(bad("the subject of the ID token must have 1 to 255 characters"));
         }
+        // OpenID Connect Core 1.0 section 3.1.3.7: a token for several audiences must name the party that it
+        // is for.
         let azp = token.azp.as_deref();
         let is_for_this_client = token.aud.contains(&provider.client_id)
             && (azp == Some(&provider.client_id) || (azp.is_none() && token.aud.is_single()));
@@ -129,6 +131,7 @@ impl ProviderSignIn {
         if token.nonce.as_deref() != Some(self.nonce.as_str()) {
             return Err(bad("the nonce of the ID token does not match the request"));
         }
+        // at_hash is optional in the code flow; a wrong one means that the tokens do not belong together.
         if let Some(at_hash) = &token.at_hash
             && tokens.access_token.as_deref().map(|text| jose::left_half_hash(alg, text)).as_ref()
                 != Some(at_hash)

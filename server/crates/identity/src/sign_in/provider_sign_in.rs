@@ -148,6 +148,7 @@ impl ProviderSignIns {
             pairs.push(("prompt", "select_account"));
         }
         pairs.extend(max_age.as_deref().map(|seconds| ("max_age", seconds)));
+        // An authorization endpoint may have a query of its own, which must be kept (RFC 6749 section 3.1).
         let to = &endpoints.authorization_endpoint;
         let join = if to.contains('?') { '&' } else { '?' };
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
@@ -181,6 +182,7 @@ impl ProviderSignIns {
                 let claims = ProviderAssertion {
                     iss: &provider.client_id,
                     sub: &provider.client_id,
+                    // Providers differ in which of the two they expect.
                     aud: match audience {
                         AssertionTarget::Issuer => &provider.issuer,
                         AssertionTarget::TokenEndpoint => &endpoints.token_endpoint,

@@ -273,6 +273,7 @@ impl CompartmentView<'_> {
                     }
                     cursor.after = Some(id);
                 }
+                // A page ends after some work even if it is not full, so that a request has a bounded cost.
                 if page.looked_at >= LOOKED_AT {
                     return Ok(page.end(Some(&cursor)));
                 }

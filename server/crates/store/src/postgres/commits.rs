@@ -162,6 +162,7 @@ async fn read_newest(
         ids.push(key.id.as_bytes());
         bodies.push(with_body);
     }
+    // Bodies are sent only for writes that are compared with them, because they may be large.
     let sql = "SELECT c.kind, c.id, c.seq, c.version, c.updated_ms, c.compartments, c.body IS NULL, \
                CASE WHEN k.compared THEN c.body END \
                FROM unnest($1, $2, $3) AS k (kind, id, compared) \

@@ -47,6 +47,7 @@ async fn render_form(
         Some(link) => app.identity.sign_in.pending_link(link, browser, context.now).await.ok().flatten(),
         None => None,
     };
+    // A person who is about to link an account signs in here, not at another provider.
     let settings = app.settings();
     let providers = settings.providers.iter().filter(|_| waiting.is_none());
     let (described, invalid) = (notice.map(|_| "notice"), notice.map(|_| "true"));

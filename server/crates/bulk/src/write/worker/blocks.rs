@@ -32,6 +32,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             let is_end = versions.is_none();
             heads.extend(heads_of_page(page, versions.unwrap_or_default(), std::mem::take(&mut skip)));
             self.record_if_due(job).await?;
+            // Many heads share one pass over all exported resources.
             if !is_end && heads.len() < source.batch_heads() {
                 continue;
             }

@@ -112,6 +112,7 @@ impl Resources {
         }
         let (positions, entries): (Vec<usize>, Vec<BundleEntry<'_>>) = others.into_iter().unzip();
         let targets: Vec<_> = entries.iter().map(|entry| Target::of(entry, self, &mut new_id, now)).collect();
+        // Entries of a batch are independent, so that they cannot refer to each other by fullUrl.
         let names = if is_transaction { names(&entries, &targets) } else { RenamedReferences::new() };
         let planned = targets.into_iter().zip(&entries).map(|(target, entry)| {
             let target = target?;
@@ -145,6 +146,7 @@ impl Resources {
         let mut references = Vec::new();
         if is_transaction {
             let all: Result<Vec<_>, _> = entries.iter().map(Result::as_ref).collect();
+            // A transaction fails as a whole before anything is read or written.
             let all = all.map_err(Clone::clone)?;
             references = ConditionalReference::in_entries(&all, self.fhir_base(), now)?;
             check_once(all)?;
@@ -295,6 +297,7 @@ impl Target {
         if operation::is_operation(url) {
             return wrong("operations are accepted only in a batch, by GET or POST");
         }
+        // The search of a conditional entry is in the URL, except that of a conditional create.
         let (url, search) = match (url.split_once('?'), if_none_exist) {
             (None, None) => (&**url, None),
             (None, Some(search)) if action == EntryAction::Create => (&**url, Some(&**search)),

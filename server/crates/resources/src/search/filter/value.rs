@@ -103,6 +103,7 @@ impl SearchValue {
                 let range = date(rest).ok_or_else(|| format!("'{rest}' is not a date"))?;
                 Ok(Self::Date(
                     prefix,
+                    // "Approximately" is relative to how far the date is from now (FHIR R4, search prefixes).
                     if prefix == SearchPrefix::Ap { around(range, context.at) } else { range },
                 ))
             }

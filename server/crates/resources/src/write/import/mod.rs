@@ -132,6 +132,7 @@ impl Resources {
     ) -> Result<ImportReport, StoreError> {
         let (sink, mut source) = mpsc::channel(WAITING);
         let base = self.fhir_base().to_owned();
+        // Files are read on a blocking thread. The bounded channel keeps it from running ahead of the writes.
         let reading =
             tokio::task::spawn_blocking(move || LineReader::new(options, base, new_id, sink).run(&paths));
         let mut report = ImportReport::default();
