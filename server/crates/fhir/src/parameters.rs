@@ -263,6 +263,8 @@ impl<'de> Deserialize<'de> for Parameter {
                 let mut value: Option<Value> = None;
                 let mut part: Option<Vec<Parameter>> = None;
                 while let Some(member) = map.next_key::<Text<'de>>()? {
+                    // FHIR R4, Parameters inv-1: a parameter has a value, a resource or parts. Parts beside a
+                    // value are accepted.
                     let kind = member.strip_prefix("value");
                     if (kind.is_some() || &*member == "resource") && value.is_some() {
                         return Err(de::Error::custom(format!(

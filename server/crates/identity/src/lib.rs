@@ -200,7 +200,7 @@ impl Identity {
     ) -> Result<Self, SecretStorageError> {
         let Dependencies { encryption, fetch, keys, audit, supports_query } = dependencies;
         let encryption = Arc::new(encryption);
-        // Before anything is read, so that records under an old key are not read with the new one.
+        // After a change of the key, no record is left under the old one once the server runs.
         encryption.reencrypt_records(&store, now).await?;
         let ledger = Arc::new(EpochLedger::new(store));
         let ring = KeyRing::open(&ledger, &encryption, &*keys, now).await?;

@@ -118,6 +118,7 @@ pub fn explore(
     let started = Instant::now();
     let Exploration { rule, seed, .. } = exploration;
     let plan = states::plan(recording, exploration);
+    // A failure names its state, which this variable repeats alone.
     let only = std::env::var(STATE).ok().and_then(|index| index.parse::<usize>().ok());
     let marks: Vec<&str> = recording.operations.iter().filter_map(mark_of).collect();
     let workers = thread::available_parallelism().map_or(2, usize::from);
@@ -153,6 +154,7 @@ pub fn explore(
                 continue;
             }
             let image = states::image(&model, state.choice);
+            // Many states have the same files; what was acknowledged before them can differ.
             if seen.insert((image.digest(), before)) {
                 let work = Work { index, state, image, marks: before };
                 sender.send(work).expect("the threads run until the sender is dropped");

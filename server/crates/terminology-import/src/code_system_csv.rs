@@ -126,6 +126,7 @@ fn preamble(file: &str, input: &mut dyn BufRead) -> Result<(ResourceHeader, u64)
     let mut lines = 0;
     loop {
         let head = input.fill_buf().map_err(unreadable(file))?;
+        // Spreadsheet programs begin UTF-8 files with a byte order mark.
         let head = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
         if !matches!(head.first(), Some(b'#' | b'\n' | b'\r')) {
             break;

@@ -29,6 +29,7 @@ pub(super) fn for_each_event(
 ) -> Result<(), ImportError> {
     let input = source.read(file).map_err(unreadable(file))?;
     let mut xml = Reader::from_reader(LineCounter { input, line: 1 });
+    // Readers then have one case for `<a/>` and `<a></a>`.
     xml.config_mut().expand_empty_elements = true;
     let (mut buffer, mut depth) = (Vec::new(), 0_u64);
     loop {

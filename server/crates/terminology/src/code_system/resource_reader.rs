@@ -160,6 +160,7 @@ fn add_concept_data(
     if let Some(display) = display {
         builder.set_display(number, display)?;
     }
+    // The extension structuredefinition-standards-status retires a concept as the property `status` does.
     match resource_json::standards_status(extensions) {
         Some("deprecated") => builder.set_flags(number, DEPRECATED),
         Some("withdrawn") => builder.set_flags(number, INACTIVE),

@@ -164,6 +164,8 @@ impl LanguageTag {
         &mut self,
         parts: &mut std::iter::Peekable<impl Iterator<Item = &'p str>>,
     ) -> Result<(), String> {
+        // The order of the subtags is fixed, and their kind follows from length and letters (RFC 5646 section
+        // 2.1).
         let letters = |part: &str| part.bytes().all(|b| b.is_ascii_alphabetic());
         let starts_with_digit = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
         if let Some(part) = parts.next_if(|part| part.len() == 3 && letters(part)) {
@@ -189,6 +191,7 @@ impl LanguageTag {
         let is_region = |part: &str| part.len() == 2 || (part.len() == 3 && starts_with_digit(part));
         if let Some(part) = parts.next_if(|part| is_region(part)) {
             let region = part.to_ascii_uppercase();
+            // ISO 3166-1 reserves these codes for private use.
             let is_private = matches!(region.as_str(), "AA" | "ZZ")
                 || (letters(part)
                     && (("QM"..="QZ").contains(&&*region) || ("XA"..="XZ").contains(&&*region)));

@@ -269,6 +269,8 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         let systems = self.code_systems(url, requested, version_day(set, self.pins))?;
         if systems.is_empty() {
             match &include.listed {
+                // A value set that lists its codes can be expanded without the code system, as far as its
+                // codes are right.
                 Some(listed) if self.trust_lists => {
                     let item = |(code, listed)| MemberCode { code, concept: None, listed: Some(listed) };
                     let items: Vec<_> = in_order(listed).map(item).collect();
@@ -308,6 +310,7 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                 for (code, listed) in in_order(listed) {
                     let concept = system.find(code);
                     let is_new = match concept {
+                        // Codes that differ only in case can be the same concept.
                         Some(concept_number) => !part.bits.has(concept_number),
                         None => is_fragment && part.unknown_codes.insert(code),
                     };

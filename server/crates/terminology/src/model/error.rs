@@ -232,6 +232,7 @@ impl TxError {
             Self::NothingToValidate { ecosystem: false } => issue(IssueCode::Required),
             Self::Malformed { parameter, .. } => issue(IssueCode::Invalid).at(parameter.as_str()),
             Self::DisplayLanguage(_) => issue(IssueCode::Processing).tx("invalid-display"),
+            // The terminology ecosystem tests expect other issue codes than FHIR R4 suggests.
             Self::UnknownValueSet { ecosystem: true, .. } => issue(IssueCode::NotFound).tx("not-found"),
             Self::UnknownValueSet { ecosystem: false, .. } => issue(IssueCode::Invalid).tx("not-found"),
             Self::UnknownInstance { .. } | Self::UnknownCodeSystem { .. } | Self::NotOnDay { .. } => {

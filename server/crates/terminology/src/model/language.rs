@@ -55,6 +55,7 @@ impl LanguageRanges {
             }
             weighted.push((range, weight));
         }
+        // The sort is stable: ranges of the same weight keep their order.
         weighted.sort_by(|a, b| b.1.total_cmp(&a.1));
         let name = |(range, weight): &(&str, f32)| match weight {
             1.0 => (*range).to_owned(),

@@ -429,6 +429,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ScalarText<'a> {
                 let mut code = None;
                 while let Some(member) = map.next_key::<Text<'de>>()? {
                     match &*member {
+                        // Of a Coding, the code is the value.
                         "code" => code = map.next_value::<ScalarText<'de>>()?.0,
                         _ => drop(map.next_value::<IgnoredAny>()?),
                     }

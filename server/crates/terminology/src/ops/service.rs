@@ -99,6 +99,7 @@ impl Terminology {
         input: OperationInput<'_>,
         now: impl Display,
     ) -> Result<OperationAnswer, TxError> {
+        // From here on, parameters are read by the rows of this operation.
         let input = input.for_operation(operation);
         self.with_overlay(input, |catalog, budget| {
             let parameters = match operation {

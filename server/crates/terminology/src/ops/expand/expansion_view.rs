@@ -148,6 +148,7 @@ impl<'a> ExpansionView<'a, '_> {
         let mut extension = Vec::new();
         if let Some((system, concept_number)) = concept {
             let added = concept_texts::additions_to_concept(&self.supplements, system, concept_number);
+            // Supplements add properties to those of the code system.
             for (from, concept_number) in std::iter::once((system, concept_number)).chain(added) {
                 let steps = from.property_count(concept_number) / 4;
                 for name in &self.request.properties {

@@ -88,6 +88,7 @@ pub(crate) fn answer_expand(
     let total = members.len();
     let shown = total.saturating_sub(request.offset).min(request.count.unwrap_or(usize::MAX));
     let limit = input.own_expansion_limit().map_or(MAX_EXPANSION_CODES, |own| own.min(MAX_EXPANSION_CODES));
+    // The limit is on the codes of the page, so that a large value set can be read in pages.
     if shown > limit {
         let value_set = set.canonical();
         return Err(Unprocessable::TooCostly { value_set, limit }.into());
