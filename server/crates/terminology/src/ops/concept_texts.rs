@@ -147,11 +147,11 @@ pub(crate) fn collect_texts<'a>(
         let ConceptText { text: words, language, .. } = text.display;
         let same = [places.find((words, language)), places.find((words, None))];
         match same.into_iter().flatten().min() {
-            Some(concept_number) => {
-                let other = &mut unique[concept_number];
+            Some(index) => {
+                let other = &mut unique[index];
                 if other.display.language.is_none() && language.is_some() {
                     other.display.language = language;
-                    places.rename(concept_number, (words, language));
+                    places.rename(index, (words, language));
                 }
                 other.display.kind = other.display.kind.min(text.display.kind);
                 other.purpose = other.purpose.or(text.purpose);

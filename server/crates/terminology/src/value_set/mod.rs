@@ -193,13 +193,13 @@ fn listed_by_system(contains: &[resource_json::ContainsJson<'_>]) -> Vec<Include
     ) {
         for item in contains {
             if let (Some(system), Some(code), false) = (&item.system, &item.code, item.r#abstract) {
-                let concept = *numbers.entry((&**system, item.version.as_deref())).or_insert_with(|| {
+                let index = *numbers.entry((&**system, item.version.as_deref())).or_insert_with(|| {
                     let (system, version) =
                         (Some(Box::from(&**system)), item.version.as_deref().map(Box::from));
                     out.push(IncludeRule { system, version, ..IncludeRule::default() });
                     out.len() - 1
                 });
-                let list = out[concept].listed.get_or_insert_default();
+                let list = out[index].listed.get_or_insert_default();
                 let display = item.display.as_deref().map(Box::from);
                 let listed = ListedCode { place: list.len(), display, ..ListedCode::default() };
                 list.entry((**code).into()).or_insert(listed);

@@ -295,24 +295,23 @@ fn nest_rows<'a>(
             .filter(|parent| **parent < concept_number);
         parents.filter_map(|parent| ordinals.binary_search(parent).ok()).next()
     };
-    let above: Vec<Option<usize>> =
-        ordinals.iter().map(|concept_number| parent_of(*concept_number)).collect();
+    let above: Vec<Option<usize>> = ordinals.iter().map(|concept| parent_of(*concept)).collect();
     let mut depth = vec![0; above.len()];
-    for concept_number in 0..above.len() {
-        depth[concept_number] = above[concept_number].map_or(0, |parent| depth[parent] + 1);
+    for index in 0..above.len() {
+        depth[index] = above[index].map_or(0, |parent| depth[parent] + 1);
     }
     if depth.iter().any(|depth| *depth > DEPTH) {
         return rows;
     }
     let mut rows: Vec<_> = rows.into_iter().map(Some).collect();
-    for concept_number in (0..rows.len()).rev() {
-        let mut row = rows[concept_number].take();
+    for index in (0..rows.len()).rev() {
+        let mut row = rows[index].take();
         if let Some(row) = &mut row {
             row.contains.reverse();
         }
-        match above[concept_number].and_then(|parent| rows[parent].as_mut()) {
+        match above[index].and_then(|parent| rows[parent].as_mut()) {
             Some(parent) => parent.contains.extend(row),
-            None => rows[concept_number] = row,
+            None => rows[index] = row,
         }
     }
     rows.into_iter().flatten().collect()

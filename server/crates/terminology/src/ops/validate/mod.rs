@@ -5,6 +5,7 @@
 
 pub(crate) mod batch;
 mod code_system;
+mod coding_validation;
 mod coding_validator;
 mod display_check;
 mod location_rule;
@@ -18,6 +19,7 @@ use serde_json::value::RawValue;
 
 pub(crate) use self::batch::answer_batch;
 pub(crate) use self::code_system::answer_code_system;
+use self::coding_validation::CodingValidation;
 use self::coding_validator::{CodingResult, CodingValidator};
 use self::location_rule::LocationRule;
 use self::request::{CodingPath, ValidateOperation, ValidateRequest, ValidateSubject};
@@ -102,8 +104,9 @@ fn validate_all_codings(validator: &CodingValidator<'_, '_>) -> Result<ValidateA
         validator.system.is_none_or(|system| !several || coding.system.as_deref() == Some(&system.url))
     };
     let codings = validator.request.codings().into_iter().filter(|(_, coding)| counts(coding));
-    let mut results: Vec<_> =
-        codings.map(|(path, coding)| validator.validate_coding(coding, path)).collect::<Result<_, _>>()?;
+    let mut results: Vec<_> = codings
+        .map(|(path, coding)| CodingValidation::run(validator, coding, path))
+        .collect::<Result<_, _>>()?;
     let mut answer = match &validator.request.subject {
         ValidateSubject::Concept(_) => answer_concept(validator, results),
         ValidateSubject::Code(_) | ValidateSubject::Coding(_) => {
@@ -224,7 +227,8 @@ fn infer_system(validator: &CodingValidator<'_, '_>, coding: &Coding) -> Result<
     let why = match matches.as_slice() {
         [system] => {
             let coding = Coding { system: Some((*system).to_owned()), ..coding.clone() };
-            let mut answer = answer_coding(validator, validator.validate_coding(&coding, CodingPath::Code)?);
+            let mut answer =
+                answer_coding(validator, CodingValidation::run(validator, &coding, CodingPath::Code)?);
             answer.issues.extend(validator.set_status());
             return Ok(answer);
         }
