@@ -210,14 +210,14 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     }
     let _ = phase.send(ServingPhase::Stopping);
     // Waiting terminology questions could take longer than the drain time.
-    app.questions.stop();
+    app.capacity.questions.stop();
     drop(tasks);
     edge.await?;
-    app.abandoned.all_ended(ABANDONED_TIME).await;
+    app.capacity.abandoned.all_ended(ABANDONED_TIME).await;
     app.store.depart().await;
     run_blocking(move || {
-        app.audit.close();
-        if let Some(log) = &app.export_log {
+        app.logs.audit.close();
+        if let Some(log) = &app.logs.exports {
             log.close();
         }
     })
@@ -258,8 +258,8 @@ pub async fn open_node(
 /// Writes `DIR/endpoint.json`, from which tools find this server. The file is replaced atomically.
 fn write_endpoint(path: &Path, app: &App, ca: Option<&Path>, guide: Option<&Path>) -> Result<()> {
     let mut endpoint = serde_json::json!({
-        "base_url": app.base_url,
-        "fhir_base": app.fhir_base,
+        "base_url": app.address.base_url,
+        "fhir_base": app.address.fhir_base,
         "ca": ca,
         "pid": std::process::id(),
         "version": env!("CARGO_PKG_VERSION"),
@@ -293,7 +293,7 @@ impl StopSignals {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => match app.audit.on_behalf(AuditCaller::operator(), reload_config(app)).await.0 {
+                _ = self.hang_up.recv() => match app.logs.audit.on_behalf(AuditCaller::operator(), reload_config(app)).await.0 {
                     Ok(lines) => lines.iter().for_each(|line| tracing::info!("{line}")),
                     Err(error) => tracing::error!("{error:#}"),
                 },

@@ -36,7 +36,7 @@ pub async fn execute_command(
             let app = services
                 .app
                 .context("no server runs on this folder; the next start accepts the clock as it is")?;
-            let moved = app.clock_guard.accept();
+            let moved = app.clock_check.guard.accept();
             tracing::warn!(moved_s = moved.as_secs(), "an operator accepted the clock");
             events(CommandEvent::Line(format!(
                 "accepted the clock, {}; it had moved by {} s",

@@ -41,7 +41,7 @@ fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
 /// # Errors
 /// An error if the socket cannot be created.
 pub fn listen_for_commands(app: Arc<App>) -> Result<()> {
-    let (path, _folder) = socket_path(&app.data)?;
+    let (path, _folder) = socket_path(&app.config.data)?;
     // A killed process leaves its socket behind. The lock on the data folder ensures that no other process
     // uses it.
     match std::fs::remove_file(&path) {
@@ -88,14 +88,21 @@ async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
     };
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let work = async {
-        let (identity, resources, audit) = (&app.identity, &app.resources, &*app.audit);
+        let (identity, resources, audit) = (&app.identity, &app.resources, &*app.logs.audit);
         let (clock, passwords) = (&app.clock, app.settings().passwords);
-        let services =
-            AdminServices { identity, resources, data: &app.data, clock, audit, passwords, app: Some(app) };
+        let services = AdminServices {
+            identity,
+            resources,
+            data: &app.config.data,
+            clock,
+            audit,
+            passwords,
+            app: Some(app),
+        };
         let progress = sender.clone();
         let mut events = move |event| drop(progress.send(event));
         let done = execute_command(&services, command, &mut events);
-        let (done, recorded) = Box::pin(app.audit.on_behalf(AuditCaller::operator(), done)).await;
+        let (done, recorded) = Box::pin(app.logs.audit.on_behalf(AuditCaller::operator(), done)).await;
         let code = match done.and_then(|code| {
             recorded.map(|()| code).context("the command succeeded, but its audit event was not written")
         }) {

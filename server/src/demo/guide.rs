@@ -20,7 +20,7 @@ pub const GUIDE_FILE: &str = "guide.txt";
 /// # Errors
 /// An error if `demo.json` cannot be read or the guide cannot be written.
 pub fn write_guide(app: &App, ca: Option<&Path>) -> Result<(String, PathBuf)> {
-    let data = std::path::absolute(&app.data)?;
+    let data = std::path::absolute(&app.config.data)?;
     let demo = std::fs::read(data.join("demo.json")).context("failed to read demo.json")?;
     let text = render_guide(app, &data, ca, &serde_json::from_slice(&demo)?)?;
     let path = data.join(GUIDE_FILE);
@@ -29,7 +29,7 @@ pub fn write_guide(app: &App, ca: Option<&Path>) -> Result<(String, PathBuf)> {
 }
 
 fn render_guide(app: &App, data: &Path, ca: Option<&Path>, demo: &Value) -> Result<String> {
-    let (base, fhir) = (&app.base_url, &app.fhir_base);
+    let (base, fhir) = (&app.address.base_url, &app.address.fhir_base);
     let (folder, quoted) = (data.display(), shell_word(data));
     let mut text = format!("Trefoil demo\n\n  base URL    {base}\n  FHIR base   {fhir}\n");
     if let Some(ca) = ca {

@@ -47,7 +47,7 @@ const SEEDING_TIME: SignedDuration = SignedDuration::from_secs(60);
 /// An error if the store fails, or if a user or client of the same name exists that does not belong to the
 /// demo.
 pub async fn seed_demo(app: &App) -> Result<()> {
-    let path = app.data.join("demo.json");
+    let path = app.config.data.join("demo.json");
     let now = app.clock.now();
     if let Some(demo) = seeded_by_any_node(app).await? {
         if !path.exists() {
@@ -122,7 +122,7 @@ async fn seed_resources(app: &App, project: &fixtures::DemoProject) -> Result<()
     let bundle =
         format!(r#"{{"resourceType":"Bundle","type":"transaction","entry":[{}]}}"#, entries.join(","));
     // The configured limits apply only to requests.
-    let resources = Resources::at(app.store.clone(), &app.fhir_base);
+    let resources = Resources::at(app.store.clone(), &app.address.fhir_base);
     let plan = resources.plan(bundle.as_bytes(), || resource_id(&*app.clock.random), app.clock.now())?;
     resources.carry_out(plan, app.clock.now()).await?;
     app.terminology_sync.apply_changes().await?;
@@ -148,7 +148,7 @@ async fn seed_user(app: &App, user: &fixtures::DemoUser) -> Result<Value> {
     // Each demo has its own passwords, because its port may be reachable by other users of the machine.
     let secret = app.clock.random.id();
     let (plain, random) = (secret.clone(), app.clock.random.clone());
-    let phc = app.hashing.run(move || password::hash_password(&plain, &*random)).await;
+    let phc = app.capacity.hashing.run(move || password::hash_password(&plain, &*random)).await;
     #[allow(clippy::needless_update, reason = "a new claim needs no change here")]
     let claims = StandardClaims {
         name: Some(user.name.clone()),

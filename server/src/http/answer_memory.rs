@@ -38,12 +38,12 @@ impl AnswerMemory {
             },
             None => BudgetOwner::Address(context.client_address),
         };
-        Self { reservation: context.app.answers.reservation(owner), held: 0 }
+        Self { reservation: context.app.capacity.answers.reservation(owner), held: 0 }
     }
 
     /// The size at which a page of a search ends.
     pub fn page_bytes(context: &RequestContext) -> usize {
-        PAGE_BYTES.min(context.app.answers.per_owner() / (2 * WRITTEN_BUNDLE))
+        PAGE_BYTES.min(context.app.capacity.answers.per_owner() / (2 * WRITTEN_BUNDLE))
     }
 
     /// Reads something of which only the reader knows the size, and reserves its memory. If there is none,

@@ -110,7 +110,7 @@ pub fn routes(app: Arc<App>) -> Routes {
                 let settings = app.settings();
                 let client_address =
                     peer.map(|peer| caller_address(&settings.trusted_proxies, peer.0.ip(), &headers));
-                let reservation = app.bodies.reservation(BudgetOwner::Address(client_address));
+                let reservation = app.capacity.bodies.reservation(BudgetOwner::Address(client_address));
                 let body = RequestBody::new(&headers, extract::body_stream(stream), reservation);
                 let matched = find(path.as_str());
                 // A write that has begun must not be cancelled halfway because its client disconnects.
@@ -123,7 +123,7 @@ pub fn routes(app: Arc<App>) -> Routes {
                     method,
                     path: path.as_str().to_owned(),
                     query,
-                    cookies: BrowserCookies::read(&headers, app.is_https),
+                    cookies: BrowserCookies::read(&headers, app.address.is_https),
                     headers,
                     client_address,
                     request_id: app.request_ids.next(),
@@ -132,7 +132,7 @@ pub fn routes(app: Arc<App>) -> Routes {
                 async move {
                     let answering = answer(context, body, matched);
                     match must_complete {
-                        true => app.abandoned.run_to_end(answering).await,
+                        true => app.capacity.abandoned.run_to_end(answering).await,
                         false => answering.await,
                     }
                 }
@@ -156,12 +156,12 @@ async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes)
         (answer, audit::is_authenticated())
     };
     let ((Answer { mut response, cors, dialect }, is_authenticated), recorded) =
-        app.audit.on_behalf(caller, dispatched).await;
+        app.logs.audit.on_behalf(caller, dispatched).await;
     if let Err(error) = recorded {
         response = dialect.plain_error(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
     }
     // The query is not logged, because it contains codes, tokens and states.
-    if let Some(started) = started.filter(|_| is_authenticated || app.request_log.has_line(address, now)) {
+    if let Some(started) = started.filter(|_| is_authenticated || app.logs.requests.has_line(address, now)) {
         let (status, took_us) = (response.status().as_u16(), started.elapsed().as_micros());
         tracing::info!(target: server_log::REQUESTS, %method, path, status, took_us, %request_id, "request");
     }
@@ -290,7 +290,7 @@ fn decode_segments(path: &str) -> Result<Cow<'_, str>, NotFound> {
 fn finish(app: &App, response: Response, request_id: &str, dialect: Dialect) -> Response {
     let response = reply::with(response, http::HeaderName::from_static("x-request-id"), request_id);
     let response = reply::with_static(response, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    let response = if app.is_loopback {
+    let response = if app.address.is_loopback {
         response
     } else {
         reply::with_static(response, header::STRICT_TRANSPORT_SECURITY, "max-age=31536000")

@@ -18,8 +18,9 @@ use jiff::Timestamp;
 use memchr::memmem;
 
 use crate::http::browser_cookies::BrowserCookies;
-use crate::node::app::{App, BATCH_ENTRY_COST, BODY_COST, TRANSACTION_ENTRY_COST};
+use crate::node::app::App;
 use crate::node::byte_budget::{BudgetExhausted, ByteReservation, UNRESERVED_BYTES};
+use crate::node::capacity::{BATCH_ENTRY_COST, BODY_COST, TRANSACTION_ENTRY_COST};
 use crate::records::audit;
 
 /// Body of a request, as it arrives.
@@ -229,7 +230,7 @@ impl RequestContext {
     /// # Errors
     /// [`TooManyPending`] if too many are pending.
     pub fn add_pending(&self, kind: PendingKind, client: Option<&Client>) -> Result<(), TooManyPending> {
-        self.app.pending.add_request(kind, &self.address_text(), client, self.now)
+        self.app.capacity.pending.add_request(kind, &self.address_text(), client, self.now)
     }
 
     /// The address of the client, or an empty text.

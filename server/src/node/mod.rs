@@ -2,7 +2,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`app`] | [`app::App`]: all services, wired together |
+//! | [`app`], `open_services` | [`app::App`]: all services, wired together |
+//! | [`server_address`], [`clock_check`] | the addresses and the clock of the server |
 //! | [`periodic_tasks`] | sweeps, and tasks that follow the other nodes |
 //! | [`reload`] | reads the configuration again while the server runs |
 //! | [`terminology_sync`] | applies stored resources to the terminology |
@@ -14,25 +15,29 @@
 //! | [`abandoned_requests`] | requests whose client leaves before the response |
 //! | [`group_members`] | members of the Groups that a client is limited to |
 //! | [`client_origins`] | origins whose scripts may read responses |
-//! | [`hashing`], [`question_pool`], [`byte_budget`], [`memory_limit`], [`descriptors`] | limits on CPU time, memory and file descriptors |
+//! | [`capacity`], [`hashing`], [`question_pool`], [`byte_budget`], [`memory_limit`], [`descriptors`] | limits on CPU time, memory and file descriptors |
 //! | [`data_folder`], [`tls`] | the data folder, certificates |
 
 pub mod abandoned_requests;
 pub mod app;
 pub mod byte_budget;
+pub mod capacity;
 pub mod client_origins;
+pub mod clock_check;
 pub mod data_folder;
 pub mod descriptors;
 pub mod group_members;
 pub mod hashing;
 pub mod key_fetch;
 pub mod memory_limit;
+mod open_services;
 pub mod outbound;
 pub mod periodic_tasks;
 pub mod provider_calls;
 pub mod question_pool;
 pub mod reload;
 pub mod saved_indexes;
+pub mod server_address;
 pub mod shared_releases;
 pub mod terminology_sync;
 pub mod tls;

@@ -36,14 +36,14 @@ pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
     if app.store.is_shared() {
         tasks.spawn(repeat("following the other nodes", FOLLOW_INTERVAL, app.clone(), follow_other_nodes));
         tasks.spawn(repeat("applying terminology changes", FOLLOW_INTERVAL, app.clone(), apply_changes));
-        if app.export_log.is_some() {
+        if app.logs.exports.is_some() {
             let interval = Duration::from_secs(5);
             tasks.spawn(repeat("sharing the progress of downloads", interval, app.clone(), share_downloads));
         }
         // Often enough for leases that are shorter than usual.
         let interval = Duration::from_secs(app.bulk.lease().as_secs().clamp(1, 5).unsigned_abs());
         tasks.spawn(repeat("resuming exports of other nodes", interval, app.clone(), take_over_exports));
-        if app.follows_database_clock {
+        if app.clock_check.follows_database {
             let interval = Duration::from_secs(5);
             tasks.spawn(repeat("asking the database for the time", interval, app.clone(), compare_clocks));
         }
@@ -96,8 +96,8 @@ async fn remove_expired_exports(app: Arc<App>) -> Result<()> {
 
 /// Writes the counts of the events and log lines of strangers, and of repeated lines of the log.
 async fn write_counts(app: Arc<App>) -> Result<()> {
-    app.audit.write_counts();
-    app.request_log.write_counts(app.clock.now());
+    app.logs.audit.write_counts();
+    app.logs.requests.write_counts(app.clock.now());
     server_log::write_counts();
     Ok(())
 }
@@ -130,7 +130,7 @@ async fn take_over_exports(app: Arc<App>) -> Result<()> {
 
 /// Shares what this node has sent of exports, if that failed before.
 async fn share_downloads(app: Arc<App>) -> Result<()> {
-    if let Some(log) = &app.export_log {
+    if let Some(log) = &app.logs.exports {
         log.share_all().await;
     }
     Ok(())
@@ -140,7 +140,7 @@ async fn share_downloads(app: Arc<App>) -> Result<()> {
 async fn compare_clocks(app: Arc<App>) -> Result<()> {
     let asked = app.clock.now();
     if let Some(time) = app.store.shared_time().await? {
-        app.clock_guard.compare(asked, time);
+        app.clock_check.guard.compare(asked, time);
     }
     Ok(())
 }

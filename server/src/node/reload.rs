@@ -49,14 +49,20 @@ pub async fn store_declared_clients(
 /// # Errors
 /// An error if the file is not valid; then nothing is changed.
 pub async fn reload_config(app: &App) -> Result<Vec<String>> {
-    let config = Config::load(&app.flags).context("nothing was changed")?;
-    store_declared_clients(&app.identity, &app.flags, &config.clients, config.edition, app.clock.now())
-        .await
-        .context("nothing was changed")?;
+    let config = Config::load(&app.config.flags).context("nothing was changed")?;
+    store_declared_clients(
+        &app.identity,
+        &app.config.flags,
+        &config.clients,
+        config.edition,
+        app.clock.now(),
+    )
+    .await
+    .context("nothing was changed")?;
     let fixed = config.restart_settings();
     let mut lines: Vec<_> = fixed
         .iter()
-        .filter(|setting| !app.fixed.contains(setting))
+        .filter(|setting| !app.config.fixed.contains(setting))
         .map(|(name, _)| format!("{name} was changed; that needs a restart"))
         .collect();
     let settings = &config.settings;

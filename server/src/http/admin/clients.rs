@@ -109,7 +109,7 @@ pub async fn create_client(context: &RequestContext, body: &mut RequestBody) -> 
     clients.add_client(&client, context.now).await.map_err(ChangeClientError::from)?;
     let added = addressed_client(context, &client_id).await?;
     let response = client_response(context, StatusCode::CREATED, &added, secret);
-    let location = format!("{}/admin/clients/{client_id}", context.app.base_url);
+    let location = format!("{}/admin/clients/{client_id}", context.app.address.base_url);
     Ok(reply::with(response, header::LOCATION, &location))
 }
 

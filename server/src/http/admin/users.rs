@@ -41,13 +41,13 @@ async fn hash_new_password(
     plain: String,
     username: String,
 ) -> Result<String, Problem> {
-    let (random, service) = (context.app.clock.random.clone(), context.app.base_url.clone());
+    let (random, service) = (context.app.clock.random.clone(), context.app.address.base_url.clone());
     let policy = context.app.settings().passwords;
     let hash_new_password = move || {
         policy.check_password(&plain, &username, &service)?;
         Ok(password::hash_password(&plain, &*random))
     };
-    let hashed: Result<String, PasswordError> = context.app.hashing.run(hash_new_password).await;
+    let hashed: Result<String, PasswordError> = context.app.capacity.hashing.run(hash_new_password).await;
     Ok(hashed?)
 }
 
@@ -95,7 +95,7 @@ pub async fn create_user(context: &RequestContext, body: &mut RequestBody) -> Re
     let user = identity.users.add_user(user, context.now).await?;
     let created = identity.users.versioned_user(&user.sub, context.now).await?;
     let response = user_response(StatusCode::CREATED, &created.ok_or_else(|| Problem::no_such("user"))?);
-    let location = format!("{}/admin/users/{}", context.app.base_url, user.sub);
+    let location = format!("{}/admin/users/{}", context.app.address.base_url, user.sub);
     Ok(reply::with(response, header::LOCATION, &location))
 }
 

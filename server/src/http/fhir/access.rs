@@ -34,7 +34,7 @@ pub fn resource_access<'a>(
     kind: &str,
     permissions: ScopePermissions,
 ) -> ResourceAccess<'a> {
-    if access.token.is_for_audience(&context.app.fhir_base) {
+    if access.token.is_for_audience(&context.app.address.fhir_base) {
         access.resource_access(kind, permissions)
     } else {
         ResourceAccess::Nothing
@@ -58,7 +58,7 @@ fn granular_access<'a>(
     kind: &str,
     permissions: ScopePermissions,
 ) -> Vec<GranularAccess<'a>> {
-    match access.token.is_for_audience(&context.app.fhir_base) {
+    match access.token.is_for_audience(&context.app.address.fhir_base) {
         true => access.granular_access(kind, permissions),
         false => Vec::new(),
     }
@@ -83,7 +83,8 @@ pub async fn permitted_view<'a>(
         parts.push(ViewPart { restriction, filter: None });
     }
     for GranularAccess { query, access: reach } in granular {
-        let filter = TypeFilter::read(&format!("{kind}?{query}"), &context.app.fhir_base, context.now);
+        let filter =
+            TypeFilter::read(&format!("{kind}?{query}"), &context.app.address.fhir_base, context.now);
         // A scope is granted only if its query is supported.
         if let Ok(filter) = filter {
             let restriction = reach_restriction(context, access, kind, reach).await?;
@@ -159,7 +160,7 @@ async fn of_patients(
 
 /// Returns whether the token allows a backend client to export a type.
 pub fn may_export(context: &RequestContext, access: &TokenAccess, kind: &str) -> bool {
-    access.token.is_for_audience(&context.app.fhir_base)
+    access.token.is_for_audience(&context.app.address.fhir_base)
         && access.scopes.allow_access(ScopeContext::System, kind, ScopePermissions::READ)
 }
 

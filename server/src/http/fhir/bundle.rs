@@ -136,7 +136,7 @@ async fn execute_plan(
             recording::bundle_entry(context, token, done);
         }
         if index % RECORDED_TOGETHER == RECORDED_TOGETHER - 1 {
-            context.app.audit.flush().await;
+            context.app.logs.audit.flush().await;
         }
     }
     context.app.terminology_sync.apply_changes().await?;
@@ -259,7 +259,7 @@ impl EntryReader {
                 }
             }
         };
-        let (pieces, recorded) = context.app.audit.on_behalf(caller, pieces).await;
+        let (pieces, recorded) = context.app.logs.audit.on_behalf(caller, pieces).await;
         recorded.map(|()| pieces)
     }
 }

@@ -46,7 +46,7 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
         && let Some(url) = file.signed_url(encoding, BUCKET_URL_LIFETIME).await?
     {
         record_download(context, &job, &name);
-        if let Some(log) = &context.app.export_log {
+        if let Some(log) = &context.app.logs.exports {
             log.record_download_start(&job, &file);
         }
         return Ok(reply::with(reply::empty(StatusCode::TEMPORARY_REDIRECT), header::LOCATION, &url));
@@ -61,7 +61,7 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
     let opened = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            if let Some(log) = &context.app.export_log {
+            if let Some(log) = &context.app.logs.exports {
                 log.record_download_error(&job, &file, 500, &error.to_string());
             }
             return Err(error.into());
@@ -90,7 +90,7 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
         if range.start == 0 {
             record_download(context, &job, &name);
         }
-        let logged = context.app.export_log.clone().map(|log| LoggedDownload::begin(log, job, &file));
+        let logged = context.app.logs.exports.clone().map(|log| LoggedDownload::begin(log, job, &file));
         let mut sent = range.start;
         let stream = opened.stream(range.clone()).and_then(move |piece| {
             sent += piece.len() as u64;
@@ -121,8 +121,8 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
 
 /// Records a download in the audit log.
 fn record_download(context: &RequestContext, job: &str, name: &str) {
-    if context.app.audit.records(RecordedRequests::All) {
-        context.app.audit.add(&AuditEntry::Download { job: job.to_owned(), file: name.to_owned() });
+    if context.app.logs.audit.records(RecordedRequests::All) {
+        context.app.logs.audit.add(&AuditEntry::Download { job: job.to_owned(), file: name.to_owned() });
     }
 }
 

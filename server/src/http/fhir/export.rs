@@ -105,7 +105,7 @@ async fn kick_off(
         level,
         parameters,
         by,
-        request_url: format!("{}{}{query}", context.app.base_url, context.path),
+        request_url: format!("{}{}{query}", context.app.address.base_url, context.path),
         client_id: access.token.client_id.clone(),
         types,
         groups,
@@ -118,16 +118,16 @@ async fn kick_off(
         }
         started => started?,
     };
-    context.app.audit.add(&AuditEntry::Export {
+    context.app.logs.audit.add(&AuditEntry::Export {
         client_id: access.token.client_id.clone(),
         job: job.to_string(),
         request: request_url.clone(),
     });
-    if let Some(log) = &context.app.export_log {
+    if let Some(log) = &context.app.logs.exports {
         log.record_kick_off(&job, &request_url, &parameters).await;
     }
     let response = information("the export has started; its status is at the URL in Content-Location");
-    let location = format!("{}/bulk/{job}", context.app.fhir_base);
+    let location = format!("{}/bulk/{job}", context.app.address.fhir_base);
     Ok(reply::with(response, header::CONTENT_LOCATION, &location))
 }
 
@@ -166,7 +166,7 @@ pub async fn export_status(context: &RequestContext, job: String) -> Result<Resp
     };
     let status = context.app.bulk.status(&job, page, &access.token.client_id, &types, context.now).await;
     // The log of the client records what the client was told.
-    if let (Some(log), Ok(status)) = (&context.app.export_log, &status) {
+    if let (Some(log), Ok(status)) = (&context.app.logs.exports, &status) {
         log.record_status(&job, page, status).await;
     }
     Ok(match status? {

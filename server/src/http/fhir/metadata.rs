@@ -82,7 +82,7 @@ fn operation(app: &App, kind: Option<&str>, name: &str) -> Value {
                 TerminologyOperation::at_path(&path).and_then(|(found, _)| found.row().definition);
             // HL7's guide names `$batch-validate-code` but publishes no definition.
             let definition =
-                definition.map_or_else(|| format!("{}/{kind}/${name}", app.fhir_base), str::to_owned);
+                definition.map_or_else(|| format!("{}/{kind}/${name}", app.address.fhir_base), str::to_owned);
             json!({ "name": name, "definition": definition })
         }
     }
@@ -136,7 +136,7 @@ fn release_date() -> Option<&'static str> {
 
 /// Builds the CapabilityStatement, which does not change while the server runs.
 fn capability_statement(app: &App, date: &str) -> Bytes {
-    let base = &app.base_url;
+    let base = &app.address.base_url;
     let is_served = |method: &Method, path: &str| {
         fhir_routes().any(|(served_method, served_path)| served_method == method && served_path == path)
     };
@@ -198,7 +198,7 @@ fn capability_statement(app: &App, date: &str) -> Bytes {
     let statement = json!({
         "resourceType": "CapabilityStatement",
         "extension": features.map(feature),
-        "url": format!("{}/metadata", app.fhir_base),
+        "url": format!("{}/metadata", app.address.fhir_base),
         "version": env!("CARGO_PKG_VERSION"),
         "name": "Trefoil",
         "title": "Trefoil: identity, terminology and bulk export",
@@ -206,7 +206,7 @@ fn capability_statement(app: &App, date: &str) -> Bytes {
         "date": date,
         "kind": "instance",
         "software": { "name": "Trefoil", "version": env!("CARGO_PKG_VERSION"), "releaseDate": release_date() },
-        "implementation": { "description": "Trefoil: identity, terminology and bulk export", "url": app.fhir_base },
+        "implementation": { "description": "Trefoil: identity, terminology and bulk export", "url": app.address.fhir_base },
         "fhirVersion": "4.0.1",
         "format": ["application/fhir+json", "json"],
         "instantiates": [
@@ -251,7 +251,7 @@ async fn terminology_capabilities(context: &RequestContext) -> Result<Response, 
     let parameters: Vec<Value> = expand_parameter_names().into_iter().map(parameter).collect();
     let statement = json!({
         "resourceType": "TerminologyCapabilities",
-        "url": format!("{}/metadata?mode=terminology", context.app.fhir_base),
+        "url": format!("{}/metadata?mode=terminology", context.app.address.fhir_base),
         "version": env!("CARGO_PKG_VERSION"),
         "name": "TrefoilTerminology",
         "title": "Trefoil: terminology",
@@ -259,7 +259,7 @@ async fn terminology_capabilities(context: &RequestContext) -> Result<Response, 
         "date": fhir::instant::format(context.now),
         "kind": "instance",
         "software": { "name": "Trefoil", "version": env!("CARGO_PKG_VERSION") },
-        "implementation": { "description": "Trefoil: terminology", "url": context.app.fhir_base },
+        "implementation": { "description": "Trefoil: terminology", "url": context.app.address.fhir_base },
         "codeSystem": systems.collect::<Vec<Value>>(),
         "expansion": {
             "hierarchical": true,

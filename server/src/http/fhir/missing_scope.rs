@@ -40,8 +40,9 @@ pub async fn missing_scope(
         Err(error) => return error.into(),
     };
     let has = list_scopes(&access.scopes);
-    if access.scopes.covers(&name) && !access.token.is_for_audience(&context.app.fhir_base) {
-        let text = format!("the token is not for the audience {}; it has {has}", context.app.fhir_base);
+    if access.scopes.covers(&name) && !access.token.is_for_audience(&context.app.address.fhir_base) {
+        let text =
+            format!("the token is not for the audience {}; it has {has}", context.app.address.fhir_base);
         return Problem::insufficient_scope(&text, None);
     }
     if access.scopes.covers(&name) || !user_permits(access, &scope, needed) {

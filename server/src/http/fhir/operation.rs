@@ -171,7 +171,7 @@ pub async fn answer_operation(
         memory.hold_now(answer.as_ref().map_or(0, Vec::len))?;
         Ok::<_, BudgetExhausted>((answer, memory))
     };
-    let (answer, memory) = context.app.questions.run(execute).await??;
+    let (answer, memory) = context.app.capacity.questions.run(execute).await??;
     Ok(reply::body(StatusCode::OK, reply::FHIR_JSON, memory.attach(answer?)))
 }
 
@@ -206,7 +206,7 @@ pub async fn answer_bundle(
         }
         Ok::<_, BudgetExhausted>((answers, memory))
     };
-    Ok(context.app.questions.run(execute).await??)
+    Ok(context.app.capacity.questions.run(execute).await??)
 }
 
 fn execute_entry(

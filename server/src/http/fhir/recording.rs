@@ -61,13 +61,13 @@ pub fn search<'a>(
 ) {
     if is_recorded(context, RestInteraction::Search) {
         let compartments = distinct(results.into_iter().map(|stored| &stored.compartments));
-        let request = format!("{} {}{}?{query}", context.method, context.app.base_url, context.path);
+        let request = format!("{} {}{}?{query}", context.method, context.app.address.base_url, context.path);
         add(context, access, RestInteraction::Search, None, compartments, Some(request));
     }
 }
 
 fn is_recorded(context: &RequestContext, interaction: RestInteraction) -> bool {
-    context.app.audit.records(match interaction {
+    context.app.logs.audit.records(match interaction {
         RestInteraction::Create | RestInteraction::Update | RestInteraction::Delete => {
             RecordedRequests::Changes
         }
@@ -93,5 +93,5 @@ fn add(
     let client_id = access.token.client_id.clone();
     let sub = access.user.as_ref().map(|user| user.sub.clone());
     let event = RestEvent { interaction, client_id, sub, resource, compartments, query };
-    context.app.audit.add(&AuditEntry::Rest(event));
+    context.app.logs.audit.add(&AuditEntry::Rest(event));
 }

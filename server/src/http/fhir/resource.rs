@@ -76,8 +76,10 @@ async fn write_response(
     resource: StoredResource,
 ) -> Result<Response, Problem> {
     context.app.terminology_sync.apply_changes().await?;
-    let location =
-        format!("{}/{}/{}/_history/{}", context.app.fhir_base, resource.kind, resource.id, resource.version);
+    let location = format!(
+        "{}/{}/{}/_history/{}",
+        context.app.address.fhir_base, resource.kind, resource.id, resource.version
+    );
     Ok(reply::with(resource_response(status, resource), header::LOCATION, &location))
 }
 

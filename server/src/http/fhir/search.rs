@@ -74,7 +74,7 @@ fn parse_filter(
 ) -> Result<TypeFilter, Problem> {
     let filters = rest.iter().filter(|(name, _)| !is_result_parameter(name));
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(filters).finish();
-    TypeFilter::read(&format!("{kind}?{query}"), &context.app.fhir_base, context.now)
+    TypeFilter::read(&format!("{kind}?{query}"), &context.app.address.fhir_base, context.now)
         .map_err(|why| Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::NotSupported, why))
 }
 
@@ -135,7 +135,7 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
     let filter = if has_filter { Some(parse_filter(context, kind, &page.rest)?) } else { None };
     let from = page.from.as_deref().map(|cursor| verified_cursor(context, kind, cursor)).transpose()?;
     let view = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
-    let base = format!("{}/{kind}", context.app.fhir_base);
+    let base = format!("{}/{kind}", context.app.address.fhir_base);
     let mut bundle = BundleWriter::new("searchset");
     // FHIR R4, search count: `_count=0` is a request for the total alone.
     if options.is_count || page.count == 0 {
@@ -183,7 +183,7 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
         bundle.entry(&address, Some(resource.bytes), "search", &json!({ "mode": "match" }));
     }
     for resource in included {
-        let address = format!("{}/{}/{}", context.app.fhir_base, resource.kind, resource.id);
+        let address = format!("{}/{}/{}", context.app.address.fhir_base, resource.kind, resource.id);
         bundle.entry(&address, Some(resource.bytes), "search", &json!({ "mode": "include" }));
     }
     Ok(bundle.answer(memory))
@@ -232,7 +232,7 @@ pub async fn instance_history(
     let (versions, next) =
         memory.hold_for_bundle(read, |(versions, _)| versions.iter().map(size).sum()).await?;
     recording::history(context, &access, kind, &id, &versions);
-    let base = format!("{}/{kind}/{id}", context.app.fhir_base);
+    let base = format!("{}/{kind}/{id}", context.app.address.fhir_base);
     let mut bundle = BundleWriter::new("history");
     let address = |from: Option<&str>| page.address(&format!("{base}/_history"), from);
     let mut links = vec![json!({ "relation": "self", "url": address(page.from.as_deref()) })];

@@ -120,7 +120,7 @@ impl SearchResultOptions {
         for found in matches {
             for include in &self.includes {
                 let limit = MAX_INCLUDED + matches.len();
-                include.targets(&found.bytes, &context.app.fhir_base, limit, &mut targets);
+                include.targets(&found.bytes, &context.app.address.fhir_base, limit, &mut targets);
             }
         }
         targets.retain(|(kind, id)| !matched.contains(&(*kind, id.as_str())));

@@ -47,7 +47,7 @@ pub async fn resume_request(context: &RequestContext) -> Result<Response, Proble
 /// The URL of a page with a continuation.
 fn page_address(context: &RequestContext, page: &str, continuation: &str) -> String {
     // The alphabet of a continuation needs no percent-encoding.
-    format!("{}/{page}?continue={continuation}", context.app.base_url)
+    format!("{}/{page}?continue={continuation}", context.app.address.base_url)
 }
 
 async fn continue_request(

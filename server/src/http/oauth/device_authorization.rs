@@ -23,7 +23,7 @@ pub async fn authorize_device(context: &RequestContext, body: &mut RequestBody) 
     context.add_pending(PendingKind::DeviceAuthorization, Some(&client))?;
     match identity.devices.begin_device_authorization(&client, form.get("scope"), context.now).await? {
         Ok(begun) => {
-            let page = format!("{}/device", context.app.base_url);
+            let page = format!("{}/device", context.app.address.base_url);
             Ok(reply::no_store(reply::json(
                 StatusCode::OK,
                 &json!({

@@ -67,7 +67,7 @@ fn scopes(context: &RequestContext) -> Vec<String> {
 
 /// GET {base}/.well-known/openid-configuration and …/oauth-authorization-server
 pub async fn openid_configuration(context: &RequestContext) -> Result<Response, Problem> {
-    let base = &context.app.base_url;
+    let base = &context.app.address.base_url;
     let address = |path: &str| format!("{base}{path}");
     Ok(cacheable(reply::json(
         StatusCode::OK,
@@ -122,7 +122,7 @@ pub async fn key_set(context: &RequestContext) -> Result<Response, Problem> {
 
 /// GET {fhir_base}/.well-known/smart-configuration: always JSON, whatever `Accept` contains.
 pub async fn smart_configuration(context: &RequestContext) -> Result<Response, Problem> {
-    let base = &context.app.base_url;
+    let base = &context.app.address.base_url;
     let address = |path: &str| format!("{base}{path}");
     Ok(cacheable(reply::json(
         StatusCode::OK,
@@ -151,7 +151,7 @@ pub async fn smart_configuration(context: &RequestContext) -> Result<Response, P
 /// GET {base}/.well-known/oauth-protected-resource/fhir/R4 (RFC 9728): the authorization server of the FHIR
 /// endpoints.
 pub async fn protected_resource(context: &RequestContext) -> Result<Response, Problem> {
-    let (base, fhir) = (&context.app.base_url, &context.app.fhir_base);
+    let (base, fhir) = (&context.app.address.base_url, &context.app.address.fhir_base);
     Ok(cacheable(reply::json(
         StatusCode::OK,
         &json!({

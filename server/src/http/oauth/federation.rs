@@ -224,7 +224,7 @@ async fn sign_in_external(
     }
     let link = identity.sign_in.store_pending_link(&rules.name, external, browser, context.now).await?;
     let onward = SignInDestination { link: Some(link), ..onward };
-    let to = format!("{}{}", context.app.base_url, onward.at("/sign-in"));
+    let to = format!("{}{}", context.app.address.base_url, onward.at("/sign-in"));
     Ok(Some(reply::no_store(reply::redirect(StatusCode::FOUND, &to))))
 }
 
@@ -260,6 +260,6 @@ async fn link_account(
         }
     };
     identity.sign_in.link_account(&user, &provider.provider.name, &external, context.now).await?;
-    let to = format!("{}/account?notice=linked", context.app.base_url);
+    let to = format!("{}/account?notice=linked", context.app.address.base_url);
     Ok(reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to)))
 }

@@ -64,7 +64,7 @@ async fn read_client_form(
 /// Verifies the DPoP proof, if there is one. Returns the thumbprint of its key.
 async fn verify_proof(context: &RequestContext) -> Result<Option<String>, ProofError> {
     let Some(proof) = context.proof()? else { return Ok(None) };
-    let url = format!("{}{}", context.app.base_url, context.path);
+    let url = format!("{}{}", context.app.address.base_url, context.path);
     let request = DpopRequest { method: context.method.as_str(), url: &url, access_token: None };
     context.app.identity.dpop.verify_proof(proof, &request, context.now).await.map(Some)
 }

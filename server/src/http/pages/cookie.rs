@@ -11,17 +11,21 @@ use crate::node::app::App;
 const DEVICE_LIFE_S: u32 = 365 * 24 * 3600;
 
 fn attributes(app: &App) -> &'static str {
-    if app.is_https { "; Path=/; HttpOnly; SameSite=Lax; Secure" } else { "; Path=/; HttpOnly; SameSite=Lax" }
+    if app.address.is_https {
+        "; Path=/; HttpOnly; SameSite=Lax; Secure"
+    } else {
+        "; Path=/; HttpOnly; SameSite=Lax"
+    }
 }
 
 /// `Set-Cookie` for a new session.
 pub fn set_session(app: &App, value: &str) -> String {
-    format!("{}={value}{}", CookieNames::of(app.is_https).session, attributes(app))
+    format!("{}={value}{}", CookieNames::of(app.address.is_https).session, attributes(app))
 }
 
 /// `Set-Cookie` that removes the session.
 pub fn clear_session(app: &App) -> String {
-    format!("{}=; Max-Age=0{}", CookieNames::of(app.is_https).session, attributes(app))
+    format!("{}=; Max-Age=0{}", CookieNames::of(app.address.is_https).session, attributes(app))
 }
 
 /// The value of the browser cookie and, if the browser has none, the `Set-Cookie` of a new one.
@@ -30,14 +34,21 @@ pub fn browser(context: &RequestContext) -> (String, Option<String>) {
         return (known.clone(), None);
     }
     let value = context.app.clock.random.secret();
-    let set =
-        format!("{}={value}{}", CookieNames::of(context.app.is_https).browser, attributes(&context.app));
+    let set = format!(
+        "{}={value}{}",
+        CookieNames::of(context.app.address.is_https).browser,
+        attributes(&context.app)
+    );
     (value, Some(set))
 }
 
 /// `Set-Cookie` for a device.
 pub fn set_device(app: &App, value: &str) -> String {
-    format!("{}={value}{}; Max-Age={DEVICE_LIFE_S}", CookieNames::of(app.is_https).device, attributes(app))
+    format!(
+        "{}={value}{}; Max-Age={DEVICE_LIFE_S}",
+        CookieNames::of(app.address.is_https).device,
+        attributes(app)
+    )
 }
 
 /// Adds `Set-Cookie`.

@@ -38,7 +38,8 @@ pub async fn read_form(context: &RequestContext, body: &mut RequestBody) -> Resu
     let is_genuine = bool::from(sent.as_bytes().ct_eq(form_token(browser).as_bytes())) && !browser.is_empty();
     let same_site =
         context.header("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
-    let same_origin = context.header(header::ORIGIN).is_none_or(|origin| origin == context.app.base_url);
+    let same_origin =
+        context.header(header::ORIGIN).is_none_or(|origin| origin == context.app.address.base_url);
     if is_genuine && same_site && same_origin {
         Ok(form)
     } else {

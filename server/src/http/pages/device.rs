@@ -36,7 +36,7 @@ pub async fn show_form(context: &RequestContext) -> Result<Response, Problem> {
 /// Redirects to the sign-in, which returns to this page.
 fn to_sign_in(context: &RequestContext, code: &str) -> Response {
     let onward = SignInDestination { back: resume::device_destination(code), link: None };
-    let to = format!("{}{}", context.app.base_url, onward.at("/sign-in"));
+    let to = format!("{}{}", context.app.address.base_url, onward.at("/sign-in"));
     reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to))
 }
 

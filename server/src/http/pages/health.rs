@@ -32,7 +32,7 @@ pub async fn is_ready(context: &RequestContext) -> Result<Response, Problem> {
         Ok(_) => match tokio::time::timeout(STORE_TIMEOUT, context.app.store.check_writable()).await {
             Err(_) => Some("the store has not answered for 5 seconds".to_owned()),
             Ok(Err(error)) => Some(describe_fault(&error)),
-            Ok(Ok(())) => context.app.audit.fault().map(str::to_owned),
+            Ok(Ok(())) => context.app.logs.audit.fault().map(str::to_owned),
         },
     };
     let (status, text) = match trouble {

@@ -16,7 +16,7 @@ use crate::trust::shell_word;
 
 /// Shows the page.
 pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
-    let fhir = &context.app.fhir_base;
+    let fhir = &context.app.address.fhir_base;
     let signed_in = signed_in(context).await?;
     let links = [
         (t("Your account"), "/account", t("your sign-in methods, sessions and applications")),
@@ -69,8 +69,8 @@ fn command(id: &str, text: &str) -> Markup {
 /// do not learn paths of this machine.
 fn development_ca(context: &RequestContext) -> Option<PathBuf> {
     let app = &context.app;
-    let is_shown = app.is_loopback && app.has_development_ca && is_on_this_machine(context);
-    std::path::absolute(&app.data).ok().filter(|_| is_shown)
+    let is_shown = app.address.is_loopback && app.config.has_development_ca && is_on_this_machine(context);
+    std::path::absolute(&app.config.data).ok().filter(|_| is_shown)
 }
 
 fn is_on_this_machine(context: &RequestContext) -> bool {
@@ -85,12 +85,12 @@ fn ca_option(context: &RequestContext) -> String {
 /// The users of the demo. Their passwords are only in files that their owner can read.
 async fn demo_users(context: &RequestContext) -> Result<Markup, Problem> {
     let app = &context.app;
-    if !app.flags.demo {
+    if !app.config.flags.demo {
         return Ok(html! {});
     }
     let mut users = app.identity.users.all_users(context.now).await?;
     users.sort_by(|a, b| a.username.cmp(&b.username));
-    let guide = app.data.join(GUIDE_FILE);
+    let guide = app.config.data.join(GUIDE_FILE);
     let guide = std::path::absolute(&guide).unwrap_or(guide);
     Ok(html! {
         h2 { (t("Demo users")) }

@@ -29,7 +29,7 @@ pub fn read_destination(form: &Params) -> String {
 
 /// The URL of the destination, which is always on this server.
 pub fn destination_url(app: &App, back: &str) -> String {
-    let base = &app.base_url;
+    let base = &app.address.base_url;
     if is_request(back) {
         return format!("{base}/oauth2/resume?continue={back}");
     }

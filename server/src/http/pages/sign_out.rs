@@ -118,6 +118,6 @@ async fn continue_by_get(context: &RequestContext, body: &[u8]) -> Result<Respon
     context.add_pending(PendingKind::SignOutRequest, None)?;
     let parameters = String::from_utf8_lossy(body);
     let id = context.app.identity.sessions.store_sign_out_request(&parameters, context.now).await?;
-    let to = format!("{}/logout?request={id}", context.app.base_url);
+    let to = format!("{}/logout?request={id}", context.app.address.base_url);
     Ok(reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to)))
 }

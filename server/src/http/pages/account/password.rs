@@ -64,13 +64,13 @@ async fn set_password(
     let (app, username) = (&context.app, &visit.user.username);
     let new = form.get("new").unwrap_or_default();
     let (password, random) = (new.to_owned(), app.clock.random.clone());
-    let (policy, service, name) = (app.settings().passwords, app.base_url.clone(), username.clone());
+    let (policy, service, name) = (app.settings().passwords, app.address.base_url.clone(), username.clone());
     let hash = move || {
         policy.check_password(&password, &name, &service)?;
         Ok(password::hash_password(&password, &*random))
     };
     let hashed: Option<Result<String, PasswordError>> =
-        app.hashing.run_in_turn(HashRequester::Known, hash).await;
+        app.capacity.hashing.run_in_turn(HashRequester::Known, hash).await;
     let phc = match hashed {
         Some(Ok(phc)) => phc,
         Some(Err(error)) => {

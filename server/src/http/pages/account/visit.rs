@@ -51,7 +51,10 @@ pub(super) fn date_time(moment: Timestamp) -> Markup {
 }
 
 pub(super) fn to_sign_in(context: &RequestContext) -> Response {
-    reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &format!("{}/sign-in", context.app.base_url)))
+    reply::no_store(reply::redirect(
+        StatusCode::SEE_OTHER,
+        &format!("{}/sign-in", context.app.address.base_url),
+    ))
 }
 
 /// Reads a form of this page from a signed-in user.
@@ -96,6 +99,6 @@ pub(super) fn check_fresh(context: &RequestContext, visit: &AccountVisit) -> Res
 
 /// Redirects to the page with a confirmation.
 pub(super) fn redirect_done(context: &RequestContext, notice: &str) -> Response {
-    let to = format!("{}/account?notice={notice}", context.app.base_url);
+    let to = format!("{}/account?notice={notice}", context.app.address.base_url);
     reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to))
 }

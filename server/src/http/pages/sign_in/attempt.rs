@@ -80,6 +80,7 @@ pub async fn check_password(
             if attempt.is_from_known_device() { HashRequester::Known } else { HashRequester::Stranger };
         let phc = user.as_ref().and_then(|user| user.password.clone());
         let right = app
+            .capacity
             .hashing
             .run_in_turn(requester, move || password::verify_password(&typed, phc.as_deref()))
             .await;

@@ -169,7 +169,7 @@ async fn renew_hash(context: &RequestContext, user: User, password: String) -> U
     }
     let random = app.clock.random.clone();
     let hash = move || password::hash_password(&password, &*random);
-    let Some(phc) = app.hashing.run_in_turn(HashRequester::Known, hash).await else {
+    let Some(phc) = app.capacity.hashing.run_in_turn(HashRequester::Known, hash).await else {
         return user;
     };
     let change = |user: &mut User| {

@@ -1,0 +1,127 @@
+//! Opens the services that need more than their store: exports, their log, and the terminology.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use bulk::{Bulk, BulkOptions, FileLocation};
+use identity::Identity;
+use jiff::{SignedDuration, Timestamp};
+use resources::Resources;
+use store::Store;
+use store::space::DiskSpace;
+use terminology::Terminology;
+
+use crate::clock::Clock;
+use crate::config::{Config, StoreEngine};
+use crate::node::descriptors;
+use crate::node::saved_indexes::SavedIndexes;
+use crate::node::server_address::ServerAddress;
+use crate::node::shared_releases::SharedReleases;
+use crate::node::terminology_sync::TerminologySync;
+use crate::records::audit::{AuditEntry, AuditLog};
+use crate::records::export_log::ExportLog;
+
+/// Opens the exports, and reports a bucket that cannot be used.
+///
+/// # Errors
+/// An error if the folder of the exports cannot be opened.
+pub(super) fn open_bulk(
+    config: &Config,
+    resources: &Resources,
+    identity: &Identity,
+    audit: &Arc<AuditLog>,
+    clock: &Clock,
+) -> Result<Bulk> {
+    let files = match config.files.bucket.clone() {
+        Some(bucket) => {
+            let checked = bucket.clone();
+            // The server starts without its bucket: everything but exports works.
+            tokio::spawn(async move {
+                if let Err(why) = checked.check().await {
+                    tracing::error!(why, "the bucket of [files] cannot be used; exports fail until it can");
+                }
+            });
+            FileLocation::Bucket(bucket)
+        }
+        None => {
+            let path = config.data.join("exports");
+            FileLocation::Folder { disk: DiskSpace::of(&path), path }
+        }
+    };
+    let signing = config.bulk.signed_urls.map(|lifetime| {
+        let secret = Arc::clone(&identity.server_secret);
+        bulk::AddressSigning { mac: Arc::new(move |url| secret.mac("file-url", url)), lifetime }
+    });
+    let options = BulkOptions {
+        files,
+        lease: config.bulk.lease,
+        fhir_base: resources.fhir_base().to_owned(),
+        retention: config.bulk.retention,
+        file_size: config.bulk.file_size,
+        poll_limit: config.bulk.poll_limit,
+        signing,
+        in_flight: config.bulk.in_flight,
+        guide: config.bulk.guide,
+        nested_groups: config.bulk.nested_groups,
+        open_downloads: descriptors::descriptor_budget().downloads,
+    };
+    let bulk = Bulk::open(resources.store().clone(), resources.clone(), options, clock.for_bulk())?;
+    let audit = Arc::clone(audit);
+    bulk.on_complete(Arc::new(move |job| {
+        audit.add(&AuditEntry::ExportCompleted {
+            client_id: job.client_id.clone(),
+            job: job.id.clone(),
+            files: job.files.len(),
+            lines: job.files.iter().map(|file| file.count).sum(),
+            bytes: job.files.iter().map(|file| file.bytes).sum(),
+        });
+    }));
+    Ok(bulk)
+}
+
+/// Opens the export log, if one is configured.
+///
+/// # Errors
+/// An error if its folder cannot be opened.
+pub(super) fn open_export_log(
+    config: &Config,
+    address: &ServerAddress,
+    clock: &Clock,
+    store: &Store,
+) -> Result<Option<Arc<ExportLog>>> {
+    let Some(folder) = config.bulk.export_log.clone() else { return Ok(None) };
+    let retention = SignedDuration::try_from(config.bulk.retention).unwrap_or(SignedDuration::MAX);
+    let log = ExportLog::open(folder, &address.fhir_base, &config.node, retention, clock.clone(), store)
+        .context("failed to open the export log")?;
+    Ok(Some(Arc::new(log)))
+}
+
+/// Reads the stored terminology.
+///
+/// # Errors
+/// An error if the saved indexes or the stored resources cannot be read.
+pub(super) async fn open_terminology(
+    config: &Config,
+    terminology: &Terminology,
+    store: &Store,
+    now: Timestamp,
+) -> Result<TerminologySync> {
+    let indexes = match config.engine {
+        StoreEngine::Memory => None,
+        StoreEngine::File | StoreEngine::Postgres { .. } => {
+            let indexes = SavedIndexes::open(&config.data);
+            let swept = indexes.and_then(|indexes| indexes.remove_partial().map(|()| indexes));
+            Some(swept.context("failed to open the saved indexes")?)
+        }
+    };
+    // Indexes of releases are shared by the nodes on one database.
+    let shared = match (config.files.bucket.clone(), &indexes) {
+        (Some(bucket), Some(indexes)) if store.is_shared() => {
+            Some(SharedReleases::new(store.clone(), bucket, indexes.clone()))
+        }
+        _ => None,
+    };
+    TerminologySync::open(store.clone(), terminology.clone(), indexes, shared, now)
+        .await
+        .context("failed to read the stored terminology")
+}
