@@ -105,14 +105,16 @@ fn errors(messages: &str) -> String {
     blocks.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Writes the copy. Files that already have the right content are not written, so that a second build is
-/// incremental.
+/// Writes the copy, and removes the files that the project no longer has. Files that already have the right content
+/// are not written, so that a second build is incremental.
 fn write_copy(copy: &Path, mutants: &[Mutant]) -> Result<()> {
     let mut by_file: BTreeMap<&str, Vec<&Mutant>> = BTreeMap::new();
     for mutant in mutants {
         by_file.entry(&mutant.file).or_default().push(mutant);
     }
-    for file in tracked_files()? {
+    let files: BTreeSet<String> = tracked_files()?.into_iter().collect();
+    remove_others(copy, copy, &files)?;
+    for file in files {
         let source = root().join(&file);
         let bytes = std::fs::read(&source).with_context(|| format!("failed to read {file}"))?;
         let bytes = match String::from_utf8(bytes) {
@@ -127,6 +129,20 @@ fn write_copy(copy: &Path, mutants: &[Mutant]) -> Result<()> {
             std::fs::create_dir_all(folder)?;
         }
         std::fs::write(&target, bytes).with_context(|| format!("failed to write {}", target.display()))?;
+    }
+    Ok(())
+}
+
+/// Removes the files in a folder of the copy that are not among these.
+fn remove_others(copy: &Path, folder: &Path, files: &BTreeSet<String>) -> Result<()> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_others(copy, &path, files)?;
+        } else if !path.strip_prefix(copy)?.to_str().is_some_and(|file| files.contains(file)) {
+            std::fs::remove_file(&path).with_context(|| format!("failed to remove {}", path.display()))?;
+        }
     }
     Ok(())
 }
