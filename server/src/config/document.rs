@@ -154,7 +154,8 @@ fn write_tables(path: &str, table: Table, text: &mut String) {
             continue;
         }
         let heading = if member.is_list { format!("[[{path}]]") } else { format!("[{path}]") };
-        text.push_str(&format!("\n### `{heading}`\n\n{}\n\n", table.about.trim()));
+        let about: Vec<&str> = table.about.lines().map(str::trim).collect();
+        text.push_str(&format!("\n### `{heading}`\n\n{}\n\n", about.join("\n")));
         text.push_str("| member | type | default | meaning |\n|---|---|---|---|\n");
         write_tables(&path, table, text);
     }

@@ -51,7 +51,7 @@ macro_rules! settings_table {
                     concat!($($unit)?),
                     &default.$member,
                 ),)+];
-                Some(Table { about: concat!($($about),+), members })
+                Some(Table { about: concat!($($about, "\n"),+), members })
             }
         }
     };

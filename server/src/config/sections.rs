@@ -189,8 +189,9 @@ settings_table! {
         pending_total: usize = PendingLimits::default().total,
         /// Maximum size of a FHIR request body.
         body_limit_bytes: usize ["bytes"] = 16 << 20,
-        /// Maximum memory for all request bodies together: three times the size of each, and 1 to 3 kB for each entry of a
-        /// Bundle; one address can use a quarter of it. Above it, requests are answered with 503. At most a fifth of the memory of the machine or of the control group.
+        /// Maximum memory for all request bodies together: three times the size of each, and 1 to 3 kB for
+        /// each entry of a Bundle; one address can use a quarter of it. Above it, requests are answered with
+        /// 503. At most a fifth of the memory of the machine or of the control group.
         body_memory_bytes: usize ["bytes"] = 512 << 20,
         /// Maximum memory for all answers that contain resources; one client can use a quarter of it. Above
         /// it, requests wait, and are answered with 503 after 5 s. At most a fifth of the memory of the

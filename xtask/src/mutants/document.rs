@@ -13,9 +13,10 @@ const FILE: &str = "conformance/docs/mutants.md";
 const INTRODUCTION: &str = "\
 # Planted faults
 
-`cargo xtask mutants` plants each of these faults in a copy of the server, and runs the suite against it. The suite must find
-every fault if it starts the server itself; a test finds those that need several nodes. Faults that a run with `--target` cannot find are listed with the reason. This page
-is generated from the tables in [`mutants/`](../mutants) with `cargo xtask mutants --document`.
+`cargo xtask mutants` plants each of these faults in a copy of the server, and runs the suite against it. The suite must
+find every fault if it starts the server itself; a test finds those that need several nodes. Faults that a run with
+`--target` cannot find are listed with the reason. This page is generated from the tables in [`mutants/`](../mutants)
+with `cargo xtask mutants --document`.
 ";
 
 /// Writes the document.

@@ -105,8 +105,8 @@ fn errors(messages: &str) -> String {
     blocks.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Writes the copy, and removes the files that the project no longer has. Files that already have the right content
-/// are not written, so that a second build is incremental.
+/// Writes the copy, and removes the files that the project no longer has. Files that already have the right
+/// content are not written, so that a second build is incremental.
 fn write_copy(copy: &Path, mutants: &[Mutant]) -> Result<()> {
     let mut by_file: BTreeMap<&str, Vec<&Mutant>> = BTreeMap::new();
     for mutant in mutants {

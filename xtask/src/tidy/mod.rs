@@ -8,6 +8,7 @@
 //! | [`module_cycles`] | no cycle among the top-level modules of a crate |
 //! | [`file_circles`] | few and small circles of files that import each other |
 //! | [`prose`] | words and openings that comments, messages, documents and rows must not contain |
+//! | [`line_width`] | comments wrap at the width of rustfmt, documents at 120 columns |
 //! | [`links`] | documents and rows refer to anchors that exist |
 //! | [`mutants`] | planted faults name expressions that exist; their list is current |
 //! | [`commits`], [`commit_subject`] | length and form of commit subjects |
@@ -18,6 +19,7 @@ mod crates;
 mod file_circles;
 mod files;
 mod licences;
+mod line_width;
 mod links;
 mod module_cycles;
 mod prose;
@@ -52,6 +54,7 @@ pub fn run() -> Result<()> {
     module_cycles::check(&sources, &mut faults);
     file_circles::check(&sources, &mut faults);
     prose::check(&sources, &documents, &tables, &mut faults);
+    line_width::check(&sources, &documents, &mut faults)?;
     links::check(&documents, &tables, &mut faults);
     mutants::table::check(&mut faults)?;
     mutants::document::check(&mut faults)?;

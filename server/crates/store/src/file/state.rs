@@ -5,13 +5,14 @@
 //! with the folder when the store is opened. A checkpoint is taken when the store becomes idle, after at most
 //! 512 MiB of writes, and at a clean stop. The loss of any write before the checkpoint is detected:
 //!
-//! - The journal of the checkpoint must begin with the bytes that it had at the checkpoint. If the engine has removed
-//!   the journal since then, its content is in the tables.
-//! - Each table contains the number of the checkpoint, which one batch wrote into all tables. A table that lost its
-//!   files, or whose writes were only in a missing journal, has an older number or none.
-//! - The version file of each table is compared with the checksum that the engine recorded and does not check.
-//! - A file of a table never changes: its length and the checksum of its first and last bytes are compared. The engine
-//!   verifies the blocks between them when it reads them.
+//! - The journal of the checkpoint must begin with the bytes that it had at the checkpoint. If the engine has
+//!   removed the journal since then, its content is in the tables.
+//! - Each table contains the number of the checkpoint, which one batch wrote into all tables. A table that
+//!   lost its files, or whose writes were only in a missing journal, has an older number or none.
+//! - The version file of each table is compared with the checksum that the engine recorded and does not
+//!   check.
+//! - A file of a table never changes: its length and the checksum of its first and last bytes are compared.
+//!   The engine verifies the blocks between them when it reads them.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

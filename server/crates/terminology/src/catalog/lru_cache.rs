@@ -1,4 +1,8 @@
 //! A small cache with limits for the number and the size of its entries.
+//!
+//! It is our own because two limits hold at the same time, and because entries grow after they were inserted:
+//! their indexes are built when they are first needed. quick_cache bounds one sum of weights. A map with the
+//! time of the last use is enough here, because the caches have at most about a thousand entries.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -223,8 +223,8 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
         Ok(())
     }
 
-    /// Reports a code system and imported value sets that are not, or no longer, intended for use. These issues have
-    /// no path.
+    /// Reports a code system and imported value sets that are not, or no longer, intended for use. These
+    /// issues have no path.
     fn report_states(&mut self, system: &CodeSystem, member: &CodeMatch<'_>) {
         let source = ResourceState::of_value_set(member.set);
         if let Some(status) = ResourceState::of_system(system).state_to_report(&source) {

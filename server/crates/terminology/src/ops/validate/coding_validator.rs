@@ -1,4 +1,5 @@
-//! The context in which the codings of a request are validated: the search in the value set, and the texts of its members.
+//! The context in which the codings of a request are validated: the search in the value set, and the texts of
+//! its members.
 
 use fhir::{Coding, Severity};
 
