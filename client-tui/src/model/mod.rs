@@ -5,6 +5,7 @@ mod batch;
 mod codes;
 mod completion;
 mod export;
+mod overlay;
 mod profile_menu;
 mod recall;
 pub mod search_list;
@@ -36,6 +37,7 @@ pub use codes::{
 };
 pub use completion::{Completion, CompletionItem};
 pub use export::{Activity, ExportRow, ExportScreen, Waiting};
+pub use overlay::Overlay;
 pub use profile_menu::ProfileMenu;
 pub use recall::matching_questions;
 pub use search_list::SearchList;
@@ -64,10 +66,8 @@ pub struct Model {
     pub quit: bool,
     /// Result of the last action, for the status line.
     pub notice: Option<String>,
-    /// The command palette, if it is open.
-    pub palette: Option<SearchList>,
-    /// The menu of profiles, if it is open.
-    pub profile_menu: Option<ProfileMenu>,
+    /// The list over the screen, if one is open.
+    pub overlay: Option<Overlay>,
     /// Whether the second of two panes fills the screen.
     pub zoomed: bool,
     /// Whether the mouse is read. If not, the terminal selects text with it.
@@ -83,12 +83,8 @@ pub struct Model {
     pub batch: BatchView,
     /// State of the hierarchy browser.
     pub tree: TreeScreen,
-    /// Values for the focused field, if they are shown.
-    pub completion: Option<Completion>,
     /// Terminology questions that were sent before, the newest first.
     pub history: Vec<PastQuestion>,
-    /// The list of earlier questions, if it is open.
-    pub recall: Option<SearchList>,
     /// State of the export screen.
     pub export: ExportScreen,
     /// State of the Requests screen.
@@ -216,8 +212,7 @@ impl Model {
             typing: false,
             quit: false,
             notice: None,
-            palette: None,
-            profile_menu: None,
+            overlay: None,
             zoomed: false,
             mouse: false,
             to_confirm: None,
@@ -236,9 +231,7 @@ impl Model {
             codes: CodesScreen::new(examples),
             batch: BatchView::new(examples),
             tree: TreeScreen::new(examples),
-            completion: None,
             history: Vec::new(),
-            recall: None,
             export: ExportScreen::new(vec![
                 FormField::new("level", "Group/ID, Patient, or empty for the whole server", &group),
                 FormField::new("_type", "resource types, separated by commas; empty for all", ""),
@@ -376,12 +369,6 @@ impl Model {
         } else {
             Bearer::Anonymous
         }
-    }
-
-    /// The list that covers the screen, if one is open.
-    pub fn open_list(&mut self) -> Option<&mut SearchList> {
-        let menu = self.profile_menu.as_mut().map(|menu| &mut menu.list);
-        self.palette.as_mut().or(menu).or(self.recall.as_mut())
     }
 
     /// The form of the visible screen. The sign-in screen has a form only while it waits for the browser.

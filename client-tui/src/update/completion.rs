@@ -4,7 +4,7 @@
 use super::tree;
 use crate::fuzzy;
 use crate::history::{PastQuestion, last_segment};
-use crate::model::{Completion, CompletionItem, Model};
+use crate::model::{Completion, CompletionItem, Model, Overlay};
 use crate::msg::RuntimeEffect;
 
 /// Updates the list after the text of the focused field has changed.
@@ -12,31 +12,32 @@ pub(super) fn on_edit(model: &mut Model) -> Vec<RuntimeEffect> {
     if tree::is_code_focused(model) {
         return tree::search(model);
     }
-    if model.completion.is_some() {
-        model.completion = known_values(model).and_then(|(text, items)| of_text(&text, items));
+    if model.completion().is_some() {
+        let completion = known_values(model).and_then(|(text, items)| of_text(&text, items));
+        model.set_completion(completion);
     }
     Vec::new()
 }
 
 /// Selects the next or the previous value, or opens the list.
 pub(super) fn step(model: &mut Model, down: bool) {
-    if model.completion.is_none() && down {
+    if model.completion().is_none() && down {
         let Some((text, items)) = known_values(model) else { return };
         // A complete value is the start for another choice.
         let is_complete = items.iter().any(|item| item.value == text);
-        model.completion = of_text(if is_complete { "" } else { &text }, items);
-        if model.completion.is_none() {
+        model.set_completion(of_text(if is_complete { "" } else { &text }, items));
+        if model.completion().is_none() {
             model.notice = Some("No earlier question has a matching value.".to_owned());
         }
     }
-    if let Some(completion) = &mut model.completion {
+    if let Some(Overlay::Completion(completion)) = &mut model.overlay {
         completion.step(down);
     }
 }
 
 /// Moves the selected value into the field. Returns false if no value is selected.
 pub(super) fn accept(model: &mut Model) -> bool {
-    let Some(completion) = model.completion.take() else { return false };
+    let Some(completion) = model.take_completion() else { return false };
     let (Some(value), Some(form)) = (completion.chosen(), model.form()) else { return false };
     form.focused().set(value);
     true

@@ -10,7 +10,7 @@ use crate::history::{self, PastQuestion};
 use crate::model::answer::Answer;
 use crate::model::search_list::ListKey;
 use crate::model::{
-    Model, Operation, OperationState, Question, Screen, SearchList, SentQuestion, TreeContent,
+    Model, Operation, OperationState, Overlay, Question, Screen, SearchList, SentQuestion, TreeContent,
     matching_questions,
 };
 use crate::msg::RuntimeEffect;
@@ -105,12 +105,12 @@ fn add(model: &mut Model, question: Option<PastQuestion>) -> Vec<RuntimeEffect> 
 
 /// Processes a key of the open list.
 pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
-    let Some(recall) = &model.recall else { return Vec::new() };
+    let Some(Overlay::Recall(recall)) = &model.overlay else { return Vec::new() };
     let questions: Vec<_> = matching_questions(model, recall.field.text()).into_iter().cloned().collect();
-    let Some(recall) = &mut model.recall else { return Vec::new() };
+    let Some(Overlay::Recall(recall)) = &mut model.overlay else { return Vec::new() };
     let pressed = recall.on_key(key, questions.len());
     if pressed != ListKey::Handled {
-        model.recall = None;
+        model.overlay = None;
     }
     if let ListKey::Chosen(at) = pressed {
         restore(model, &questions[at]);
@@ -120,7 +120,7 @@ pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
 
 /// Opens the list.
 pub(super) fn open(model: &mut Model) {
-    model.recall = Some(SearchList::new("search"));
+    model.overlay = Some(Overlay::Recall(SearchList::new("search")));
 }
 
 /// Opens the form of a question with its values.

@@ -20,7 +20,7 @@ use crate::api::HttpProgram;
 use crate::commands;
 use crate::form::types_a_character;
 use crate::keys::Action;
-use crate::model::{ClickTarget, Confirmation, ExportRow, Model, Operation, Screen, SearchList};
+use crate::model::{ClickTarget, Confirmation, ExportRow, Model, Operation, Overlay, Screen, SearchList};
 use crate::msg::{Message, RuntimeEffect};
 use crate::sign_in_method::SignInMethod;
 
@@ -109,7 +109,7 @@ fn on_click(model: &mut Model, target: ClickTarget) -> Vec<RuntimeEffect> {
             if let Some(form) = model.form() {
                 form.focus = at.min(form.fields.len() - 1);
                 model.typing = true;
-                model.completion = None;
+                model.take_completion();
             }
         }
         ClickTarget::Row(at) => match model.screen {
@@ -130,20 +130,19 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     if !key.is_press() {
         return Vec::new();
     }
-    if model.palette.is_some() {
-        return match palette::on_key(model, key) {
-            Some(action) => act(model, action, None),
-            None => Vec::new(),
-        };
-    }
-    if model.profile_menu.is_some() {
-        return profiles::on_key(model, key);
+    match &model.overlay {
+        Some(Overlay::Palette(_)) => {
+            return match palette::on_key(model, key) {
+                Some(action) => act(model, action, None),
+                None => Vec::new(),
+            };
+        }
+        Some(Overlay::Profiles(_)) => return profiles::on_key(model, key),
+        Some(Overlay::Recall(_)) => return history::on_key(model, key),
+        Some(Overlay::Completion(_)) | None => {}
     }
     if model.codes.naming_other {
         return other_server::on_key(model, key);
-    }
-    if model.recall.is_some() {
-        return history::on_key(model, key);
     }
     model.notice = None;
     let action = model.keys.action(key, model.screen, model.typing);
@@ -218,7 +217,7 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::ShowFailures => batch::filter(model),
         Action::OpenHistory => history::open(model),
         Action::CopyCommand => return codes::copy_command(model),
-        Action::OpenPalette => model.palette = Some(SearchList::new("command")),
+        Action::OpenPalette => model.overlay = Some(Overlay::Palette(SearchList::new("command"))),
         Action::ChangeProfile => return profiles::open(model),
         Action::Zoom => model.zoomed = !model.zoomed,
         Action::ToggleMouse => return toggle_mouse(model),
@@ -269,7 +268,7 @@ fn open(model: &mut Model, screen: Screen) {
     }
     model.screen = screen;
     model.typing = false;
-    model.completion = None;
+    model.take_completion();
 }
 
 fn step_screen(model: &mut Model, by: usize) {
@@ -280,7 +279,7 @@ fn step_screen(model: &mut Model, by: usize) {
 /// Gives the focus to the field that had it last, or moves it to the next field.
 fn step_field(model: &mut Model, by: isize) {
     let typing = model.typing;
-    model.completion = None;
+    model.take_completion();
     if let Some(form) = model.form() {
         if typing {
             form.step(by);
@@ -296,7 +295,7 @@ fn edit(model: &mut Model, change: impl FnOnce(&mut crate::form::FormField)) {
 }
 
 fn leave(model: &mut Model) -> Vec<RuntimeEffect> {
-    if model.completion.take().is_some() {
+    if model.take_completion().is_some() {
         return Vec::new();
     }
     if model.typing {

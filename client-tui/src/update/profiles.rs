@@ -4,18 +4,18 @@ use ratatui::crossterm::event::KeyEvent;
 
 use crate::model::answer::Answer;
 use crate::model::search_list::ListKey;
-use crate::model::{Model, ProfileMenu};
+use crate::model::{Model, Overlay, ProfileMenu};
 use crate::msg::{Answered, RuntimeEffect};
 use crate::profile::choice::ProfileChoice;
 
 pub(super) fn open(model: &mut Model) -> Vec<RuntimeEffect> {
-    model.profile_menu = Some(ProfileMenu::opened());
+    model.overlay = Some(Overlay::Profiles(ProfileMenu::opened()));
     vec![RuntimeEffect::ListProfiles]
 }
 
 /// Fills the menu, and selects the open profile.
 pub(super) fn on_choices(model: &mut Model, result: Answered<Vec<ProfileChoice>>) {
-    let Some(menu) = &mut model.profile_menu else { return };
+    let Some(Overlay::Profiles(menu)) = &mut model.overlay else { return };
     menu.choices = result.into();
     if let Answer::Done(choices) = &menu.choices {
         let open = choices.iter().position(|choice| choice.name == model.about.profile);
@@ -27,17 +27,17 @@ pub(super) fn on_choices(model: &mut Model, result: Answered<Vec<ProfileChoice>>
 /// press of Enter.
 pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     let ends = model.in_flight();
-    let Some(menu) = &mut model.profile_menu else { return Vec::new() };
+    let Some(Overlay::Profiles(menu)) = &mut model.overlay else { return Vec::new() };
     let confirmed = menu.to_confirm.take().is_some();
     let count = menu.matching().len();
     match menu.list.on_key(key, count) {
         ListKey::Chosen(_) if ends.is_some() && !confirmed => menu.to_confirm = ends,
         ListKey::Chosen(at) => {
             let choice = menu.matching()[at].clone();
-            model.profile_menu = None;
+            model.overlay = None;
             return vec![RuntimeEffect::OpenProfile(choice)];
         }
-        ListKey::Closed => model.profile_menu = None,
+        ListKey::Closed => model.overlay = None,
         ListKey::Handled => {}
     }
     Vec::new()

@@ -70,7 +70,7 @@ pub(super) fn search(model: &mut Model) -> Vec<RuntimeEffect> {
     let id = model.tree.next_id();
     let HierarchyQuery { system, version, .. } = model.tree.concept_query();
     let text = model.tree.form.focused().text().trim().to_owned();
-    model.completion = None;
+    model.take_completion();
     if text.is_empty() || system.is_empty() {
         return vec![RuntimeEffect::CancelSearch];
     }
@@ -97,7 +97,7 @@ fn on_found(model: &mut Model, id: u64, concepts: Answered<Vec<ExpandedCode>>) {
                 value: code.code,
                 note: code.display.unwrap_or_default(),
             };
-            model.completion = Completion::of(codes.into_iter().map(item).collect());
+            model.set_completion(Completion::of(codes.into_iter().map(item).collect()));
         }
         Err(reason) => model.notice = Some(format!("Error: the search failed: {reason}")),
     }

@@ -32,7 +32,7 @@ pub use self::canvas::ClickRegion;
 use self::parts::clock;
 use self::theme::{Theme, to_ascii};
 use crate::commands;
-use crate::model::{ClickTarget, Model, Screen, SignInState};
+use crate::model::{ClickTarget, Model, Overlay, Screen, SignInState};
 
 /// Minimum size of the terminal. Below it, only a message is shown.
 const MIN_WIDTH: u16 = 40;
@@ -81,20 +81,15 @@ fn draw(model: &Model, canvas: &mut Canvas) {
     }
     canvas.text(vec![status_line(model, canvas.theme)], notice);
     canvas.draw(footer_line(model, area.width, canvas.theme), footer);
-    if let Some(completion) = &model.completion {
-        completion::draw(completion, canvas);
-    }
     if model.codes.naming_other {
         codes::draw_other_server(model, canvas);
     }
-    if let Some(recall) = &model.recall {
-        recall::draw(model, recall, canvas);
-    }
-    if let Some(menu) = &model.profile_menu {
-        profile_menu::draw(model, menu, canvas);
-    }
-    if let Some(palette) = &model.palette {
-        palette::draw(model, palette, canvas);
+    match &model.overlay {
+        Some(Overlay::Completion(completion)) => completion::draw(completion, canvas),
+        Some(Overlay::Recall(recall)) => recall::draw(model, recall, canvas),
+        Some(Overlay::Profiles(menu)) => profile_menu::draw(model, menu, canvas),
+        Some(Overlay::Palette(palette)) => palette::draw(model, palette, canvas),
+        None => {}
     }
 }
 

@@ -57,7 +57,7 @@ pub fn recalled() -> Model {
 #[track_caller]
 fn check_values(model: &Model, expected: &[&str]) {
     let values: Vec<_> =
-        model.completion.iter().flat_map(|list| &list.items).map(|item| item.value.as_str()).collect();
+        model.completion().iter().flat_map(|list| &list.items).map(|item| item.value.as_str()).collect();
     assert_eq!(values, expected);
 }
 
@@ -83,9 +83,9 @@ fn the_list_follows_the_text() {
     type_text(&mut model, "wlc");
     check_values(&model, &["wheelchair"]);
     press(&mut model, KeyCode::Esc);
-    assert!(model.completion.is_none() && model.typing);
+    assert!(model.completion().is_none() && model.typing);
     type_text(&mut model, "x");
-    assert!(model.completion.is_none());
+    assert!(model.completion().is_none());
     press(&mut model, KeyCode::Down);
     assert_eq!(model.notice.as_deref(), Some("No earlier question has a matching value."));
     press(&mut model, KeyCode::BackTab);
@@ -110,7 +110,7 @@ fn an_earlier_question_is_found_and_its_form_restored() {
     assert_eq!(["code", "path to"].map(|name| form.value(name)), ["aid", "cane"]);
     press(&mut model, KeyCode::Char('r'));
     press(&mut model, KeyCode::Esc);
-    assert!(model.recall.is_none());
+    assert!(model.overlay.is_none());
 }
 
 #[test]

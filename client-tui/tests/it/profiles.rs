@@ -50,10 +50,10 @@ fn work() -> RuntimeEffect {
 #[test]
 fn a_profile_is_chosen_from_the_menu() {
     let mut model = opened_menu();
-    assert_eq!(model.profile_menu.as_ref().unwrap().list.selected, 1, "the open profile is selected");
+    assert_eq!(model.profile_menu().unwrap().list.selected, 1, "the open profile is selected");
     press(&mut model, KeyCode::Down);
     assert_eq!(press(&mut model, KeyCode::Enter), [work()]);
-    assert_eq!(model.profile_menu, None);
+    assert_eq!(model.overlay, None);
 
     let mut model = opened_menu();
     type_text(&mut model, "wrk");
@@ -65,7 +65,7 @@ fn a_profile_is_chosen_from_the_menu() {
 
     let mut model = opened_menu();
     press(&mut model, KeyCode::Esc);
-    assert_eq!(model.profile_menu, None);
+    assert_eq!(model.overlay, None);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_change_that_ends_something_is_confirmed() {
     update(&mut model, Message::SignIn(Step::GoTo { url, browser: Ok(()) }));
     press(&mut model, KeyCode::Down);
     assert_eq!(press(&mut model, KeyCode::Enter), [], "the sign-in is waiting");
-    let asked = |model: &Model| model.profile_menu.as_ref().unwrap().to_confirm.is_some();
+    let asked = |model: &Model| model.profile_menu().unwrap().to_confirm.is_some();
     assert!(asked(&model));
     press(&mut model, KeyCode::Up);
     assert!(!asked(&model), "another key withdraws the confirmation");
@@ -161,9 +161,8 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
     press(KeyCode::Char('P'));
     let mut step = 0;
     let observe = |model: &Model| {
-        let listed = |model: &Model| {
-            model.profile_menu.as_ref().is_some_and(|menu| matches!(menu.choices, Answer::Done(_)))
-        };
+        let listed =
+            |model: &Model| model.profile_menu().is_some_and(|menu| matches!(menu.choices, Answer::Done(_)));
         let waits = model.requests.exchanges.iter().any(|exchange| exchange.outcome.is_none());
         match step {
             // The profile cannot be opened: the old one stays open.

@@ -139,17 +139,17 @@ fn a_code_of_the_forms_is_opened_in_the_tree() {
 fn a_concept_that_was_found_by_text_is_opened() {
     let mut model = searched();
     asked(&press(&mut model, KeyCode::Enter), "quad-cane");
-    assert!(model.completion.is_none() && !model.typing);
+    assert!(model.completion().is_none() && !model.typing);
 }
 
 #[test]
 fn a_late_search_is_dropped_and_esc_closes_the_list() {
     let mut model = searched();
     press(&mut model, KeyCode::Esc);
-    assert!(model.completion.is_none() && model.typing, "only the list is closed");
+    assert!(model.completion().is_none() && model.typing, "only the list is closed");
     press(&mut model, KeyCode::Char('x'));
     update(&mut model, Message::Tree(1, TreeAnswer::Search(Ok(vec![ExpandedCode::default()]))));
-    assert!(model.completion.is_none());
+    assert!(model.completion().is_none());
     press(&mut model, KeyCode::Esc);
     assert!(!model.typing);
 }

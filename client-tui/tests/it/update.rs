@@ -322,7 +322,7 @@ fn the_palette_finds_and_runs_commands() {
     press(&mut model, KeyCode::Char(':'));
     type_text(&mut model, "export userinfo");
     press(&mut model, KeyCode::Enter);
-    assert!(model.palette.is_none());
+    assert!(model.overlay.is_none());
     assert_eq!(model.screen, Screen::SignIn, "no command of this screen matches");
     press(&mut model, KeyCode::Char(':'));
     type_text(&mut model, "requ");

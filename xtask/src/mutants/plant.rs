@@ -149,8 +149,11 @@ fn remove_others(copy: &Path, folder: &Path, files: &BTreeSet<String>) -> Result
 
 /// The text of a file in the copy.
 fn change(file: &str, text: String, mutants: &[&Mutant]) -> Result<String> {
-    if file == "Cargo.toml" {
-        return Ok(text.replacen("version = \"0.1.0\"", "version = \"0.1.0-mutants\"", 1));
+    match file {
+        "Cargo.toml" => return Ok(text.replacen("version = \"0.1.0\"", "version = \"0.1.0-mutants\"", 1)),
+        // The server reads the date of its version from it.
+        "CHANGELOG.md" => return Ok(text.replacen("## [0.1.0] - ", "## [0.1.0-mutants] - ", 1)),
+        _ => {}
     }
     let mut text = plant(file, &text, mutants)?;
     if file.starts_with("server/") && file.ends_with("src/lib.rs") {
