@@ -1,6 +1,7 @@
 //! Passkeys of users that a case creates: added on the account page, and used at sign-in.
 
 use serde_json::Value;
+use test_parties::{Authenticator, PRESENT, VERIFIED};
 
 use super::applications::unexpected;
 use super::browser::{self, address};
@@ -9,7 +10,6 @@ use super::error::SetupError;
 use super::preconditions::CaseContext;
 use super::target::TestTarget;
 use crate::environment::page_request::get;
-use crate::wire::authenticator::Authenticator;
 use crate::wire::exchange::Answer;
 use crate::wire::html_form::form_inputs;
 
@@ -54,8 +54,7 @@ async fn begin(
 /// # Errors
 /// [`SetupError`] if the server rejects the passkey.
 pub async fn set_up(target: &TestTarget, scene: &mut CaseContext, required: bool) -> Result<(), SetupError> {
-    let refused = |error: crate::wire::jose::KeyError| SetupError::Failed(error.to_string());
-    let mut authenticator = Authenticator::new(&address(&target.addresses.base_url)?).map_err(refused)?;
+    let mut authenticator = Authenticator::new(&target.addresses.base_url, fastrand::u64(..));
     let csrf = form_token(target, &mut scene.cookies, "/account").await?;
     let (ceremony, options) = begin(target, &mut scene.cookies, "/account/passkeys/options", &csrf).await?;
     let credential = authenticator.create(&options);
@@ -74,8 +73,10 @@ pub async fn set_up(target: &TestTarget, scene: &mut CaseContext, required: bool
     scene.cookies = CookieJar::new();
     let csrf = form_token(target, &mut scene.cookies, "/sign-in").await?;
     let (ceremony, options) = begin(target, &mut scene.cookies, "/passkey/options", &csrf).await?;
-    scene.vars.set("unverified", authenticator.get(&options, false).map_err(refused)?);
-    scene.vars.set("credential", authenticator.get(&options, true).map_err(refused)?);
+    for (variable, flags) in [("unverified", PRESENT), ("credential", VERIFIED)] {
+        authenticator.flags = flags;
+        scene.vars.set(variable, authenticator.get(&options));
+    }
     scene.vars.set("csrf", csrf);
     scene.vars.set("ceremony", ceremony);
     Ok(())

@@ -8,14 +8,12 @@
 //! | [`answer_part`] | parts of a response, for `capture` and `jwt` |
 //! | [`dpop_proof`] | DPoP proofs, valid and invalid |
 //! | [`jose`] | signs and verifies JWTs |
-//! | [`authenticator`] | creates and uses passkeys |
 //! | [`adapt`] | what servers other than Trefoil may require of every request |
 //! | [`html_form`] | reads forms of pages |
 //! | [`random`] | random texts |
 
 pub mod adapt;
 pub mod answer_part;
-pub mod authenticator;
 pub mod build;
 pub mod dpop_proof;
 pub mod exchange;

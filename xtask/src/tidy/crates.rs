@@ -19,7 +19,7 @@ const LIBRARY_USERS: [(&str, &[&str]); 5] = [
 ];
 
 /// Crates of the workspace that each crate may depend on.
-const ALLOWED_CRATES: [(&str, &[&str]); 17] = [
+const ALLOWED_CRATES: [(&str, &[&str]); 18] = [
     ("trefoil-fhir", &[]),
     ("trefoil-store", &[]),
     ("trefoil-test-database", &[]),
@@ -31,12 +31,20 @@ const ALLOWED_CRATES: [(&str, &[&str]); 17] = [
     ("trefoil-bulk", &["trefoil-fhir", "trefoil-store", "trefoil-resources"]),
     ("trefoil-fixtures", &[]),
     ("trefoil-power-cut", &[]),
-    ("trefoil-node-clients", &["trefoil-store"]),
+    ("trefoil-test-parties", &[]),
+    ("trefoil-node-clients", &["trefoil-store", "trefoil-test-parties"]),
     (
         "trefoil-simulation",
-        &["trefoil-server", "trefoil-node-clients", "trefoil-bulk", "trefoil-identity", "trefoil-store"],
+        &[
+            "trefoil-server",
+            "trefoil-node-clients",
+            "trefoil-test-parties",
+            "trefoil-bulk",
+            "trefoil-identity",
+            "trefoil-store",
+        ],
     ),
-    ("trefoil-conformance", &["trefoil-test-database"]),
+    ("trefoil-conformance", &["trefoil-test-database", "trefoil-test-parties"]),
     ("trefoil-tui", &[]),
     ("xtask", &[]),
     (

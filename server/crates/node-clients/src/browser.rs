@@ -1,11 +1,12 @@
 //! Browsers: sign-in with PKCE, at the server and at a provider.
 
 use sha2::{Digest as _, Sha256};
+use test_parties::base64url;
 use url::Url;
 
 use crate::history::Action;
 use crate::nodes::{Answer, ClientRequest};
-use crate::registration::{APP, REDIRECT, base64url};
+use crate::registration::{APP, REDIRECT};
 use crate::world::{AUTHORIZATION, World};
 
 /// Number of redirects and pages after which a browser gives up.

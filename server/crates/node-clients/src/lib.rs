@@ -11,7 +11,6 @@
 //! | [`tokens`] | tokens of a back-end client |
 //! | [`credentials`] | assertions, DPoP proofs and revocations of a back-end client |
 //! | [`browser`] | sign-in with PKCE, at the server and at a provider |
-//! | [`authenticator`] | an authenticator with a passkey |
 //! | [`passkeys`] | passkeys that are added, used and removed |
 //! | [`families`] | families of refresh tokens |
 //! | [`resources`] | versions of resources, with and without conditions |
@@ -21,7 +20,6 @@
 //! | [`history`] | requests, answers and faults, and the rules |
 
 pub mod aftermath;
-pub mod authenticator;
 pub mod browser;
 pub mod credentials;
 pub mod exports;

@@ -2,12 +2,12 @@
 
 use futures_util::future::join_all;
 use serde_json::Value;
+use test_parties::Authenticator;
+use test_parties::base64url;
 
-use crate::authenticator::Authenticator;
 use crate::browser::Browser;
 use crate::history::Action;
 use crate::nodes::NODES;
-use crate::registration::base64url;
 use crate::world::World;
 
 /// Path at which a credential for a new passkey is sent.

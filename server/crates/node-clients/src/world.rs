@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use serde_json::Value;
+use test_parties::ClientKey;
 
 use crate::history::{Action, Event, History, SeenVersion};
 use crate::nodes::{Answer, ClientRequest, NODES, Nodes};
-use crate::registration::{ClientKey, REDIRECT};
+use crate::registration::REDIRECT;
 
 /// Time that a client waits after a request that failed.
 const PAUSE: Duration = Duration::from_millis(20);

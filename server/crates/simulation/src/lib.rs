@@ -40,11 +40,11 @@ use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, join_all};
 use jiff::SignedDuration;
 use node_clients::exports::{ExportFigures, Exports};
-use node_clients::registration::ClientKey;
 use node_clients::{NODES, Pace, World, aftermath, credentials, families, passkeys, resources, terminology};
 use rand::SeedableRng as _;
 use store::shared_memory::SharedMemory;
 use store::{Seq, Store, Versions as _, blocking};
+use test_parties::ClientKey;
 
 use crate::adversary::{Adversary, CLIENTS, NodeLinks};
 use crate::followers::SeenChanges;

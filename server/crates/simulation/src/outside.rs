@@ -6,10 +6,10 @@ use aws_lc_rs::signature::Ed25519KeyPair;
 use fastrand::Rng;
 use identity::private_key::PrivateKey;
 use identity::{KeyProvider, Random, SigningAlg, SystemKeys};
-use node_clients::registration::base64url;
 use p256::ecdsa::signature::Signer as _;
 use p256::pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _};
 use serde_json::{Value, json};
+use test_parties::base64url;
 
 /// Private keys for RS256. To generate one takes too long, so they are used in turn.
 const RSA_KEYS: [&[u8]; 4] = [

@@ -12,8 +12,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use node_clients::World;
-use node_clients::registration::ClientKey;
 use serde_json::{Value, json};
+use test_parties::ClientKey;
 
 use crate::network::{PORT, respond};
 use crate::simulated_nodes;

@@ -9,8 +9,8 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use http::{HeaderValue, Request, Response, header};
 use jiff::{SignedDuration, Timestamp};
 use node_clients::Nodes;
-use node_clients::registration::base64url;
 use sha2::{Digest as _, Sha256};
+use test_parties::base64url;
 
 use crate::network;
 

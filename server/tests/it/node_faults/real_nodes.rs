@@ -9,9 +9,10 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
 use jiff::Timestamp;
 use node_clients::history::RECOVERY;
-use node_clients::registration::{self, ClientKey};
+use node_clients::registration;
 use node_clients::{Nodes, Pace, World, terminology};
 use reqwest::Client;
+use test_parties::ClientKey;
 
 use crate::support::Server;
 

@@ -1,8 +1,8 @@
 //! Tests of passkeys and recovery codes with a software authenticator.
 
-use node_clients::authenticator::{Authenticator, PRESENT, VERIFIED};
-use node_clients::registration::base64url;
 use serde_json::json;
+use test_parties::base64url;
+use test_parties::{Authenticator, PRESENT, VERIFIED};
 use trefoil_identity::model::user::User;
 use trefoil_identity::sign_in::passkey_error::PasskeyError;
 

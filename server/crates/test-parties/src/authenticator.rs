@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use crate::registration::base64url;
+use crate::base64url::base64url;
 
 /// Flags of authenticator data: the user was present.
 pub const PRESENT: u8 = 0b001;

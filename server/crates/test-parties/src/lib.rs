@@ -1,0 +1,10 @@
+//! The parties around a server under test, simulated: the authenticator of a person, and the keys of clients
+//! and providers. The conformance suite, the clients of the simulation and the tests of the crates share them.
+
+mod authenticator;
+mod base64url;
+mod client_key;
+
+pub use self::authenticator::{Authenticator, PRESENT, VERIFIED};
+pub use self::base64url::base64url;
+pub use self::client_key::ClientKey;
