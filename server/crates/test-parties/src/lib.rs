@@ -1,5 +1,6 @@
 //! The parties around a server under test, simulated: the authenticator of a person, and the keys of clients
-//! and providers. The conformance suite, the clients of the simulation and the tests of the crates share them.
+//! and providers. The conformance suite, the clients of the simulation and the tests of the crates share
+//! them.
 
 mod authenticator;
 mod base64url;
