@@ -9,7 +9,6 @@
 //! | [`html`] | one HTML page, for people |
 //! | [`markdown`] | summary for the pages of CI jobs |
 //! | [`sarif`] | SARIF, for tools that collect findings |
-//! | [`test_report`] | FHIR TestReport |
 //! | [`badge`] | SVG for a README |
 
 pub mod badge;
@@ -21,7 +20,6 @@ pub mod markdown;
 pub mod record;
 pub mod sarif;
 pub mod terminal;
-pub mod test_report;
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -33,12 +31,11 @@ use json::JsonLines;
 use record::{ReportAtEnd, ReportText};
 
 /// Kinds of reports that are written at the end of a run.
-const KINDS: [(&str, ReportText); 6] = [
+const KINDS: [(&str, ReportText); 5] = [
     ("html", html::html),
     ("junit", junit::junit),
     ("markdown", markdown::markdown),
     ("sarif", sarif::sarif),
-    ("testreport", test_report::test_report),
     ("badge", badge::badge),
 ];
 
@@ -84,7 +81,7 @@ mod tests {
         };
         assert_eq!(fault(format!("json={}", path("a.jsonl"))), "no fault");
         assert_eq!(fault("html".to_owned()), "--report 'html' must be KIND=FILE");
-        let kinds = "json, html, junit, markdown, sarif, testreport, badge";
+        let kinds = "json, html, junit, markdown, sarif, badge";
         assert_eq!(fault("pdf=a".to_owned()), format!("--report 'pdf' is not known; use {kinds}"));
         let missing = path("missing/a.html");
         assert!(fault(format!("html={missing}")).starts_with(&format!("failed to write {missing}: ")));
