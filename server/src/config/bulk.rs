@@ -83,7 +83,7 @@ impl BulkSection {
 }
 
 /// The checked settings of exports.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BulkConfig {
     /// Time after which another worker resumes the export of a worker that has stopped.
     pub lease: SignedDuration,

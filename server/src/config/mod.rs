@@ -16,8 +16,9 @@
 //! | [`files`] | `[files]` |
 //! | [`audit`] | `[audit]` |
 //! | [`network`] | connections, trusted proxies, private hosts |
-//! | [`file`](mod@file) | reading the file: secrets, and errors with line and key |
+//! | [`file`](mod@file), [`source`] | reading the file: secrets, and errors with line and key |
 //! | [`settings`] | the settings that can change while the server runs |
+//! | [`restart_settings`] | the settings that cannot |
 //! | here | [`Config`]: the checked result of flags, file and defaults |
 
 pub mod audit;
@@ -32,6 +33,7 @@ pub mod files;
 pub mod network;
 pub mod node;
 pub mod provider;
+pub mod restart_settings;
 pub mod sections;
 #[cfg(test)]
 mod setting_value;
@@ -365,29 +367,6 @@ impl Config {
             shutdown_grace: Duration::from_secs(file.server.shutdown_grace_s.into()),
         })
     }
-
-    /// The names and values of the settings that a running server cannot change. After a reload, the server
-    /// reports which of them require a restart.
-    pub fn restart_settings(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("[server] listen", self.listen.to_string()),
-            ("[server] base_url", format!("{:?}", self.base_url)),
-            ("[server] certificate", format!("{:?}", self.certificate)),
-            ("[store]", format!("{:?} {:?}", self.engine, self.data)),
-            ("[identity] key_encryption_key", format!("{:?}", self.encryption)),
-            ("[bulk]", format!("{:?}", self.bulk)),
-            ("[files]", self.files.description.clone()),
-            ("[audit]", format!("{:?}", self.audit)),
-            ("[node]", self.node.clone()),
-            ("[server] idle_timeout_s", format!("{:?}", self.idle_timeout)),
-            ("[server] shutdown_grace_s", format!("{:?}", self.shutdown_grace)),
-            ("[limits] body_memory_bytes", self.body_memory_bytes.to_string()),
-            ("[limits] response_memory_bytes", self.response_memory_bytes.to_string()),
-            ("[limits] pending", format!("{:?}", self.pending)),
-            ("[limits] connections", self.connections.total.to_string()),
-            ("[limits] connections_per_address", self.connections.per_address.to_string()),
-        ]
-    }
 }
 
 fn demo_ahead() -> Result<i64, ConfigError> {
@@ -628,7 +607,7 @@ mod tests {
         let bucket = config.files.bucket.as_ref().unwrap();
         assert_eq!((bucket.prefix.as_ref(), bucket.signer.is_some()), ("a/b", true));
         let secret = std::env::var("HOME").unwrap();
-        let shown = format!("{config:?} {:?}", config.restart_settings());
+        let shown = format!("{config:?} {:?}", restart_settings::RestartSettings::of(&config));
         assert!(shown.contains("s3://bucket/a/b") && !shown.contains(&format!("\"{secret}\"")), "{shown}");
     }
 

@@ -15,6 +15,7 @@ use store::Store;
 use terminology::Terminology;
 
 use crate::clock::{Clock, RequestIds};
+use crate::config::restart_settings::RestartSettings;
 use crate::config::settings::{Settings, SharedSettings};
 use crate::config::{Config, ServeFlags};
 use crate::node::capacity::Capacity;
@@ -93,7 +94,7 @@ pub struct RunningConfig {
     /// The settings that can change while the server runs.
     settings: SharedSettings,
     /// The settings that cannot, with their values at the start.
-    pub fixed: Vec<(&'static str, String)>,
+    pub fixed: RestartSettings,
     /// The flags, with which the configuration is read again.
     pub flags: ServeFlags,
     /// The data folder.
@@ -128,7 +129,7 @@ impl App {
         let now = clock.now();
         let address = ServerAddress::new(base_url)?;
         let clock_check = ClockCheck::open(&config, &clock, &store).await?;
-        let fixed = config.restart_settings();
+        let fixed = RestartSettings::of(&config);
         let limits = ResourceLimits { bytes: config.settings.body_limit_bytes, ..ResourceLimits::default() };
         let settings = Arc::new(ArcSwap::from_pointee(std::mem::take(&mut config.settings)));
         let source = AuditSource { observer: address.base_url.clone(), node: config.node.clone() };

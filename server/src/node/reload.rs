@@ -7,6 +7,7 @@ use identity::model::client::RegistrationError;
 use jiff::Timestamp;
 
 use crate::config::declared::DeclaredClient;
+use crate::config::restart_settings::RestartSettings;
 use crate::config::{Config, ConfigError, ServeFlags};
 use crate::node::app::App;
 
@@ -59,12 +60,9 @@ pub async fn reload_config(app: &App) -> Result<Vec<String>> {
     )
     .await
     .context("nothing was changed")?;
-    let fixed = config.restart_settings();
-    let mut lines: Vec<_> = fixed
-        .iter()
-        .filter(|setting| !app.config.fixed.contains(setting))
-        .map(|(name, _)| format!("{name} was changed; that needs a restart"))
-        .collect();
+    let changed = app.config.fixed.changed(&RestartSettings::of(&config));
+    let mut lines: Vec<_> =
+        changed.iter().map(|name| format!("{name} was changed; that needs a restart")).collect();
     let settings = &config.settings;
     let (clients, providers, scopes) =
         (config.clients.len(), settings.providers.len(), settings.scopes.len());

@@ -118,6 +118,11 @@ pub struct SecretEncryption {
 }
 
 impl SecretEncryption {
+    /// The ids of the current and of the previous key.
+    pub fn key_ids(&self) -> [Option<String>; 2] {
+        [&self.current, &self.previous].map(|key| key.as_ref().map(|key| key.id.clone()))
+    }
+
     fn encrypt(&self, key: &str, plain: Vec<u8>) -> Bytes {
         let Some(current) = &self.current else { return plain.into() };
         let mut text = plain;

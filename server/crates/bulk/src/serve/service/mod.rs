@@ -86,7 +86,7 @@ pub struct BulkOptions {
 
 /// Maximum number of bytes that running exports may have written when another export starts. `None` means
 /// unlimited.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InFlight {
     /// Maximum for the exports of the requesting client, in bytes.
     pub of_client: Option<u64>,
