@@ -2,12 +2,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`bench`] | the benchmark programs, by group |
+//! | [`mod@bench`] | the benchmark programs, by group |
 //! | [`demo`] | the demo server, a short guide, the terminal client |
 //! | [`fhir_tables`] | tables that are generated from HL7's definitions of FHIR R4 |
 //! | [`mutants`] | the suite against servers with planted faults |
 //! | [`soak`] | the long checks: fuzz targets with millions of runs, kills, hostile traffic |
-//! | [`test`] | what every change must pass, and what the pipeline checks besides |
+//! | [`mod@test`] | what every change must pass, and what the pipeline checks besides |
 //! | [`tidy`] | boundaries between the crates, prose, links, commits |
 //! | [`vocabularies`] | tables of the built-in code systems that are generated from their registries |
 //! | [`workspace`] | the folders of the workspace, and the commands that build it |
@@ -45,7 +45,7 @@ enum XtaskCommand {
     Demo(demo::DemoArgs),
     /// Run what every change must pass: fmt, tidy, unit tests, tables, property tests, snapshots, journeys.
     Test,
-    /// Run what the pipeline checks besides: clippy, planted faults, simulations, databases, several nodes.
+    /// Run what the pipeline checks besides: clippy, links of comments, planted faults, simulations, databases, several nodes.
     Ci,
     /// Run the conformance suite against a new Trefoil server, or against --target.
     Conformance {

@@ -14,6 +14,15 @@ pub fn lint() -> Command {
     command
 }
 
+/// The rustdoc command for the own crates: a link of a comment to an item that does not exist is an error.
+/// Links from public to private items are not, because the documentation is for contributors.
+pub fn document() -> Command {
+    let mut command = cargo();
+    command.args(["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"]);
+    command.env("RUSTDOCFLAGS", "--deny warnings --allow rustdoc::private-intra-doc-links");
+    command
+}
+
 /// The command that builds programs with the features of the whole workspace, so that Cargo does not rebuild
 /// crates that another command has built.
 pub fn build(programs: &[&str]) -> Command {

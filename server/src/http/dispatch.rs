@@ -1,9 +1,9 @@
 //! Answers each request with the handler of its route.
 //!
 //! Unknown paths get 404, and unknown methods 405 with `Allow`. CORS preflights are answered here. A
-//! [`Problem`] of a handler is rendered in the dialect of the route. A panic of a handler becomes an error
-//! response, so that the connection stays open. A request that may write is completed even if its client
-//! disconnects.
+//! [`Problem`](super::problem::Problem) of a handler is rendered in the dialect of the route. A panic of a
+//! handler becomes an error response, so that the connection stays open. A request that may write is
+//! completed even if its client disconnects.
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;

@@ -17,7 +17,7 @@ pub struct ClientOrigins {
 }
 
 struct OriginSet {
-    /// [`Identity::client_epoch`] before the clients were read.
+    /// The epoch of the clients before the clients were read.
     epoch: u64,
     origins: HashSet<String>,
 }

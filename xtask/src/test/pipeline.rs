@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use super::check_sum::CheckSum;
 use super::programs::{self, TestSelection};
 use crate::mutants::{self, MutantArgs};
-use crate::workspace::{lint, target_dir};
+use crate::workspace::{document, lint, target_dir};
 
 /// Number of planted faults in the sample.
 const PLANTED_FAULTS: usize = 12;
@@ -30,6 +30,7 @@ pub fn run() -> Result<()> {
     });
     if is_built {
         sum.check("clippy", |sum| sum.run(&mut lint()));
+        sum.check("links of comments", |sum| sum.run(&mut document()));
         sum.check("planted faults", |_| mutants::run(&MutantArgs::for_sample(PLANTED_FAULTS)));
         sum.check("simulations", |_| simulate());
         sum.check("conformance on PostgreSQL", conformance_on_postgres);

@@ -63,8 +63,7 @@ impl CodeSystemIndex {
     }
 
     /// Returns the relation of the first code to the second; `None` if one of them does not exist or the
-    /// hierarchy has a cycle. [`Terminology::subsumes`](crate::Terminology::subsumes) implements the rules of
-    /// `$subsumes`.
+    /// hierarchy has a cycle. The operation implements the rules of `$subsumes`.
     pub fn subsumes(&self, a: &str, b: &str) -> Option<Subsumption> {
         let [a, b] = self.0.locate_all([a, b]);
         let (a, b) = (a?, b?);

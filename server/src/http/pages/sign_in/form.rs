@@ -1,8 +1,7 @@
-//! {base}/sign-in: sign-in by user name and password, and the completion of every sign-in.
+//! The page with the form for user name and password, and its POST.
 //!
-//! The form contains the destination of the browser (see [`resume`]), to which the response redirects with
-//! 303; only that GET redirects to the client. The handlers for passkeys and recovery codes are in
-//! [`super::passkey`] and [`super::recovery`].
+//! The form contains the destination of the browser (see [`super::destination`]), to which the response
+//! redirects with 303; only that GET redirects to the client.
 
 use http::{StatusCode, header};
 use identity::audit::AuditEvent;
