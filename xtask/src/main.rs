@@ -45,7 +45,8 @@ enum XtaskCommand {
     Demo(demo::DemoArgs),
     /// Run what every change must pass: fmt, tidy, unit tests, tables, property tests, snapshots, journeys.
     Test,
-    /// Run what the pipeline checks besides: clippy, links of comments, planted faults, simulations, databases, several nodes.
+    /// Run what the pipeline checks besides: clippy, links of comments, planted faults, simulations,
+    /// databases, several nodes.
     Ci,
     /// Run the conformance suite against a new Trefoil server, or against --target.
     Conformance {
