@@ -40,11 +40,11 @@ pub const PIPELINE_TESTS: [(&str, &[&str]); 5] = [
 const LONGEST: [&str; 8] = [
     "trefoil-server it",
     "trefoil-simulation it",
-    "trefoil-conformance it",
+    "trefoil-tui it",
     "trefoil-conformance rows",
     "trefoil-store it",
+    "trefoil-conformance it",
     "trefoil-bulk it",
-    "trefoil-tui it",
     "trefoil-resources it",
 ];
 
