@@ -11,7 +11,7 @@ pub type Wait = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A time source.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientClock {
-    /// Returns the current time.
+    /// The current time.
     pub now: fn() -> Timestamp,
     /// Completes after the duration.
     pub wait: fn(Duration) -> Wait,

@@ -67,8 +67,8 @@ pub struct Arrival {
     pub url: Url,
 }
 
-/// Sends a request and does what a person does in a browser: follows redirects, signs in and consents.
-/// Returns the response that redirects to the client.
+/// Sends a request and does what a person does in a browser: follows redirects, signs in and consents. The
+/// response that redirects to the client.
 ///
 /// # Errors
 /// [`SetupError`] if the pages do not lead to the client.

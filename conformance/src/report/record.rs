@@ -106,7 +106,7 @@ impl RunRecord {
     }
 }
 
-/// Returns the text of a report.
+/// The text of a report.
 pub type ReportText = fn(&RunRecord) -> String;
 
 /// Writes a report to `W` at the end of the run.

@@ -58,7 +58,7 @@ pub enum IssueCode {
 }
 
 impl Severity {
-    /// Returns the code that FHIR defines for the severity.
+    /// The code that FHIR defines for the severity.
     pub fn code(self) -> &'static str {
         match self {
             Self::Fatal => "fatal",
@@ -70,7 +70,7 @@ impl Severity {
 }
 
 impl IssueCode {
-    /// Returns the code that FHIR defines for the issue type.
+    /// The code that FHIR defines for the issue type.
     pub fn code(self) -> &'static str {
         match self {
             Self::Invalid => "invalid",
@@ -155,7 +155,7 @@ impl Issue {
         self
     }
 
-    /// Returns the text for people.
+    /// The text for people.
     pub fn text(&self) -> &str {
         self.details.text.as_deref().unwrap_or_default()
     }

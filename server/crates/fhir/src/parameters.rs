@@ -120,17 +120,17 @@ impl Parameters {
         Self { parameter }
     }
 
-    /// Returns all parameters with this name.
+    /// All parameters with this name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Parameter> {
         self.parameter.iter().filter(move |p| p.name == name)
     }
 
-    /// Returns the first parameter with this name.
+    /// The first parameter with this name.
     pub fn get(&self, name: &str) -> Option<&Parameter> {
         self.parameter.iter().find(|p| p.name == name)
     }
 
-    /// Returns the first value with this name as text, for any primitive type.
+    /// The first value with this name as text, for any primitive type.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.get(name)?.value.as_ref()? {
             Value::Text(_, text) => Some(text),

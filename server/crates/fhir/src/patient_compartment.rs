@@ -74,7 +74,7 @@ const PATIENT: &[(&str, &[&str])] = &[
     ("VisionPrescription", &["patient"]),
 ];
 
-/// Returns the paths of the References that determine the compartments of a resource of this type.
+/// The paths of the References that determine the compartments of a resource of this type.
 pub fn paths(kind: &str) -> &'static [&'static str] {
     PATIENT.binary_search_by_key(&kind, |row| row.0).map_or(&[], |index| PATIENT[index].1)
 }

@@ -19,7 +19,7 @@ pub struct RootElement {
     pub is_summary: bool,
 }
 
-/// Returns the root elements of a resource type, in the order of its definition.
+/// The root elements of a resource type, in the order of its definition.
 pub fn root_elements(kind: &str) -> impl Iterator<Item = RootElement> {
     let row = TABLE.lines().find_map(|row| row.strip_prefix(kind)?.strip_prefix(' '));
     row.into_iter().flat_map(|row| row.split(' ')).map(RootElement::parse)
@@ -35,9 +35,8 @@ impl RootElement {
         Self { name: choice.unwrap_or(written), is_choice: choice.is_some(), is_mandatory, is_summary }
     }
 
-    /// Returns `true` if a JSON member with this name belongs to the element. For a choice of data types,
-    /// these are `value[x]` and names such as `valueQuantity`, in which the data type begins with a capital
-    /// letter.
+    /// `true` if a JSON member with this name belongs to the element. For a choice of data types, these are
+    /// `value[x]` and names such as `valueQuantity`, in which the data type begins with a capital letter.
     pub fn has_member(&self, member: &str) -> bool {
         let rest = member.strip_prefix(self.name);
         rest.is_some_and(|rest| {

@@ -47,7 +47,7 @@ pub struct SearchParameter {
 
 const TABLE: &str = include_str!("../data/search-parameters.txt");
 
-/// Returns the search parameter with this code for this type. Parameters of all types are found too.
+/// The search parameter with this code for this type. Parameters of all types are found too.
 pub fn find(kind: &str, code: &str) -> Option<SearchParameter> {
     [kind, "Resource"]
         .into_iter()
@@ -56,7 +56,7 @@ pub fn find(kind: &str, code: &str) -> Option<SearchParameter> {
         .and_then(read)
 }
 
-/// Returns the search parameters of a resource type, or those of all types for `Resource`.
+/// The search parameters of a resource type, or those of all types for `Resource`.
 pub fn parameters(kind: &str) -> impl Iterator<Item = SearchParameter> {
     rows(kind).filter_map(read)
 }

@@ -149,7 +149,7 @@ pub const RESOURCE_TYPES: &[&str] = &[
     "VisionPrescription",
 ];
 
-/// Returns the `'static` name of a resource type, or `None` if R4 has no such type.
+/// The `'static` name of a resource type, or `None` if R4 has no such type.
 ///
 /// ```
 /// assert_eq!(trefoil_fhir::resource_type("Patient"), Some("Patient"));
@@ -159,7 +159,7 @@ pub fn resource_type(name: &str) -> Option<&'static str> {
     RESOURCE_TYPES.binary_search(&name).ok().map(|index| RESOURCE_TYPES[index])
 }
 
-/// Returns `true` if the text is a FHIR `id`: 1 to 64 letters, digits, `-` and `.`.
+/// `true` if the text is a FHIR `id`: 1 to 64 letters, digits, `-` and `.`.
 ///
 /// ```
 /// assert!(trefoil_fhir::is_id("pat-1.a"));

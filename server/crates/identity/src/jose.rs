@@ -32,7 +32,7 @@ impl SigningAlg {
     /// All algorithms, the default first.
     pub const ALL: [Self; 4] = [Self::Rs256, Self::Es256, Self::Es384, Self::EdDsa];
 
-    /// Returns the registered name.
+    /// The registered name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",
@@ -42,7 +42,7 @@ impl SigningAlg {
         }
     }
 
-    /// Returns the algorithm with this registered name, or `None` for any other name.
+    /// The algorithm with this registered name, or `None` for any other name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|alg| alg.name() == name)
     }
@@ -89,7 +89,7 @@ pub(crate) fn left_half_hash(alg: Algorithm, text: &str) -> String {
     }
 }
 
-/// Returns the names of the algorithms that can be registered for client assertions.
+/// The names of the algorithms that can be registered for client assertions.
 pub fn assertion_algorithms() -> impl Iterator<Item = &'static str> {
     VERIFIED_ALGORITHMS.into_iter().map(|(name, _)| name)
 }
@@ -137,7 +137,7 @@ impl<'a> JwsParts<'a> {
         Some(Self { header, signed, payload: decode_base64url(payload)?, signature })
     }
 
-    /// Returns the claims. Do not trust them before [`JwsParts::has_valid_signature`] has returned `true`.
+    /// The claims. Do not trust them before [`JwsParts::has_valid_signature`] has returned `true`.
     pub fn claims<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(&self.payload).ok()
     }

@@ -79,7 +79,7 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
-    /// Returns the longer of both lifetimes, for each kind.
+    /// The longer of both lifetimes, for each kind.
     #[must_use]
     pub fn longest(self, other: Self) -> Self {
         Self {
@@ -92,13 +92,13 @@ impl Lifetimes {
         }
     }
 
-    /// Returns the time after which no signed token is valid any more.
+    /// The time after which no signed token is valid any more.
     pub fn signed_token(self) -> SignedDuration {
         self.access_token.max(self.backend_access_token).max(self.id_token).max(ACCESS_TOKEN)
     }
 
-    /// Returns the time after which no token of a family is valid any more: the last refresh can happen just
-    /// before the family ends.
+    /// The time after which no token of a family is valid any more: the last refresh can happen just before
+    /// the family ends.
     pub fn family(self) -> SignedDuration {
         self.refresh_token_family + self.access_token.max(ACCESS_TOKEN)
     }

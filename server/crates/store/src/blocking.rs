@@ -16,7 +16,7 @@ pub fn keep_on_this_thread() {
     IS_SINGLE.set(true);
 }
 
-/// Returns `true` if the current thread does all work itself.
+/// `true` if the current thread does all work itself.
 pub fn is_kept_on_this_thread() -> bool {
     IS_SINGLE.get()
 }

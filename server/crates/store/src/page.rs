@@ -24,12 +24,12 @@ impl PageBuilder {
         self.page.versions.len() >= self.limit.count || self.bytes >= self.limit.bytes
     }
 
-    /// Returns the last page of a scan.
+    /// The last page of a scan.
     pub fn last(self) -> VersionPage {
         self.page
     }
 
-    /// Returns a full page. The scan continues after its last version.
+    /// A full page. The scan continues after its last version.
     pub fn full(mut self) -> VersionPage {
         self.page.next = self.page.versions.last().map(|version| version.key.id.clone());
         self.page

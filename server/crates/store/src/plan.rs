@@ -181,8 +181,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         Ok(self.records.len() - mark)
     }
 
-    /// Returns the writes and the counters after them. The rest of the round is dropped, because bodies may
-    /// be large.
+    /// The writes and the counters after them. The rest of the round is dropped, because bodies may be large.
     pub fn into_puts(self) -> (Vec<VersionPut>, Vec<RecordPut>, StoreCounters) {
         (self.versions, self.records, self.counters)
     }

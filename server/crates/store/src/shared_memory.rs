@@ -146,7 +146,7 @@ pub(crate) struct SharedMemoryNode {
 }
 
 impl SharedMemoryNode {
-    /// Returns the time of the store.
+    /// The time of the store.
     pub async fn time(&self) -> Result<Timestamp, StoreError> {
         self.ask(std::future::ready(Ok(self.link.time()))).await
     }

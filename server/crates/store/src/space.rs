@@ -68,12 +68,12 @@ impl fmt::Debug for DiskSpace {
 }
 
 impl DiskSpace {
-    /// Returns the disk of a folder, whose space the operating system reports.
+    /// The disk of a folder, whose space the operating system reports.
     pub fn of(dir: &Path) -> Self {
         Self::with_probe(dir, Arc::new(probe))
     }
 
-    /// Returns the disk of a folder, whose space `probe` reports.
+    /// The disk of a folder, whose space `probe` reports.
     pub fn with_probe(dir: &Path, probe: SpaceProbe) -> Self {
         Self { dir: dir.to_owned(), probe }
     }

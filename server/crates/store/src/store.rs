@@ -106,8 +106,8 @@ impl Store {
         self.gate.get().map_or(Ok(()), |gate| gate())
     }
 
-    /// Returns the id of this store, which is part of the names of its export files. All stores in memory
-    /// have the same id, because the next process cannot use their files.
+    /// The id of this store, which is part of the names of its export files. All stores in memory have the
+    /// same id, because the next process cannot use their files.
     pub fn id(&self) -> String {
         match &self.engine {
             StoreEngine::Memory(_) | StoreEngine::SharedMemory(_) => "memory".to_owned(),
@@ -116,12 +116,12 @@ impl Store {
         }
     }
 
-    /// Returns `true` if other processes may write to the same store.
+    /// `true` if other processes may write to the same store.
     pub fn is_shared(&self) -> bool {
         matches!(self.engine, StoreEngine::Postgres(_) | StoreEngine::SharedMemory(_))
     }
 
-    /// Returns the latest time that was assigned to a write, or `None` if there was no write.
+    /// The latest time that was assigned to a write, or `None` if there was no write.
     ///
     /// # Errors
     /// See [`FileEngine::last_time`] and [`PostgresEngine::last_time`].
@@ -133,7 +133,7 @@ impl Store {
         }
     }
 
-    /// Returns the time by the clock that all nodes share; `None` if the store belongs to this process alone.
+    /// The time by the clock that all nodes share; `None` if the store belongs to this process alone.
     ///
     /// # Errors
     /// See [`PostgresEngine::time`].

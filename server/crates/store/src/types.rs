@@ -93,12 +93,12 @@ pub enum LedgerWrite {
 }
 
 impl LedgerWrite {
-    /// Returns a put without expiry.
+    /// A put without expiry.
     pub fn put(key: impl Into<String>, value: impl Into<Bytes>, expect: Expect) -> Self {
         Self::Put { key: key.into(), value: value.into(), expires: None, expect }
     }
 
-    /// Returns a delete.
+    /// A delete.
     pub fn delete(key: impl Into<String>, expect: Expect) -> Self {
         Self::Delete { key: key.into(), expect }
     }
@@ -112,7 +112,7 @@ impl LedgerWrite {
         self
     }
 
-    /// Returns the key of the record that is written.
+    /// The key of the record that is written.
     pub fn key(&self) -> &str {
         let (Self::Put { key, .. } | Self::Delete { key, .. }) = self;
         key
@@ -170,7 +170,7 @@ pub struct VersionWrite {
 }
 
 impl VersionWrite {
-    /// Returns a write of a new version without condition.
+    /// A write of a new version without condition.
     pub fn put(key: ResourceKey, draft: ResourceDraft, compartments: Vec<String>) -> Self {
         Self {
             key,
@@ -183,7 +183,7 @@ impl VersionWrite {
         }
     }
 
-    /// Returns a write of a tombstone without condition.
+    /// A write of a tombstone without condition.
     pub fn delete(key: ResourceKey) -> Self {
         Self {
             key,
@@ -257,7 +257,7 @@ pub struct IndexLookup {
 }
 
 impl IndexLookup {
-    /// Returns a lookup of the first entries of a range.
+    /// A lookup of the first entries of a range.
     pub fn first(range: IndexRange, limit: usize) -> Self {
         Self { range, after: None, limit }
     }
@@ -335,7 +335,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Returns `true` for a tombstone.
+    /// `true` for a tombstone.
     pub fn is_deleted(&self) -> bool {
         self.body.is_none()
     }
@@ -455,7 +455,7 @@ impl<'a> VersionHeader<'a> {
         Self { id, updated, within, compartments }
     }
 
-    /// Returns the compartments that the version belongs to, sorted.
+    /// The compartments that the version belongs to, sorted.
     pub fn compartments(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.compartments.split('\0').filter(|name| !name.is_empty())
     }
@@ -507,9 +507,9 @@ impl ScanPosition {
         &self.0
     }
 
-    /// Returns an estimate of the position that is as far after this position as this one is after `before`,
-    /// an earlier position of the same type. The estimate is exact if keys are evenly distributed. It is
-    /// always after this position.
+    /// An estimate of the position that is as far after this position as this one is after `before`, an
+    /// earlier position of the same type. The estimate is exact if keys are evenly distributed. It is always
+    /// after this position.
     pub fn extrapolate(&self, before: &Self) -> Self {
         let same = self.0.iter().zip(&before.0).take_while(|(a, b)| a == b).count();
         let number = |key: &[u8]| {

@@ -21,7 +21,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// Returns the code as it is sent to the client.
+    /// The code as it is sent to the client.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InvalidRequest => "invalid_request",

@@ -127,7 +127,7 @@ macro_rules! claims {
         }),+];
 
         impl StandardClaims {
-            /// Returns the claims that have a value, with their rows.
+            /// The claims that have a value, with their rows.
             pub fn values(&self) -> impl Iterator<Item = (&'static MemberRow, ClaimValue<'_>)> {
                 let values = [$(self.$claim.as_ref().map(ClaimType::as_claim)),+];
                 CLAIMS.iter().zip(values).filter_map(|(row, value)| Some((row, value?)))
@@ -209,13 +209,13 @@ const USER_RIGHTS: &[MemberRow] = &[
     },
 ];
 
-/// Returns the members of a user that can be changed.
+/// The members of a user that can be changed.
 pub fn user_members() -> impl Iterator<Item = &'static MemberRow> {
     // The user name sets `preferred_username`.
     CLAIMS.iter().filter(|row| row.flag.is_some()).chain(USER_RIGHTS)
 }
 
-/// Returns the members of a client.
+/// The members of a client.
 pub fn client_members() -> impl Iterator<Item = &'static MemberRow> {
     CLIENT_MEMBERS.iter()
 }

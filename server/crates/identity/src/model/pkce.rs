@@ -18,12 +18,12 @@ impl CodeChallenge {
         shaped.then(|| Self(text.to_owned()))
     }
 
-    /// Returns the challenge of a verifier.
+    /// The challenge of a verifier.
     pub fn from_verifier(verifier: &str) -> Self {
         Self(encoding::encode_base64url(Sha256::digest(verifier.as_bytes())))
     }
 
-    /// Returns the challenge as the client sent it.
+    /// The challenge as the client sent it.
     pub fn as_str(&self) -> &str {
         &self.0
     }

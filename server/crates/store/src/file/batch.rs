@@ -47,7 +47,7 @@ impl BatchEntries {
         self.0.push((table, key.into(), None));
     }
 
-    /// Returns the entries sorted by table and key, each key once.
+    /// The entries sorted by table and key, each key once.
     pub fn in_order(self) -> Vec<TableEntry> {
         let mut entries = self.0;
         entries.reverse();

@@ -89,7 +89,7 @@ impl DiskSpace {
         Ok(disk)
     }
 
-    /// Returns the id of the store.
+    /// The id of the store.
     pub fn id(&self) -> String {
         self.checkpoints().state.id.clone()
     }
@@ -145,7 +145,7 @@ impl DiskSpace {
         std::fs::File::open(self.dir.join("lock"))
     }
 
-    /// Returns `true` if tables can be flushed and merged without using the reserve.
+    /// `true` if tables can be flushed and merged without using the reserve.
     pub fn has_room_to_merge(&self) -> bool {
         self.has_room(SMALL_ROUND_BYTES).is_ok()
     }

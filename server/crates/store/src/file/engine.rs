@@ -90,13 +90,12 @@ impl OpenEngine {
         Ok(())
     }
 
-    /// Returns a view of the committed state.
+    /// A view of the committed state.
     pub fn view(&self) -> CommittedView<'_> {
         CommittedView::new(&self.db, &self.tables)
     }
 
-    /// Returns `true` if a write or a background task has failed, so that the engine refuses all further
-    /// writes.
+    /// `true` if a write or a background task has failed, so that the engine refuses all further writes.
     pub fn is_poisoned(&self) -> bool {
         self.db.persist(PersistMode::Buffer).is_err()
     }

@@ -220,7 +220,7 @@ impl<'a> StoredVersion<'a> {
         Ok(Self { deleted, version, seq, updated, compartments, body: reader.0 })
     }
 
-    /// Returns `true` if the version is in this compartment.
+    /// `true` if the version is in this compartment.
     pub fn is_in(&self, compartment: &str) -> bool {
         self.compartments.split('\0').any(|own| own == compartment)
     }

@@ -103,7 +103,7 @@ pub struct FileOptions {
 }
 
 impl FileOptions {
-    /// Returns the default options for a folder.
+    /// The default options for a folder.
     pub fn of(dir: &Path) -> Self {
         Self { disk: space::DiskSpace::of(dir), idle_after: Duration::from_millis(500) }
     }
@@ -153,12 +153,12 @@ impl FileEngine {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Returns the id of this store: random, generated when the store is created, and never changed.
+    /// The id of this store: random, generated when the store is created, and never changed.
     pub fn id(&self) -> String {
         self.shared.disk.id()
     }
 
-    /// Returns the latest time that was assigned to a write, or `None` if there was no write.
+    /// The latest time that was assigned to a write, or `None` if there was no write.
     ///
     /// # Errors
     /// Returns [`StoreError::Corrupt`] if the time cannot be read.

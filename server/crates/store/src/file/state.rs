@@ -64,7 +64,7 @@ pub(super) struct TableFile {
 }
 
 impl StoreState {
-    /// Returns the state of a store before its creation.
+    /// The state of a store before its creation.
     pub fn new() -> Result<Self, StoreError> {
         let mut id = [0; 16];
         rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
@@ -216,7 +216,7 @@ impl TableFile {
 pub(super) struct TableFiles(HashMap<String, TableFile>);
 
 impl TableFiles {
-    /// Returns the table folders, and the files that the tables currently consist of.
+    /// The table folders, and the files that the tables currently consist of.
     pub fn list(&mut self, db: &Path, tables: &StoreTables) -> io::Result<(Vec<String>, Vec<TableFile>)> {
         // The folder of the engine's own table, which changes only when a table is created.
         let mut paths: Vec<_> =

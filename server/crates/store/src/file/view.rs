@@ -366,8 +366,8 @@ impl<'a> CommittedView<'a> {
             .collect()
     }
 
-    /// Returns the sequence number of the last change whose time is not after `time`, by binary search. Every
-    /// number up to the last one has an entry in the change feed, except those that a failed round has lost.
+    /// The sequence number of the last change whose time is not after `time`, by binary search. Every number
+    /// up to the last one has an entry in the change feed, except those that a failed round has lost.
     pub fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {
         let (mut low, mut high) = (0, self.counters()?.seq);
         while low < high {

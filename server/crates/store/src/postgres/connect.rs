@@ -233,8 +233,7 @@ impl Database {
         Ok(Self { pool, tls, limits, presence, opened, checked, checking, write_fault })
     }
 
-    /// Returns a connection. After a new connection was opened, the database may be another one: it is
-    /// checked first.
+    /// A connection. After a new connection was opened, the database may be another one: it is checked first.
     pub async fn connection(&self) -> Result<Object, StoreError> {
         self.presence.check()?;
         let connection = self.unchecked_connection().await?;
@@ -256,8 +255,8 @@ impl Database {
         Ok(connection)
     }
 
-    /// Returns a connection without a check. If the database has no connection left for this node, waits for
-    /// one that another request returns.
+    /// A connection without a check. If the database has no connection left for this node, waits for one that
+    /// another request returns.
     pub async fn unchecked_connection(&self) -> Result<Object, StoreError> {
         let until = Instant::now() + self.limits.connect;
         loop {

@@ -135,12 +135,12 @@ impl PostgresEngine {
         self.database.presence.wait_until_back().await;
     }
 
-    /// Returns the id of the store.
+    /// The id of the store.
     pub fn id(&self) -> String {
         self.id.to_string()
     }
 
-    /// Returns the latest time that was assigned to a write.
+    /// The latest time that was assigned to a write.
     ///
     /// # Errors
     /// Returns [`StoreError::Unavailable`] if the database cannot be reached.
@@ -150,7 +150,7 @@ impl PostgresEngine {
         rows.first().map(|row| prefetched::time(row.get(0))).transpose()
     }
 
-    /// Returns the time by the clock of the database.
+    /// The time by the clock of the database.
     ///
     /// # Errors
     /// Returns [`StoreError::Unavailable`] if the database cannot be reached.

@@ -92,7 +92,7 @@ const CHANGE: &str = "SELECT seq, version, updated_ms, kind, id FROM change WHER
 const LAST_CHANGE: &str = "SELECT seq, version, updated_ms, kind, id FROM change ORDER BY seq DESC LIMIT 1";
 
 impl Presence {
-    /// Returns an error if the database went back.
+    /// An error if the database went back.
     pub fn check(&self) -> Result<(), StoreError> {
         match self.went_back.load(Ordering::Acquire) {
             true => Err(unavailable(

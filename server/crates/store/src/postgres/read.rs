@@ -120,7 +120,7 @@ impl<'a> RowVersion<'a> {
         }))
     }
 
-    /// Returns a copy.
+    /// A copy.
     pub fn to_version(&self, kind: &str) -> Version {
         Version {
             key: ResourceKey::new(kind, self.id),

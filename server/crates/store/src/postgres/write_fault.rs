@@ -40,7 +40,7 @@ impl WriteFault {
         }
     }
 
-    /// Returns the failure, if the last write failed.
+    /// The failure, if the last write failed.
     pub fn check(&self) -> Result<(), StoreError> {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }

@@ -35,7 +35,6 @@ pub(super) struct CodingValidator<'a, 'r> {
     pub(super) languages: LanguageRanges,
 }
 
-/// The result for one coding.
 #[derive(Debug)]
 pub(super) struct CodingResult<'q> {
     pub(super) coding: &'q Coding,
