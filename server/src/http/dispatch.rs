@@ -230,8 +230,8 @@ async fn dispatch(context: RequestContext, body: RequestBody, routes: FoundRoute
         let answer = plain(StatusCode::METHOD_NOT_ALLOWED, &text);
         return Answer { response: reply::with(answer.response, header::ALLOW, &allow), cors, ..answer };
     };
+    // A panic ends only this request. The services hold no locks across handlers.
     let answered =
-        // A panic ends only this request. The services hold no locks across handlers.
         AssertUnwindSafe(route.handler.call(RoutedRequest { context, body, path })).catch_unwind().await;
     let response = match answered {
         Ok(Ok(response)) => response,
