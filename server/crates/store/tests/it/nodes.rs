@@ -628,7 +628,10 @@ async fn requests_wait_for_a_connection_and_survive_its_end() {
     client.batch_execute(grant).await.unwrap();
     client.batch_execute(&format!("ALTER DATABASE \"{name}\" CONNECTION LIMIT 4")).await.unwrap();
     let url = DatabaseUrl::new(user, None);
-    let store = Store::migrated_postgres(&url, DatabaseLimits::default()).await.unwrap();
+    // The test is about waiting at all; a busy machine may need longer than a request may.
+    let minute = Duration::from_secs(60);
+    let limits = DatabaseLimits { connect: minute, read: minute, write: minute, ..DatabaseLimits::default() };
+    let store = Store::migrated_postgres(&url, limits).await.unwrap();
     let write = async |number: usize| {
         let record = LedgerWrite::put(format!("jti/{number}"), "used", Expect::Absent);
         store.write(vec![record], at(0)).await.map(drop)
