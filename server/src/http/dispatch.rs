@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use hyper::body::Body as _;
 use percent_encoding::percent_decode_str;
 use warp::Filter;
@@ -36,6 +36,8 @@ use crate::records::server_log;
 /// A boxed filter that answers every request.
 pub type Routes = BoxedFilter<(Response,)>;
 
+/// The header of pages that share no window with other origins (HTML, cross-origin opener policies).
+const COOP: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 /// Maximum length of path and query, in bytes.
 const LONGEST_TARGET: usize = 16 * 1024;
 
@@ -242,6 +244,10 @@ async fn dispatch(context: RequestContext, body: RequestBody, routes: FoundRoute
             let text = "internal error; the server's log has the details";
             dialect.plain_error(StatusCode::INTERNAL_SERVER_ERROR, text)
         }
+    };
+    let response = match route.has(RouteFlag::Isolated) {
+        true => reply::with_static(response, COOP, "same-origin"),
+        false => response,
     };
     Answer { response, cors, dialect }
 }

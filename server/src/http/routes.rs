@@ -36,6 +36,9 @@ pub enum RouteFlag {
     AnyOrigin,
     /// Scripts on the origins of the clients' redirect URIs may read the response.
     Cors,
+    /// The page is not part of an authorization, which may run in a popup: it is isolated from windows of
+    /// other origins.
+    Isolated,
     /// HEAD is not supported, because GET creates something (RFC 9110 section 9.2.1).
     NoHead,
     /// Problems of the handler are pages, whatever the dialect of the table is.
@@ -170,7 +173,7 @@ static ADMIN: &[Route] = routes! {
 };
 
 static PAGES: &[Route] = routes! {
-    GET    "" => pages::home::show_home();
+    GET    "" Isolated => pages::home::show_home();
     GET    "sign-in" => pages::sign_in::form::show_form();
     POST   "sign-in" => pages::sign_in::form::submit_form(body);
     GET    "sign-in/with/{provider}" => oauth::federation::start_sign_in(provider);
@@ -188,18 +191,18 @@ static PAGES: &[Route] = routes! {
     POST   "recovery" => pages::recovery::submit_form(body);
     GET    "device" => pages::device::show_form();
     POST   "device" => pages::device::submit_form(body);
-    GET    "account" => pages::account::show_account();
-    POST   "account" => pages::account::sessions::sign_out_everywhere(body);
-    POST   "account/sessions/end" => pages::account::sessions::end_session(body);
-    POST   "account/passkeys" => pages::account::passkeys::add_passkey(body);
-    POST   "account/passkeys/options" => pages::account::passkeys::begin_registration(body);
-    POST   "account/passkeys/remove" => pages::account::passkeys::remove_passkey(body);
-    POST   "account/passkeys/ask" => pages::account::passkeys::require_passkey(body);
-    POST   "account/recovery-codes" => pages::account::passkeys::replace_recovery_codes(body);
-    POST   "account/password" => pages::account::password::change_password(body);
-    POST   "account/apps/remove" => pages::account::apps::withdraw_consent(body);
-    POST   "account/links" => pages::account::links::begin_link(body);
-    POST   "account/links/remove" => pages::account::links::remove_link(body);
+    GET    "account" Isolated => pages::account::show_account();
+    POST   "account" Isolated => pages::account::sessions::sign_out_everywhere(body);
+    POST   "account/sessions/end" Isolated => pages::account::sessions::end_session(body);
+    POST   "account/passkeys" Isolated => pages::account::passkeys::add_passkey(body);
+    POST   "account/passkeys/options" Isolated => pages::account::passkeys::begin_registration(body);
+    POST   "account/passkeys/remove" Isolated => pages::account::passkeys::remove_passkey(body);
+    POST   "account/passkeys/ask" Isolated => pages::account::passkeys::require_passkey(body);
+    POST   "account/recovery-codes" Isolated => pages::account::passkeys::replace_recovery_codes(body);
+    POST   "account/password" Isolated => pages::account::password::change_password(body);
+    POST   "account/apps/remove" Isolated => pages::account::apps::withdraw_consent(body);
+    POST   "account/links" Isolated => pages::account::links::begin_link(body);
+    POST   "account/links/remove" Isolated => pages::account::links::remove_link(body);
     GET    "style.css" Reads => pages::style_sheet();
     GET    "page.js" Reads => pages::page_script();
     GET    "logo" Reads => pages::logo();

@@ -128,6 +128,24 @@ impl Driver {
         self.http.get(format!("{}{path}", self.base)).send().await.unwrap().json::<Value>().await.unwrap()["value"].clone()
     }
 
+    /// Goes on in the window that is not the current one, when it has opened. Returns the former window.
+    pub async fn enter_popup(&self) -> String {
+        let current = self.get("/window").await;
+        loop {
+            let windows = self.get("/window/handles").await;
+            if let Some(popup) = windows.as_array().unwrap().iter().find(|window| **window != current) {
+                self.enter_window(popup.as_str().unwrap()).await;
+                return current.as_str().unwrap().to_owned();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Goes on in a window.
+    pub async fn enter_window(&self, window: &str) {
+        self.post("/window", json!({ "handle": window })).await;
+    }
+
     pub async fn go(&self, address: &str) {
         self.post("/url", json!({ "url": address })).await;
     }

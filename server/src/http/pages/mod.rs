@@ -37,7 +37,7 @@ pub mod sign_in;
 pub mod sign_out;
 pub mod texts;
 
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 
 use super::extract::RequestContext;
 use super::problem::Problem;
@@ -57,7 +57,6 @@ pub fn with_page_headers(mut response: Response) -> Response {
         ),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "same-origin"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ];
     for (name, value) in headers {
         response.headers_mut().insert(name, HeaderValue::from_static(value));

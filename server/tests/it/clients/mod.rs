@@ -96,11 +96,12 @@ async fn answer_app_request(mut stream: TcpStream, library: PathBuf) {
     drop(stream.write_all(&[head.as_bytes(), &body].concat()).await);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn fhirclient_launches_reads_refreshes_and_revokes_in_a_browser() {
+/// A server at which the SMART app is registered, and the origin of the app; `None` if something is not
+/// installed.
+async fn smart_app() -> Option<(Server, String)> {
     let library = clients().join("node_modules/fhirclient/build/fhir-client.js");
     if !have_browser() || !installed("fhirclient", &library) {
-        return;
+        return None;
     }
     let server = Server::demo();
     let origin = serve_app(library).await;
@@ -108,13 +109,19 @@ async fn fhirclient_launches_reads_refreshes_and_revokes_in_a_browser() {
     let redirect_uri = format!("{origin}/app");
     let add = ["client", "add", "smart-app", "--redirect-uri", &redirect_uri, "--scope", scope];
     assert!(server.trefoil(&add).status.success());
+    Some((server, origin))
+}
 
-    let driver = Driver::start().await;
-    driver.go(&format!("{origin}/launch?iss={}", server.fhir())).await;
+/// Signs in the user of the demo, and allows what the app asks for.
+async fn sign_in_and_allow(driver: &Driver, server: &Server) {
     driver.fill("#username", "willow").await;
     driver.fill("#password", server.demo_json()["user"]["password"].as_str().unwrap()).await;
     driver.press("button").await;
     driver.press("button[value=allow]").await;
+}
+
+/// Waits for the result that the app shows.
+async fn check_result(driver: &Driver) {
     let mut result = String::new();
     for _ in 0..200 {
         result = driver.text("#result").await;
@@ -124,4 +131,26 @@ async fn fhirclient_launches_reads_refreshes_and_revokes_in_a_browser() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(result, "all good");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fhirclient_launches_reads_refreshes_and_revokes_in_a_browser() {
+    let Some((server, origin)) = smart_app().await else { return };
+    let driver = Driver::start().await;
+    driver.go(&format!("{origin}/launch?iss={}", server.fhir())).await;
+    sign_in_and_allow(&driver, &server).await;
+    check_result(&driver).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fhirclient_launches_in_a_popup() {
+    let Some((server, origin)) = smart_app().await else { return };
+    let driver = Driver::start().await;
+    driver.go(&format!("{origin}/popup?iss={}", server.fhir())).await;
+    driver.press("#start").await;
+    let app = driver.enter_popup().await;
+    sign_in_and_allow(&driver, &server).await;
+    // The popup passes the code to the window that opened it, and closes.
+    driver.enter_window(&app).await;
+    check_result(&driver).await;
 }
