@@ -46,6 +46,8 @@ const FOLDER_MODE: u32 = 0o777;
 pub const PART: usize = 8 << 20;
 /// Name suffix of the file with the length and hash of a gzip.
 pub(crate) const GZIP_SUM: &str = "gzip1.sum";
+/// Separates the name of a file from the number that [`LocalFileSystem`] adds until the file is complete.
+const UNFINISHED: char = '#';
 
 /// Storage of export files.
 #[derive(Clone)]
@@ -377,11 +379,12 @@ impl ExportFiles {
         }
     }
 
-    /// Removes the files of a job except those in `keep` and the files derived from them. Returns `false` if
-    /// some are left.
+    /// Removes the files of a job except those in `keep` and the files derived from them, complete or not: a
+    /// client may be waiting for a gzip that is being written. Returns `false` if some are left.
     pub async fn remove_others(&self, job: &str, keep: impl Iterator<Item = AttemptFile<'_>>) -> bool {
         let keep: HashSet<String> = keep.map(AttemptFile::in_folder).collect();
         let is_other = move |name: &str| {
+            let name = name.split_once(UNFINISHED).map_or(name, |(name, _)| name);
             let of = [gzip::VERSION, GZIP_SUM]
                 .into_iter()
                 .find_map(|made| name.strip_suffix(made)?.strip_suffix('.'));

@@ -190,6 +190,25 @@ fn leftovers_of_a_stopped_process_are_removed() {
     });
 }
 
+/// A client may request a gzip while the worker still cleans up after the export.
+#[test]
+fn an_unfinished_gzip_is_not_removed() {
+    runtime().block_on(async {
+        let world = filled(FILE_SIZE).await;
+        let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+        finish(&world.bulk, &job, world.now()).await;
+        let path = |name: &str| world.folder_of(&job).join(name);
+        let unfinished = ["1.Patient.0001.ndjson.gzip1#1", "1.Patient.0001.ndjson.gzip1.sum#1"].map(path);
+        let others = ["0.Patient.0001.ndjson.gzip1#1", "1.Patient.9999.ndjson.gzip1#1"].map(path);
+        for file in unfinished.iter().chain(&others) {
+            std::fs::write(file, "unfinished").unwrap();
+        }
+        world.reopened().resume().await.unwrap();
+        assert!(unfinished.iter().all(|file| file.exists()));
+        assert!(others.iter().all(|file| !file.exists()), "no manifest lists their files");
+    });
+}
+
 #[test]
 fn a_job_is_resumed_when_its_lease_expires() {
     let first = runtime();
