@@ -5,7 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Waits until a task that nothing aborts has ended. If the runtime is shutting down, this never returns,
 /// because the runtime then drops the caller too.
@@ -17,13 +18,14 @@ pub(crate) async fn until_ended<T>(task: impl Future<Output = Result<T, JoinErro
     }
 }
 
-/// Handle of a spawned task. Dropping the handle aborts the task.
-pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
+/// Handle of a spawned task. Dropping the handle aborts the task. Its output is that of the task: a panic of
+/// the task continues in the task that waits.
+pub(crate) struct AbortOnDrop<T>(AbortOnDropHandle<T>);
 
 impl<T: Send + 'static> AbortOnDrop<T> {
     /// Spawns `work` as a task.
     pub fn of(work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(tokio::spawn(work))
+        Self(AbortOnDropHandle::new(tokio::spawn(work)))
     }
 
     /// `true` if the task has ended.
@@ -43,11 +45,5 @@ impl<T> Future for AbortOnDrop<T> {
             // polls this handle.
             Err(_) => Poll::Pending,
         }
-    }
-}
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
