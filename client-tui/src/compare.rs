@@ -69,7 +69,6 @@ fn elements(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The code of an element.
 fn key(element: &Value) -> Option<&str> {
     element["code"].as_str()
 }

@@ -41,7 +41,7 @@ pub enum Message {
     Resized,
     /// Current time, sent once a second.
     Tick(Timestamp),
-    /// The operating system asked the program to end.
+    /// A signal requests the program to end.
     Terminate,
     /// An exchange with the server ended.
     Exchanged(RecordedExchange),

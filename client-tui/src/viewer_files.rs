@@ -18,7 +18,6 @@ use crate::ndjson::resource::{bound_codes, references, split_reference, summary}
 #[derive(Clone, Default)]
 pub struct OpenFile(Arc<Mutex<Option<IndexedFile>>>);
 
-/// The filter of the list.
 enum LineFilter {
     All,
     /// Lines that contain a text.
@@ -76,7 +75,6 @@ impl IndexedFile {
         }
     }
 
-    /// Returns lines of the list.
     fn read(&mut self, first: u64, count: usize) -> std::io::Result<Vec<Vec<u8>>> {
         if matches!(self.filter, LineFilter::All) {
             return self.file.read(first, count);

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | [`spec`] | the tables under `specs/`: requirements, cases, gaps |
 //! | [`wire`] | requests and responses, variables, tokens |
-//! | [`profile`] | what the suite must be told about a server |
+//! | [`profile`] | properties of a server that the suite cannot discover |
 //! | [`environment`] | the server under test, fake identity providers, preconditions |
 //! | [`run`] | runs cases and checks the responses |
-//! | [`report`] | listeners to a run: the terminal and files in seven formats |
+//! | [`report`] | listeners to a run: the terminal and files in several formats |
 //! | [`laws`] | properties of every server, tested with random requests |
 //! | [`init`] | writes the profile of a server |
 //! | [`compare`] | compares the reports of two runs |

@@ -13,7 +13,6 @@ use trefoil_conformance::run::verdict::Verdict;
 use trefoil_conformance::spec::Specification;
 use trefoil_conformance::spec::case::Case;
 
-/// State shared by all trials.
 struct Suite {
     spec: Specification,
     runtime: Runtime,

@@ -188,7 +188,6 @@ impl KickOff {
         Ok(())
     }
 
-    /// The parameters with their values.
     fn parameters(&self) -> Vec<(&'static str, String)> {
         let single = [
             ("_outputFormat", "ndjson"),

@@ -13,14 +13,14 @@ use super::{Api, ApiError, TokenKind};
 pub enum Introspection {
     /// The token is valid.
     Active {
-        /// client_id that asked.
+        /// client_id that sent the request.
         client: String,
         /// Members of the response except `active`.
         members: Map<String, Value>,
     },
     /// The token is not valid, or the client may not introspect it (RFC 7662 2.2).
     Inactive { client: String },
-    /// The server was not asked, or its answer is not usable.
+    /// No request was sent, or its answer is not usable.
     Unavailable { reason: String },
 }
 

@@ -1,4 +1,4 @@
-//! The pause that a server asks for.
+//! The delay that a server requests with `Retry-After`.
 
 use super::Answer;
 

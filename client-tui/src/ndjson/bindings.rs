@@ -23,7 +23,6 @@ const fn code(element: &'static str, system: &'static str, value_set: &'static s
     Binding { element, system, value_set }
 }
 
-/// A binding of a CodeableConcept.
 const fn concept(element: &'static str, value_set: &'static str) -> Binding {
     Binding { element, system: "", value_set }
 }

@@ -94,7 +94,6 @@ impl Profile {
         })
     }
 
-    /// Applies settings.
     fn with(mut self, settings: &ProfileSettings) -> Result<Self, ProfileError> {
         if let Some(fhir_base) = &settings.fhir_base {
             self.fhir_base = base_address(fhir_base)?;

@@ -61,7 +61,7 @@ pub async fn open(
     }
 }
 
-/// Ends the event loop when a signal asks the program to end. Returns the number of that signal.
+/// Ends the event loop when a signal requests it. Returns the number of that signal.
 ///
 /// # Errors
 /// [`CommandFailure::Terminal`] if the operating system refuses a signal handler.

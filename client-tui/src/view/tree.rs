@@ -11,7 +11,6 @@ use crate::api::{ConceptLabel, HierarchyConcept, HierarchyPath};
 use crate::model::answer::Answer;
 use crate::model::{Model, Question, SentQuestion, TreeContent};
 
-/// A row of the drawing.
 enum TreeRow<'a> {
     /// A concept that can be opened.
     Concept { branch: String, concept: &'a ConceptLabel },

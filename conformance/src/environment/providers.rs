@@ -220,7 +220,6 @@ impl FakeProviders {
     }
 }
 
-/// Behaviour of a raw listener.
 #[derive(Debug, Clone, Copy)]
 enum ProviderFault {
     /// The connection is reset.

@@ -12,7 +12,6 @@ use super::terminology::{
 use crate::environment::preconditions::CaseContext;
 use crate::wire::exchange::Answer;
 
-/// Operations about a random hierarchy.
 #[derive(Debug, Clone, Copy)]
 enum Operation {
     Subsumes,

@@ -26,7 +26,6 @@ enum Line {
     End(EndLine),
 }
 
-/// The first line.
 #[derive(Serialize, Deserialize)]
 struct StartLine {
     suite: String,
@@ -39,7 +38,6 @@ struct StartLine {
     requirements: Vec<Requirement>,
 }
 
-/// The last line.
 #[derive(Serialize, Deserialize)]
 struct EndLine {
     #[serde(flatten)]

@@ -61,7 +61,6 @@ fn to_file(report: &str) -> Result<Box<dyn RunListener>> {
     })
 }
 
-/// The names of all kinds.
 fn kinds() -> String {
     let names: Vec<_> = std::iter::once("json").chain(KINDS.iter().map(|(name, _)| *name)).collect();
     names.join(", ")

@@ -15,7 +15,7 @@ use crate::spec::preconditions;
 use crate::spec::request::Body;
 use crate::spec::requirement::{BoundActor, Level};
 
-/// Cases that were asked for, and actions that they may do.
+/// The selected cases, and the actions that they may do.
 #[derive(Debug, Clone)]
 pub struct Selection {
     /// Texts of which a case id, or a requirement that it covers, contains one; empty for all cases.
@@ -35,7 +35,7 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// The cases that were asked for.
+    /// The selected cases.
     pub fn cases<'a>(&'a self, spec: &'a Specification) -> Vec<&'a Case> {
         let names = |case: &'a Case| std::iter::once(&case.id).chain(&case.covers);
         let is_excluded = |case: &Case| {

@@ -96,7 +96,6 @@ pub const FILES: &[(&str, &str)] = tables![
 /// The table of cases that are known to fail.
 pub const GAPS: &str = include_str!("../../specs/gaps.toml");
 
-/// Content of a table file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {

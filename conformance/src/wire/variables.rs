@@ -135,7 +135,6 @@ pub fn names(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices('$').map(|(offset, _)| name(&text[offset + 1..])).filter(|name| !name.is_empty())
 }
 
-/// Converts a value to text.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -17,7 +17,6 @@ const PATIENTS: usize = 4;
 /// Types that the server exports.
 const TYPES: [&str; 2] = ["Patient", "Observation"];
 
-/// An export.
 struct Job {
     request: String,
     started: Instant,

@@ -83,7 +83,6 @@ pub fn measure(bench: &Bench, data: &Path) {
     println!("{:<34} {:>12} {:>10} {median:>8.2} {:>14}", "download, relative to bare hyper", "", "", "0.8");
 }
 
-/// Returns the largest exported file.
 fn largest(data: &Path) -> PathBuf {
     let folders =
         std::fs::read_dir(data.join("exports")).expect("the folder of the exports exists").flatten();

@@ -42,7 +42,6 @@ impl NodeSection {
     }
 }
 
-/// The name of the machine.
 fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     if name.is_empty() { "localhost".to_owned() } else { name }

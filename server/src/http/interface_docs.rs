@@ -16,7 +16,6 @@ use super::routes;
 use crate::config::sections::ConfigFile;
 use crate::generated_docs::{check_page, member_line, sentence};
 
-/// The table of the operations.
 fn operations() -> String {
     let mut text = "| request | OperationDefinition | effect |\n|---|---|---|\n".to_owned();
     for operation in TerminologyOperation::ALL {

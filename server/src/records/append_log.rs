@@ -43,7 +43,6 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// Lines that are queued together.
 struct LineBatch {
     lines: Vec<LogLine>,
     /// Notified when these lines and all before them are written; dropped when the write fails.
@@ -73,7 +72,6 @@ pub struct AppendLog {
     state: Arc<LogState>,
 }
 
-/// Where the lines are written.
 enum LogWriterPlace {
     Thread(JoinHandle<()>),
     /// By the thread that adds them, if there is only one (see [`blocking`]).
@@ -204,7 +202,6 @@ impl Drop for AppendLog {
     }
 }
 
-/// The thread that writes.
 struct LogWriter {
     folder: PathBuf,
     name: &'static str,

@@ -88,7 +88,6 @@ pub fn start_log() -> LogGuard {
     guard
 }
 
-/// The destination of the lines.
 enum LogOutput {
     Stderr,
     Files(LogFiles),

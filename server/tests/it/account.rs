@@ -6,7 +6,6 @@ use crate::sign_in::{Browser, location, tokens, userinfo};
 use crate::support::Server;
 
 impl Browser<'_> {
-    /// Returns the account page.
     async fn account(&mut self, base: &str) -> String {
         self.get(&format!("{base}/account")).await.text().await.unwrap()
     }

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::support::{Server, have};
 
-/// Resources by type and id.
 type Resources = BTreeMap<String, BTreeMap<String, Value>>;
 
 /// Returns the folder of the client. If there is none, prints that the test is left out.

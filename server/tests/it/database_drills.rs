@@ -30,14 +30,12 @@ async fn writer(node: &Server, base: &str) -> String {
     answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
 }
 
-/// Writes a Group.
 async fn put_group(node: &Server, token: &str, id: &str, name: &str) -> StatusCode {
     let group = json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true, "name": name });
     let request = node.client().put(format!("{}/Group/{id}", node.fhir())).bearer_auth(token);
     request.json(&group).send().await.unwrap().status()
 }
 
-/// Reads a Group.
 async fn read_group(node: &Server, token: &str, id: &str) -> StatusCode {
     let url = format!("{}/Group/{id}", node.fhir());
     let answer = node.client().get(url).bearer_auth(token).send().await;

@@ -45,7 +45,7 @@ mod tests {
             "bulk: fixed a race",
         ] {
             let is_seen = fault(subject).is_some();
-            // Nouns cannot be told from imperatives.
+            // Some nouns are also imperatives.
             assert_eq!(is_seen, !subject.starts_with("docs"), "{subject}");
         }
     }

@@ -33,7 +33,7 @@
 //! | `lifetimes/longest` | longest lifetimes that were ever in effect | when one is raised |
 //! | `throttle/{counter}/{digest}` | failed attempts | at each attempt |
 //! | `configuration/edition` | number of the configuration whose clients are declared | when it rises |
-//! | `marker/{records}` | tells other nodes that records were written | with each such record |
+//! | `marker/{records}` | shows other nodes that records were written | with each such record |
 //! | `secret/keys` | signing keys, encrypted at rest | at each rotation |
 //! | `secret/server` | server secret, encrypted at rest | at each rotation |
 

@@ -28,7 +28,6 @@ pub async fn use_families(world: &World, provider: Option<&str>) {
     }
 }
 
-/// The tokens of a family.
 #[derive(Default)]
 struct Family {
     name: String,

@@ -96,7 +96,6 @@ impl StateReport {
     }
 }
 
-/// A state to check.
 struct Work {
     index: usize,
     state: CrashState,

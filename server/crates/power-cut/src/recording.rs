@@ -234,7 +234,6 @@ struct OpenInode {
     appends: bool,
 }
 
-/// Converts system calls to operations.
 struct Recorder {
     root: String,
     marks: String,

@@ -161,7 +161,6 @@ pub fn plan(recording: &Recording, exploration: Exploration) -> Vec<CrashState> 
     states
 }
 
-/// The fate of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OperationLoss {
     Kept,

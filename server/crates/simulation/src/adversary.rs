@@ -11,7 +11,6 @@ use turmoil::Sim;
 use crate::simulated_nodes::{SimulatedNodes, host_of};
 use crate::store_link::{LinkState, NodeLink};
 
-/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// The process ends and is started again.

@@ -34,7 +34,6 @@ impl Provider {
         Self { key, world, codes: Mutex::default() }
     }
 
-    /// Answers one request.
     fn answer(&self, path: &str, query: &BTreeMap<String, String>) -> Response<Full<Bytes>> {
         let text = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
         match path {

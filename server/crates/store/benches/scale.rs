@@ -93,5 +93,4 @@ async fn main() {
     }
 }
 
-/// The work of one task.
 type Work = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -441,7 +441,6 @@ mod tests {
         }
     }
 
-    /// An engine without any data.
     struct EmptyStore;
 
     impl PresentState for EmptyStore {

@@ -33,7 +33,6 @@ pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
     source.file_names().to_vec()
 }
 
-/// Content of a column.
 enum CsvColumn {
     Code,
     Display,

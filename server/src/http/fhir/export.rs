@@ -165,7 +165,7 @@ pub async fn export_status(context: &RequestContext, job: String) -> Result<Resp
         return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text));
     };
     let status = context.app.bulk.status(&job, page, &access.token.client_id, &types, context.now).await;
-    // The log of the client records what the client was told.
+    // The log of the client records the status that the client receives.
     if let (Some(log), Ok(status)) = (&context.app.logs.exports, &status) {
         log.record_status(&job, page, status).await;
     }

@@ -216,7 +216,6 @@ async fn wait_for_phase(phase: &mut watch::Receiver<ServingPhase>, target: Servi
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An accepted connection.
 struct Connection {
     peer: SocketAddr,
     state: Arc<ConnectionState>,

@@ -25,7 +25,6 @@ const fn default_banner() -> bool {
     true
 }
 
-/// The members of the request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewLaunch {

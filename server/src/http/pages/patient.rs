@@ -23,7 +23,6 @@ const PAGE: usize = 20;
 /// Maximum number of Patients that are read for one page.
 const MAX_SCANNED: usize = 5_000;
 
-/// A Patient in the list.
 struct PatientRow {
     id: String,
     name: String,

@@ -64,7 +64,6 @@ impl RestInteraction {
         }
     }
 
-    /// Type of the agent user.
     fn user_role(self) -> [&'static str; 3] {
         match self {
             Self::Create | Self::Update | Self::Delete => [PARTICIPATION, "AUT", "author (originator)"],

@@ -8,7 +8,6 @@ use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
 
 use super::job_log::SentFiles;
 
-/// The record of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct SharedProgress {
     sent: SentFiles,

@@ -40,7 +40,6 @@ return axe.run().then((result) => result.violations.map((found) => found.id + ":
 
 const TAB: char = '\u{e004}';
 
-/// Checks the current page.
 async fn look(driver: &Driver, name: &str) {
     let pictures = std::env::var_os("TREFOIL_PICTURES").map(PathBuf::from);
     let axe = std::env::var_os("TREFOIL_AXE").map(|file| std::fs::read_to_string(file).unwrap());

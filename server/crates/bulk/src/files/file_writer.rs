@@ -58,7 +58,6 @@ impl FileWriter {
         Self { write: Some(write), ..self }
     }
 
-    /// The guard of all writes.
     fn guard(&mut self) -> Result<WriteGuard, WriteError> {
         if self.write.is_none() {
             self.write = Some(self.files.begin_write(&self.job)?);

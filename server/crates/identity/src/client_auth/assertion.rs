@@ -53,9 +53,9 @@ impl AssertionClaims {
     }
 
     /// `true` if the assertion was issued before this time, at which the ledger lost used assertions. One
-    /// without `iat` is accepted: its client could not be told from a replay until the last assertion of
-    /// before has expired.
-    fn is_of_before(&self, restored: Timestamp) -> bool {
+    /// without `iat` is accepted: a rejection would also affect clients that never send `iat`, until the last
+    /// assertion issued before that time has expired.
+    fn was_issued_before(&self, restored: Timestamp) -> bool {
         self.iat.is_some_and(|iat| iat < restored.as_second() as f64)
     }
 
@@ -162,7 +162,7 @@ impl ClientAuthenticator {
         claims.check_audience(client.assertion_audience, &self.issuer).map_err(bad)?;
         let (exp, jti) = claims.check_times(now).map_err(bad)?;
         if let Some(restored) = self.revocations.restored_at(now).await?
-            && claims.is_of_before(restored)
+            && claims.was_issued_before(restored)
         {
             return Err(bad(BadAssertion::BeforeRestore));
         }
@@ -212,13 +212,13 @@ mod tests {
     fn an_assertion_that_is_older_than_a_restore_is_recognized() {
         use serde_json::json;
         let restored = Timestamp::from_second(1_000).unwrap();
-        for (claims, is_of_before) in [
+        for (claims, was_issued_before) in [
             (json!({ "iat": 999, "exp": 1_290 }), true),
             (json!({ "iat": 1_000, "exp": 1_290 }), false),
             (json!({ "exp": 1_100 }), false),
         ] {
             let parsed: AssertionClaims = serde_json::from_value(claims.clone()).unwrap();
-            assert_eq!(parsed.is_of_before(restored), is_of_before, "{claims}");
+            assert_eq!(parsed.was_issued_before(restored), was_issued_before, "{claims}");
         }
     }
 

@@ -234,9 +234,11 @@ impl SessionStore {
     /// because a sign-out request from a client's page can lack the cookie.
     async fn is_active(&self, session: &Session, user: &User, now: Timestamp) -> Result<bool, StoreError> {
         let is_current = user.epoch == session.epoch && now <= self.end_of(session);
-        let is_of_before =
+        let started_before_restore =
             self.revocations.restored_at(now).await?.is_some_and(|time| session.started < time);
-        Ok(is_current && !is_of_before && !self.revocations.is_revoked("sid", &session.sid, now).await?)
+        Ok(is_current
+            && !started_before_restore
+            && !self.revocations.is_revoked("sid", &session.sid, now).await?)
     }
 
     /// Returns the ids of the session of a cookie, active or expired.

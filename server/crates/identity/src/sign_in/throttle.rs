@@ -105,7 +105,6 @@ impl FailureRecord {
     }
 }
 
-/// A counter of failed attempts.
 #[derive(Debug, Clone)]
 struct FailureCounter {
     key: String,

@@ -29,7 +29,7 @@ const MAX_SILENCE: Duration = Duration::from_secs(1);
 struct WatchedRecords {
     /// Key prefixes of the records.
     prefixes: &'static [&'static str],
-    /// Key of the marker that tells other nodes.
+    /// Key of the marker that other nodes read.
     marker: &'static str,
     epoch: Arc<AtomicU64>,
 }

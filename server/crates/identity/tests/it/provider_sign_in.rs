@@ -60,7 +60,6 @@ async fn begin(world: &World, freshness: RequiredFreshness) -> (ProviderSignIn, 
     (flow, sent["nonce"].clone())
 }
 
-/// The key of a provider.
 enum ProviderKey {
     Ec(EcdsaKeyPair),
     Ed(Ed25519KeyPair),

@@ -62,7 +62,6 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-/// Carries out an import.
 async fn import(store: &Store, number: usize, progress: impl FnMut(ImportProgress)) {
     let dir = TempDir::new().unwrap();
     let options = ImportOptions { lines: ACKNOWLEDGED, ..ImportOptions::default() };

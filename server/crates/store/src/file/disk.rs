@@ -74,7 +74,7 @@ impl DiskSpace {
             opened: RwLock::new(Some(opened)),
             checkpoints: Mutex::new(checkpoints),
         };
-        // Without a checkpoint, a journal that was cut off could not be told from a new store.
+        // Without a checkpoint, a truncated journal could not be distinguished from a new store.
         if is_new || accept_damage {
             disk.checkpoint(false)?;
             if disk.checkpoints().state.checkpoint == 0 {

@@ -185,7 +185,6 @@ fn damaged(path: &Path, index: u64, remedy: &str) -> StoreError {
     }
 }
 
-/// Result of reading a journal.
 #[derive(Debug, PartialEq, Eq)]
 enum JournalScan {
     Intact,
@@ -290,7 +289,6 @@ fn stops_within_sector(rest: &[u8], index: u64) -> bool {
     part.take(usize::try_from(left).unwrap_or(usize::MAX)).all(|&byte| byte == 0)
 }
 
-/// A complete batch.
 struct ReadBatch {
     length: u64,
     header: [u8; 12],

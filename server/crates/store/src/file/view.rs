@@ -244,7 +244,7 @@ impl<'a> CommittedView<'a> {
         Ok(None)
     }
 
-    /// Like `walk_kind`, for a type within a compartment. `has_guests` tells whether resources with another
+    /// Like `walk_kind`, for a type within a compartment. `has_guests` is `true` if resources with another
     /// home may be in it.
     fn walk_compartment(
         &self,

@@ -385,7 +385,6 @@ fn split_roots(url: &str) -> (String, Option<String>) {
     (format!("{address}?{}", kept.join("&")), roots)
 }
 
-/// The TLS settings.
 fn tls(roots: Option<&Path>) -> Result<rustls::ClientConfig, StoreError> {
     let failed = |reason: String| StoreError::Engine { action: "prepare TLS to the database", reason };
     let provider = rustls::crypto::aws_lc_rs::default_provider().into();

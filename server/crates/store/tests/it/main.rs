@@ -64,7 +64,6 @@ impl StoreEngine {
         Self { name: "memory", store: Store::memory(), dir: None, url: None, shared: None }
     }
 
-    /// Returns the engine of simulations.
     fn shared_memory() -> Self {
         let shared = SharedMemory::default();
         let store = Store::shared_memory(&shared, Arc::new(YieldingLink));
@@ -83,7 +82,6 @@ impl StoreEngine {
         Some(Self { name: "postgres", store, url: Some(url), ..Self::memory() })
     }
 
-    /// Returns each engine, empty.
     async fn each() -> Vec<Self> {
         let shared = [Self::postgres().await, Self::pooled().await];
         [Some(Self::memory()), Some(Self::shared_memory()), Some(Self::file())]

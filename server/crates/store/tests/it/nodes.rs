@@ -385,7 +385,6 @@ struct CuttingProxy {
     cut: Arc<Cut>,
 }
 
-/// The disturbance.
 struct Cut {
     /// Number of pieces of data that all connections together forward. The piece after them is lost, and its
     /// connection ends.

@@ -45,7 +45,6 @@ const STATES_OF_RECOVERIES: u64 = 10_000;
 /// Number of states that they check for each planted fault.
 const STATES_WITH_FAULT: usize = 300;
 
-/// A request to the store.
 enum Request {
     Write(Vec<LedgerWrite>),
     Commit(Vec<VersionWrite>),

@@ -139,7 +139,6 @@ columns!(CodeSystem: codes, displays, designations, properties, flags, statuses,
     subset_names, subsets, members, identifiers, words);
 
 impl CodeSystem {
-    /// A code system without concepts.
     fn from_header(header: &ResourceHeader) -> Self {
         let url = header.url.clone().unwrap_or_default();
         let version = header.version.clone();

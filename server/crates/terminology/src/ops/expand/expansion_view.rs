@@ -268,7 +268,6 @@ fn property_extension(name: &str, value: &Value) -> serde_json::Value {
     json!({ "url": CONTAINS_PROPERTY, "extension": [{ "url": "code", "valueCode": name }, value] })
 }
 
-/// An extension with a value.
 fn tagged_value(url: &str, value: &Value) -> serde_json::Value {
     let mut tagged = serde_json::to_value(Parameter::new("value", value.clone())).unwrap_or_default();
     if let Some(members) = tagged.as_object_mut() {

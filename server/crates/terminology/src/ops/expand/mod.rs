@@ -285,7 +285,6 @@ fn expansion_identifier(set: &ValueSet, input: OperationInput<'_>, parameters: &
     format!("urn:uuid:{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// A ValueSet with its expansion.
 struct ExpandedValueSet<'a> {
     set: &'a ValueSet,
     /// Whether `compose` and the other members of the definition are included.
