@@ -6,6 +6,7 @@
 //! | [`demo`] | the demo server, a short guide, the terminal client |
 //! | [`fhir_tables`] | tables that are generated from HL7's definitions of FHIR R4 |
 //! | [`mutants`] | the suite against servers with planted faults |
+//! | [`pictures`] | pictures of the terminal client |
 //! | [`soak`] | the long checks: fuzz targets with millions of runs, kills, hostile traffic |
 //! | [`mod@test`] | what every change must pass, and what the pipeline checks besides |
 //! | [`tidy`] | boundaries between the crates, prose, links, commits |

@@ -14,9 +14,12 @@
 //! | [`providers`] | identity providers, correct and faulty |
 //! | [`key_hosts`] | hosts of clients' keys, correct and faulty |
 //! | [`browser`] | signs in a user |
+//! | [`page_request`] | loads a page |
 //! | [`applications`] | client applications: codes, tokens, assertions, exports |
 //! | [`passkeys`] | passkeys of users |
 //! | [`preconditions`] | the initial states of cases |
+//! | `crypto` | the crypto library of TLS |
+//! | `error` | the error of a setup |
 
 pub mod addresses;
 pub mod applications;

@@ -7,6 +7,7 @@
 //! | [`difference`] | not a law: two servers that are asked the same |
 //! | [`terminology`] | `$subsumes` is an order; `$validate-code` agrees with `$expand`; GET agrees with POST |
 //! | [`export`] | an export is complete, without duplicates, and its parts add up |
+//! | `law_test` | the test of a law with random requests, and the report of a violation |
 
 pub mod authorization;
 pub mod difference;

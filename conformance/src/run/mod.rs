@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`selection`] | which cases run on a target, and why the others do not |
 //! | [`missing_members`] | members of the profile that cases need and the profile lacks |
+//! | [`profile_additions`] | members of the profile that would let more cases run |
 //! | [`case_run`] | runs one case |
 //! | [`verdict`] | verdicts on cases, and their numbers |
 //! | [`matcher`] | compares a value with the expected value of a row |

@@ -9,6 +9,7 @@
 //! | `item_pairing` | pairs the items of two arrays |
 //! | `text_template` | compares a text with a template |
 //! | `server` | the server under test, and the operations |
+//! | `outcome` | the options of a run, and the outcome of each test |
 //! | [`statement`] | the statement of compliance |
 //! | [`publish`] | our rows about `$subsumes` in the layout of the suite |
 //! | [`report`] | the table, the differences, the result file |

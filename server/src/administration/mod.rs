@@ -4,10 +4,13 @@
 //! | module | contents |
 //! |---|---|
 //! | [`arguments`] | arguments of the command line |
+//! | `member_flags` | the flags of the members of users and clients |
 //! | [`protocol`] | commands and events as they are sent through the socket |
 //! | `conversions` | from the command line to the protocol |
 //! | `console` | output of a command |
 //! | [`socket`] | the socket: one command in, events out |
+//! | `execute` | runs one command |
+//! | `services` | the services that the commands use, and the receiver of their events |
 //! | [`people`] | users, clients, keys |
 //! | [`user_change`] | a change of a user |
 //! | [`import`] | import |

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`sections`] | the tables of the file, as they are written |
 //! | `documented` | the declaration of a table; in tests, `document` generates `server/docs/configuration.md` from it |
+//! | `setting_value` | the type and the default of a setting, as documented |
 //! | [`declared`] | `[[client]]` and `[[scope]]` |
 //! | [`provider`] | `[[provider]]` |
 //! | [`brand`] | `[pages]` |
@@ -16,6 +17,7 @@
 //! | [`files`] | `[files]` |
 //! | [`audit`] | `[audit]` |
 //! | [`network`] | connections, trusted proxies, private hosts |
+//! | [`node`] | `[node]` |
 //! | [`file`](mod@file), [`source`] | reading the file: secrets, and errors with line and key |
 //! | [`settings`] | the settings that can change while the server runs |
 //! | [`restart_settings`] | the settings that cannot |

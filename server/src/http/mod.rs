@@ -8,9 +8,11 @@
 //! | [`dispatch`], [`cors`] | from a request to the response of its handler |
 //! | [`peer`] | the address of the client, also through proxies |
 //! | [`extract`] | the request as handlers see it: context, body, path parameters |
+//! | [`browser_cookies`], [`path_parameters`] | parts of a request that are read once |
 //! | [`reply`], [`answer_memory`] | building responses, and their memory |
 //! | [`problem`] | why a handler does not answer, and the response to it in the dialect of the route |
 //! | [`oauth`], [`pages`], [`fhir`], [`admin`] | the handlers |
+//! | `interface_docs` | in tests, generates the tables in `server/docs/interface` |
 
 pub mod admin;
 pub mod answer_memory;

@@ -9,7 +9,7 @@ use super::problem::{self, Problem};
 pub struct PathParameters(pub Vec<(&'static str, String)>);
 
 impl PathParameters {
-    /// The value of a placeholder and removes it.
+    /// Removes the value of a placeholder, and returns it.
     pub(super) fn take(&mut self, name: &str) -> Option<String> {
         let index = self.0.iter().position(|(key, _)| *key == name)?;
         Some(self.0.swap_remove(index).1)

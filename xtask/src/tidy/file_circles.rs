@@ -9,6 +9,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree, Visibility};
 
 use super::module_cycles::{ModuleArrows, cycles};
+use super::source_text::is_test_only;
 
 /// Maximum number of circles in all crates.
 const MOST_CIRCLES: usize = 10;
@@ -180,11 +181,7 @@ impl<'ast> Visit<'ast> for UseReader<'_> {
             Item::Use(_) => return,
             _ => &[],
         };
-        let is_test = |attribute: &Attribute| {
-            attribute.path().is_ident("cfg")
-                && attribute.parse_args::<syn::Ident>().is_ok_and(|condition| condition == "test")
-        };
-        if !attributes.iter().any(is_test) {
+        if !is_test_only(attributes) {
             visit::visit_item(self, item);
         }
     }

@@ -9,9 +9,11 @@
 //! | [`file_circles`] | few and small circles of files that import each other |
 //! | [`prose`] | words and openings that comments, messages, documents and rows must not contain |
 //! | [`line_width`] | comments wrap at the width of rustfmt, documents at 120 columns |
+//! | [`module_tables`] | tables of modules are complete |
 //! | [`links`] | documents and rows refer to anchors that exist |
 //! | [`mutants`] | planted faults name expressions that exist; their list is current |
 //! | [`commits`], [`commit_subject`] | length and form of commit subjects |
+//! | [`source_text`] | not a rule: comments, strings and test attributes of Rust sources |
 
 mod commit_subject;
 mod commits;
@@ -22,6 +24,7 @@ mod licences;
 mod line_width;
 mod links;
 mod module_cycles;
+mod module_tables;
 mod prose;
 mod source_text;
 
@@ -53,6 +56,7 @@ pub fn run() -> Result<()> {
     }
     module_cycles::check(&sources, &mut faults);
     file_circles::check(&sources, &mut faults);
+    module_tables::check(&sources, &mut faults);
     prose::check(&sources, &documents, &tables, &mut faults);
     line_width::check(&sources, &documents, &mut faults)?;
     links::check(&documents, &tables, &mut faults);

@@ -1,4 +1,6 @@
-//! Comments and strings of Rust sources.
+//! Comments, strings and test attributes of Rust sources.
+
+use syn::Attribute;
 
 /// A piece of text in a source, with its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,6 +9,14 @@ pub enum Piece {
     Comment(usize, String),
     /// The content of a string literal.
     Literal(usize, String),
+}
+
+/// `true` for an item with `#[cfg(test)]`.
+pub fn is_test_only(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute.parse_args::<syn::Ident>().is_ok_and(|condition| condition == "test")
+    })
 }
 
 /// The comments and strings of a source, in order.

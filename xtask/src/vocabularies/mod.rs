@@ -8,6 +8,7 @@
 //! | [`currencies`] | ISO 4217 | `iso4217` of PyPI |
 //! | [`iso_codes`] | ISO 3166-1 and 3166-2, codes of ISO 639 | `pycountry` of PyPI, `cldr-subdivisions-full` of npm |
 //! | [`ucum`] | units | `ucumvert` of PyPI |
+//! | [`source_packages`] | none: it unpacks the packages | all |
 
 mod currencies;
 mod iana;

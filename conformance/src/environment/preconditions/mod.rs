@@ -3,7 +3,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `context` | the state of one case, and the states that all cases share |
+//! | `context` | the state of one case |
+//! | `shared_states` | the states that all cases share |
 //! | `sign_in` | sessions and authorization codes of users |
 //! | `tokens` | tokens, device codes and pushed requests |
 //! | `accounts` | users and clients that are created for a case |

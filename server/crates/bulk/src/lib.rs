@@ -16,6 +16,7 @@
 //! | `read` | reads them from the store in a fixed order |
 //! | `write` | runs a job: writes the files and records the progress |
 //! | [`serve`] | [`Bulk`]: start, poll, delete, download; export into a folder |
+//! | `abort_on_drop` | spawned tasks |
 //!
 //! Each module uses only modules above it in this table.
 

@@ -3,10 +3,12 @@
 //! | module | contents |
 //! |---|---|
 //! | [`ports`] | the traits [`Ledger`] (small records) and [`Versions`] (resource bytes by sequence) |
+//! | `store` | [`Store`], the handle of one of the engines |
 //! | [`types`] | input and output of the ports |
 //! | [`error`] | [`StoreError`] |
 //! | `plan` | the rules of every engine: checks conditions, assigns versions, revisions and times |
 //! | [`blocking`] | work on other threads |
+//! | `page` | pages of a scan, filled up to their limit |
 //! | [`folder`] | folders that outlive a power cut |
 //! | [`space`] | free space on a disk, and its reserve |
 //! | [`memory`] | the engine for tests: nothing outlives the process |

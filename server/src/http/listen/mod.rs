@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`admission`] | maximum numbers of connections, and the choice of the one to close |
 //! | [`timed_stream`] | deadlines for bytes |
+//! | `timers` | the timers of a connection, and the phase in which a server answers |
 //! | [`service`] | warp as a hyper service: peer address, `Host`, count of running requests |
 
 pub mod admission;

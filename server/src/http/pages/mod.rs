@@ -5,15 +5,19 @@
 //! | [`home`] | description of the server |
 //! | [`consent`], [`patient`] | consent, and the choice of a patient |
 //! | [`sign_in`], [`passkey`], [`recovery`] | sign-in, and its completion |
+//! | [`browser_session`] | the signed-in user of a browser |
 //! | [`sign_out`], [`account`] | sign-out, and the user's account |
 //! | [`form_post`] | the answer to a client by POST |
 //! | [`device`] | the question whether a device gets access |
 //! | [`resume`] | the destination after a sign-in |
 //! | [`scopes`] | descriptions of scopes |
 //! | [`frame`] | what surrounds the content of a page: name, logo, language |
+//! | [`page_request`] | the request in which a page is rendered |
 //! | [`texts`] | the texts in all languages |
+//! | [`language`] | the language of a page |
 //! | [`cookie`], [`csrf`] | cookies, and forms bound to a browser |
 //! | [`health`] | liveness and readiness |
+//! | [`error_page`] | the page of an error |
 
 pub mod account;
 pub mod browser_session;

@@ -6,8 +6,10 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `dialect` | the dialects, and the responses that have the same form for all errors of one |
 //! | `identity_errors` | errors of identity, in the dialects of OAuth, administration and pages |
 //! | `fhir_errors` | errors of the FHIR endpoints: resources, terminology, exports |
+//! | `store_errors` | errors of the store, in all dialects |
 
 mod dialect;
 mod fhir_errors;

@@ -45,7 +45,7 @@ pub(super) fn store_status(error: &StoreError) -> (StatusCode, IssueCode, &'stat
     }
 }
 
-/// The response to an error of the store, and logs the error.
+/// Logs an error of the store, and returns the response to it.
 pub(super) fn store_error(dialect: Dialect, error: &StoreError) -> Response {
     let (status, code, text) = store_status(error);
     log_store_error(error, "store");

@@ -5,7 +5,9 @@
 //! |---|---|
 //! | [`render`] | events of identity, exports and administration |
 //! | [`rest`] | reads and changes of FHIR resources (IHE BALP) |
-//! | here | the caller, the log, and the durability of its lines before a response is sent |
+//! | `entry`, `coding` | an entry, and the code systems of AuditEvent |
+//! | `caller` | who made a request |
+//! | here | the log, and the durability of its lines before a response is sent |
 //!
 //! `identity` emits typed events ([`identity::audit`]). The caller is a local variable of the task that
 //! serves the request: [`AuditLog::on_behalf`] collects the lines of a request and delays its result until

@@ -32,7 +32,7 @@ impl DeleteBundle {
         self.entries += 1;
     }
 
-    /// The Bundle and starts a new, empty one.
+    /// Starts a new, empty Bundle, and returns the previous one.
     pub fn take(&mut self) -> Vec<u8> {
         self.entries = 0;
         self.text.extend_from_slice(b"]}");

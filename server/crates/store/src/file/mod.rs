@@ -1,9 +1,11 @@
 //! The engine on a local folder: durable, for one process, based on fjall (a log-structured merge tree).
 //!
-//! | file | contents |
+//! | module | contents |
 //! |---|---|
-//! | `keys` | the tables, their keys and values |
+//! | `keys` | keys and values of the tables |
+//! | `tables` | the tables of the engine |
 //! | `disk` | the open engine, reopened after failures, with a reserve of free space |
+//! | `engine` | an opened engine: its tables, and the checks of its files |
 //! | `journal` | checks of the journals before the engine reads them |
 //! | `state` | the state file: the minimum content of the folder |
 //! | `memtable_budget` | bound on writes that are only in memory and in the journal |
@@ -11,6 +13,7 @@
 //! | `batch` | a round of writes as one batch of the engine |
 //! | `readers` | the threads that read pages |
 //! | `view` | the committed state, read by key and by page |
+//! | `failure` | errors, and the format of the folder |
 //! | here | opening and locking the folder, the ports |
 //!
 //! A write is on the disk when it is acknowledged: each round ends with an fsync before its requests are

@@ -11,6 +11,7 @@
 //! | `prefetched` | what a round reads before it decides |
 //! | `read` | reads at a sequence number |
 //! | `write_fault` | a database that fails writes, and its probe |
+//! | `failure` | failures of the database as store errors |
 //!
 //! Only SQL is used that CockroachDB and YugabyteDB document too: no advisory locks, triggers, cursors or
 //! `COPY`.

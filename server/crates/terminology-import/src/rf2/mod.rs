@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `dialects` | the language reference sets of each description |
 //! | `package` | the modules that a package contains and those on which it depends |
+//! | `rows` | the rows of the files of a release |
 //! | `reference_sets` | members of reference sets, and historical associations |
 //! | `row_precedence` | the choice of a row if several packages contain the same component |
 //! | here | from rows to the index builder |

@@ -216,7 +216,7 @@ impl CodeTable {
         buckets.flat_map(move |bucket| bucket.with_key(key))
     }
 
-    /// The number of a text, and appends the text if it is new.
+    /// Returns the number of a text. A new text is appended.
     ///
     /// # Errors
     /// A message if the texts need more than 4 GiB.
@@ -292,7 +292,7 @@ impl CodeTable {
         self.texts.len()
     }
 
-    /// All codes by ordinal, and drops the table.
+    /// Drops the table, and returns all codes by ordinal.
     pub(crate) fn into_texts(self) -> TextColumn {
         self.texts
     }

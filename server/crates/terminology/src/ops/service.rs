@@ -187,8 +187,8 @@ impl Terminology {
         search.is_member(ValueSetScope::uncontained(set))
     }
 
-    /// The index of the CodeSystem with this id, and builds it if necessary. Returns `None` if there is no
-    /// such CodeSystem or it is invalid, which [`problems`](Self::problems) reports.
+    /// Returns the index of the CodeSystem with this id, after building it if necessary, or `None` if there
+    /// is no such CodeSystem or it is invalid, which [`problems`](Self::problems) reports.
     pub fn index(&self, id: &str) -> Option<CodeSystemIndex> {
         self.catalog.load().index(id)
     }

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `block_source` | the data of the blocks, and their heads |
 //! | `head_batch` | heads whose references are collected in one pass |
+//! | `collected_references` | the references to the heads of a batch |
 //! | `block` | one block: its header and its resources, page by page |
 //! | `provenance` | the Provenance of a compartment |
 

@@ -1,10 +1,11 @@
 //! Import of files: NDJSON, single resources, Bundles, FHIR packages and folders. Files may be compressed
 //! with gzip.
 //!
-//! | file | contents |
+//! | module | contents |
 //! |---|---|
 //! | `files` | finds files and reads them in pieces of bounded size |
 //! | `reader` | converts files to writes, on a separate thread |
+//! | `options` | the options of an import, its work, and its reports |
 //! | here | commits, counts and reports |
 //!
 //! NDJSON is imported line by line: an invalid line is reported, and the other lines are imported. A resource

@@ -9,12 +9,13 @@
 //! | module | contents |
 //! |---|---|
 //! | `parser` | from text to a constraint |
+//! | `syntax` | the syntax tree of a constraint |
 //! | `filter_parser` | the filters of a constraint |
 //! | `filters` | the syntax tree of filters |
 //! | `evaluation` | the test of one concept, and the list of all |
 //! | `filter_evaluation` | the test of filters |
 //! | `member_evaluation` | the rows of reference sets |
-//! | here | the syntax tree of a constraint |
+//! | here | a parsed constraint, for the rest of the crate |
 
 mod evaluation;
 mod filter_evaluation;
