@@ -4,9 +4,11 @@
 use identity::model::client_metadata::nearest_name;
 use identity::model::members;
 use identity::model::scope::Scopes;
-use identity::model::user::{StandardClaims, User};
+use identity::model::user::{StandardClaims, User, default_scopes};
 use serde_json::{Map, Value};
 
+/// Maximum number of patients whom an administrator names for a user.
+const MAX_PATIENTS: usize = 50;
 /// Maximum length of a text, in bytes.
 const MAX_TEXT_BYTES: usize = 500;
 
@@ -35,6 +37,9 @@ pub enum InvalidUserChange {
     /// The FHIR resource is not a reference.
     #[error("fhir_user must be a resource such as Patient/p1")]
     FhirUser,
+    /// A patient is not an id, or there are too many.
+    #[error("patients must be a list of at most {MAX_PATIENTS} ids of Patients such as p1")]
+    Patients,
     /// The scopes are malformed.
     #[error("allowed_scopes: {0}")]
     Scopes(String),
@@ -45,24 +50,14 @@ fn accepted_names() -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn default_scopes() -> Scopes {
-    ["openid", "profile", "email", "phone"].into_iter().collect()
-}
-
 /// A user with the scopes that users have by default.
 pub fn new_user(username: String, password: Option<String>) -> User {
     User {
-        sub: String::new(),
         claims: StandardClaims { preferred_username: Some(username.clone()), ..StandardClaims::default() },
         username,
-        email_verified_by: None,
         allowed_scopes: default_scopes(),
-        fhir_user: None,
-        administrator: false,
         password,
-        disabled: false,
-        epoch: 0,
-        demo: false,
+        ..User::default()
     }
 }
 
@@ -71,6 +66,7 @@ pub fn new_user(username: String, password: Option<String>) -> User {
 pub struct UserChange {
     claims: Vec<(&'static str, Value)>,
     fhir_user: Option<Option<String>>,
+    patients: Option<Vec<String>>,
     allowed_scopes: Option<Scopes>,
     administrator: Option<bool>,
     disabled: Option<bool>,
@@ -121,6 +117,7 @@ impl UserChange {
                     }
                     change.fhir_user = Some(Some(reference.to_owned()));
                 }
+                "patients" => change.patients = Some(read_patients(&value)?),
                 "administrator" => change.administrator = Some(boolean()?),
                 "disabled" => change.disabled = Some(boolean()?),
                 claim => {
@@ -150,6 +147,9 @@ impl UserChange {
         if let Some(fhir_user) = &self.fhir_user {
             user.fhir_user.clone_from(fhir_user);
         }
+        if let Some(patients) = &self.patients {
+            user.patients.clone_from(patients);
+        }
         if let Some(scopes) = &self.allowed_scopes {
             user.allowed_scopes = scopes.clone();
         }
@@ -161,4 +161,15 @@ impl UserChange {
             user.epoch += 1;
         }
     }
+}
+
+/// Reads the ids of patients; `null` is an empty list.
+fn read_patients(value: &Value) -> Result<Vec<String>, InvalidUserChange> {
+    let ids = match value {
+        Value::Null => &[],
+        Value::Array(ids) if ids.len() <= MAX_PATIENTS => &ids[..],
+        _ => return Err(InvalidUserChange::Patients),
+    };
+    let id = |value: &Value| value.as_str().filter(|id| fhir::is_id(id)).map(str::to_owned);
+    ids.iter().map(id).collect::<Option<_>>().ok_or(InvalidUserChange::Patients)
 }

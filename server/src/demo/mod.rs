@@ -162,17 +162,14 @@ async fn seed_user(app: &App, user: &fixtures::DemoUser) -> Result<Value> {
         ..StandardClaims::default()
     };
     let record = User {
-        sub: String::new(),
         username: user.username.clone(),
         claims,
-        email_verified_by: None,
         allowed_scopes: user.allowed_scopes.iter().map(String::as_str).collect(),
         fhir_user: user.fhir_user.clone(),
         administrator: user.administrator,
         password: Some(phc),
-        disabled: false,
-        epoch: 0,
         demo: true,
+        ..User::default()
     };
     let record = match app.identity.users.add_user(record, app.clock.now()).await {
         Ok(record) => record,

@@ -25,6 +25,7 @@ use crate::node::group_members::GroupMembers;
 use crate::node::key_fetch::{self, KeyFetcher};
 use crate::node::open_services::{open_bulk, open_export_log, open_terminology};
 use crate::node::outbound::HttpCaller;
+use crate::node::patient_relations::StoredRelations;
 use crate::node::provider_calls::{self, ProviderCalls};
 use crate::node::server_address::ServerAddress;
 use crate::node::terminology_sync::TerminologySync;
@@ -141,11 +142,15 @@ impl App {
             Some(http) => Arc::clone(http),
             None => key_fetch::public_caller(settings.clone())?,
         };
+        let resources = Resources::at(store.clone(), &address.fhir_base);
+        let relations =
+            StoredRelations { resources: resources.clone(), fhir_base: address.fhir_base.clone() };
         let dependencies = Dependencies {
             encryption: std::mem::take(&mut config.encryption),
             fetch: Arc::new(KeyFetcher::new(key_sets, settings.clone(), clock.clone())),
             keys,
             audit: audit.clone(),
+            relations: Arc::new(relations),
             supports_query: TypeFilter::is_supported,
         };
         let random = clock.random.clone();
@@ -154,7 +159,6 @@ impl App {
             .await
             .context("failed to open the identity records")?;
         identity.lifetimes.configure(settings.load().lifetimes, now).await?;
-        let resources = Resources::at(store.clone(), &address.fhir_base);
         resources.set_limits(limits);
         let bulk = open_bulk(&config, &resources, &identity, &audit, &clock)?;
         let exports = open_export_log(&config, &address, &clock, &store)?;

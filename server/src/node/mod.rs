@@ -14,6 +14,7 @@
 //! | [`provider_calls`] | requests to external providers |
 //! | [`abandoned_requests`] | requests whose client leaves before the response |
 //! | [`group_members`] | members of the Groups that a client is limited to |
+//! | [`patient_relations`] | the patients of carers |
 //! | [`client_origins`] | origins whose scripts may read responses |
 //! | [`capacity`], [`hashing`], [`question_pool`], [`byte_budget`], [`memory_limit`], [`descriptors`] | limits on CPU time, memory and file descriptors |
 //! | [`data_folder`], [`tls`] | the data folder, certificates |
@@ -32,6 +33,7 @@ pub mod key_fetch;
 pub mod memory_limit;
 mod open_services;
 pub mod outbound;
+pub mod patient_relations;
 pub mod periodic_tasks;
 pub mod provider_calls;
 pub mod question_pool;

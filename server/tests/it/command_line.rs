@@ -1,6 +1,6 @@
 //! Tests of the command line: exit codes, messages, and administration of a stopped and a running server.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
@@ -15,17 +15,7 @@ fn check(output: &std::process::Output, code: i32, says: &str) {
 }
 
 fn add_user(server: &Server, name: &str, password: &str) -> std::process::Output {
-    let mut child = Command::new(TREFOIL)
-        .args(["user", "add", name, "--data"])
-        .arg(server.data())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that exits before it reads the password closes the pipe. This is not an error of the test.
-    drop(child.stdin.take().unwrap().write_all(password.as_bytes()));
-    child.wait_with_output().unwrap()
+    server.add_user(&[name], password)
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod exports;
 mod full_disk;
 mod interface;
 mod kills;
+mod launch_patient;
 mod listen;
 mod node_faults;
 mod nodes;

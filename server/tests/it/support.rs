@@ -1,6 +1,6 @@
 //! A running server of the real binary, and helper functions for clients of it.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -285,6 +285,24 @@ impl Server {
     /// Runs an administration command.
     pub fn trefoil(&self, args: &[&str]) -> std::process::Output {
         Command::new(TREFOIL).args(args).arg("--data").arg(self.data()).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Runs `trefoil user add` with the password on its standard input.
+    pub fn add_user(&self, args: &[&str], password: &str) -> std::process::Output {
+        let mut child = Command::new(TREFOIL)
+            .args(["user", "add"])
+            .args(args)
+            .arg("--data")
+            .arg(self.data())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that exits before it reads the password closes the pipe. This is not an error of the
+        // test.
+        drop(child.stdin.take().unwrap().write_all(password.as_bytes()));
+        child.wait_with_output().unwrap()
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use jiff::tz::TimeZone;
-use jiff::{Span, Timestamp};
+use fhir::Period;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use store::StoreError;
@@ -172,9 +172,9 @@ impl<'a> MemberCollector<'a> {
         if member.inactive || !matches!(kind, "Patient" | "Group") {
             return Ok(());
         }
-        if let Some(end) = member.period.as_ref().and_then(|period| period.end.as_deref()) {
-            let ends = end_of(end)
-                .ok_or_else(|| format!("the period of {kind}/{id} has no readable end: '{end}'"))?;
+        let ends = member.period.as_ref().map(Period::ends_at).transpose();
+        let unreadable = |end| format!("the period of {kind}/{id} has no readable end: '{end}'");
+        if let Some(ends) = ends.map_err(unreadable)?.flatten() {
             if ends <= self.at {
                 return Ok(());
             }
@@ -195,19 +195,13 @@ struct GroupMember<'a> {
     #[serde(default)]
     inactive: bool,
     #[serde(borrow)]
-    period: Option<MembershipPeriod<'a>>,
+    period: Option<Period<'a>>,
 }
 
 #[derive(Deserialize)]
 struct MemberReference<'a> {
     #[serde(borrow)]
     reference: Option<Text<'a>>,
-}
-
-#[derive(Deserialize)]
-struct MembershipPeriod<'a> {
-    #[serde(borrow)]
-    end: Option<Text<'a>>,
 }
 
 /// Deserializes a Group member by member, without building a list of them.
@@ -265,37 +259,11 @@ impl<'de> Visitor<'de> for MemberListVisitor<'_, '_> {
     }
 }
 
-/// The time at which a period with this end is over. A year, month or day lasts until the next one begins.
-fn end_of(end: &str) -> Option<Timestamp> {
-    let first = fhir::instant::parse_partial(end).ok()?;
-    let span = match end.len() {
-        4 => Span::new().years(1),
-        7 => Span::new().months(1),
-        10 => Span::new().days(1),
-        _ => Span::new(),
-    };
-    Some(first.to_zoned(TimeZone::UTC).checked_add(span).ok()?.timestamp())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const BASE: &str = "https://here.example/fhir/R4";
-
-    #[test]
-    fn a_period_includes_the_whole_year_month_or_day_of_its_end() {
-        for (end, over) in [
-            ("2025", "2026-01-01T00:00:00Z"),
-            ("2024", "2025-01-01T00:00:00Z"),
-            ("2026-02", "2026-03-01T00:00:00Z"),
-            ("2026-02-28", "2026-03-01T00:00:00Z"),
-            ("2026-02-28T10:00:00+01:00", "2026-02-28T09:00:00Z"),
-        ] {
-            assert_eq!(end_of(end), Some(fhir::instant::parse(over).unwrap()), "{end}");
-        }
-        assert_eq!(end_of("soon"), None);
-    }
 
     #[test]
     fn only_present_patients_are_members() {

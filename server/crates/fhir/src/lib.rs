@@ -11,6 +11,7 @@
 //! | [`outcome`] | OperationOutcome |
 //! | [`json`] | answers written as JSON |
 //! | [`instant`] | instants with milliseconds |
+//! | [`period`] | Period |
 //! | [`text`] | strings of JSON that are not copied |
 
 pub mod coding;
@@ -19,6 +20,7 @@ pub mod json;
 pub mod outcome;
 pub mod parameters;
 pub mod patient_compartment;
+pub mod period;
 pub mod root_elements;
 pub mod search_parameters;
 pub mod text;
@@ -28,5 +30,6 @@ pub use coding::{CodeableConcept, Coding};
 pub use json::Json;
 pub use outcome::{Issue, IssueCode, OperationOutcome, Severity};
 pub use parameters::{Parameter, Parameters, Value};
+pub use period::Period;
 pub use text::Text;
 pub use types::{RESOURCE_TYPES, is_id, resource_type};

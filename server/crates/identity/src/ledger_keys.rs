@@ -42,6 +42,7 @@ use crate::encoding::sha256_base64url;
 pub(crate) const CLIENTS: &str = "client/";
 pub(crate) const USERS: &str = "user/";
 pub(crate) const USER_EMAIL_INDEX: &str = "index/user-email";
+pub(crate) const USER_DEFAULT_SCOPES: &str = "index/user-default-scopes";
 pub(crate) const REVOCATIONS: &str = "revoked/";
 pub(crate) const RESTORED: &str = "revoked/before-restore";
 pub(crate) const LONGEST_LIFETIMES: &str = "lifetimes/longest";

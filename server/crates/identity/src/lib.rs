@@ -48,6 +48,7 @@ use client_auth::authenticator::ClientAuthenticator;
 use client_auth::key_set_cache::KeySetCache;
 use directory::client_registry::{ClientCache, ClientRegistry};
 use directory::lifetime_settings::LifetimeSettings;
+use directory::patient_relations::{NoPatientRelations, PatientRelations};
 use directory::user_directory::UserDirectory;
 use sign_in::passkey;
 use sign_in::provider_sign_in::ProviderSignIns;
@@ -80,6 +81,8 @@ pub struct Dependencies {
     pub keys: Arc<dyn KeyProvider>,
     /// Receives audit events.
     pub audit: Arc<dyn audit::AuditSink>,
+    /// Finds the patients to whom users are related.
+    pub relations: Arc<dyn PatientRelations>,
     /// Tests whether a query of a granular scope can be evaluated. The default supports none.
     pub supports_query: self::authorize::authorization_service::SupportsQuery,
 }
@@ -91,6 +94,7 @@ impl Default for Dependencies {
             fetch: Arc::new(client_auth::key_set_cache::NoKeySetFetch),
             keys: Arc::new(SystemKeys),
             audit: Arc::new(audit::NullAuditSink),
+            relations: Arc::new(NoPatientRelations),
             supports_query: |_, _| false,
         }
     }
@@ -198,7 +202,7 @@ impl Identity {
         demo: bool,
         now: Timestamp,
     ) -> Result<Self, SecretStorageError> {
-        let Dependencies { encryption, fetch, keys, audit, supports_query } = dependencies;
+        let Dependencies { encryption, fetch, keys, audit, relations, supports_query } = dependencies;
         let encryption = Arc::new(encryption);
         // After a change of the key, no record is left under the old one once the server runs.
         encryption.reencrypt_records(&store, now).await?;
@@ -232,10 +236,12 @@ impl Identity {
             ledger: ledger.clone(),
             random: random.clone(),
             audit: audit.clone(),
+            relations,
             demo,
         });
         // Stores that were written before the index existed have no entries in it.
         users.index_emails(now).await?;
+        users.extend_default_scopes(now).await?;
         let revocations = RevocationList::new(ledger.clone());
         let dpop = Arc::new(DpopVerifier { ledger: ledger.clone() });
         let grants = Arc::new(GrantStore {

@@ -147,17 +147,11 @@ async fn add_user(app: &App) -> Result<()> {
         return Ok(());
     }
     let user = User {
-        sub: String::new(),
         username: username.to_owned(),
         claims: StandardClaims { name: Some("Simulated User".to_owned()), ..StandardClaims::default() },
-        email_verified_by: None,
         allowed_scopes: ["openid", "profile", "offline_access"].into_iter().collect(),
-        fhir_user: None,
-        administrator: false,
         password: Some(password::hash_password(password, &*app.clock.random)),
-        disabled: false,
-        epoch: 0,
-        demo: false,
+        ..User::default()
     };
     match app.identity.users.add_user(user, now).await {
         // Another node has added it.

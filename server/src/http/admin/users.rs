@@ -25,6 +25,7 @@ fn user_json(user: &User) -> Value {
         "claims": user.claims,
         "allowed_scopes": user.allowed_scopes.to_string(),
         "fhir_user": user.fhir_user,
+        "patients": user.patients,
         "administrator": user.administrator,
         "disabled": user.disabled,
         "has_password": user.password.is_some(),

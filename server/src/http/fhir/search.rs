@@ -194,12 +194,15 @@ const CURSOR: &str = "search cursor";
 
 /// A cursor for `_page` with a message authentication code. The cursor contains a moment of the store: a
 /// client that could choose the moment could read resources deleted since.
-fn signed_cursor(context: &RequestContext, kind: &str, cursor: &str) -> String {
+pub fn signed_cursor(context: &RequestContext, kind: &str, cursor: &str) -> String {
     format!("{}~{cursor}", context.app.identity.server_secret.mac(CURSOR, &format!("{kind} {cursor}")))
 }
 
 /// Verifies the message authentication code of a cursor, and returns the cursor.
-fn verified_cursor(context: &RequestContext, kind: &str, signed: &str) -> Result<String, Problem> {
+///
+/// # Errors
+/// A problem if this server did not sign the cursor.
+pub fn verified_cursor(context: &RequestContext, kind: &str, signed: &str) -> Result<String, Problem> {
     let parts = signed.split_once('~').filter(|(code, cursor)| {
         context.app.identity.server_secret.verify_mac(CURSOR, &format!("{kind} {cursor}"), code)
     });

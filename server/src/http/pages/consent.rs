@@ -8,6 +8,7 @@ use identity::model::user::User;
 use maud::html;
 
 use super::frame::page;
+use super::patient_search::{NamedPatient, read_patient};
 use super::texts::{fill, phrase, t};
 use super::{cookie, csrf, resume, scopes as words};
 use crate::http::extract::{RequestBody, RequestContext};
@@ -57,13 +58,25 @@ pub async fn show_question(context: &RequestContext) -> Result<Response, Problem
     let continuation = context.params().get("continue").unwrap_or_default().to_owned();
     let ConsentQuestion { request, user, scopes, patient, .. } =
         read_question(context, &continuation).await?;
+    let patient = match &patient {
+        Some(id) => {
+            let found = read_patient(context, &user, id).await?;
+            Some(found.unwrap_or_else(|| NamedPatient::unknown(id)))
+        }
+        None => None,
+    };
     let (browser, set_cookie) = cookie::browser(context);
     let name = user.claims.name.as_deref().unwrap_or(&user.username);
     let client = &request.client.name;
     let content = html! {
         p { (phrase("{} asks to:", &[html! { strong { (client) } }])) }
         (words::list(context, &scopes))
-        @if let Some(patient) = &patient { p { (phrase("Patient: {}", &[html! { strong { (patient) } }])) } }
+        @if let Some(patient) = &patient {
+            p {
+                (phrase("Patient: {}", &[html! { strong { (patient.name) } }]))
+                @if !patient.birth_date.is_empty() { ", " (fill("born {}", &[&patient.birth_date])) }
+            }
+        }
         @match request.reply.to.host() {
             Some(host) => p { (phrase("The answer goes to {}.", &[html! { strong { (host) } }])) },
             None => p { (t("The answer goes to a program on your own device.")) },

@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`home`] | description of the server |
-//! | [`consent`], [`patient`] | consent, and the choice of a patient |
+//! | [`consent`], [`patient`], `patient_search` | consent, and the choice of a patient |
 //! | [`sign_in`], [`passkey`], [`recovery`] | sign-in, and its completion |
 //! | [`browser_session`] | the signed-in user of a browser |
 //! | [`sign_out`], [`account`] | sign-out, and the user's account |
@@ -34,6 +34,7 @@ pub mod language;
 pub mod page_request;
 pub mod passkey;
 pub mod patient;
+mod patient_search;
 pub mod recovery;
 pub mod resume;
 mod scopes;

@@ -46,7 +46,8 @@ pub(super) fn grant_error(error: &GrantError) -> Response {
         | GrantError::Verifier
         | GrantError::Key
         | GrantError::Revoked
-        | GrantError::Withdrawn => {
+        | GrantError::Withdrawn
+        | GrantError::Patient => {
             oauth_error(StatusCode::BAD_REQUEST, "invalid_grant", Some(&error.to_string()))
         }
     }

@@ -118,11 +118,19 @@ fn normalize_user_code(user_code: &str) -> Option<String> {
     (letters.len() == 8).then_some(letters)
 }
 
+/// The patient of a user with one patient.
+fn only_patient(user: &User) -> Option<String> {
+    match user.patients()[..] {
+        [only] => Some(only.to_owned()),
+        _ => None,
+    }
+}
+
 /// The scopes that a user can grant to a device. The device page cannot select a patient, so `patient/`
-/// scopes require a user who is a patient.
+/// scopes require a user with one patient.
 fn grantable_scopes(requested: &Scopes, user: &User) -> Scopes {
     let scopes = requested.filter(|scope| user.may_grant(scope));
-    if scopes.is_launch() && user.own_patient().is_none() {
+    if scopes.is_launch() && only_patient(user).is_none() {
         return scopes.filter(|scope| !scope.starts_with("patient/") && scope != "launch/patient");
     }
     scopes
@@ -241,7 +249,7 @@ impl DeviceAuthorizations {
         }
         request.state = if allow {
             DeviceRequestState::Granted(Box::new(Grant {
-                patient: if scopes.is_launch() { user.own_patient().map(str::to_owned) } else { None },
+                patient: if scopes.is_launch() { only_patient(user) } else { None },
                 client_id: request.client_id.clone(),
                 generation: client.generation,
                 sub: session.sub.clone(),

@@ -215,7 +215,9 @@ impl AuthorizationService {
         let scopes = request
             .scopes
             .filter(|scope| user.may_grant(scope) && (scope != "launch/encounter" || has_encounter));
-        if scopes.is_empty() {
+        // An application that asks for the records of a patient cannot work with a sign-in alone.
+        let lacks_patient = request.scopes.is_launch() && !user.has_launch_patient();
+        if scopes.is_empty() || lacks_patient && scopes.smart_scopes().next().is_none() {
             return Ok(NextStep::Reject(ErrorCode::AccessDenied));
         }
         let patient = match self.launch_patient(request, &scopes, interaction, &user) {
@@ -257,13 +259,14 @@ impl AuthorizationService {
             return LaunchPatient::None;
         }
         let chosen = interaction.patient.as_ref().filter(|choice| choice.sub == user.sub);
-        match (user.own_patient(), chosen) {
+        match (&user.patients()[..], chosen) {
             (_, Some(choice)) if user.may_see_patient(&choice.patient) => {
                 LaunchPatient::Patient(choice.patient.clone())
             }
             _ if user.sees_patients() => LaunchPatient::Choose,
-            (Some(own), _) => LaunchPatient::Patient(own.to_owned()),
-            (None, _) => LaunchPatient::Inaccessible,
+            ([], _) => LaunchPatient::Inaccessible,
+            ([only], _) => LaunchPatient::Patient((*only).to_owned()),
+            (_, _) => LaunchPatient::Choose,
         }
     }
 

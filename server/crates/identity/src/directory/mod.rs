@@ -2,4 +2,5 @@
 
 pub mod client_registry;
 pub mod lifetime_settings;
+pub mod patient_relations;
 pub mod user_directory;

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 use store::{Expect, Ledger as _, LedgerWrite, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink, RecordAction, SignInMethod};
+use crate::directory::patient_relations::PatientRelations;
 use crate::ledger_keys;
-use crate::model::user::User;
+use crate::model::scope::Scopes;
+use crate::model::user::{User, default_scopes};
 use crate::model::user_name::{self, UserNameDefect};
 use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
@@ -83,6 +85,7 @@ pub struct UserDirectory {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) audit: Arc<dyn AuditSink>,
+    pub(crate) relations: Arc<dyn PatientRelations>,
     /// `true` if users of the demo project may sign in.
     pub(crate) demo: bool,
 }
@@ -94,7 +97,11 @@ impl UserDirectory {
     /// Returns [`StoreError`] if the read fails.
     pub async fn active_user(&self, sub: &str, now: Timestamp) -> Result<Option<User>, StoreError> {
         let found = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
-        Ok(found.map(|stored| stored.value).filter(|user| !user.disabled && self.is_served(user)))
+        let active = found.map(|stored| stored.value).filter(|user| !user.disabled && self.is_served(user));
+        match active {
+            Some(user) => Ok(Some(self.with_relations(user, now).await?)),
+            None => Ok(None),
+        }
     }
 
     /// Returns the user with this name, disabled or not.
@@ -150,6 +157,31 @@ impl UserDirectory {
         self.ledger.write(vec![done], now).await.map(drop)
     }
 
+    /// Adds to the scopes of users what has become part of the default, once. Only users whose scopes equal
+    /// the previous default are changed: an administrator has chosen those of all others.
+    pub(crate) async fn extend_default_scopes(&self, now: Timestamp) -> Result<(), StoreError> {
+        let done = ledger_keys::USER_DEFAULT_SCOPES;
+        if self.ledger.get(done, now).await?.is_some() {
+            return Ok(());
+        }
+        let previous: Scopes = ["openid", "profile", "email", "phone"].into_iter().collect();
+        for user in self.all_users(now).await? {
+            let key = ledger_keys::user_record(&user.sub);
+            while let Some(stored) = self.ledger.read_record::<User>(&key, now).await?
+                && stored.value.allowed_scopes == previous
+            {
+                let user = User { allowed_scopes: default_scopes(), ..stored.value };
+                let write = records::put_record(key.clone(), &user, None, Expect::Revision(stored.revision));
+                match self.ledger.write(vec![write], now).await {
+                    // Another change came first: read the user again.
+                    Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        self.ledger.write(vec![LedgerWrite::put(done, "", Expect::Any)], now).await.map(drop)
+    }
+
     /// Returns the user with this name if the user may sign in now.
     ///
     /// # Errors
@@ -160,6 +192,14 @@ impl UserDirectory {
         now: Timestamp,
     ) -> Result<Option<User>, StoreError> {
         Ok(self.user_by_name(username, now).await?.filter(|user| !user.disabled && self.is_served(user)))
+    }
+
+    /// The user with the patients to whom the user is related now.
+    async fn with_relations(&self, mut user: User, now: Timestamp) -> Result<User, StoreError> {
+        if let Some(reference) = user.relation() {
+            user.related_patients = self.relations.patients_of(reference, now).await?;
+        }
+        Ok(user)
     }
 
     /// Returns all users.

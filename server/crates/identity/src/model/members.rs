@@ -181,7 +181,7 @@ const USER_RIGHTS: &[MemberRow] = &[
         name: "allowed_scopes",
         flag: Some("allowed-scopes"),
         value: "SCOPES",
-        default: "openid profile email phone",
+        default: crate::model::user::DEFAULT_SCOPES,
         meaning: "Scopes that the user may grant, separated by spaces.",
         ..MemberRow::DEFAULT
     },
@@ -189,7 +189,15 @@ const USER_RIGHTS: &[MemberRow] = &[
         name: "fhir_user",
         flag: Some("fhir-user"),
         value: "REFERENCE",
-        meaning: "FHIR resource that represents the user, such as Patient/p1.",
+        meaning: "FHIR resource that represents the user, such as Patient/p1. A RelatedPerson or Person gives access to its patients.",
+        ..MemberRow::DEFAULT
+    },
+    MemberRow {
+        name: "patients",
+        kind: MemberType::List,
+        flag: Some("patient"),
+        value: "ID",
+        meaning: "Further patients whose data the user may read, by id.",
         ..MemberRow::DEFAULT
     },
     MemberRow {

@@ -6,7 +6,7 @@ pub use crate::model::members::StandardClaims;
 use crate::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, ScopeContext, ScopePermissions, Scopes, SmartScope};
 
 /// A user of this server.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct User {
     /// Subject identifier: random and never reused.
     pub sub: String,
@@ -22,6 +22,13 @@ pub struct User {
     /// FHIR resource that represents the user (`Patient/x`, `Practitioner/y`).
     #[serde(default)]
     pub fhir_user: Option<String>,
+    /// Ids of further Patient resources whose data the user may read, as an administrator set them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub patients: Vec<String>,
+    /// Ids of the Patient resources to which `fhir_user` relates the user now, if it is a RelatedPerson or a
+    /// Person. They are read with the user (see [`crate::directory::patient_relations`]) and not stored.
+    #[serde(skip)]
+    pub related_patients: Vec<String>,
     /// `true` if the user may grant the admin scope.
     #[serde(default)]
     pub administrator: bool,
@@ -40,11 +47,37 @@ pub struct User {
     pub demo: bool,
 }
 
+/// The scopes that a user may grant unless an administrator changes them. `offline_access` and
+/// `online_access` open no data: they let a session with the user's applications last.
+pub const DEFAULT_SCOPES: &str = "openid profile email phone offline_access online_access";
+
+/// Returns [`DEFAULT_SCOPES`] as a set.
+pub fn default_scopes() -> Scopes {
+    DEFAULT_SCOPES.split(' ').collect()
+}
+
 impl User {
-    /// Returns the id of the Patient resource that represents the user, or `None` if the user is not a
-    /// patient.
-    pub fn own_patient(&self) -> Option<&str> {
-        self.fhir_user.as_deref()?.strip_prefix("Patient/")
+    /// The ids of the Patient resources whose data the user may read as this patient, or for these patients:
+    /// the one that represents the user, those that an administrator named, and those to which the user is
+    /// related. Each occurs once.
+    pub fn patients(&self) -> Vec<&str> {
+        let own = self.fhir_user.as_deref().and_then(|reference| reference.strip_prefix("Patient/"));
+        let others = self.patients.iter().chain(&self.related_patients).map(String::as_str);
+        let mut patients: Vec<&str> = Vec::new();
+        for id in own.into_iter().chain(others) {
+            if !patients.contains(&id) {
+                patients.push(id);
+            }
+        }
+        patients
+    }
+
+    /// The reference to the RelatedPerson or Person that represents the user. The patients of the user then
+    /// follow from resources, which can change at any time.
+    pub fn relation(&self) -> Option<&str> {
+        let is_relation =
+            |reference: &&str| reference.starts_with("RelatedPerson/") || reference.starts_with("Person/");
+        self.fhir_user.as_deref().filter(is_relation)
     }
 
     /// Returns `true` if the user may access all Patient resources.
@@ -52,14 +85,19 @@ impl User {
         self.allowed_scopes.allow_access(ScopeContext::User, "Patient", ScopePermissions::GET)
     }
 
+    /// Returns `true` if a launch patient can be selected for the user.
+    pub fn has_launch_patient(&self) -> bool {
+        !self.patients().is_empty() || self.sees_patients()
+    }
+
     /// Returns `true` if the user may access this Patient resource.
     pub fn may_see_patient(&self, id: &str) -> bool {
-        self.own_patient() == Some(id) || self.sees_patients()
+        self.patients().contains(&id) || self.sees_patients()
     }
 
     /// Returns `true` if the user may grant the scope. Every user may grant the scopes in `allowed_scopes`. A
-    /// user whom a Patient resource represents may also grant read access to that patient's data. A user who
-    /// may access all patients may grant the same access to a single patient.
+    /// user with [patients](Self::patients) may also grant read access to their data. A user who may access
+    /// all patients may grant the same access to a single patient.
     pub fn may_grant(&self, scope: &str) -> bool {
         if scope == ADMIN_SCOPE {
             return self.administrator;
@@ -70,7 +108,7 @@ impl User {
         match SmartScope::parse(scope) {
             Some(smart) => {
                 let own =
-                    self.own_patient().is_some() && ScopePermissions::READ.contains_all(smart.permissions);
+                    ScopePermissions::READ.contains_all(smart.permissions) && !self.patients().is_empty();
                 let all = self.allowed_scopes.allow_access(ScopeContext::User, smart.kind, smart.permissions);
                 match smart.context {
                     ScopeContext::Patient => own || all,
@@ -84,7 +122,7 @@ impl User {
                 // A launch context grants no access by itself.
                 "launch" | "launch/encounter" | LAUNCH_SCOPE => true,
                 "fhirUser" => self.fhir_user.is_some(),
-                "launch/patient" => self.own_patient().is_some() || self.sees_patients(),
+                "launch/patient" => self.has_launch_patient(),
                 _ => false,
             },
         }

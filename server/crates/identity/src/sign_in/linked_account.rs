@@ -18,7 +18,7 @@ use crate::encoding;
 use crate::ledger_keys;
 use crate::lifetimes;
 use crate::model::provider::{ExternalUser, IdentityProvider};
-use crate::model::user::User;
+use crate::model::user::{User, default_scopes};
 use crate::model::user_name;
 use crate::sign_in::provider_sign_in::is_same_browser;
 use crate::sign_in::sign_in_service::SignInService;
@@ -249,13 +249,8 @@ impl SignInService {
             username: self.created_username(&provider.name),
             claims: external.claims.clone(),
             email_verified_by: Some(external.issuer.clone()),
-            allowed_scopes: ["openid", "profile", "email", "phone"].into_iter().collect(),
-            fhir_user: None,
-            administrator: false,
-            password: None,
-            disabled: false,
-            epoch: 0,
-            demo: false,
+            allowed_scopes: default_scopes(),
+            ..User::default()
         };
         let link = link_writes(&user.sub, &provider.name, external, now);
         match self.users.add_user_with(user, link.into(), now).await {

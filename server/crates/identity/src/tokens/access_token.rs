@@ -94,8 +94,8 @@ pub enum ResourceAccess<'a> {
 impl TokenAccess {
     /// Returns the resources of a type on which the token grants these permissions. `system/` scopes grant
     /// access to all resources. `user/` scopes grant access to the resources that the user may access; for a
-    /// patient, this is the patient's own compartment. `patient/` scopes grant access to the compartment of
-    /// the launch patient, if the user may access it.
+    /// patient or a carer, these are the compartments of the user's patients. `patient/` scopes grant access
+    /// to the compartment of the launch patient, if the user may access it.
     pub fn resource_access(&self, kind: &str, permissions: ScopePermissions) -> ResourceAccess<'_> {
         let mut patients = Vec::new();
         for scope in self.scopes.smart_scopes().filter(|scope| scope.allows(kind, permissions)) {
@@ -105,7 +105,7 @@ impl TokenAccess {
                     if user.allowed_scopes.allow_access(ScopeContext::User, kind, permissions) {
                         return ResourceAccess::All;
                     }
-                    patients.extend(user.own_patient());
+                    patients.extend(user.patients());
                 }
                 (ScopeContext::Patient, Some(user)) => {
                     patients.extend(self.token.patient.as_deref().filter(|id| user.may_see_patient(id)));
@@ -142,14 +142,15 @@ impl TokenAccess {
                     if user.allowed_scopes.smart_scopes().any(|allowed| allowed.covers(&scope)) {
                         return Some(GranularAccess { query, access: ResourceAccess::All });
                     }
-                    user.own_patient()
+                    user.patients()
                 }
                 (ScopeContext::Patient, Some(user)) => {
-                    self.token.patient.as_deref().filter(|id| user.may_see_patient(id))
+                    self.token.patient.as_deref().filter(|id| user.may_see_patient(id)).into_iter().collect()
                 }
-                (ScopeContext::User | ScopeContext::Patient, None) => None,
+                (ScopeContext::User | ScopeContext::Patient, None) => Vec::new(),
             };
-            Some(GranularAccess { query, access: ResourceAccess::Patients(vec![patients?]) })
+            let access = ResourceAccess::Patients(patients);
+            (access != ResourceAccess::Patients(Vec::new())).then_some(GranularAccess { query, access })
         });
         granted.collect()
     }

@@ -88,6 +88,9 @@ pub enum GrantError {
     /// The client or the user lost the scope that allowed the refresh token.
     #[error("the client or the user may no longer have refresh tokens; start a new authorization request")]
     Withdrawn,
+    /// The user may no longer access the launch patient.
+    #[error("the user may no longer access the patient of this grant; start a new authorization request")]
+    Patient,
     /// The requested scopes exceed the granted ones.
     #[error("scope exceeds the granted scopes")]
     Scope,

@@ -317,6 +317,9 @@ impl GrantStore {
         if !offline && self.revocations.is_revoked("sid", &grant.sid, now).await? {
             return Err(GrantError::Revoked);
         }
+        if grant.patient.as_deref().is_some_and(|patient| !user.may_see_patient(patient)) {
+            return Err(GrantError::Patient);
+        }
         let remaining = still_granted(&grant.scopes, client, Some(&user));
         if remaining.is_empty() { Err(GrantError::Revoked) } else { Ok(remaining) }
     }

@@ -146,19 +146,7 @@ async fn contradictory_metadata_is_rejected() {
 }
 
 fn user(name: &str) -> User {
-    User {
-        sub: String::new(),
-        username: name.to_owned(),
-        claims: Default::default(),
-        email_verified_by: None,
-        allowed_scopes: Default::default(),
-        fhir_user: None,
-        administrator: false,
-        password: None,
-        disabled: false,
-        epoch: 0,
-        demo: false,
-    }
+    User { username: name.to_owned(), ..User::default() }
 }
 
 #[tokio::test]

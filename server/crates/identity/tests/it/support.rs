@@ -43,17 +43,10 @@ impl World {
         let identity =
             Identity::open(Store::memory(), random, "https://as.example", false, at(0)).await.unwrap();
         let user = User {
-            sub: String::new(),
             username: "ada".to_owned(),
             claims: StandardClaims { name: Some("Ada Example".to_owned()), ..StandardClaims::default() },
-            email_verified_by: None,
             allowed_scopes: Scopes::parse("openid profile offline_access").unwrap(),
-            fhir_user: None,
-            administrator: false,
-            password: None,
-            disabled: false,
-            epoch: 0,
-            demo: false,
+            ..User::default()
         };
         let user = identity.users.add_user(user, at(0)).await.unwrap();
         let client = client("app");
