@@ -12,6 +12,7 @@
 //! | `execute` | runs one command |
 //! | `services` | the services that the commands use, and the receiver of their events |
 //! | [`people`] | users, clients, keys |
+//! | [`registration_warnings`] | warnings about registrations that can hardly work |
 //! | [`user_change`] | a change of a user |
 //! | [`import`] | import |
 //! | [`export`] | export |
@@ -25,6 +26,7 @@ pub mod import;
 mod member_flags;
 pub mod people;
 pub mod protocol;
+pub mod registration_warnings;
 mod services;
 pub mod socket;
 pub mod user_change;

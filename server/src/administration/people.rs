@@ -13,6 +13,7 @@ use identity::sign_in::sign_in_methods::{MethodsToRemove, SignInMethods};
 use jiff::SignedDuration;
 
 use super::protocol::{ClientCommand, CommandEvent, KeysCommand, RemovedMethods, UserCommand};
+use super::registration_warnings::{client_warnings, user_warnings};
 use super::services::{AdminServices, EventSink};
 use super::user_change::{UserChange, new_user};
 
@@ -36,11 +37,13 @@ pub async fn execute_user_command(
             // A new user has no tokens.
             user.epoch = 0;
             let user = identity.users.add_user(user, now).await?;
+            warn(user_warnings(services.resources, &user).await, events);
             format!("added user {} (sub {})", user.username, user.sub)
         }
         UserCommand::Change { username, members } => {
             let change = UserChange::read(members)?;
-            identity.users.change_user(&username, now, |user| change.apply(user)).await?;
+            let user = identity.users.change_user(&username, now, |user| change.apply(user)).await?;
+            warn(user_warnings(services.resources, &user).await, events);
             format!("changed user {username}")
         }
         UserCommand::List | UserCommand::ListIrregularNames => {
@@ -136,6 +139,7 @@ fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
         ("user", user.username.clone()),
         ("sub", user.sub.clone()),
         ("fhir user", user.fhir_user.clone().unwrap_or_else(|| "-".to_owned())),
+        ("patients", if user.patients.is_empty() { "-".to_owned() } else { user.patients.join(" ") }),
         ("allowed scopes", user.allowed_scopes.to_string()),
         ("disabled", yes(user.disabled).to_owned()),
         ("administrator", yes(user.administrator).to_owned()),
@@ -183,13 +187,15 @@ pub async fn execute_client_command(
             let secret = client.needs_secret().then(|| services.clock.random.secret());
             client.secret_digests = secret.iter().map(|secret| Client::secret_digest(secret)).collect();
             identity.clients.add_client(&client, now).await?;
+            warn(client_warnings(services.resources, &client).await, events);
             events(CommandEvent::Line(format!("added client {}", client.client_id)));
             if let Some(secret) = secret {
                 print_secret(&secret, events);
             }
         }
         ClientCommand::Change { id, members } => {
-            let (_, secret) = identity.clients.change_client(&id, None, &members, now).await?;
+            let (changed, secret) = identity.clients.change_client(&id, None, &members, now).await?;
+            warn(client_warnings(services.resources, &changed.client).await, events);
             events(CommandEvent::Line(format!("changed client {id}")));
             if let Some(secret) = secret {
                 print_secret(&secret, events);
@@ -233,6 +239,12 @@ pub async fn execute_client_command(
         }
     }
     Ok(())
+}
+
+fn warn(warnings: Vec<String>, events: EventSink<'_>) {
+    for warning in warnings {
+        events(CommandEvent::Trouble(format!("warning: {warning}")));
+    }
 }
 
 fn print_secret(secret: &str, events: EventSink<'_>) {

@@ -1,8 +1,8 @@
 //! A change of a user, as the admin API and the commands `trefoil user add` and `trefoil user change` receive
 //! it.
 
-use identity::model::client_metadata::nearest_name;
 use identity::model::members;
+use identity::model::nearest_name::nearest_name;
 use identity::model::scope::Scopes;
 use identity::model::user::{StandardClaims, User, default_scopes};
 use serde_json::{Map, Value};

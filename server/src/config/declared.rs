@@ -14,9 +14,10 @@ use super::documented::{Required, settings_table};
 use super::{ConfigError, ConfigSource};
 use crate::config::settings::CustomScope;
 use identity::model::client::Client;
-use identity::model::client_metadata::{ClientMetadata, nearest_name};
+use identity::model::client_metadata::ClientMetadata;
 use identity::model::members::client_members;
-use identity::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, RESERVED_SCOPES, Scopes, SmartScope};
+use identity::model::nearest_name::nearest_name;
+use identity::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, STANDARD_SCOPES, Scopes, SmartScope};
 
 /// `[[client]]`: the members of a client (see [`client_members`]) and of [`FILE_MEMBERS`].
 #[derive(Debug, Deserialize)]
@@ -167,19 +168,9 @@ fn unknown_member(name: &str) -> String {
 
 /// `true` if the server defines the scope, and its description.
 fn is_built_in(scope: &str) -> bool {
-    RESERVED_SCOPES.contains(&scope)
+    STANDARD_SCOPES.contains(&scope)
         || SmartScope::parse(scope).is_some()
-        || [
-            "offline_access",
-            "online_access",
-            "launch",
-            "launch/encounter",
-            "launch/patient",
-            "fhirUser",
-            ADMIN_SCOPE,
-            LAUNCH_SCOPE,
-        ]
-        .contains(&scope)
+        || [ADMIN_SCOPE, LAUNCH_SCOPE].contains(&scope)
 }
 
 /// The scopes of the demo project.

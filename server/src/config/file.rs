@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use identity::lifetimes::{self, Lifetimes};
-use identity::model::client_metadata::nearest_name;
+use identity::model::nearest_name::nearest_name;
 use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::throttle::ThrottleLimits;
 use identity::storage::encryption::{KeyEncryptionKey, SecretEncryption};

@@ -31,6 +31,7 @@ use crate::node::server_address::ServerAddress;
 use crate::node::terminology_sync::TerminologySync;
 use crate::records::audit::{AuditLog, AuditSource};
 use crate::records::export_log::ExportLog;
+use crate::records::refusal_log::RefusalLog;
 use crate::records::request_log::RequestLog;
 
 /// The world outside of a server. A simulation passes its own.
@@ -110,6 +111,8 @@ pub struct ServerLogs {
     pub audit: Arc<AuditLog>,
     /// Decides which requests have a line in the log.
     pub requests: RequestLog,
+    /// Logs refused authorization requests.
+    pub refusals: RefusalLog,
     /// Records the requests of clients for their exports; `None` if no export log is configured.
     pub exports: Option<Arc<ExportLog>>,
 }
@@ -178,7 +181,12 @@ impl App {
                 has_development_ca: !config.insecure_http && config.certificate.is_none(),
                 data: config.data,
             },
-            logs: ServerLogs { audit, requests: RequestLog::default(), exports },
+            logs: ServerLogs {
+                refusals: RefusalLog::new(audit.clone()),
+                audit,
+                requests: RequestLog::default(),
+                exports,
+            },
             address,
             store,
             identity,

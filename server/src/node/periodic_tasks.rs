@@ -98,6 +98,7 @@ async fn remove_expired_exports(app: Arc<App>) -> Result<()> {
 async fn write_counts(app: Arc<App>) -> Result<()> {
     app.logs.audit.write_counts();
     app.logs.requests.write_counts(app.clock.now());
+    app.logs.refusals.write_counts(app.clock.now());
     server_log::write_counts();
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! | [`append_log`] | files of lines, written by one thread |
 //! | [`audit`] | the audit log |
 //! | [`export_log`] | the export log |
+//! | [`refusal_log`] | the authorization requests that are refused |
 //! | [`request_log`] | the requests that have a line in the log |
 //! | [`server_log`] | the log on standard error, or in files |
 //! | [`minute_counts`] | counts of the events that strangers can cause without limit |
@@ -14,6 +15,7 @@ pub mod append_log;
 pub mod audit;
 pub mod export_log;
 pub mod minute_counts;
+pub mod refusal_log;
 pub mod request_log;
 pub mod retained_folder;
 pub mod server_log;

@@ -31,6 +31,7 @@ mod nodes;
 mod pages;
 mod passkeys;
 mod power_cut;
+mod refusals;
 mod releases;
 mod sign_in;
 mod support;

@@ -1,7 +1,8 @@
 //! Typed events for the audit log. This crate emits the events; the server adds the address of the request,
 //! renders the events and stores them.
 //!
-//! Events contain ids only. They never contain a token, a code, a password or other user input.
+//! Events contain ids only, and no token, code or password. The one exception is the rejected value of an
+//! authorization request, such as a scope that is not registered.
 
 /// An event of the audit log. `sub`, `sid`, `client_id`, `jti` and `kid` are ids of the user, session,
 /// client, token and key.
@@ -60,6 +61,16 @@ pub enum AuditEvent {
         /// The reason, as sent to the client.
         reason: String,
     },
+    /// An authorization request was refused, or granted without some of its scopes.
+    RequestRefused {
+        client_id: String,
+        /// The error code that the client received, or that some scopes were not granted.
+        error: &'static str,
+        /// The reason, one of a fixed set of texts.
+        reason: &'static str,
+        /// The rejected value, escaped, of at most 200 bytes.
+        value: Option<String>,
+    },
     /// A code or refresh token was used again, and its token family was revoked.
     Reused {
         /// `code`, `refresh_token` or `device_code`.
@@ -100,7 +111,13 @@ impl AuditEvent {
     /// Returns `true` for an event that anyone can cause, as often as they like, without being authenticated.
     pub fn is_of_stranger(&self) -> bool {
         // A public client can present a spent code again and again.
-        matches!(self, Self::SignInFailed { .. } | Self::ClientRejected { .. } | Self::Reused { .. })
+        matches!(
+            self,
+            Self::SignInFailed { .. }
+                | Self::ClientRejected { .. }
+                | Self::RequestRefused { .. }
+                | Self::Reused { .. }
+        )
     }
 
     /// Returns the event of a stranger without the ids and reasons in it, which a stranger can vary.
@@ -109,6 +126,12 @@ impl AuditEvent {
             Self::ClientRejected { .. } => {
                 Self::ClientRejected { client_id: None, reason: "several reasons".to_owned() }
             }
+            Self::RequestRefused { .. } => Self::RequestRefused {
+                client_id: String::new(),
+                error: "several errors",
+                reason: "several reasons",
+                value: None,
+            },
             _ => Self::SignInFailed { sub: None, reason: "several reasons" },
         }
     }

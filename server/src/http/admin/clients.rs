@@ -14,6 +14,7 @@ use super::{
     check_administrator, expected_revision, invalid_request, json, page_parameters, parse_body,
     precondition_failed,
 };
+use crate::administration::registration_warnings::client_warnings;
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
@@ -34,6 +35,9 @@ struct ShownClient<'a> {
     /// A new secret, which is shown once.
     #[serde(skip_serializing_if = "Option::is_none")]
     client_secret: Option<String>,
+    /// Why the registration can hardly work, after a change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 impl<'a> ShownClient<'a> {
@@ -45,17 +49,24 @@ impl<'a> ShownClient<'a> {
             declared: client.declared,
             secrets: client.secret_digests.len() + replaced.count(),
             client_secret: None,
+            warnings: Vec::new(),
         }
     }
 }
 
-fn client_response(
+/// The response to a change, with warnings.
+async fn changed_client_response(
     context: &RequestContext,
     status: StatusCode,
     entry: &VersionedClient,
     client_secret: Option<String>,
 ) -> Response {
-    let shown = ShownClient { client_secret, ..ShownClient::new(&entry.client, context.now) };
+    let warnings = client_warnings(&context.app.resources, &entry.client).await;
+    let shown = ShownClient { client_secret, warnings, ..ShownClient::new(&entry.client, context.now) };
+    client_response(status, entry, &shown)
+}
+
+fn client_response(status: StatusCode, entry: &VersionedClient, shown: &ShownClient<'_>) -> Response {
     reply::with(json(status, &json!(shown)), header::ETAG, &format!("W/\"{}\"", entry.revision))
 }
 
@@ -89,7 +100,7 @@ pub async fn list_clients(context: &RequestContext) -> Result<Response, Problem>
 pub async fn read_client(context: &RequestContext, client_id: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
     let client = addressed_client(context, &client_id).await?;
-    Ok(client_response(context, StatusCode::OK, &client, None))
+    Ok(client_response(StatusCode::OK, &client, &ShownClient::new(&client.client, context.now)))
 }
 
 /// POST {base}/admin/clients: adds a client. If it needs a secret, the response contains a generated one.
@@ -108,7 +119,7 @@ pub async fn create_client(context: &RequestContext, body: &mut RequestBody) -> 
     let clients = &context.app.identity.clients;
     clients.add_client(&client, context.now).await.map_err(ChangeClientError::from)?;
     let added = addressed_client(context, &client_id).await?;
-    let response = client_response(context, StatusCode::CREATED, &added, secret);
+    let response = changed_client_response(context, StatusCode::CREATED, &added, secret).await;
     let location = format!("{}/admin/clients/{client_id}", context.app.address.base_url);
     Ok(reply::with(response, header::LOCATION, &location))
 }
@@ -125,7 +136,7 @@ pub async fn change_client(
     let revision = expected_revision(context)?;
     let clients = &context.app.identity.clients;
     let (changed, secret) = clients.change_client(&client_id, revision, &changes, context.now).await?;
-    Ok(client_response(context, StatusCode::OK, &changed, secret))
+    Ok(changed_client_response(context, StatusCode::OK, &changed, secret).await)
 }
 
 #[derive(Deserialize)]

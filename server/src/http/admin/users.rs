@@ -13,6 +13,7 @@ use super::{
     check_administrator, expected_revision, invalid_request, json, page_parameters, parse_body,
     precondition_failed,
 };
+use crate::administration::registration_warnings::user_warnings;
 use crate::administration::user_change::{UserChange, new_user};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
@@ -32,9 +33,23 @@ fn user_json(user: &User) -> Value {
     })
 }
 
-fn user_response(status: StatusCode, entry: &VersionedUser) -> Response {
+/// The response to a change, with warnings.
+async fn changed_user_response(
+    context: &RequestContext,
+    status: StatusCode,
+    entry: &VersionedUser,
+) -> Response {
+    let mut shown = user_json(&entry.user);
+    let warnings = user_warnings(&context.app.resources, &entry.user).await;
+    if !warnings.is_empty() {
+        shown["warnings"] = warnings.into();
+    }
+    user_response(status, entry, &shown)
+}
+
+fn user_response(status: StatusCode, entry: &VersionedUser, shown: &Value) -> Response {
     let tag = format!("W/\"{}\"", entry.revision);
-    reply::with(json(status, &user_json(&entry.user)), header::ETAG, &tag)
+    reply::with(json(status, shown), header::ETAG, &tag)
 }
 
 async fn hash_new_password(
@@ -70,7 +85,8 @@ pub async fn list_users(context: &RequestContext) -> Result<Response, Problem> {
 /// GET {base}/admin/users/{sub}
 pub async fn read_user(context: &RequestContext, sub: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    Ok(user_response(StatusCode::OK, &addressed_user(context, &sub).await?))
+    let entry = addressed_user(context, &sub).await?;
+    Ok(user_response(StatusCode::OK, &entry, &user_json(&entry.user)))
 }
 
 /// POST {base}/admin/users
@@ -95,7 +111,8 @@ pub async fn create_user(context: &RequestContext, body: &mut RequestBody) -> Re
     let identity = &context.app.identity;
     let user = identity.users.add_user(user, context.now).await?;
     let created = identity.users.versioned_user(&user.sub, context.now).await?;
-    let response = user_response(StatusCode::CREATED, &created.ok_or_else(|| Problem::no_such("user"))?);
+    let created = created.ok_or_else(|| Problem::no_such("user"))?;
+    let response = changed_user_response(context, StatusCode::CREATED, &created).await;
     let location = format!("{}/admin/users/{}", context.app.address.base_url, user.sub);
     Ok(reply::with(response, header::LOCATION, &location))
 }
@@ -113,7 +130,7 @@ pub async fn change_user(
     let identity = &context.app.identity;
     let done =
         identity.users.change_versioned_user(&sub, revision, context.now, |user| change.apply(user)).await;
-    Ok(user_response(StatusCode::OK, &done?))
+    Ok(changed_user_response(context, StatusCode::OK, &done?).await)
 }
 
 #[derive(Deserialize)]

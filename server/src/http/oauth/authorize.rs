@@ -8,7 +8,8 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt as _;
 use http::StatusCode;
 use identity::authorize::authorization_service::MAX_QUERY_BYTES;
-use identity::authorize::interaction::{InteractionState, NextStep};
+use identity::authorize::interaction::{GrantDecision, InteractionState, NextStep};
+use identity::authorize::refusal::Refusal;
 use identity::authorize::request::AuthorizationRequest;
 use identity::model::error_code::ErrorCode;
 use identity::sign_in::provider_sign_in::ProviderSignInStart;
@@ -32,7 +33,7 @@ pub async fn authorize(context: &RequestContext) -> Result<Response, Problem> {
     }
     let checked =
         context.app.identity.authorization.check_authorization_request(&context.query, context.now).await;
-    let request = checked.map_err(request_problem)?;
+    let request = checked.map_err(|error| request_problem(context, error))?;
     let interaction = InteractionState::new(&request, context.now);
     Ok(continue_request(context, request, interaction).await)
 }
@@ -69,6 +70,20 @@ async fn continue_request(
     }
 }
 
+/// Logs the requested scopes that this user cannot grant (decision 17). The client learns of them by `scope`
+/// in the answer of the token endpoint.
+fn log_dropped_scopes(context: &RequestContext, request: &AuthorizationRequest, decision: &GrantDecision) {
+    let dropped = decision.dropped_scopes(request);
+    if dropped.is_empty() {
+        return;
+    }
+    let reason = "scopes were not granted, because allowed_scopes of the user lack them";
+    let refusal = Refusal::new(ErrorCode::InvalidScope, reason)
+        .with_value(Some(&dropped.to_string()))
+        .mended_by(format!("trefoil user change NAME --allowed-scopes, for the user {}", decision.sub()));
+    context.app.logs.refusals.record_dropped(&request.client.client_id, &refusal, context.now);
+}
+
 async fn take_next_step(
     context: &RequestContext,
     request: AuthorizationRequest,
@@ -81,12 +96,16 @@ async fn take_next_step(
         .await?
     {
         NextStep::Grant(ready) => {
+            log_dropped_scopes(context, &request, &ready);
             return Ok(match identity.authorization.grant_request(&request, *ready, context.now).await? {
                 Some(answer) => answer_response(answer),
                 None => redirect_error(&request.reply, ErrorCode::InvalidRequest, None),
             });
         }
-        NextStep::Reject(error) => return Ok(redirect_error(&request.reply, error, None)),
+        NextStep::Reject(refusal) => {
+            context.app.logs.refusals.record(&request.client.client_id, &refusal, context.now);
+            return Ok(redirect_error(&request.reply, refusal.error, None));
+        }
         NextStep::SignIn => "sign-in",
         NextStep::ChoosePatient { .. } => "patient",
         NextStep::Consent { .. } => "consent",

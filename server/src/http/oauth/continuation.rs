@@ -27,12 +27,15 @@ pub async fn open_continuation(
         ));
     };
     let checked = context.app.identity.authorization.check_interaction(&interaction, context.now).await;
-    Ok((checked.map_err(request_problem)?, interaction))
+    Ok((checked.map_err(|error| request_problem(context, error))?, interaction))
 }
 
-pub(super) fn request_problem(refusal: AuthorizationError) -> Problem {
-    match refusal {
+pub(super) fn request_problem(context: &RequestContext, error: AuthorizationError) -> Problem {
+    match error {
         AuthorizationError::Show(error) => error.into(),
-        AuthorizationError::Redirect { reply, error } => redirect_error(&reply, error, None).into(),
+        AuthorizationError::Redirect { client_id, reply, refusal } => {
+            context.app.logs.refusals.record(&client_id, &refusal, context.now);
+            redirect_error(&reply, refusal.error, None).into()
+        }
     }
 }

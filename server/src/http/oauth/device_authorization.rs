@@ -36,9 +36,8 @@ pub async fn authorize_device(context: &RequestContext, body: &mut RequestBody) 
                 }),
             )))
         }
-        Err(error) => {
-            let text = "scope contains a scope that is not registered for the client";
-            Err(Problem::oauth(StatusCode::BAD_REQUEST, error.as_str(), text))
+        Err(refusal) => {
+            Err(Problem::oauth(StatusCode::BAD_REQUEST, refusal.error.as_str(), &refusal.to_string()))
         }
     }
 }

@@ -5,7 +5,7 @@ use http::{StatusCode, header};
 use identity::model::client::{AuthMethod, Client, GrantType};
 use identity::model::scope::{ScopeContext, Scopes, SmartScope};
 use identity::params::Params;
-use identity::tokens::grant::{CodeExchange, Grant};
+use identity::tokens::grant::{CodeExchange, Grant, GrantError};
 use identity::tokens::id_token::IdTokenContext;
 use resources::filter::TypeFilter;
 use serde::Serialize;
@@ -91,7 +91,7 @@ async fn client_of_refresh_token(context: &RequestContext, form: &Params) -> Res
     };
     let identity = &context.app.identity;
     let Some(client_id) = identity.grants.refresh_token_client(token, context.now).await? else {
-        return Ok(None);
+        return Err(GrantError::Unknown.into());
     };
     let client = identity.clients.active_client(&client_id, context.now).await?;
     Ok(client.filter(|client| client.auth_methods.contains(&AuthMethod::None)))

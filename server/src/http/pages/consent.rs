@@ -23,6 +23,8 @@ struct ConsentQuestion {
     interaction: InteractionState,
     user: User,
     scopes: Scopes,
+    /// The requested scopes that the user cannot grant.
+    dropped: Scopes,
     patient: Option<String>,
 }
 
@@ -33,8 +35,8 @@ async fn read_question(context: &RequestContext, continuation: &str) -> Result<C
     let step =
         context.app.identity.authorization.next_step(&request, &interaction, signed_in, context.now).await?;
     match step {
-        NextStep::Consent { user, scopes, patient } => {
-            Ok(ConsentQuestion { request, interaction, user, scopes, patient })
+        NextStep::Consent { user, scopes, dropped, patient } => {
+            Ok(ConsentQuestion { request, interaction, user, scopes, dropped, patient })
         }
         _ => Err(resume_request(context, continuation).into()),
     }
@@ -56,7 +58,7 @@ fn switch_account(continuation: &str) -> String {
 /// Shows the question.
 pub async fn show_question(context: &RequestContext) -> Result<Response, Problem> {
     let continuation = context.params().get("continue").unwrap_or_default().to_owned();
-    let ConsentQuestion { request, user, scopes, patient, .. } =
+    let ConsentQuestion { request, user, scopes, dropped, patient, .. } =
         read_question(context, &continuation).await?;
     let patient = match &patient {
         Some(id) => {
@@ -83,6 +85,9 @@ pub async fn show_question(context: &RequestContext) -> Result<Response, Problem
         }
         @if request.needs_interaction() {
             p { (t("This application runs on your own device. Allow it only if you have just opened it there.")) }
+        }
+        @if request.reply.to.host().is_none() && !dropped.is_empty() {
+            p.quiet { (phrase("For the developer: this account cannot grant {}.", &[html! { code { (dropped) } }])) }
         }
         p.quiet {
             (phrase("You are signed in as {}.", &[html! { strong { (name) } }])) br;

@@ -49,6 +49,7 @@ pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
             p { (t("A browser warns about the certificate until the development CA of this server is trusted:")) }
             (command("trust", &format!("trefoil trust --data {}", shell_word(&data))))
         }
+        (refused_requests(context))
         (demo_users(context).await?)
         p.quiet { "Trefoil " (env!("CARGO_PKG_VERSION")) }
     };
@@ -80,6 +81,27 @@ fn is_on_this_machine(context: &RequestContext) -> bool {
 fn ca_option(context: &RequestContext) -> String {
     let ca = development_ca(context).map(|data| data.join("tls/ca.pem"));
     ca.map(|ca| format!("--cacert {} ", shell_word(&ca))).unwrap_or_default()
+}
+
+/// The last refused authorization requests, for developers on this machine: applications receive an error
+/// code only.
+fn refused_requests(context: &RequestContext) -> Markup {
+    let app = &context.app;
+    let is_shown = app.address.is_loopback && (app.config.flags.demo || is_on_this_machine(context));
+    let recent = app.logs.refusals.recent();
+    html! {
+        @if is_shown && !recent.is_empty() {
+            h2 { (t("Refused requests")) }
+            ul {
+                @for refusal in &recent {
+                    li {
+                        code { (refusal.client_id) } " " (refusal.text)
+                        div.quiet { (fhir::instant::format(refusal.time)) }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The users of the demo. Their passwords are only in files that their owner can read.

@@ -150,6 +150,11 @@ const TEXTS: &[(&str, &str)] = &[
         "This application runs on your own device. Allow it only if you have just opened it there.",
         "Diese Anwendung läuft auf Ihrem eigenen Gerät. Lassen Sie sie nur zu, wenn Sie sie gerade dort geöffnet haben.",
     ),
+    (
+        "For the developer: this account cannot grant {}.",
+        "Für die Entwickler: Dieses Konto kann {} nicht gewähren.",
+    ),
+    ("Refused requests", "Abgelehnte Anfragen"),
     ("You are signed in as {}.", "Sie sind als {} angemeldet."),
     ("Not you? Switch account", "Nicht Sie? Konto wechseln"),
     ("You can withdraw this at any time on {}.", "Sie können dies jederzeit auf {} widerrufen."),

@@ -28,7 +28,10 @@ pub(super) fn client_error(error: &ClientAuthError) -> Response {
         ClientAuthError::InvalidRequest(text) => {
             oauth_error(StatusCode::BAD_REQUEST, "invalid_request", Some(text))
         }
-        ClientAuthError::InvalidClient | ClientAuthError::BadAssertion(_) | ClientAuthError::KeySet(_) => {
+        ClientAuthError::InvalidClient
+        | ClientAuthError::UnregisteredMethod { .. }
+        | ClientAuthError::BadAssertion(_)
+        | ClientAuthError::KeySet(_) => {
             oauth_error(StatusCode::UNAUTHORIZED, "invalid_client", Some(&error.to_string()))
         }
         ClientAuthError::Store(error) => store_error(Dialect::OAuth, error),

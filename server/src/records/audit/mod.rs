@@ -223,6 +223,11 @@ impl AuditLog {
         self.add_counts(self.strangers.take_ended(1, now), self.others.take_ended(1, now), now);
     }
 
+    /// Adds a count of further events of a minute that has ended.
+    pub fn add_count(&self, ended: EndedCount<AuditEvent>) {
+        self.add_counts(Vec::new(), vec![ended], self.clock.now());
+    }
+
     fn add_counts(
         &self,
         strangers: Vec<EndedCount<(Option<IpAddr>, AuditEvent)>>,

@@ -137,6 +137,15 @@ fn describe(event: &AuditEvent) -> RenderedEvent {
                 .client(client_id.clone())
                 .refused("4", reason.clone())
         }
+        AuditEvent::RequestRefused { client_id, error, reason, value } => {
+            let code = ours("authorization-request", "Authorization request");
+            let event = RenderedEvent::new(NODE, code, "E").client(client_id.clone()).detail("error", error);
+            let event = match value {
+                Some(value) => event.detail("value", value),
+                None => event,
+            };
+            event.refused("4", *reason)
+        }
         AuditEvent::Reused { kind, client_id, sub, family } => {
             RenderedEvent::new(ALERT, ours("reuse", "Reuse of a code or token"), "E")
                 .client(client_id.clone())

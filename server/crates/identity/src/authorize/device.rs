@@ -13,12 +13,12 @@ use store::{Expect, LedgerWrite, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink};
 use crate::authorize::authorization_service::SupportsQuery;
+use crate::authorize::refusal::Refusal;
 use crate::authorize::request;
 use crate::directory::client_registry::ClientRegistry;
 use crate::ledger_keys;
 use crate::lifetimes;
 use crate::model::client::Client;
-use crate::model::error_code::ErrorCode;
 use crate::model::scope::Scopes;
 use crate::model::user::User;
 use crate::random::Random;
@@ -158,7 +158,7 @@ impl DeviceAuthorizations {
         client: &Client,
         scope: Option<&str>,
         now: Timestamp,
-    ) -> Result<Result<DeviceCodes, ErrorCode>, StoreError> {
+    ) -> Result<Result<DeviceCodes, Refusal>, StoreError> {
         let scopes = match request::check_scope(scope, client, self.supports_query) {
             Ok(scopes) => scopes,
             Err(error) => return Ok(Err(error)),

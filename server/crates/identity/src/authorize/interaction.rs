@@ -14,6 +14,7 @@ use crate::audit::AuditEvent;
 use crate::authorize::authorization_service::AuthorizationService;
 use crate::authorize::launch::LaunchContext;
 use crate::authorize::pushed_request::PushedRequestRef;
+use crate::authorize::refusal::{self, Refusal};
 use crate::authorize::reply::{AuthorizationAnswer, AuthorizationError};
 use crate::authorize::request::{AuthorizationRequest, IdTokenHint};
 use crate::lifetimes;
@@ -65,7 +66,7 @@ pub enum NextStep {
     /// The request can be granted: call [`AuthorizationService::grant_request`].
     Grant(Box<GrantDecision>),
     /// Redirect to the client with an error.
-    Reject(ErrorCode),
+    Reject(Refusal),
     /// The user must sign in.
     SignIn,
     /// The user must select a patient.
@@ -79,6 +80,8 @@ pub enum NextStep {
         user: User,
         /// The scopes that would be granted.
         scopes: Scopes,
+        /// The requested scopes that this user cannot grant.
+        dropped: Scopes,
         /// Id of the patient whose data the scopes make accessible.
         patient: Option<String>,
     },
@@ -91,6 +94,18 @@ pub struct GrantDecision {
     user: User,
     scopes: Scopes,
     patient: Option<String>,
+}
+
+impl GrantDecision {
+    /// The requested scopes that are not granted, because the user may not grant them.
+    pub fn dropped_scopes(&self, request: &AuthorizationRequest) -> Scopes {
+        refusal::dropped(&request.scopes, &self.scopes)
+    }
+
+    /// Subject of the user.
+    pub fn sub(&self) -> &str {
+        &self.user.sub
+    }
 }
 
 impl InteractionState {
@@ -191,10 +206,10 @@ impl AuthorizationService {
         now: Timestamp,
     ) -> Result<NextStep, StoreError> {
         if interaction.is_denied() {
-            return Ok(NextStep::Reject(ErrorCode::AccessDenied));
+            return Ok(NextStep::Reject(ErrorCode::AccessDenied.into()));
         }
         let silent = request.prompt.none;
-        let reject_or = |error, step| if silent { NextStep::Reject(error) } else { step };
+        let reject_or = |error: ErrorCode, step| if silent { NextStep::Reject(error.into()) } else { step };
         if let Some((session, _)) = &signed_in
             && let IdTokenHint::User(sub) = &request.hint
             && *sub != session.sub
@@ -202,7 +217,8 @@ impl AuthorizationService {
         {
             // The user signed in during this interaction, but as another user than `id_token_hint` names.
             // Requiring another sign-in would loop.
-            return Ok(NextStep::Reject(ErrorCode::LoginRequired));
+            let reason = "the user who signed in is not the one of id_token_hint or of the launch";
+            return Ok(NextStep::Reject(Refusal::new(ErrorCode::LoginRequired, reason)));
         }
         let signed_in =
             signed_in.filter(|(session, _)| satisfies_request(request, interaction, session, now));
@@ -217,8 +233,17 @@ impl AuthorizationService {
             .filter(|scope| user.may_grant(scope) && (scope != "launch/encounter" || has_encounter));
         // An application that asks for the records of a patient cannot work with a sign-in alone.
         let lacks_patient = request.scopes.is_launch() && !user.has_launch_patient();
-        if scopes.is_empty() || lacks_patient && scopes.smart_scopes().next().is_none() {
-            return Ok(NextStep::Reject(ErrorCode::AccessDenied));
+        if lacks_patient && scopes.smart_scopes().next().is_none() {
+            let reason = "the application asks for a patient, and the user has none";
+            let remedy = "set fhir_user, patients or allowed_scopes of the user, such as \
+                          trefoil user change NAME --patient ID";
+            let refusal = Refusal::new(ErrorCode::AccessDenied, reason).with_value(Some(&user.sub));
+            return Ok(NextStep::Reject(refusal.mended_by(remedy.to_owned())));
+        }
+        if scopes.is_empty() {
+            let reason = "the user may grant none of the requested scopes";
+            let refusal = Refusal::new(ErrorCode::AccessDenied, reason);
+            return Ok(NextStep::Reject(refusal.with_value(Some(&request.scopes.to_string()))));
         }
         let patient = match self.launch_patient(request, &scopes, interaction, &user) {
             LaunchPatient::None => None,
@@ -226,7 +251,12 @@ impl AuthorizationService {
             LaunchPatient::Choose => {
                 return Ok(reject_or(ErrorCode::InteractionRequired, NextStep::ChoosePatient { user }));
             }
-            LaunchPatient::Inaccessible => return Ok(NextStep::Reject(ErrorCode::AccessDenied)),
+            LaunchPatient::Inaccessible => {
+                let reason = "the user may not access the patient of the launch";
+                let patient = request.launch.as_ref().and_then(|launch| launch.patient.as_deref());
+                let refusal = Refusal::new(ErrorCode::AccessDenied, reason).with_value(patient);
+                return Ok(NextStep::Reject(refusal));
+            }
         };
         let each_time = request.prompt.consent || request.needs_interaction();
         if request.client.consent || each_time {
@@ -234,7 +264,8 @@ impl AuthorizationService {
             let is_given = stored.is_some_and(|stored| stored.covers(&request.client, &scopes))
                 && (!each_time || interaction.is_allowed(&user, &scopes));
             if !is_given {
-                let step = NextStep::Consent { user, scopes, patient };
+                let dropped = refusal::dropped(&request.scopes, &scopes);
+                let step = NextStep::Consent { user, scopes, dropped, patient };
                 return Ok(reject_or(ErrorCode::ConsentRequired, step));
             }
         }

@@ -7,5 +7,6 @@ pub mod device;
 pub mod interaction;
 pub mod launch;
 pub mod pushed_request;
+pub mod refusal;
 pub mod reply;
 pub mod request;

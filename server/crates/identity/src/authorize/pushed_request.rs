@@ -63,30 +63,11 @@ pub enum PushRequestError {
         /// OAuth error code.
         error: ErrorCode,
         /// Description for the developer.
-        text: &'static str,
+        text: String,
     },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// An error description for developers. Only the PAR endpoint sends it; the authorization endpoint sends no
-/// descriptions.
-fn describe_error(error: ErrorCode) -> &'static str {
-    match error {
-        ErrorCode::InvalidScope => {
-            "scope is malformed or contains a scope that is not registered for the client"
-        }
-        ErrorCode::UnauthorizedClient => "the client is not registered for this response_type",
-        ErrorCode::UnsupportedResponseType => "response_type must be code, token, id_token or id_token token",
-        ErrorCode::RequestNotSupported => {
-            "request objects are not supported; send the parameters instead of 'request'"
-        }
-        _ => {
-            "a parameter is missing, repeated or invalid; check response_type, state, code_challenge with \
-             code_challenge_method S256, nonce, prompt, max_age, display, aud and response_mode"
-        }
-    }
 }
 
 /// The reference inside a `request_uri` of this server, or `None` for any other URI.
@@ -107,8 +88,10 @@ impl AuthorizationService {
         jkt: Option<String>,
         now: Timestamp,
     ) -> Result<String, PushRequestError> {
-        let rejected = |error, text| PushRequestError::Rejected { error, text };
-        let invalid = |text| rejected(ErrorCode::InvalidRequest, text);
+        let invalid = |text: &str| PushRequestError::Rejected {
+            error: ErrorCode::InvalidRequest,
+            text: text.to_owned(),
+        };
         if form.get("request_uri").is_some() {
             return Err(invalid("a pushed request must not contain request_uri"));
         }
@@ -142,8 +125,8 @@ impl AuthorizationService {
             Err(AuthorizationError::Show(_)) => {
                 return Err(invalid("client_id does not match the authenticated client"));
             }
-            Err(AuthorizationError::Redirect { error, .. }) => {
-                return Err(rejected(error, describe_error(error)));
+            Err(AuthorizationError::Redirect { refusal, .. }) => {
+                return Err(PushRequestError::Rejected { error: refusal.error, text: refusal.to_string() });
             }
         }
         let record = PushedRequestRecord { client_id: client.client_id.clone(), query, jkt };

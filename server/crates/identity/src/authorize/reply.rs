@@ -2,6 +2,7 @@
 
 use store::StoreError;
 
+use crate::authorize::refusal::Refusal;
 use crate::model::error_code::ErrorCode;
 use crate::model::redirect_uri::RegisteredRedirectUri;
 
@@ -98,9 +99,11 @@ pub enum AuthorizationError {
     Show(PageError),
     /// Redirect to the client.
     Redirect {
+        /// The client.
+        client_id: String,
         /// Target of the redirect.
         reply: AuthorizationReply,
-        /// Error code for the client.
-        error: ErrorCode,
+        /// Error code for the client, and the reason.
+        refusal: Refusal,
     },
 }

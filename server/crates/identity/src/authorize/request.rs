@@ -11,12 +11,13 @@ use crate::authorize::authorization_service::AuthorizationService;
 use crate::authorize::authorization_service::SupportsQuery;
 use crate::authorize::launch::LaunchContext;
 use crate::authorize::pushed_request::{self, PushedRequestRef};
+use crate::authorize::refusal::Refusal;
 use crate::authorize::reply::{AuthorizationError, AuthorizationReply, PageError};
 use crate::model::client::{Client, ResponseType};
 use crate::model::error_code::ErrorCode;
 use crate::model::pkce::CodeChallenge;
 use crate::model::redirect_uri::{self, RegisteredRedirectUri};
-use crate::model::scope::{ScopeContext, Scopes, SmartScope};
+use crate::model::scope::{self, ScopeContext, Scopes, SmartScope};
 use crate::params::Params;
 use crate::sign_in::provider_sign_in::RequiredFreshness;
 use crate::tokens::dpop;
@@ -175,14 +176,16 @@ impl AuthorizationService {
             (None, Some(id)) => match self.launch_context(id, &client, now).await {
                 Ok(found) => found,
                 Err(error) => {
-                    return Err(AuthorizationError::Redirect { reply, error: ErrorCode::from(&error) });
+                    let refusal = ErrorCode::from(&error).into();
+                    return Err(AuthorizationError::Redirect { client_id: client.client_id, reply, refusal });
                 }
             },
             (launch, _) => launch,
         };
+        let client_id = client.client_id.clone();
         match self.check_request(&params, pushed, launch, client, &reply, now) {
             Ok(request) => Ok(request),
-            Err(error) => Err(AuthorizationError::Redirect { reply, error }),
+            Err(refusal) => Err(AuthorizationError::Redirect { client_id, reply, refusal }),
         }
     }
 
@@ -218,41 +221,48 @@ impl AuthorizationService {
         client: Client,
         reply: &AuthorizationReply,
         now: Timestamp,
-    ) -> Result<AuthorizationRequest, ErrorCode> {
-        if params.defect().is_some() {
-            return Err(ErrorCode::InvalidRequest);
+    ) -> Result<AuthorizationRequest, Refusal> {
+        let invalid = Refusal::invalid_request;
+        let invalid_value = |name, reason| invalid(reason).with_value(params.get(name));
+        if let Some(defect) = params.defect() {
+            let reason = "parameters are repeated, not UTF-8 or too many";
+            return Err(invalid(reason).with_value(Some(&defect.to_string())));
         }
         if params.get("request").is_some() {
-            return Err(ErrorCode::RequestNotSupported);
+            let reason = "request objects are not supported; send the parameters instead of 'request'";
+            return Err(Refusal::new(ErrorCode::RequestNotSupported, reason));
         }
-        if params.get("request_uri").is_some() {
-            return Err(ErrorCode::RequestUriNotSupported);
+        if let Some(uri) = params.get("request_uri") {
+            let reason = "request_uri is not one of this server's PAR endpoint";
+            return Err(Refusal::new(ErrorCode::RequestUriNotSupported, reason).with_value(Some(uri)));
         }
         let response_type = check_response_type(params.get("response_type"), &client)?;
         if client.require_pushed_authorization_requests && pushed.is_none() {
-            return Err(ErrorCode::InvalidRequest);
+            return Err(invalid("the client must push its requests (RFC 9126)"));
         }
         check_state(params.get("state"))?;
         let challenge = check_pkce(params, &client, response_type)?;
         let scopes = check_scope(params.get("scope"), &client, self.supports_query)?;
         let default_mode = if response_type == ResponseType::Code { "query" } else { "fragment" };
         if params.get("response_mode").is_some_and(|mode| mode != default_mode && !reply.form_post) {
-            return Err(ErrorCode::InvalidRequest);
+            let reason = "response_mode must be form_post or the default of response_type";
+            return Err(invalid_value("response_mode", reason));
         }
         let nonce = params.get("nonce").map(str::to_owned);
         if matches!(response_type, ResponseType::IdToken | ResponseType::IdTokenToken)
             && (nonce.is_none() || !scopes.contains("openid"))
         {
-            return Err(ErrorCode::InvalidRequest);
+            return Err(invalid("response_type id_token requires nonce and the scope openid"));
         }
         // Tokens on the front channel cannot be bound to a key.
         if client.dpop_bound_access_tokens && response_type != ResponseType::Code {
-            return Err(ErrorCode::UnauthorizedClient);
+            let reason = "the client's tokens are bound to a key, which only response_type=code can do";
+            return Err(Refusal::new(ErrorCode::UnauthorizedClient, reason));
         }
         let prompt = params.get("prompt").map_or(Some(PromptValues::default()), PromptValues::parse);
         let displays = ["page", "popup", "touch", "wap"];
         if params.get("display").is_some_and(|display| !displays.contains(&display)) {
-            return Err(ErrorCode::InvalidRequest);
+            return Err(invalid_value("display", "display must be page, popup, touch or wap"));
         }
         let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
         let default_max_age = client.default_max_age;
@@ -260,12 +270,14 @@ impl AuthorizationService {
         // An unknown context is an error, so that an application does not show another patient than the
         // portal.
         if launch.is_none() && (params.get("launch").is_some() || scopes.contains("launch")) {
-            return Err(ErrorCode::InvalidRequest);
+            let reason = "launch is missing, unknown, expired or for another client";
+            return Err(invalid_value("launch", reason));
         }
         let jkt = match params.get("dpop_jkt") {
             // Tokens on the front channel are bearer tokens.
             Some(jkt) if !dpop::is_thumbprint(jkt) || response_type != ResponseType::Code => {
-                return Err(ErrorCode::InvalidRequest);
+                let reason = "dpop_jkt must be a JWK thumbprint, and response_type code";
+                return Err(invalid(reason).with_value(Some(jkt)));
             }
             requested => requested.map(str::to_owned).or_else(|| pushed.as_ref()?.jkt.clone()),
         };
@@ -289,8 +301,14 @@ impl AuthorizationService {
             nonce,
             challenge,
             jkt,
-            prompt: prompt.ok_or(ErrorCode::InvalidRequest)?,
-            max_age: max_age.map_err(|_| ErrorCode::InvalidRequest)?.or(default_max_age).map(i64::from),
+            prompt: prompt.ok_or_else(|| {
+                let reason = "prompt must be none alone, or login, consent and select_account";
+                invalid_value("prompt", reason)
+            })?,
+            max_age: max_age
+                .map_err(|_| invalid_value("max_age", "max_age must be a number of seconds"))?
+                .or(default_max_age)
+                .map(i64::from),
             login_hint: params.get("login_hint").map(str::to_owned),
             hint,
             identity_provider: params.get("identity_provider").map(str::to_owned),
@@ -300,53 +318,72 @@ impl AuthorizationService {
     /// Checks `aud` of SMART App Launch: it must be the FHIR base of this server, so that a malicious
     /// resource server cannot obtain tokens for this server. `aud` is required for a launch and optional
     /// otherwise.
-    fn check_audience(&self, aud: Option<&str>, scopes: &Scopes) -> Result<(), ErrorCode> {
+    fn check_audience(&self, aud: Option<&str>, scopes: &Scopes) -> Result<(), Refusal> {
         match aud {
             Some(aud) if aud.trim_end_matches('/') == self.fhir_base => Ok(()),
             None if !scopes.is_launch() && !scopes.contains("launch") => Ok(()),
-            _ => Err(ErrorCode::InvalidRequest),
+            _ => Err(Refusal::invalid_request("aud must be the FHIR base URL of this server")
+                .with_value(aud)
+                .mended_by(format!("send aud={}", self.fhir_base))),
         }
     }
 }
 
-fn check_response_type(requested: Option<&str>, client: &Client) -> Result<ResponseType, ErrorCode> {
-    let mut parts: Vec<&str> = requested.ok_or(ErrorCode::InvalidRequest)?.split(' ').collect();
+fn check_response_type(requested: Option<&str>, client: &Client) -> Result<ResponseType, Refusal> {
+    let missing = || Refusal::invalid_request("response_type is missing");
+    let requested = requested.ok_or_else(missing)?;
+    let mut parts: Vec<&str> = requested.split(' ').collect();
     parts.sort_unstable();
     let response_type = match parts[..] {
         ["code"] => ResponseType::Code,
         ["token"] => ResponseType::Token,
         ["id_token"] => ResponseType::IdToken,
         ["id_token", "token"] => ResponseType::IdTokenToken,
-        _ => return Err(ErrorCode::UnsupportedResponseType),
+        _ => {
+            let reason = "response_type must be code, token, id_token or id_token token";
+            return Err(Refusal::new(ErrorCode::UnsupportedResponseType, reason).with_value(Some(requested)));
+        }
     };
     if !client.response_types.contains(&response_type) {
-        return Err(ErrorCode::UnauthorizedClient);
+        let reason = "the client is not registered for this response_type";
+        let remedy = client.registration_remedy("response_types", "response-type", requested);
+        let refusal = Refusal::new(ErrorCode::UnauthorizedClient, reason);
+        return Err(refusal.with_value(Some(requested)).mended_by(remedy));
     }
     Ok(response_type)
 }
 
 /// Rejects a `state` that is a JSON object or array. A base64 value is accepted and not decoded.
-fn check_state(state: Option<&str>) -> Result<(), ErrorCode> {
+fn check_state(state: Option<&str>) -> Result<(), Refusal> {
     let Some(state) = state else { return Ok(()) };
     let is_json = state.trim_start().starts_with(['{', '['])
         && serde_json::from_str::<serde::de::IgnoredAny>(state).is_ok();
-    if is_json { Err(ErrorCode::InvalidRequest) } else { Ok(()) }
+    match is_json {
+        true => {
+            Err(Refusal::invalid_request("state must not be a JSON object or array").with_value(Some(state)))
+        }
+        false => Ok(()),
+    }
 }
 
 fn check_pkce(
     params: &Params,
     client: &Client,
     response_type: ResponseType,
-) -> Result<Option<CodeChallenge>, ErrorCode> {
+) -> Result<Option<CodeChallenge>, Refusal> {
     match (params.get("code_challenge"), params.get("code_challenge_method")) {
-        (None, None) if client.pkce_required && response_type == ResponseType::Code => {
-            Err(ErrorCode::InvalidRequest)
-        }
+        (None, None) if client.pkce_required && response_type == ResponseType::Code => Err(
+            Refusal::invalid_request("code_challenge is missing, and the client must use PKCE (RFC 7636)"),
+        ),
         (None, None) => Ok(None),
-        (Some(challenge), Some("S256")) => {
-            CodeChallenge::parse(challenge).map(Some).ok_or(ErrorCode::InvalidRequest)
+        (Some(challenge), Some("S256")) => CodeChallenge::parse(challenge).map(Some).ok_or_else(|| {
+            let reason = "code_challenge must be the base64url of a SHA-256, 43 characters";
+            Refusal::invalid_request(reason).with_value(Some(challenge))
+        }),
+        (_, method) => {
+            let reason = "code_challenge requires code_challenge_method=S256";
+            Err(Refusal::invalid_request(reason).with_value(method))
         }
-        _ => Err(ErrorCode::InvalidRequest),
     }
 }
 
@@ -354,19 +391,48 @@ pub(crate) fn check_scope(
     requested: Option<&str>,
     client: &Client,
     supports_query: SupportsQuery,
-) -> Result<Scopes, ErrorCode> {
-    let scopes = Scopes::parse(requested.unwrap_or("openid")).map_err(|_| ErrorCode::InvalidScope)?;
+) -> Result<Scopes, Refusal> {
+    let refused = |reason, value: &str| Refusal::new(ErrorCode::InvalidScope, reason).with_value(Some(value));
+    let scopes = Scopes::parse(requested.unwrap_or("openid"))
+        .map_err(|error| refused("scope must be a list of scopes separated by single spaces", &error.0))?;
     // `system/` scopes are granted only by the grant type `client_credentials`.
     let is_system = |scope: &str| SmartScope::parse(scope).is_some_and(|s| s.context == ScopeContext::System);
-    let is_supported =
-        |smart: SmartScope<'_>| smart.query.is_none_or(|query| supports_query(smart.kind, query));
-    if !scopes.smart_scopes().all(is_supported) {
-        return Err(ErrorCode::InvalidScope);
-    }
-    if scopes.iter().any(|scope| is_system(scope) || !client.scopes.covers(scope)) {
-        return Err(ErrorCode::InvalidScope);
+    let is_supported = |scope: &str| {
+        let query = SmartScope::parse(scope).and_then(|smart| Some((smart.kind, smart.query?)));
+        query.is_none_or(|(kind, query)| supports_query(kind, query))
+    };
+    for scope in scopes.iter() {
+        if !is_supported(scope) {
+            return Err(refused("the query of the scope is not a search that this server supports", scope));
+        }
+        if is_system(scope) {
+            return Err(refused("system/ scopes are granted by client_credentials only", scope));
+        }
+        if !client.scopes.covers(scope) {
+            let refusal = refused("the scope is not registered for the client", scope);
+            return Err(match scope_remedy(client, scope) {
+                Some(remedy) => refusal.mended_by(remedy),
+                None => refusal,
+            });
+        }
     }
     Ok(scopes)
+}
+
+/// How a scope is registered for a client. A scope that nobody would register has no remedy: a stranger chose
+/// it, and an operator would paste the command into a shell.
+fn scope_remedy(client: &Client, scope: &str) -> Option<String> {
+    let is_word = scope.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:*?=&".contains(&byte));
+    let nearest = scope::nearest_scope(scope);
+    if let Some(nearest) = nearest.filter(|nearest| client.scopes.covers(nearest)) {
+        return Some(format!("the application may mean {nearest}"));
+    }
+    let is_known = SmartScope::parse(scope).is_some() || scope::STANDARD_SCOPES.contains(&scope);
+    if !is_word || !is_known {
+        return None;
+    }
+    let registered = client.scopes.iter().chain([scope]).collect::<Vec<_>>().join(" ");
+    Some(client.registration_remedy("scope", "scope", &registered))
 }
 
 #[cfg(test)]

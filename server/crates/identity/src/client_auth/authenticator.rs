@@ -120,10 +120,14 @@ impl ClientAuthenticator {
         now: Timestamp,
     ) -> Result<Client, ClientAuthError> {
         let client = self.clients.active_client(id, now).await?.ok_or(ClientAuthError::InvalidClient)?;
-        if client.verify_secret(secret, now) && client.auth_methods.contains(&method) {
-            Ok(client)
-        } else {
-            Err(ClientAuthError::InvalidClient)
+        match (client.verify_secret(secret, now), client.auth_methods.contains(&method)) {
+            (true, true) => Ok(client),
+            // The sender knows the secret, and may learn how the client is registered.
+            (true, false) => Err(ClientAuthError::UnregisteredMethod {
+                used: method.name(),
+                registered: client.auth_methods.iter().map(|method| method.name()).collect(),
+            }),
+            (false, _) => Err(ClientAuthError::InvalidClient),
         }
     }
 }

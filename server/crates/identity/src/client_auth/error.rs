@@ -66,6 +66,17 @@ pub enum ClientAuthError {
         "the client is unknown, its credentials are wrong, or its authentication method is not registered"
     )]
     InvalidClient,
+    /// The secret is right, and the client is not registered for the method by which it was sent.
+    #[error(
+        "the client is registered for {}, not for {used}; the operator changes it by `trefoil client change ID --auth-method {used}`",
+        registered.join(" and ")
+    )]
+    UnregisteredMethod {
+        /// The method of the request.
+        used: String,
+        /// The registered methods.
+        registered: Vec<String>,
+    },
     /// The client assertion was rejected. The reason contains only values from the assertion and the
     /// registration.
     #[error("client assertion rejected: {0}")]

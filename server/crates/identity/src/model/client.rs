@@ -1,6 +1,6 @@
 //! Clients: their credentials and what they may request (RFC 6749 section 2; RFC 7591).
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use store::StoreError;
 use subtle::ConstantTimeEq;
 
@@ -80,6 +80,14 @@ impl Client {
         self.auth_methods == [AuthMethod::None]
     }
 
+    /// The time during which a used refresh token returns its successor again. A browser with two tabs
+    /// refreshes twice at once, and a public client cannot know of the other tab.
+    pub fn refresh_grace(&self) -> SignedDuration {
+        const PUBLIC_DEFAULT_S: u32 = 10;
+        let default = if self.is_public() { PUBLIC_DEFAULT_S } else { 0 };
+        SignedDuration::from_secs(self.refresh_grace_s.unwrap_or(default).into())
+    }
+
     /// Returns `true` if one of the client's authentication methods uses a secret.
     pub fn needs_secret(&self) -> bool {
         let with_secret = [AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost];
@@ -100,6 +108,15 @@ impl Client {
     /// Returns the digest that is stored for a secret.
     pub fn secret_digest(secret: &str) -> String {
         encoding::sha256_base64url(secret)
+    }
+
+    /// The way in which an operator gives a member of this registration another value.
+    pub(crate) fn registration_remedy(&self, member: &str, flag: &str, value: &str) -> String {
+        let id = &self.client_id;
+        match self.declared {
+            true => format!("set {member} of client '{id}' in trefoil.toml to '{value}'"),
+            false => format!("trefoil client change {id} --{flag} '{value}'"),
+        }
     }
 
     /// Checks a registration.
@@ -150,7 +167,7 @@ impl Client {
                 "'none' must not be combined with another method of authentication",
             ));
         }
-        if self.refresh_grace_s > 60 {
+        if self.refresh_grace_s.is_some_and(|seconds| seconds > 60) {
             return Err(RegistrationError::Contradiction("refresh_grace_s must be at most 60"));
         }
         for (member, seconds, max) in [

@@ -13,6 +13,7 @@ use crate::model::client::{
     AssertionAudiencePolicy, AuthMethod, Client, GrantType, RegistrationError, ResponseType,
 };
 pub use crate::model::members::ClientMetadata;
+use crate::model::nearest_name::nearest_name;
 use crate::model::redirect_uri::RegisteredRedirectUri;
 use crate::model::scope::Scopes;
 
@@ -58,11 +59,14 @@ impl ClientMetadata {
             parse_names("token_endpoint_auth_methods", &auth_methods, &AUTH_METHODS)?;
         if auth_methods.is_empty() {
             let has_keys = self.jwks.is_some() || self.jwks_uri.is_some();
-            auth_methods.push(match (has_keys, secret) {
-                (true, _) => AuthMethod::PrivateKeyJwt,
-                (false, Some(_)) => AuthMethod::ClientSecretBasic,
-                (false, None) => AuthMethod::None,
-            });
+            match (has_keys, secret) {
+                (true, _) => auth_methods.push(AuthMethod::PrivateKeyJwt),
+                // Libraries differ in how they send a secret by default.
+                (false, Some(_)) => {
+                    auth_methods.extend([AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost]);
+                }
+                (false, None) => auth_methods.push(AuthMethod::None),
+            }
         }
         let is_public = auth_methods == [AuthMethod::None];
         let pkce_required = self.pkce_required.unwrap_or(true);
@@ -225,7 +229,9 @@ fn parse_redirect_uris(
     native: bool,
 ) -> Result<Vec<RegisteredRedirectUri>, InvalidMetadata> {
     let parse = |(index, uri): (usize, &String)| {
-        RegisteredRedirectUri::parse(uri, native).map_err(|error| invalid(member, index, error))
+        let registered =
+            RegisteredRedirectUri::parse(uri, native).and_then(RegisteredRedirectUri::without_wildcard);
+        registered.map_err(|error| invalid(member, index, error))
     };
     uris.iter().enumerate().map(parse).collect()
 }
@@ -250,13 +256,4 @@ fn parse_names<T: DeserializeOwned>(
 fn names_of<T: Serialize>(values: &[T]) -> Vec<String> {
     let name = |value: &T| serde_json::to_value(value).ok()?.as_str().map(str::to_owned);
     values.iter().filter_map(name).collect()
-}
-
-/// Returns the known name that is most similar to `name`, or `None` if none is similar.
-pub fn nearest_name<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    names
-        .map(|names| (strsim::normalized_damerau_levenshtein(name, names), names))
-        .filter(|(similarity, _)| *similarity > 0.5)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, names)| names)
 }

@@ -17,6 +17,13 @@ pub enum AuthMethod {
     PrivateKeyJwt,
 }
 
+impl AuthMethod {
+    /// The name in client metadata (RFC 7591 section 2).
+    pub(crate) fn name(self) -> String {
+        serde_json::to_value(self).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+}
+
 /// Grant types of the token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

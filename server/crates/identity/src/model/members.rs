@@ -471,11 +471,11 @@ client_members! {
         /// Whether refresh tokens are issued also without `offline_access`.
         always_refresh: bool { kind: MemberType::Boolean, flag: Some("always-refresh"), default: "false" }
         /// Seconds, 0 to 60, during which a used refresh token returns its successor again.
-        refresh_grace_s: u32 {
+        refresh_grace_s: Option<u32> {
             kind: MemberType::Number,
             flag: Some("refresh-grace-s"),
             value: "SECONDS",
-            default: "0",
+            default: "10 for public clients, 0 for others",
         }
         /// Lifetime of access tokens in seconds, 60 to 86400. Access tokens of the token flow always have
         /// 3600 seconds.

@@ -5,6 +5,7 @@ pub mod client_metadata;
 pub mod client_values;
 pub mod error_code;
 pub mod members;
+pub mod nearest_name;
 pub mod pkce;
 pub mod provider;
 pub mod redirect_uri;

@@ -24,6 +24,14 @@ pub enum RedirectUriError {
     /// The scheme is neither HTTPS nor HTTP on an allowed loopback host.
     #[error("redirect URI '{0}' is not HTTPS; plain HTTP is allowed for http://localhost only")]
     Scheme(String),
+    /// The host contains `*`. Redirect URIs are compared exactly, so that it would match no request.
+    #[error("redirect URI '{0}' has '*' in its host; register each host by itself")]
+    Wildcard(String),
+    /// The scheme is one that an installed application claims (RFC 8252 section 7.1).
+    #[error(
+        "redirect URI '{0}' has a private-use scheme, which is not offered, because every application on a device can claim it; use https (claimed by the application) or http://127.0.0.1 with application_type native"
+    )]
+    PrivateScheme(String),
     /// The URI has user information, spaces or control characters.
     #[error(
         "redirect URI '{0}' must not have spaces, control characters, backslashes, non-ASCII characters or a user name"
@@ -43,6 +51,10 @@ impl RegisteredRedirectUri {
             return Err(RedirectUriError::Characters(given()));
         }
         let url = Url::parse(uri).map_err(|_| RedirectUriError::NotAbsolute(given()))?;
+        // RFC 8252 section 7.1: such a scheme is a domain name in reverse order.
+        if url.scheme().contains('.') {
+            return Err(RedirectUriError::PrivateScheme(given()));
+        }
         // The URL parser reads `https:///x` as `https://x/`, as browsers do. A redirect URI must name its
         // host explicitly.
         let names_host = uri.split_once("://").is_some_and(|(_, rest)| !rest.starts_with(['/', '?', '#']));
@@ -62,6 +74,16 @@ impl RegisteredRedirectUri {
             _ => return Err(RedirectUriError::Scheme(given())),
         }
         Ok(Self(given()))
+    }
+
+    /// Rejects a host with a wildcard. Only new registrations are checked.
+    ///
+    /// # Errors
+    /// Returns [`RedirectUriError::Wildcard`] for a `*` in the host.
+    pub fn without_wildcard(self) -> Result<Self, RedirectUriError> {
+        let host =
+            self.0.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?']).next().unwrap_or(""));
+        if host.contains('*') { Err(RedirectUriError::Wildcard(self.0)) } else { Ok(self) }
     }
 
     /// Returns the host, or `None` if the address is on the device of the user: a loopback address, or the
@@ -211,6 +233,20 @@ mod tests {
         }
         assert!(RegisteredRedirectUri::parse("http://127.0.0.1/cb", true).is_ok());
         assert!(RegisteredRedirectUri::parse("http://[::1]/cb", true).is_ok());
+    }
+
+    #[test]
+    fn wildcards_and_private_use_schemes_are_named() {
+        let parse = |uri: &str| {
+            RegisteredRedirectUri::parse(uri, true).and_then(RegisteredRedirectUri::without_wildcard)
+        };
+        for uri in ["https://*/cb", "https://*.app.example/cb", "https://app.*:8443"] {
+            assert_eq!(parse(uri), Err(RedirectUriError::Wildcard(uri.to_owned())));
+        }
+        assert!(parse("https://app.example/cb?query=*").is_ok());
+        for uri in ["com.example.app:/cb", "com.example.app://cb"] {
+            assert_eq!(parse(uri), Err(RedirectUriError::PrivateScheme(uri.to_owned())));
+        }
     }
 
     #[test]

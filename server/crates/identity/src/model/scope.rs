@@ -6,6 +6,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::nearest_name::nearest_name;
+
 /// Scopes that OpenID Connect defines and this server reserves.
 pub const RESERVED_SCOPES: [&str; 4] = ["openid", "email", "phone", "profile"];
 
@@ -14,6 +16,42 @@ pub const ADMIN_SCOPE: &str = "trefoil/admin";
 
 /// Scope of tokens that may create launch contexts.
 pub const LAUNCH_SCOPE: &str = "trefoil/launch";
+
+/// The scopes of OpenID Connect and SMART App Launch that name no resource type.
+pub const STANDARD_SCOPES: [&str; 10] = [
+    "openid",
+    "email",
+    "phone",
+    "profile",
+    "fhirUser",
+    "launch",
+    "launch/patient",
+    "launch/encounter",
+    "offline_access",
+    "online_access",
+];
+
+/// Returns the standard or SMART scope that a scope was probably meant to be, or `None` if it is one or is
+/// similar to none.
+pub fn nearest_scope(scope: &str) -> Option<String> {
+    if SmartScope::parse(scope).is_some() || STANDARD_SCOPES.contains(&scope) {
+        return None;
+    }
+    if let Some((context, rest)) = scope.split_once('/')
+        && ["patient", "user", "system"].contains(&context)
+    {
+        let (kind, permissions) = rest.split_once('.').unwrap_or((rest, ""));
+        let kind = match fhir::resource_type(kind) {
+            Some(kind) => kind,
+            None if kind == "*" => "*",
+            None => nearest_name(kind, fhir::RESOURCE_TYPES.iter().copied())?,
+        };
+        let candidate = format!("{context}/{kind}.{permissions}");
+        let is_valid = SmartScope::parse(&candidate).is_some();
+        return Some(if is_valid { candidate } else { format!("{context}/{kind}.rs") });
+    }
+    nearest_name(scope, STANDARD_SCOPES.into_iter()).map(str::to_owned)
+}
 
 /// A list of scopes without duplicates, in the order of the parsed text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
@@ -198,7 +198,7 @@ impl GrantStore {
                 return Err(GrantError::Scope);
             }
             let remaining = if let Some(spent) = refresh.spent {
-                let grace = SignedDuration::from_secs(i64::from(client.refresh_grace_s));
+                let grace = client.refresh_grace();
                 let unused = match self
                     .ledger
                     .read_record::<RefreshRecord>(&ledger_keys::refresh_token(&successor), now)

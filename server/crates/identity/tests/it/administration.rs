@@ -135,7 +135,7 @@ async fn contradictory_metadata_is_rejected() {
     use trefoil_identity::model::client::AuthMethod;
     check(|c| c.auth_methods = vec![AuthMethod::PrivateKeyJwt], "requires a JWK Set or a jwks_uri").await;
     check(|c| c.auth_methods.push(AuthMethod::None), "must not be combined").await;
-    check(|c| c.refresh_grace_s = 61, "must be at most 60").await;
+    check(|c| c.refresh_grace_s = Some(61), "must be at most 60").await;
     check(|c| c.assertion_algs = vec!["HS256".to_owned()], "'HS256' is not an algorithm for assertions")
         .await;
     for address in ["http://keys.example/", "ftp://keys.example", "https://u:p@keys.example/", "keys"] {

@@ -12,7 +12,9 @@ async fn answer_to(world: &World, query: &str) -> String {
     match world.identity.authorization.check_authorization_request(query, at(0)).await {
         Ok(request) => format!("ok {}", request.scopes),
         Err(AuthorizationError::Show(_)) => "show".to_owned(),
-        Err(AuthorizationError::Redirect { reply, error }) => {
+        Err(AuthorizationError::Redirect { reply, refusal, .. }) => {
+            let error = refusal.error;
+            assert!(refusal.reason.is_some(), "{error:?}");
             let AuthorizationAnswer::Redirect(address) = reply.error_answer(error, None) else { panic!() };
             assert!(address.starts_with("https://app.example/cb?error="), "{address}");
             assert!(address.contains("iss=https%3A%2F%2Fas.example"), "{address}");

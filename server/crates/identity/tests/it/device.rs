@@ -143,10 +143,10 @@ async fn scopes_that_the_client_lacks_are_rejected() {
         .begin_device_authorization(&client, Some("openid email"), at(0))
         .await
         .unwrap();
-    assert_eq!(refused.unwrap_err(), ErrorCode::InvalidScope);
+    assert_eq!(refused.unwrap_err().error, ErrorCode::InvalidScope);
     let system =
         world.identity.devices.begin_device_authorization(&client, Some("system/*.rs"), at(0)).await.unwrap();
-    assert_eq!(system.unwrap_err(), ErrorCode::InvalidScope);
+    assert_eq!(system.unwrap_err().error, ErrorCode::InvalidScope);
 }
 
 #[tokio::test(flavor = "multi_thread")]

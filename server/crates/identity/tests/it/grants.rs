@@ -86,7 +86,7 @@ async fn a_refresh_token_is_spent_once_in_concurrent_requests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn during_the_grace_period_all_requests_get_the_same_successor() {
     let world = Arc::new(World::new().await);
-    let client = Client { refresh_grace_s: 10, ..world.client.clone() };
+    let client = Client { refresh_grace_s: Some(10), ..world.client.clone() };
     let (won, successors) = race(&world, client.clone()).await;
     assert_eq!((won, successors.len()), (64, 1));
     let successor = successors.first().unwrap();
@@ -96,7 +96,7 @@ async fn during_the_grace_period_all_requests_get_the_same_successor() {
 #[tokio::test]
 async fn the_grace_period_ends() {
     let world = World::new().await;
-    let client = Client { refresh_grace_s: 10, ..world.client.clone() };
+    let client = Client { refresh_grace_s: Some(10), ..world.client.clone() };
     let identity = &world.identity;
     let refresh = identity.grants.issue_refresh_token(&world.grant("openid"), &client, at(0)).await.unwrap();
     let (_, first) =
