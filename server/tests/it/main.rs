@@ -24,6 +24,7 @@ mod exports;
 mod full_disk;
 mod interface;
 mod kills;
+mod large_requests;
 mod launch_patient;
 mod listen;
 mod node_faults;

@@ -39,6 +39,10 @@
 
 use crate::encoding::sha256_base64url;
 
+pub(crate) fn large_request(id: &str) -> String {
+    format!("large-request/{id}")
+}
+
 pub(crate) const CLIENTS: &str = "client/";
 pub(crate) const USERS: &str = "user/";
 pub(crate) const USER_EMAIL_INDEX: &str = "index/user-email";

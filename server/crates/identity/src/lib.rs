@@ -50,6 +50,7 @@ use directory::client_registry::{ClientCache, ClientRegistry};
 use directory::lifetime_settings::LifetimeSettings;
 use directory::patient_relations::{NoPatientRelations, PatientRelations};
 use directory::user_directory::UserDirectory;
+use sign_in::large_request_quota::LargeRequestQuota;
 use sign_in::passkey;
 use sign_in::provider_sign_in::ProviderSignIns;
 use sign_in::session::SessionStore;
@@ -318,6 +319,7 @@ impl Identity {
                 grants: grants.clone(),
                 tokens: tokens.clone(),
                 server_secret: server_secret.clone(),
+                large_requests: LargeRequestQuota::default(),
                 supports_query,
                 issuer: issuer.clone(),
                 fhir_base: fhir_base.clone(),

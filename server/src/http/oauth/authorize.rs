@@ -9,6 +9,7 @@ use futures_util::FutureExt as _;
 use http::StatusCode;
 use identity::authorize::authorization_service::MAX_QUERY_BYTES;
 use identity::authorize::interaction::{GrantDecision, InteractionState, NextStep};
+use identity::authorize::large_request::StoreRequestError;
 use identity::authorize::refusal::Refusal;
 use identity::authorize::request::AuthorizationRequest;
 use identity::model::error_code::ErrorCode;
@@ -24,6 +25,9 @@ use crate::http::pages::cookie;
 use crate::http::problem::Problem;
 use crate::http::problem::log_store_error;
 use crate::http::reply::Response;
+
+/// Maximum length of a `login_hint` that is passed to the sign-in page, in bytes.
+const MAX_HINT_BYTES: usize = 256;
 
 /// Answers an authorization request.
 pub async fn authorize(context: &RequestContext) -> Result<Response, Problem> {
@@ -84,6 +88,14 @@ fn log_dropped_scopes(context: &RequestContext, request: &AuthorizationRequest, 
     context.app.logs.refusals.record_dropped(&request.client.client_id, &refusal, context.now);
 }
 
+/// Removes the record of a large request. A record that stays ends by itself.
+async fn end_interaction(context: &RequestContext, interaction: &InteractionState) {
+    let authorization = &context.app.identity.authorization;
+    if let Err(error) = authorization.remove_large_request(interaction, context.now).await {
+        log_store_error(&error, "remove the record of a request");
+    }
+}
+
 async fn take_next_step(
     context: &RequestContext,
     request: AuthorizationRequest,
@@ -97,13 +109,16 @@ async fn take_next_step(
     {
         NextStep::Grant(ready) => {
             log_dropped_scopes(context, &request, &ready);
-            return Ok(match identity.authorization.grant_request(&request, *ready, context.now).await? {
+            let granted = identity.authorization.grant_request(&request, *ready, context.now).await?;
+            end_interaction(context, &interaction).await;
+            return Ok(match granted {
                 Some(answer) => answer_response(answer),
                 None => redirect_error(&request.reply, ErrorCode::InvalidRequest, None),
             });
         }
         NextStep::Reject(refusal) => {
             context.app.logs.refusals.record(&request.client.client_id, &refusal, context.now);
+            end_interaction(context, &interaction).await;
             return Ok(redirect_error(&request.reply, refusal.error, None));
         }
         NextStep::SignIn => "sign-in",
@@ -112,6 +127,19 @@ async fn take_next_step(
     };
     // The continuation is bound to the browser, which may have no cookie yet.
     let (browser, set_cookie) = cookie::browser(context);
+    let address = context.address_text();
+    let stored =
+        identity.authorization.store_large_request(interaction, &browser, &address, context.now).await;
+    let interaction = match stored {
+        Ok(interaction) => interaction,
+        Err(StoreRequestError::Store(error)) => return Err(error),
+        Err(StoreRequestError::TooMany(_)) => {
+            let reason = "too many large requests of this network, or of all, wait for their users";
+            let refusal = Refusal::new(ErrorCode::TemporarilyUnavailable, reason);
+            context.app.logs.refusals.record(&request.client.client_id, &refusal, context.now);
+            return Ok(redirect_error(&request.reply, refusal.error, None));
+        }
+    };
     let continuation = identity.authorization.sign_continuation(&interaction, &browser);
     let mut to = page_address(context, page, &continuation);
     if page == "sign-in" {
@@ -135,7 +163,8 @@ async fn take_next_step(
                 Err(RedirectError::Store(error)) => Err(error),
             };
         }
-        if let Some(hint) = &request.login_hint {
+        // A longer one is no user name, and would make the response head too large for proxies.
+        if let Some(hint) = request.login_hint.as_ref().filter(|hint| hint.len() <= MAX_HINT_BYTES) {
             let pair =
                 form_urlencoded::Serializer::new(String::new()).append_pair("login_hint", hint).finish();
             to = format!("{to}&{pair}");

@@ -235,7 +235,7 @@ pub(super) fn page_error(error: &PageError) -> Response {
             ("Client", printable(Some(client_id.as_str()))),
             ("Rejected address", printable(sent.as_deref())),
         ],
-        PageError::PushedRequest => Vec::new(),
+        PageError::PushedRequest | PageError::Ended => Vec::new(),
         PageError::Store(error) => return store_error(Dialect::Page, error),
     };
     let value = |name: &str| details.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str());

@@ -7,6 +7,7 @@ use crate::audit::AuditSink;
 use crate::authorize::consent::ConsentStore;
 use crate::directory::client_registry::ClientRegistry;
 use crate::random::Random;
+use crate::sign_in::large_request_quota::LargeRequestQuota;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::server_secret::ServerSecret;
 use crate::tokens::grant_store::GrantStore;
@@ -22,6 +23,7 @@ pub struct AuthorizationService {
     pub(crate) grants: Arc<GrantStore>,
     pub(crate) tokens: Arc<TokenService>,
     pub(crate) server_secret: Arc<ServerSecret>,
+    pub(crate) large_requests: LargeRequestQuota,
     pub(crate) supports_query: SupportsQuery,
     pub(crate) issuer: String,
     pub(crate) fhir_base: String,
@@ -30,6 +32,5 @@ pub struct AuthorizationService {
 /// Tests whether a query of a granular scope on a resource type can be evaluated.
 pub type SupportsQuery = fn(kind: &str, query: &str) -> bool;
 
-/// Maximum length of the query of an authorization request in bytes. The continuation contains the query and
-/// must fit into a URL.
+/// Maximum length of the query of an authorization request in bytes.
 pub const MAX_QUERY_BYTES: usize = 8 * 1024;

@@ -2,8 +2,9 @@
 //! grant (OpenID Connect Core sections 3.1.2.3 and 3.1.2.4; SMART App Launch 2.2).
 //!
 //! Between two pages the browser carries the state of the request as a *continuation*: readable JSON with a
-//! message authentication code over the JSON and the browser's cookie. The server therefore stores nothing
-//! before the grant, and a continuation cannot be modified or used in another browser.
+//! message authentication code over the JSON and the browser's cookie. A continuation cannot be modified or
+//! used in another browser. The server stores nothing before the grant, except requests that are too large
+//! for an address (see [`large_request`](super::large_request)).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::{SignedDuration, Timestamp};
@@ -12,11 +13,11 @@ use store::StoreError;
 
 use crate::audit::AuditEvent;
 use crate::authorize::authorization_service::AuthorizationService;
-use crate::authorize::launch::LaunchContext;
 use crate::authorize::pushed_request::PushedRequestRef;
 use crate::authorize::refusal::{self, Refusal};
-use crate::authorize::reply::{AuthorizationAnswer, AuthorizationError};
-use crate::authorize::request::{AuthorizationRequest, IdTokenHint};
+use crate::authorize::reply::{AuthorizationAnswer, AuthorizationError, PageError};
+use crate::authorize::request::{AuthorizationRequest, IdTokenHint, RequestText};
+use crate::encoding;
 use crate::lifetimes;
 use crate::model::client::ResponseType;
 use crate::model::error_code::ErrorCode;
@@ -28,29 +29,47 @@ use crate::tokens::grant::Grant;
 use crate::tokens::id_token::IdTokenContext;
 
 const MAC_PURPOSE: &str = "interaction";
+/// Length of a message authentication code with the full stop before it, in bytes.
+const MAC_BYTES: usize = 44;
 
 /// State of an authorization request between two pages.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InteractionState {
-    /// The parameters of the request.
-    query: String,
+    request: RequestSource,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pushed: Option<PushedRequestRef>,
     /// Time at which the request arrived. A sign-in or consent required by `prompt` must happen after this
     /// time.
     begun: Timestamp,
-    /// Context of an EHR launch, which may expire during the interaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    launch: Option<LaunchContext>,
     patient: Option<PatientChoice>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     consent: Option<ConsentAnswer>,
 }
+
+/// Where the text of the request is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RequestSource {
+    /// In the continuation.
+    Inline(RequestText),
+    /// In the record with this id.
+    Record(String),
+}
+
+/// Maximum length of a continuation with the text of its request, before the user has answered, in bytes.
+const MAX_CONTINUATION_BYTES: usize = 1024;
 
 /// The user's answer on the consent page. It applies to this request only.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ConsentAnswer {
     Denied,
-    Allowed { sub: String, scopes: Scopes },
+    Allowed {
+        sub: String,
+        /// Digest of the allowed scopes.
+        scopes: String,
+    },
 }
 
 /// The patient that a user has selected.
@@ -112,10 +131,12 @@ impl InteractionState {
     /// Starts the interaction for a new request.
     pub fn new(request: &AuthorizationRequest, now: Timestamp) -> Self {
         Self {
-            query: request.query.clone(),
+            request: RequestSource::Inline(RequestText {
+                query: request.query.clone(),
+                launch: request.launch.clone(),
+            }),
             pushed: request.pushed.clone(),
             begun: now,
-            launch: request.launch.clone(),
             patient: None,
             consent: None,
         }
@@ -133,8 +154,47 @@ impl InteractionState {
     /// consent for later requests.
     #[must_use]
     pub fn allowed(mut self, user: &User, scopes: &Scopes) -> Self {
-        self.consent = Some(ConsentAnswer::Allowed { sub: user.sub.clone(), scopes: scopes.clone() });
+        self.consent = Some(ConsentAnswer::Allowed { sub: user.sub.clone(), scopes: scopes_digest(scopes) });
         self
+    }
+
+    /// The request, if the continuation would be too long with it.
+    pub(super) fn large_request(&self) -> Option<&RequestText> {
+        match &self.request {
+            RequestSource::Inline(text) if self.encoded().len() + MAC_BYTES > MAX_CONTINUATION_BYTES => {
+                Some(text)
+            }
+            _ => None,
+        }
+    }
+
+    /// Refers to the record of the request from now on.
+    pub(super) fn with_record(mut self, id: String) -> Self {
+        self.request = RequestSource::Record(id);
+        self
+    }
+
+    /// The id of the record of the request, if it has one.
+    pub(super) fn record_id(&self) -> Option<&str> {
+        match &self.request {
+            RequestSource::Record(id) => Some(id),
+            RequestSource::Inline(_) => None,
+        }
+    }
+
+    /// The id of a pushed request.
+    pub(super) fn pushed_id(&self) -> Option<&str> {
+        self.pushed.as_ref().map(|pushed| pushed.id.as_str())
+    }
+
+    /// The time at which the interaction ends.
+    pub(super) fn ends(&self) -> Timestamp {
+        self.begun + lifetimes::INTERACTION
+    }
+
+    fn encoded(&self) -> String {
+        let json = serde_json::to_vec(self).expect("a struct of strings and timestamps serializes to JSON");
+        URL_SAFE_NO_PAD.encode(json)
     }
 
     fn is_denied(&self) -> bool {
@@ -143,7 +203,7 @@ impl InteractionState {
 
     fn is_allowed(&self, user: &User, requested: &Scopes) -> bool {
         matches!(&self.consent, Some(ConsentAnswer::Allowed { sub, scopes })
-            if *sub == user.sub && requested.iter().all(|scope| scopes.covers(scope)))
+            if *sub == user.sub && *scopes == scopes_digest(requested))
     }
 
     /// Records the patient that the user selected.
@@ -157,9 +217,7 @@ impl InteractionState {
 impl AuthorizationService {
     /// Returns the continuation for this browser.
     pub fn sign_continuation(&self, interaction: &InteractionState, browser: &str) -> String {
-        let json =
-            serde_json::to_vec(interaction).expect("a struct of strings and timestamps serializes to JSON");
-        let text = URL_SAFE_NO_PAD.encode(json);
+        let text = interaction.encoded();
         let mac = self.server_secret.mac(MAC_PURPOSE, &format!("{browser} {text}"));
         format!("{text}.{mac}")
     }
@@ -177,7 +235,7 @@ impl AuthorizationService {
         }
         let interaction: InteractionState =
             serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-        (now < interaction.begun + lifetimes::INTERACTION).then_some(interaction)
+        (now < interaction.ends()).then_some(interaction)
     }
 
     /// Checks the authorization request of an interaction again, because the client's registration may have
@@ -190,8 +248,15 @@ impl AuthorizationService {
         interaction: &InteractionState,
         now: Timestamp,
     ) -> Result<AuthorizationRequest, AuthorizationError> {
-        let (pushed, launch) = (interaction.pushed.clone(), interaction.launch.clone());
-        self.check_request_params(&interaction.query, pushed, launch, now).await
+        let RequestText { query, launch } = match &interaction.request {
+            RequestSource::Inline(text) => text.clone(),
+            RequestSource::Record(id) => {
+                let found = self.load_large_request(id, now).await;
+                let found = found.map_err(|error| AuthorizationError::Show(error.into()))?;
+                found.ok_or(AuthorizationError::Show(PageError::Ended))?
+            }
+        };
+        self.check_request_params(&query, interaction.pushed.clone(), launch, now).await
     }
 
     /// Returns the next step, without side effects.
@@ -384,6 +449,11 @@ impl AuthorizationService {
         }
         Ok(Some(reply.answer(pairs, true)))
     }
+}
+
+/// The digest by which the scopes of an answer are compared with those that would be granted.
+fn scopes_digest(scopes: &Scopes) -> String {
+    encoding::sha256_base64url(&scopes.to_string())
 }
 
 enum LaunchPatient {

@@ -5,6 +5,7 @@ pub mod authorization_service;
 pub mod consent;
 pub mod device;
 pub mod interaction;
+pub mod large_request;
 pub mod launch;
 pub mod pushed_request;
 pub mod refusal;

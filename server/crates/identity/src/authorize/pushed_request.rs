@@ -26,7 +26,7 @@ const CREDENTIAL_PARAMETERS: [&str; 3] = ["client_secret", "client_assertion", "
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PushedRequestRef {
     /// Digest of the reference.
-    id: String,
+    pub(super) id: String,
     /// Thumbprint of the DPoP key that was proven with the pushed request.
     pub(crate) jkt: Option<String>,
 }

@@ -87,6 +87,9 @@ pub enum PageError {
         "The request from the application has expired or was already used. Go back to the application and try again."
     )]
     PushedRequest,
+    /// The interaction has ended: it was answered, it has expired, or the browser has begun many others.
+    #[error("This sign-in has ended. Return to the application and start again.")]
+    Ended,
     /// The store failed before the redirect URI was verified.
     #[error(transparent)]
     Store(#[from] StoreError),

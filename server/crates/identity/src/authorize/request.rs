@@ -6,6 +6,7 @@
 //! were checked.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::authorize::authorization_service::AuthorizationService;
 use crate::authorize::authorization_service::SupportsQuery;
@@ -21,6 +22,16 @@ use crate::model::scope::{self, ScopeContext, Scopes, SmartScope};
 use crate::params::Params;
 use crate::sign_in::provider_sign_in::RequiredFreshness;
 use crate::tokens::dpop;
+
+/// The parts of an authorization request that can be large.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RequestText {
+    /// The parameters.
+    pub query: String,
+    /// Context of an EHR launch, which may expire during the interaction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<LaunchContext>,
+}
 
 /// A checked authorization request.
 #[derive(Debug, Clone)]

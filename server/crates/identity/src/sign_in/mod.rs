@@ -1,6 +1,7 @@
 //! Authentication of users: passwords, passkeys, recovery codes, external providers, sessions and throttling.
 
 mod factors;
+pub mod large_request_quota;
 pub mod linked_account;
 pub mod passkey;
 pub mod passkey_error;
