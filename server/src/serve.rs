@@ -17,10 +17,10 @@ use tokio::sync::watch;
 
 use crate::administration::socket;
 use crate::clock::Clock;
-use crate::config::{Config, ConnectionLimits, LogSection, ServeFlags, exit_code};
+use crate::config::{Config, ConnectionLimits, LogSection, PlainHttp, ServeFlags, exit_code};
 use crate::demo;
 use crate::http::dispatch;
-use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
+use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase, Transport};
 use crate::node::app::{App, Outside};
 use crate::node::data_folder::{lock_data_folder, make_data_folder};
 use crate::node::periodic_tasks::start_tasks;
@@ -142,11 +142,12 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
         .map_err(|error| anyhow!(listen_failure(config.listen, &error)))?;
     let listen = listeners[0].local_addr()?;
     let port = listen.port();
-    let scheme = if config.insecure_http { "http" } else { "https" };
+    let scheme = if config.plain_http == Some(PlainHttp::Loopback) { "http" } else { "https" };
     let base_url = config.base_url.clone().unwrap_or_else(|| format!("{scheme}://localhost:{port}"));
-    let tls = match config.insecure_http {
-        true => None,
-        false => Some(tls::load_tls(config.certificate.as_ref(), &config.data, clock.now())?),
+    let plain_http = config.plain_http.clone().map(Arc::new);
+    let tls = match plain_http {
+        Some(_) => None,
+        None => Some(tls::load_tls(config.certificate.as_ref(), &config.data, clock.now())?),
     };
     let store = open_store(&config).await?;
     let _lock = store.is_shared().then(|| lock_data_folder(&config.data)).transpose()?;
@@ -172,9 +173,19 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     socket::listen_for_commands(app.clone())?;
     let (phase, phases) = watch::channel(ServingPhase::Serving);
     let proxies = app.clone();
+    if let Some(tls) = &tls {
+        tracing::info!("{}", tls.certificate.description());
+        tls.certificate.warn_of_other_host(&base_url);
+        drop(app.certificate.set(tls.certificate.clone()));
+    }
+    let transport = match (&tls, plain_http) {
+        (Some(tls), _) => Transport::Tls { config: tls.config.clone(), base_url: base_url.as_str().into() },
+        (None, Some(clients)) => Transport::Plain(clients),
+        (None, None) => unreachable!("a server without TLS has clients of plain HTTP"),
+    };
     let edge = HttpServer {
         routes: dispatch::routes(app.clone()),
-        tls: tls.as_ref().map(|tls| tls.config.clone()),
+        transport,
         limits,
         is_proxy: Box::new(move |peer| proxies.settings().trusted_proxies.trusts(peer.ip())),
         timers,

@@ -59,7 +59,7 @@ use self::bulk::BulkConfig;
 use self::declared::DeclaredClient;
 use self::file::{parse, read_text};
 use self::files::FilesConfig;
-pub use self::network::{ConnectionLimits, PrivateHosts, ProxyHeader, TrustedProxies};
+pub use self::network::{ConnectionLimits, PlainHttp, PrivateHosts, ProxyHeader, TrustedProxies};
 pub use self::node::ClockJump;
 pub use self::provider::ConfiguredProvider;
 use self::provider::check_provider;
@@ -165,8 +165,8 @@ pub struct Config {
     pub engine: StoreEngine,
     /// Number of the configuration, on a store that several servers share.
     pub edition: u64,
-    /// Serve plain HTTP, on loopback addresses only.
-    pub insecure_http: bool,
+    /// The clients from which plain HTTP is accepted. `None` if the server ends TLS itself.
+    pub plain_http: Option<PlainHttp>,
     /// Serve the demo project with its users and clients.
     pub demo: bool,
     /// Seconds by which the clock is set ahead (`TREFOIL_DEMO_AHEAD_S`, for the demo project only), to show
@@ -284,11 +284,35 @@ impl Config {
         if let Some(base) = &base_url {
             check_base_url(base, flags.insecure_http)?;
         }
+        let networks =
+            file.server.plain_http_from.iter().map(|text| source.parse_network("plain_http_from", text));
+        let plain_networks = networks.collect::<Result<Vec<_>, _>>()?;
+        let plain_http = match (flags.insecure_http, plain_networks.is_empty()) {
+            (true, true) => Some(PlainHttp::Loopback),
+            (false, false) => Some(PlainHttp::Proxies(plain_networks)),
+            (false, true) => None,
+            (true, false) => {
+                return Err(setting("use --insecure-http or [server] plain_http_from, not both".to_owned()));
+            }
+        };
+        if matches!(plain_http, Some(PlainHttp::Proxies(_))) && base_url.is_none() {
+            return Err(setting(
+                "[server] plain_http_from requires base_url, the https address at which the proxy is reached"
+                    .to_owned(),
+            ));
+        }
         let certificate = match (file.server.certificate, file.server.private_key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             _ => return Err(setting("[server] certificate and private_key must be set together".to_owned())),
         };
+        if plain_http.is_some() && certificate.is_some() {
+            return Err(setting(
+                "with plain HTTP, a proxy presents the certificate; remove [server] certificate and private_key, or \
+                 plain_http_from"
+                    .to_owned(),
+            ));
+        }
         let scopes = file
             .scope
             .into_iter()
@@ -312,7 +336,21 @@ impl Config {
         let days = source.bounded_number("rotate_keys_days", &file.identity.rotate_keys_days, 1..=3650)?;
         let idle_timeout_s =
             source.bounded_number("idle_timeout_s", &file.server.idle_timeout_s, 1..=3600)?;
-        let networks = file.server.trusted_proxies.iter().map(|text| source.parse_network(text));
+        let networks =
+            file.server.trusted_proxies.iter().map(|text| source.parse_network("trusted_proxies", text));
+        let hops = match &file.server.proxy_hops {
+            Some(hops) => Some(source.bounded_number("proxy_hops", hops, 1..=10)? as usize),
+            None => None,
+        };
+        let trusted_proxies = TrustedProxies {
+            networks: networks.collect::<Result<_, _>>()?,
+            header: file.server.proxy_header,
+            hops,
+        };
+        if let Some(hops) = file.server.proxy_hops.filter(|_| trusted_proxies.networks.is_empty()) {
+            let why = "without trusted_proxies the header is not read; name the networks of the proxies";
+            return Err(source.value_error(hops.span(), "proxy_hops", why));
+        }
         let settings = Settings {
             providers: file
                 .provider
@@ -324,10 +362,7 @@ impl Config {
             brand: file.pages.check(&source)?,
             anonymous_terminology: file.terminology.anonymous,
             preferred_versions: source.preferred_versions(&file.terminology)?,
-            trusted_proxies: TrustedProxies {
-                networks: networks.collect::<Result<_, _>>()?,
-                header: file.server.proxy_header,
-            },
+            trusted_proxies,
             rotate_keys_every: SignedDuration::from_hours(24 * i64::from(days)),
             body_limit_bytes: file.limits.body_limit_bytes,
             private_key_hosts: file.identity.allow_private_jwks.clone(),
@@ -344,7 +379,7 @@ impl Config {
             data: flags.data.clone().unwrap_or(file.store.data),
             engine,
             edition: file.store.edition,
-            insecure_http: flags.insecure_http,
+            plain_http,
             demo: flags.demo,
             ahead_s: if flags.demo { demo_ahead()? } else { 0 },
             certificate,

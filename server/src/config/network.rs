@@ -33,6 +33,30 @@ pub struct TrustedProxies {
     pub networks: Vec<IpNet>,
     /// The header that the proxies set.
     pub header: ProxyHeader,
+    /// Number of proxies in front of this server, if their addresses are not all known.
+    pub hops: Option<usize>,
+}
+
+/// Clients from which plain HTTP is accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlainHttp {
+    /// All: the server listens on a loopback address.
+    Loopback,
+    /// Proxies that end TLS, by network.
+    Proxies(Vec<IpNet>),
+}
+
+impl PlainHttp {
+    /// Returns whether plain HTTP is accepted from an address.
+    pub fn accepts(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Loopback => true,
+            Self::Proxies(networks) => {
+                let address = address.to_canonical();
+                networks.iter().any(|network| network.contains(&address))
+            }
+        }
+    }
 }
 
 impl TrustedProxies {

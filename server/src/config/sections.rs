@@ -64,10 +64,16 @@ settings_table! {
         certificate: Option<PathBuf> = None,
         /// PEM file with the private key.
         private_key: Option<PathBuf> = None,
+        /// Networks of the proxies that end TLS and send plain HTTP to this server; `base_url` is the address
+        /// at the proxy. Other clients can read `/health/` only.
+        plain_http_from: Vec<Spanned<String>> = Vec::new(),
         /// Networks of the proxies whose header with the address of the client is trusted.
         trusted_proxies: Vec<Spanned<String>> = Vec::new(),
         /// Header in which these proxies send the address of the client; `forwarded` is that of RFC 7239.
         proxy_header: ProxyHeader = ProxyHeader::default(),
+        /// Number of proxies in front of this server, 1 to 10: the address of the client is this one from the
+        /// right in the header. Without this setting, it is the last that is not of a trusted proxy.
+        proxy_hops: Option<Spanned<u32>> = None,
         /// Time without data in either direction after which a connection is closed, 1 to 3600. Set it higher
         /// than the idle timeout of your load balancer.
         idle_timeout_s: Spanned<u32> ["seconds"] = implicit(75),

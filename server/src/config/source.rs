@@ -117,12 +117,16 @@ impl ConfigSource<'_> {
     }
 
     /// Parses an IP network or a single IP address.
-    pub(super) fn parse_network(&self, text: &Spanned<String>) -> Result<IpNet, ConfigError> {
+    pub(super) fn parse_network(
+        &self,
+        key: &'static str,
+        text: &Spanned<String>,
+    ) -> Result<IpNet, ConfigError> {
         let network = text.as_ref().parse::<IpNet>().ok();
         let network = network.or_else(|| text.as_ref().parse::<IpAddr>().ok().map(IpNet::from));
         network.ok_or_else(|| {
             let why = format!("'{}' is not a network such as 10.0.0.0/8", text.as_ref());
-            self.value_error(text.span(), "trusted_proxies", why)
+            self.value_error(text.span(), key, why)
         })
     }
 }

@@ -2,6 +2,7 @@
 //! that the proxy names. No other source is trusted (RFC 7239 section 8.1).
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Once;
 
 use http::{HeaderMap, HeaderName};
 
@@ -12,11 +13,19 @@ use crate::config::{ProxyHeader, TrustedProxies};
 pub struct PeerAddress(pub SocketAddr);
 
 /// The address of the caller. Reads the hops from the last one backwards and returns the first address that
-/// is not a trusted proxy. A hop that is not an address ends the search at the proxy that wrote it.
+/// is not a trusted proxy or, with a number of proxies, that of this number. A hop that is not an address
+/// ends the search at the proxy that wrote it.
 pub fn caller_address(proxies: &TrustedProxies, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
     let mut caller = peer.to_canonical();
     if !proxies.trusts(caller) {
+        warn_of_untrusted_header(proxies.header, caller, headers);
         return caller;
+    }
+    if let Some(number) = proxies.hops {
+        let hops = forwarded_hops(proxies.header, headers);
+        // With fewer hops, the request did not pass all proxies, and a client may have written them all.
+        let hop = hops.len().checked_sub(number).and_then(|index| parse_address(&hops[index]));
+        return hop.unwrap_or(caller);
     }
     for hop in forwarded_hops(proxies.header, headers).iter().rev() {
         let Some(address) = parse_address(hop) else { break };
@@ -28,13 +37,32 @@ pub fn caller_address(proxies: &TrustedProxies, peer: IpAddr, headers: &HeaderMa
     caller
 }
 
-/// The hops that the proxies wrote, the nearest last.
-fn forwarded_hops(header: ProxyHeader, headers: &HeaderMap) -> Vec<String> {
-    let name = match header {
+/// Warns, once, of a proxy that is not trusted: all its clients count as one address, so that the wrong
+/// passwords of one lock out all.
+fn warn_of_untrusted_header(header: ProxyHeader, peer: IpAddr, headers: &HeaderMap) {
+    static WARNED: Once = Once::new();
+    if headers.contains_key(header_name(header)) {
+        WARNED.call_once(|| {
+            let name = header_name(header);
+            tracing::warn!(
+                "the header {name} from {peer} is ignored, and all clients behind this proxy count as one; if it is your \
+                 proxy, set [server] trusted_proxies = [\"{peer}\"]"
+            );
+        });
+    }
+}
+
+fn header_name(header: ProxyHeader) -> HeaderName {
+    match header {
         ProxyHeader::XForwardedFor => HeaderName::from_static("x-forwarded-for"),
         ProxyHeader::Forwarded => http::header::FORWARDED,
-    };
-    let values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("unreadable"));
+    }
+}
+
+/// The hops that the proxies wrote, the nearest last.
+fn forwarded_hops(header: ProxyHeader, headers: &HeaderMap) -> Vec<String> {
+    let values =
+        headers.get_all(header_name(header)).iter().map(|value| value.to_str().unwrap_or("unreadable"));
     let elements = values.flat_map(|value| value.split(','));
     match header {
         ProxyHeader::XForwardedFor => elements.map(str::to_owned).collect(),
@@ -69,8 +97,25 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        let caller = caller_address(&TrustedProxies { networks, header }, peer.parse().unwrap(), &map);
+        let caller =
+            caller_address(&TrustedProxies { networks, header, hops: None }, peer.parse().unwrap(), &map);
         assert_eq!(caller, expected.parse::<IpAddr>().unwrap(), "{peer} {headers:?}");
+    }
+
+    #[test]
+    fn the_number_of_proxies_selects_the_address() {
+        let caller = |peer: &str, hops: usize, value: &str| {
+            let networks = vec!["10.0.0.0/8".parse().unwrap()];
+            let proxies = TrustedProxies { networks, header: ProxyHeader::XForwardedFor, hops: Some(hops) };
+            let mut headers = HeaderMap::new();
+            headers.append("x-forwarded-for", value.parse().unwrap());
+            caller_address(&proxies, peer.parse().unwrap(), &headers).to_string()
+        };
+        assert_eq!(caller("10.0.0.1", 1, "1.1.1.1, 10.3.0.1"), "10.3.0.1");
+        assert_eq!(caller("10.0.0.1", 2, "1.1.1.1, 203.0.113.9, 198.51.100.7"), "203.0.113.9");
+        assert_eq!(caller("10.0.0.1", 3, "1.1.1.1"), "10.0.0.1");
+        assert_eq!(caller("10.0.0.1", 1, "nonsense"), "10.0.0.1");
+        assert_eq!(caller("203.0.113.9", 1, "1.1.1.1"), "203.0.113.9");
     }
 
     #[test]

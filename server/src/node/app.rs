@@ -19,6 +19,7 @@ use crate::config::restart_settings::RestartSettings;
 use crate::config::settings::{Settings, SharedSettings};
 use crate::config::{Config, ServeFlags};
 use crate::node::capacity::Capacity;
+use crate::node::certificate::ServedCertificate;
 use crate::node::client_origins::ClientOrigins;
 use crate::node::clock_check::ClockCheck;
 use crate::node::group_members::GroupMembers;
@@ -85,6 +86,8 @@ pub struct App {
     pub origins: ClientOrigins,
     /// Ids of requests.
     pub request_ids: RequestIds,
+    /// The certificate that the server presents. Empty if a proxy ends TLS.
+    pub certificate: OnceLock<Arc<ServedCertificate>>,
     /// The CapabilityStatement, after its first request.
     pub capabilities: OnceLock<Bytes>,
     /// Set when the server begins to stop, so that it is no longer ready.
@@ -178,7 +181,7 @@ impl App {
                 settings,
                 fixed,
                 flags: flags.clone(),
-                has_development_ca: !config.insecure_http && config.certificate.is_none(),
+                has_development_ca: config.plain_http.is_none() && config.certificate.is_none(),
                 data: config.data,
             },
             logs: ServerLogs {
@@ -198,6 +201,7 @@ impl App {
             group_members: GroupMembers::default(),
             origins: ClientOrigins::default(),
             request_ids: RequestIds::new(&*clock.random),
+            certificate: OnceLock::new(),
             capabilities: OnceLock::new(),
             is_stopping: AtomicBool::new(false),
             clock,

@@ -1,8 +1,9 @@
 //! Fetches the key sets of clients (`jwks_uri`), without giving access to private networks.
 //!
 //! The resolved address is checked, not the name: names are resolved here, and a private address is not
-//! called. So a name that resolves to different addresses each time gains nothing. There are no redirects and
-//! no proxies, and time and size are limited.
+//! called. So a name that resolves to different addresses each time gains nothing. There are no redirects,
+//! and time and size are limited. If the environment names a proxy (`HTTPS_PROXY`), the proxy resolves the
+//! names and decides which addresses are reached.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
@@ -64,6 +65,16 @@ fn is_public(address: IpAddr) -> bool {
         && !NOT_PUBLIC.iter().any(|network| network.contains(&address))
 }
 
+/// The hosts of the proxies that the environment names.
+fn proxy_hosts() -> impl Iterator<Item = String> {
+    let names = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+    names.into_iter().filter_map(|name| {
+        let value = std::env::var(name).ok()?;
+        let url = url::Url::parse(&value).or_else(|_| url::Url::parse(&format!("http://{value}"))).ok()?;
+        url.host_str().map(str::to_owned)
+    })
+}
+
 /// Resolves names to public addresses.
 struct PublicNames(SharedSettings);
 
@@ -72,9 +83,11 @@ impl Resolve for PublicNames {
         let settings = self.0.load_full();
         Box::pin(async move {
             let host = name.as_str();
+            let is_proxy = proxy_hosts().any(|proxy| proxy == host);
             let all = tokio::net::lookup_host((host, 0)).await?;
-            let may =
-                |address: &SocketAddr| settings.private_key_hosts.contains(host) || is_public(address.ip());
+            let may = |address: &SocketAddr| {
+                is_proxy || settings.private_key_hosts.contains(host) || is_public(address.ip())
+            };
             let addresses: Vec<_> = all.filter(may).collect();
             if addresses.is_empty() {
                 return Err(format!("{host} has no public address").into());
@@ -98,7 +111,6 @@ pub struct KeyFetcher {
 pub fn public_caller(settings: SharedSettings) -> Result<Arc<dyn HttpCaller>> {
     let http = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
         // Connections are not reused, so that each fetch connects to an address that was checked for it.
         .pool_max_idle_per_host(0)
         .dns_resolver(Arc::new(PublicNames(settings)))

@@ -17,12 +17,14 @@
 //! | [`patient_relations`] | the patients of carers |
 //! | [`client_origins`] | origins whose scripts may read responses |
 //! | [`capacity`], [`hashing`], [`question_pool`], [`byte_budget`], [`memory_limit`], [`descriptors`] | limits on CPU time, memory and file descriptors |
-//! | [`data_folder`], [`tls`] | the data folder, certificates |
+//! | [`data_folder`] | the data folder |
+//! | [`certificate`], [`tls`] | the certificate that is presented; the development CA |
 
 pub mod abandoned_requests;
 pub mod app;
 pub mod byte_budget;
 pub mod capacity;
+pub mod certificate;
 pub mod client_origins;
 pub mod clock_check;
 pub mod data_folder;

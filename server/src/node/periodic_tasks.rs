@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
+use store::blocking::run_blocking;
 use store::{Ledger as _, Store, StoreError};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -32,6 +33,7 @@ pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
     tasks.spawn(repeat("removing expired records", SWEEP_INTERVAL, app.clone(), remove_expired_records));
     tasks.spawn(repeat("removing expired exports", SWEEP_INTERVAL, app.clone(), remove_expired_exports));
     tasks.spawn(repeat("rotating the signing keys", SWEEP_INTERVAL, app.clone(), maintain_keys));
+    tasks.spawn(repeat("reading the certificate again", SWEEP_INTERVAL, app.clone(), refresh_certificate));
     tasks.spawn(repeat("writing the counts of events", COUNT_INTERVAL, app.clone(), write_counts));
     if app.store.is_shared() {
         tasks.spawn(repeat("following the other nodes", FOLLOW_INTERVAL, app.clone(), follow_other_nodes));
@@ -101,6 +103,14 @@ async fn write_counts(app: Arc<App>) -> Result<()> {
     app.logs.refusals.write_counts(app.clock.now());
     server_log::write_counts();
     Ok(())
+}
+
+/// Presents a certificate that was renewed, and warns before one ends.
+async fn refresh_certificate(app: Arc<App>) -> Result<()> {
+    let Some(certificate) = app.certificate.get().cloned() else { return Ok(()) };
+    let now = app.clock.now();
+    certificate.warn_of_end(now);
+    run_blocking(move || certificate.refresh(now)).await?.map(drop)
 }
 
 /// Rotates the signing keys if they are due.

@@ -1,7 +1,7 @@
 //! The requests to external providers: discovery, token endpoint and key set.
 //!
 //! Each request has a limit for the response head, one for each pause in the body, and a maximum size;
-//! redirects are not followed.
+//! redirects are not followed. The proxy of the environment is used (`HTTPS_PROXY`, `NO_PROXY`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -45,7 +45,6 @@ struct DiscoveredEndpoints {
 pub fn provider_caller() -> anyhow::Result<Arc<dyn HttpCaller>> {
     let http = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
         .connect_timeout(Duration::from_secs(10))
         .pool_max_idle_per_host(2)
         .build()
@@ -194,6 +193,8 @@ async fn read_answer(
 
 /// Classifies a failed request. A failure before any exchange is `Other`.
 fn classify_error(error: CallError) -> ProviderFailure {
+    // The reason of a failure of TLS or of a proxy is in the text only.
+    tracing::warn!("a request to an external provider failed: {error}");
     match error {
         CallError::NoConnection(_) => ProviderFailure::Other("no connection to the provider"),
         CallError::TimedOut => ProviderFailure::Stalled,

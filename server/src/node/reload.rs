@@ -5,6 +5,7 @@ use anyhow::{Context as _, Result};
 use identity::Identity;
 use identity::model::client::RegistrationError;
 use jiff::Timestamp;
+use store::blocking::run_blocking;
 
 use crate::config::declared::DeclaredClient;
 use crate::config::restart_settings::RestartSettings;
@@ -50,6 +51,12 @@ pub async fn store_declared_clients(
 /// # Errors
 /// An error if the file is not valid; then nothing is changed.
 pub async fn reload_config(app: &App) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    if let Some(certificate) = app.certificate.get().cloned() {
+        let (files, now) = (certificate.clone(), app.clock.now());
+        run_blocking(move || files.refresh(now)).await?.context("nothing was changed")?;
+        lines.push(certificate.description());
+    }
     let config = Config::load(&app.config.flags).context("nothing was changed")?;
     store_declared_clients(
         &app.identity,
@@ -61,8 +68,7 @@ pub async fn reload_config(app: &App) -> Result<Vec<String>> {
     .await
     .context("nothing was changed")?;
     let changed = app.config.fixed.changed(&RestartSettings::of(&config));
-    let mut lines: Vec<_> =
-        changed.iter().map(|name| format!("{name} was changed; that needs a restart")).collect();
+    lines.extend(changed.iter().map(|name| format!("{name} was changed; that needs a restart")));
     let settings = &config.settings;
     let (clients, providers, scopes) =
         (config.clients.len(), settings.providers.len(), settings.scopes.len());

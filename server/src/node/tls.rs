@@ -15,13 +15,17 @@ use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use store::folder::{make_folder, sync_folder};
+
+use crate::node::certificate::{CertificateFiles, ServedCertificate};
 
 /// A rustls configuration, and the development CA if it is used.
 pub struct TlsSetup {
     /// Configuration for the accept loop: HTTP/2 and HTTP/1.1 by ALPN.
     pub config: Arc<rustls::ServerConfig>,
+    /// The certificate that the configuration presents.
+    pub certificate: Arc<ServedCertificate>,
     /// PEM file of the development CA.
     pub ca: Option<PathBuf>,
 }
@@ -41,8 +45,8 @@ const MAX_CA_AGE: Duration = DAY.saturating_mul(350);
 /// # Errors
 /// An error if a file cannot be read, written or parsed.
 pub fn load_tls(certificate: Option<&(PathBuf, PathBuf)>, data: &Path, now: Timestamp) -> Result<TlsSetup> {
-    let (chain, key, ca) = match certificate {
-        Some((chain, key)) => (chain.clone(), key.clone(), None),
+    let files = match certificate {
+        Some((chain, key)) => CertificateFiles { chain: chain.clone(), key: key.clone(), development: None },
         None => {
             let dir = data.join("tls");
             ensure_development_certificate(&dir, now)
@@ -53,25 +57,22 @@ pub fn load_tls(certificate: Option<&(PathBuf, PathBuf)>, data: &Path, now: Time
                     "{dir}/ca.pem is not a certificate; delete the folder {dir} to get a new development CA"
                 )
             })?;
-            (dir.join("cert.pem"), dir.join("key.pem"), Some(dir.join("ca.pem")))
+            CertificateFiles { chain: dir.join("cert.pem"), key: dir.join("key.pem"), development: Some(dir) }
         }
     };
-    let certificates = CertificateDer::pem_file_iter(&chain)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .with_context(|| format!("failed to read certificates from {}", chain.display()))?;
-    let private = PrivateKeyDer::from_pem_file(&key)
-        .with_context(|| format!("failed to read a private key from {}", key.display()))?;
-    let config =
-        rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(certificates, private);
-    let mut config = config.with_context(|| {
-        let (chain, key) = (chain.display(), key.display());
-        format!("the certificate in {chain} and the private key in {key} cannot be used together")
-    })?;
+    let ca = files.development.as_ref().map(|dir| dir.join("ca.pem"));
+    let certificate = Arc::new(ServedCertificate::open(files)?);
+    let mut config =
+        rustls::ServerConfig::builder().with_no_client_auth().with_cert_resolver(certificate.clone());
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsSetup { config: Arc::new(config), ca })
+    Ok(TlsSetup { config: Arc::new(config), certificate, ca })
 }
 
-fn ensure_development_certificate(dir: &Path, now: Timestamp) -> Result<()> {
+/// Generates the development CA and its certificate if they are missing or old.
+///
+/// # Errors
+/// An error if a file cannot be read or written.
+pub fn ensure_development_certificate(dir: &Path, now: Timestamp) -> Result<()> {
     make_folder(dir, 0o700)?;
     let (ca_pem, ca_key, cert, key) =
         (dir.join("ca.pem"), dir.join("ca-key.pem"), dir.join("cert.pem"), dir.join("key.pem"));

@@ -57,19 +57,21 @@ const GRANULAR: [&str; 8] = [
 
 fn server() -> Server {
     let mut server = Server::in_fresh_folder();
-    let patient = server.data().join("patient.json");
-    std::fs::write(&patient, r#"{"resourceType":"Patient","id":"p","name":[{"family":"Example"}]}"#).unwrap();
+    prepare(&server);
+    server.start();
+    server
+}
+
+/// Adds the application and its user to a server that is not started yet.
+pub fn prepare(server: &Server) {
     let scope = "openid fhirUser launch/patient offline_access patient/*.rs user/*.rs";
     let app = ["client", "add", "app", "--redirect-uri", APP, "--scope", scope];
     for done in [
-        server.trefoil(&["import", patient.to_str().unwrap()]),
         server.trefoil(&app),
         server.add_user(&["ada", "--allowed-scopes", "openid offline_access user/*.rs"], PASSWORD),
     ] {
         assert!(done.status.success(), "{done:?}");
     }
-    server.start();
-    server
 }
 
 /// The scopes of an application with all types and granular scopes.
@@ -136,7 +138,7 @@ async fn reach_code(server: &Server, query: &str) -> String {
         let path = at.strip_prefix(&base).unwrap().split('?').next().unwrap().to_owned();
         let fields: &[(&str, &str)] = match &*path {
             "/sign-in" => &[("username", "ada"), ("password", password)],
-            "/patient" => &[("patient", "p")],
+            "/patient" => &[("patient", "pat-01")],
             "/consent" => &[("answer", "allow")],
             other => panic!("an unknown page {other}"),
         };
@@ -147,6 +149,12 @@ async fn reach_code(server: &Server, query: &str) -> String {
         at = location(&done);
     }
     panic!("too many steps");
+}
+
+/// Checks that the largest request reaches its code, with a `state` of the usual length: the last response
+/// returns it.
+pub async fn check_largest(server: &Server) {
+    reach_code(server, &longest_query(server, &large_scope(), "nonce")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,15 +2,16 @@
 //! eventually, and other clients must be served meanwhile.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use trefoil_server::config::ConnectionLimits;
+use trefoil_server::config::{ConnectionLimits, PlainHttp};
 use trefoil_server::http::dispatch::Routes;
-use trefoil_server::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
+use trefoil_server::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase, Transport};
 use warp::{Filter as _, Reply as _};
 
 const TIMERS: ConnectionTimers = ConnectionTimers {
@@ -57,7 +58,8 @@ async fn start_with(connections: usize, timers: ConnectionTimers) -> Running {
     let address = listeners[0].local_addr().unwrap();
     let (phase, phases) = watch::channel(ServingPhase::Serving);
     let limits = ConnectionLimits { total: connections, per_address: connections };
-    let edge = HttpServer { routes: routes(), tls: None, limits, is_proxy: Box::new(|_| false), timers };
+    let transport = Transport::Plain(Arc::new(PlainHttp::Loopback));
+    let edge = HttpServer { routes: routes(), transport, limits, is_proxy: Box::new(|_| false), timers };
     let served = tokio::spawn(edge.serve(listeners, phases));
     Running { address, phase, served }
 }

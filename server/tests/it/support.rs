@@ -26,7 +26,17 @@ pub struct Server {
     prepare: String,
     /// Base URL and database that the server shares with other nodes.
     shared: Option<(String, String)>,
+    /// The proxy in front of the server, which ends TLS.
+    proxy: Option<Proxy>,
     child: Option<Child>,
+}
+
+/// A proxy in front of a server.
+#[derive(Clone)]
+pub struct Proxy {
+    pub port: u16,
+    /// PEM file of the CA of its certificate.
+    pub ca: PathBuf,
 }
 
 impl Server {
@@ -54,7 +64,16 @@ impl Server {
     /// Prepares a server in an existing folder.
     pub fn in_folder(dir: TempDir) -> Self {
         let port = test_database::free_port().unwrap();
-        Self { dir, port, plain: false, open: false, prepare: String::new(), shared: None, child: None }
+        Self {
+            dir,
+            port,
+            plain: false,
+            open: false,
+            prepare: String::new(),
+            shared: None,
+            proxy: None,
+            child: None,
+        }
     }
 
     pub fn data(&self) -> &Path {
@@ -76,6 +95,12 @@ impl Server {
     pub fn sharing(mut self, base: &str, database: &str) -> Self {
         self.plain = true;
         self.shared = Some((base.to_owned(), database.to_owned()));
+        self
+    }
+
+    /// Sets the proxy through which the server is reached.
+    pub fn behind(mut self, proxy: Proxy) -> Self {
+        self.proxy = Some(proxy);
         self
     }
 
@@ -224,6 +249,9 @@ impl Server {
     }
 
     pub fn base(&self) -> String {
+        if let Some(proxy) = &self.proxy {
+            return format!("https://localhost:{}", proxy.port);
+        }
         format!("{}://localhost:{}", if self.plain { "http" } else { "https" }, self.port)
     }
 
@@ -232,7 +260,10 @@ impl Server {
     }
 
     pub fn ca(&self) -> PathBuf {
-        self.json("endpoint.json")["ca"].as_str().unwrap().into()
+        match &self.proxy {
+            Some(proxy) => proxy.ca.clone(),
+            None => self.json("endpoint.json")["ca"].as_str().unwrap().into(),
+        }
     }
 
     /// Returns a client that trusts the development CA and follows no redirects.

@@ -17,10 +17,10 @@ use store::Store;
 use store::shared_memory::SharedMemory;
 use tokio::sync::watch;
 use trefoil_server::clock::Clock;
-use trefoil_server::config::{Config, ConnectionLimits, ServeFlags};
+use trefoil_server::config::{Config, ConnectionLimits, PlainHttp, ServeFlags};
 use trefoil_server::http::dispatch;
 use trefoil_server::http::listen::admission::Admission;
-use trefoil_server::http::listen::{ConnectionTimers, HttpServer, ServingPhase};
+use trefoil_server::http::listen::{ConnectionTimers, HttpServer, ServingPhase, Transport};
 use trefoil_server::node::app::{App, Outside};
 use trefoil_server::node::periodic_tasks::start_tasks;
 use trefoil_server::serve;
@@ -165,7 +165,7 @@ async fn serve_node(app: Arc<App>) -> Result<()> {
     let listener = turmoil::net::TcpListener::bind(("0.0.0.0", PORT)).await?;
     let server = HttpServer {
         routes: dispatch::routes(app),
-        tls: None,
+        transport: Transport::Plain(Arc::new(PlainHttp::Loopback)),
         limits: ConnectionLimits { total: 10_000, per_address: 10_000 },
         is_proxy: Box::new(|_| false),
         timers: ConnectionTimers::default(),

@@ -8,10 +8,12 @@
 //! |---|---|
 //! | [`admission`] | maximum numbers of connections, and the choice of the one to close |
 //! | [`timed_stream`] | deadlines for bytes |
+//! | `first_byte` | tells TLS from plain HTTP |
 //! | `timers` | the timers of a connection, and the phase in which a server answers |
 //! | [`service`] | warp as a hyper service: peer address, `Host`, count of running requests |
 
 pub mod admission;
+mod first_byte;
 mod service;
 mod timed_stream;
 mod timers;
@@ -32,10 +34,12 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use self::admission::{Admission, AdmittedConnection, ConnectionState};
+use self::first_byte::FirstByte;
+use self::service::ServedRequests;
 use self::timed_stream::TimedStream;
 pub use self::timers::{ConnectionTimers, ServingPhase};
 use super::dispatch::Routes;
-use crate::config::ConnectionLimits;
+use crate::config::{ConnectionLimits, PlainHttp};
 use crate::node::memory_limit;
 
 /// Minimum interval between log entries about failures of the accept loop, and the pause after a failure.
@@ -64,12 +68,26 @@ pub async fn bind_listeners(listen: SocketAddr) -> io::Result<Vec<TcpListener>> 
     Ok(listeners)
 }
 
+/// How clients reach the server.
+#[derive(Clone)]
+pub enum Transport {
+    /// By plain HTTP, from these clients. Others can read `/health/` only.
+    Plain(Arc<PlainHttp>),
+    /// By TLS. Plain HTTP is redirected to the base URL.
+    Tls {
+        /// The configuration of rustls.
+        config: Arc<rustls::ServerConfig>,
+        /// Base URL of the server.
+        base_url: Arc<str>,
+    },
+}
+
 /// The HTTP server.
 pub struct HttpServer {
     /// The filter that answers all requests.
     pub routes: Routes,
-    /// TLS configuration; `None` for plain HTTP.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// How clients reach the server.
+    pub transport: Transport,
     /// Maximum numbers of connections.
     pub limits: ConnectionLimits,
     /// Returns whether an address is a trusted proxy, which is exempt from the maximum of an address.
@@ -160,12 +178,12 @@ impl HttpServer {
             return;
         };
         let (routes, timers, phase) = (self.routes.clone(), self.timers, phase.clone());
-        let acceptor = self.tls.clone().map(TlsAcceptor::from);
+        let transport = self.transport.clone();
         tokio::spawn(async move {
             let state = Arc::clone(&admitted.state);
             let connection = Connection { peer, state: Arc::clone(&state), routes, timers, phase };
             let ended = tokio::select! {
-                ended = connection.serve(stream, acceptor) => ended,
+                ended = connection.serve(stream, transport) => ended,
                 () = state.evicted() => Err("closed for another connection".into()),
             };
             if let Err(error) = ended {
@@ -226,30 +244,43 @@ struct Connection {
 }
 
 impl Connection {
-    async fn serve<S>(self, stream: S, acceptor: Option<TlsAcceptor>) -> Result<(), BoxError>
+    async fn serve<S>(self, stream: S, transport: Transport) -> Result<(), BoxError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut stream = TimedStream::new(stream, Arc::clone(&self.state), self.timers);
-        let Some(acceptor) = acceptor else {
-            stream.expect_requests();
-            return self.http1(stream).await;
+        let (config, base_url) = match transport {
+            Transport::Plain(clients) => {
+                stream.expect_requests();
+                let served = match clients.accepts(self.peer.ip()) {
+                    true => ServedRequests::All,
+                    false => ServedRequests::Health,
+                };
+                return self.http1(stream, served).await;
+            }
+            Transport::Tls { config, base_url } => (config, base_url),
         };
-        let mut stream = timeout(self.timers.first, acceptor.accept(stream)).await??;
+        let mut stream = timeout(self.timers.first, FirstByte::read(stream)).await??;
+        if stream.begins_request() {
+            stream.get_mut().expect_requests();
+            return self.http1(stream, ServedRequests::Redirected(base_url)).await;
+        }
+        let mut stream = timeout(self.timers.first, TlsAcceptor::from(config).accept(stream)).await??;
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             return self.http2(stream).await;
         }
-        stream.get_mut().0.expect_requests();
-        self.http1(stream).await
+        stream.get_mut().0.get_mut().expect_requests();
+        self.http1(stream, ServedRequests::All).await
     }
 
-    async fn http1<S>(self, stream: S) -> Result<(), BoxError>
+    async fn http1<S>(self, stream: S, served: ServedRequests) -> Result<(), BoxError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(64 * 1024);
-        let service = service::service(self.routes, self.peer, Arc::clone(&self.state), self.phase.clone());
+        let state = Arc::clone(&self.state);
+        let service = service::service(self.routes, self.peer, served, state, self.phase.clone());
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         // Until then each response of the closing phase ends its connection.
         let stop = async {
@@ -273,7 +304,9 @@ impl Connection {
             .initial_connection_window_size(connection_window)
             .max_header_list_size(64 * 1024)
             .max_pending_accept_reset_streams(Some(20));
-        let service = service::service(self.routes, self.peer, Arc::clone(&self.state), self.phase.clone());
+        let state = Arc::clone(&self.state);
+        let all = ServedRequests::All;
+        let service = service::service(self.routes, self.peer, all, state, self.phase.clone());
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         // GOAWAY lets the client finish its requests and connect elsewhere.
         let stop = async {

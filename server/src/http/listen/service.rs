@@ -19,7 +19,7 @@ use super::timers::ServingPhase;
 use crate::http::dispatch::Routes;
 use crate::http::peer::PeerAddress;
 use crate::http::problem::Dialect;
-use crate::http::reply::Response;
+use crate::http::reply::{self, Response};
 
 /// Body of a response. The request counts as running until the body is sent or dropped.
 pub struct CountedBody<B> {
@@ -58,10 +58,22 @@ impl<B> HasBody for http::Response<B> {
 
 type CountedResponse = http::Response<CountedBody<<Response as HasBody>::Body>>;
 
+/// The requests of a connection that are served.
+#[derive(Clone)]
+pub enum ServedRequests {
+    /// All.
+    All,
+    /// Requests for `/health/`: the client may not use plain HTTP.
+    Health,
+    /// None: the client is redirected to this base URL.
+    Redirected(Arc<str>),
+}
+
 /// The service of one connection.
 pub fn service(
     routes: Routes,
     peer: SocketAddr,
+    served: ServedRequests,
     state: Arc<ConnectionState>,
     phase: watch::Receiver<ServingPhase>,
 ) -> impl Service<
@@ -74,8 +86,9 @@ pub fn service(
     service_fn(move |mut request: Request<Incoming>| {
         let guard = state.begin_request();
         let is_http1 = request.version() < Version::HTTP_2;
-        let asks_to_close = is_http1 && *phase.borrow() != ServingPhase::Serving;
-        let answered = match refusal(&request) {
+        let is_redirected = matches!(served, ServedRequests::Redirected(_));
+        let asks_to_close = is_http1 && (is_redirected || *phase.borrow() != ServingPhase::Serving);
+        let answered = match refusal(&request, &served) {
             Some(response) => Err(response),
             None => {
                 request.extensions_mut().insert(PeerAddress(peer));
@@ -95,8 +108,21 @@ pub fn service(
     })
 }
 
-/// The response to a request whose target is ambiguous or not supported.
-fn refusal(request: &Request<Incoming>) -> Option<Response> {
+/// The response to a request whose target is ambiguous or not supported, or that is not served.
+fn refusal(request: &Request<Incoming>, served: &ServedRequests) -> Option<Response> {
+    match served {
+        ServedRequests::All => {}
+        ServedRequests::Health if request.uri().path().starts_with("/health/") => {}
+        ServedRequests::Health => {
+            let text = "plain HTTP is accepted from the proxies of [server] plain_http_from only; use the https address";
+            return Some(Dialect::of_path(request.uri().path()).plain_error(StatusCode::FORBIDDEN, text));
+        }
+        ServedRequests::Redirected(base_url) => {
+            let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+            let target = if target.starts_with('/') { target } else { "/" };
+            return Some(reply::redirect(StatusCode::PERMANENT_REDIRECT, &format!("{base_url}{target}")));
+        }
+    }
     let dialect = Dialect::of_path(request.uri().path());
     if request.method() == Method::CONNECT {
         let text = "CONNECT is not supported: this server is not a proxy";

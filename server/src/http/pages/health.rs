@@ -36,7 +36,13 @@ pub async fn is_ready(context: &RequestContext) -> Result<Response, Problem> {
         },
     };
     let (status, text) = match trouble {
-        None => (StatusCode::OK, "ready".to_owned()),
+        None => {
+            let certificate = context.app.certificate.get();
+            let certificate = certificate.map(|certificate| {
+                format!("\ncertificate valid until {}", fhir::instant::format(certificate.valid_until()))
+            });
+            (StatusCode::OK, format!("ready{}", certificate.unwrap_or_default()))
+        }
         Some(trouble) => (StatusCode::SERVICE_UNAVAILABLE, trouble),
     };
     Ok(reply::no_store(reply::body(status, TEXT, format!("{text}\n"))))

@@ -96,20 +96,19 @@ async fn answer_app_request(mut stream: TcpStream, library: PathBuf) {
     drop(stream.write_all(&[head.as_bytes(), &body].concat()).await);
 }
 
-/// A server at which the SMART app is registered, and the origin of the app; `None` if something is not
+/// Registers the SMART app at a server, and returns the origin of the app; `None` if something is not
 /// installed.
-async fn smart_app() -> Option<(Server, String)> {
+async fn smart_app(server: &Server) -> Option<String> {
     let library = clients().join("node_modules/fhirclient/build/fhir-client.js");
     if !have_browser() || !installed("fhirclient", &library) {
         return None;
     }
-    let server = Server::demo();
     let origin = serve_app(library).await;
     let scope = "openid fhirUser launch/patient patient/*.rs user/ValueSet.rs offline_access";
     let redirect_uri = format!("{origin}/app");
     let add = ["client", "add", "smart-app", "--redirect-uri", &redirect_uri, "--scope", scope];
     assert!(server.trefoil(&add).status.success());
-    Some((server, origin))
+    Some(origin)
 }
 
 /// Signs in the user of the demo, and allows what the app asks for.
@@ -135,7 +134,8 @@ async fn check_result(driver: &Driver) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fhirclient_launches_reads_refreshes_and_revokes_in_a_browser() {
-    let Some((server, origin)) = smart_app().await else { return };
+    let server = Server::demo();
+    let Some(origin) = smart_app(&server).await else { return };
     let driver = Driver::start().await;
     driver.go(&format!("{origin}/launch?iss={}", server.fhir())).await;
     sign_in_and_allow(&driver, &server).await;
@@ -144,12 +144,17 @@ async fn fhirclient_launches_reads_refreshes_and_revokes_in_a_browser() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fhirclient_launches_in_a_popup() {
-    let Some((server, origin)) = smart_app().await else { return };
+    check_popup(&Server::demo()).await;
+}
+
+/// Signs in to the SMART app in a popup of a real browser.
+pub async fn check_popup(server: &Server) {
+    let Some(origin) = smart_app(server).await else { return };
     let driver = Driver::start().await;
     driver.go(&format!("{origin}/popup?iss={}", server.fhir())).await;
     driver.press("#start").await;
     let app = driver.enter_popup().await;
-    sign_in_and_allow(&driver, &server).await;
+    sign_in_and_allow(&driver, server).await;
     // The popup passes the code to the window that opened it, and closes.
     driver.enter_window(&app).await;
     check_result(&driver).await;

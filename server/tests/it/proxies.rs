@@ -1,0 +1,235 @@
+//! Tests behind real proxies that end TLS, with the blocks of `server/docs/proxies.md`, and of plain
+//! HTTP on the port of HTTPS.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use test_database::free_port;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use trefoil_server::node::tls::load_tls;
+
+use crate::sign_in::Browser;
+use crate::support::{Proxy, Server, TREFOIL};
+use crate::{clients, large_requests};
+
+/// A running proxy, and the folder with its configuration.
+struct RunningProxy {
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for RunningProxy {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The block of the document in this language.
+fn documented_block(language: &str) -> String {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/proxies.md");
+    let text = std::fs::read_to_string(document).unwrap();
+    let block = text.split(&format!("```{language}\n")).nth(1).unwrap();
+    block.split("```").next().unwrap().to_owned()
+}
+
+fn is_installed(program: &str) -> bool {
+    let here = Command::new(program).arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !here {
+        println!("left out: {program} is not here");
+    }
+    here
+}
+
+/// Starts a proxy with the documented block, for a server on `upstream`.
+async fn start_proxy(language: &str, upstream: u16, port: u16) -> (RunningProxy, Proxy) {
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let folder = tempfile::tempdir().unwrap();
+    load_tls(None, folder.path(), Timestamp::now()).unwrap();
+    let tls = folder.path().join("tls");
+    let both = [tls.join("cert.pem"), tls.join("key.pem")].map(|file| std::fs::read_to_string(file).unwrap());
+    std::fs::write(tls.join("cert-and-key.pem"), both.concat()).unwrap();
+    let block = documented_block(language)
+        .replace("/etc/trefoil", tls.to_str().unwrap())
+        .replace("127.0.0.1:8080", &format!("127.0.0.1:{upstream}"))
+        .replace("id.example {", &format!("localhost:{port} {{"))
+        .replace("id.example", "localhost")
+        .replace("listen 443", &format!("listen 127.0.0.1:{port}"))
+        .replace("bind :443", &format!("bind 127.0.0.1:{port}"));
+    let config = folder.path().join("proxy.conf");
+    let mut command = Command::new(language);
+    match language {
+        "nginx" => {
+            let log = folder.path().join("error.log");
+            let (pid, log) = (folder.path().join("pid"), log.display());
+            let text = format!(
+                "daemon off;\nuser root;\npid {};\nerror_log {log};\nevents {{}}\nhttp {{\naccess_log off;\n{block}\n}}\n",
+                pid.display()
+            );
+            std::fs::write(&config, text).unwrap();
+            command.arg("-c").arg(&config).arg("-e").arg(log.to_string()).arg("-p").arg(folder.path());
+        }
+        "caddy" => {
+            let global = "{\nadmin off\nauto_https disable_redirects\nskip_install_trust\n}\n";
+            std::fs::write(&config, format!("{global}{block}")).unwrap();
+            command
+                .args(["run", "--adapter", "caddyfile", "--config"])
+                .arg(&config)
+                .env("HOME", folder.path());
+        }
+        "haproxy" => {
+            std::fs::write(&config, block).unwrap();
+            command.args(["-db", "-f"]).arg(&config);
+        }
+        other => panic!("{other} is not a proxy"),
+    }
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let running = RunningProxy { child, _folder: folder };
+    for _ in 0..300 {
+        if TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
+            let ca = tls.join("ca.pem");
+            return (running, Proxy { port, ca });
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{language} does not listen");
+}
+
+/// Starts a server behind a proxy, with the documented settings. `None` if the proxy is not installed.
+async fn server_behind(language: &str) -> Option<(Server, RunningProxy)> {
+    if !is_installed(language) {
+        return None;
+    }
+    let port = free_port().unwrap();
+    let settings = documented_block("toml")
+        .replace("https://id.example", &format!("https://localhost:{port}"))
+        .replace("listen =", "# listen =");
+    let server = Server::in_fresh_folder().with_settings(&settings);
+    let (running, proxy) = start_proxy(language, server.address().port(), port).await;
+    Some((server.behind(proxy), running))
+}
+
+/// Fails to sign in, with hostile headers, from another address of this machine.
+async fn check_client_address(server: &Server) {
+    let client = server.client_from([127, 0, 0, 2]);
+    let mut browser = Browser::new(server);
+    browser.client = client;
+    let page = browser.get(&format!("{}/sign-in", server.base())).await.text().await.unwrap();
+    let mut form = Browser::hidden(&page);
+    form.extend([("username".to_owned(), "willow".to_owned()), ("password".to_owned(), "wrong".to_owned())]);
+    let request = browser.client.post(format!("{}/sign-in", server.base())).form(&form);
+    let request = request
+        .header("x-forwarded-for", "203.0.113.9, 127.0.0.1")
+        .header("forwarded", "for=203.0.113.9")
+        .header("x-forwarded-host", "evil.example")
+        .header("x-forwarded-proto", "http")
+        .header("x-real-ip", "203.0.113.9");
+    let refused = browser.send(request).await;
+    assert!(!refused.status().is_success() || refused.status() == 200, "{}", refused.status());
+    let files = std::fs::read_dir(server.data().join("audit")).unwrap();
+    let audit: String = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    assert!(audit.contains("127.0.0.2"), "the address is that of the client: {audit}");
+    assert!(!audit.contains("203.0.113.9"), "a client cannot write its address: {audit}");
+    let discovery = server.client().get(format!("{}/.well-known/openid-configuration", server.base()));
+    let discovery = discovery.header("x-forwarded-host", "evil.example").send().await.unwrap();
+    assert!(!discovery.text().await.unwrap().contains("evil"));
+}
+
+/// Runs the rows of the suite that a running server can answer, through the proxy: pages, passkeys, DPoP,
+/// pushed requests, tokens, and all of FHIR.
+fn check_suite(server: &Server) {
+    let suite = Path::new(TREFOIL).with_file_name("trefoil-conformance");
+    if !suite.exists() {
+        println!("left out: the suite through a proxy: trefoil-conformance was not built");
+        return;
+    }
+    let mut profile = server.demo_json();
+    profile["ca"] = server.ca().to_str().unwrap().into();
+    let file = server.data().join("profile.json");
+    std::fs::write(&file, profile.to_string()).unwrap();
+    // Proxies answer malformed requests themselves, and the home page does not know of their certificates.
+    let skipped = [
+        "design/malformed",
+        "spec/userinfo-errors/invalid-request/two-headers",
+        "design/pages/home/stranger",
+    ];
+    let output = Command::new(suite)
+        .args(["run", "--house", "--write"])
+        .args(skipped.iter().flat_map(|rows| ["--skip", rows]))
+        .args(["--target", &server.base(), "--profile"])
+        .arg(file)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+async fn check_behind(language: &str) {
+    let Some((mut server, _proxy)) = server_behind(language).await else { return };
+    large_requests::prepare(&server);
+    server.start();
+    large_requests::check_largest(&server).await;
+    check_client_address(&server).await;
+    clients::check_popup(&server).await;
+    check_suite(&server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_works_behind_nginx() {
+    check_behind("nginx").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_works_behind_caddy() {
+    check_behind("caddy").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_works_behind_haproxy() {
+    check_behind("haproxy").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_proxy_may_use_plain_http() {
+    let settings = "[server]\nbase_url = \"https://id.example\"\nplain_http_from = [\"127.0.0.3\"]\n";
+    let mut server = Server::in_fresh_folder().with_settings(settings);
+    server.start();
+    let get = async |from: [u8; 4], path: &str| {
+        let client = reqwest::Client::builder().local_address(Some(from.into())).no_proxy().build().unwrap();
+        let address = format!("http://{}{path}", server.address());
+        let answer = client.get(address).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    assert_eq!(get([127, 0, 0, 3], "/fhir/R4/metadata").await.0, 200);
+    for path in ["/fhir/R4/metadata", "/", "/oauth2/token", "/health", "/health/../fhir/R4/metadata"] {
+        let (status, text) = get([127, 0, 0, 2], path).await;
+        assert_eq!(status, 403, "{path}");
+        assert!(text.contains("plain_http_from"), "{text}");
+    }
+    assert_eq!(get([127, 0, 0, 2], "/health/live").await.0, 200);
+    assert_eq!(get([127, 0, 0, 2], "/health/ready").await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_http_on_the_port_of_https_is_redirected() {
+    let server = Server::demo();
+    for (request, target) in [
+        (
+            "GET /fhir/R4/metadata?_format=json HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+            "/fhir/R4/metadata?_format=json",
+        ),
+        ("POST /oauth2/token HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", "/oauth2/token"),
+        ("GET http://evil.example/a HTTP/1.1\r\nHost: evil.example\r\n\r\n", "/a"),
+        ("GET / HTTP/1.0\r\n\r\n", "/"),
+    ] {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.contains(" 308 Permanent Redirect\r\n"), "{answer}");
+        assert!(answer.contains(&format!("location: {}{target}\r\n", server.base())), "{answer}");
+    }
+}
