@@ -135,11 +135,13 @@ async fn user_named(services: &AdminServices<'_>, name: &str) -> Result<User> {
 fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
     let time = fhir::instant::format;
     let yes = |it: bool| if it { "yes" } else { "no" };
+    let ids = |ids: &[String]| if ids.is_empty() { "-".to_owned() } else { ids.join(" ") };
     let mut rows: Vec<(String, String)> = [
         ("user", user.username.clone()),
         ("sub", user.sub.clone()),
         ("fhir user", user.fhir_user.clone().unwrap_or_else(|| "-".to_owned())),
-        ("patients", if user.patients.is_empty() { "-".to_owned() } else { user.patients.join(" ") }),
+        ("patients", ids(&user.patients)),
+        ("groups", ids(&user.groups)),
         ("allowed scopes", user.allowed_scopes.to_string()),
         ("disabled", yes(user.disabled).to_owned()),
         ("administrator", yes(user.administrator).to_owned()),
@@ -164,6 +166,13 @@ fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
     for link in &methods.linked_accounts {
         let text = format!("{}  {} at {}  since {}", link.id, link.label, link.provider, time(link.since));
         rows.push(("linked account".to_owned(), text));
+    }
+    if user.is_mapped && !user.set_by_hand.is_empty() {
+        let names: Vec<_> = user.set_by_hand.iter().map(String::as_str).collect();
+        rows.push((
+            "set by hand".to_owned(),
+            format!("{}  (the provider does not change these)", names.join(" ")),
+        ));
     }
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     rows.into_iter().map(|(name, value)| format!("{name:width$}  {value}")).collect()

@@ -25,8 +25,9 @@ pub async fn user_warnings(resources: &Resources, user: &User) -> Vec<String> {
             None => warnings.push(format!("fhir_user '{reference}' is not a resource such as Patient/p1")),
         }
     }
-    for id in &user.patients {
-        warnings.extend(missing_resource(resources, "Patient", id).await);
+    let patients = user.patients.iter().map(|id| ("Patient", id));
+    for (kind, id) in patients.chain(user.groups.iter().map(|id| ("Group", id))) {
+        warnings.extend(missing_resource(resources, kind, id).await);
     }
     warnings
 }

@@ -7,8 +7,8 @@ use identity::model::scope::Scopes;
 use identity::model::user::{StandardClaims, User, default_scopes};
 use serde_json::{Map, Value};
 
-/// Maximum number of patients whom an administrator names for a user.
-const MAX_PATIENTS: usize = 50;
+/// Maximum number of patients, or of Groups, that an administrator names for a user.
+const MAX_IDS: usize = 50;
 /// Maximum length of a text, in bytes.
 const MAX_TEXT_BYTES: usize = 500;
 
@@ -37,9 +37,12 @@ pub enum InvalidUserChange {
     /// The FHIR resource is not a reference.
     #[error("fhir_user must be a resource such as Patient/p1")]
     FhirUser,
-    /// A patient is not an id, or there are too many.
-    #[error("patients must be a list of at most {MAX_PATIENTS} ids of Patients such as p1")]
-    Patients,
+    /// An id is malformed, or there are too many.
+    #[error("{member} must be a list of at most {MAX_IDS} ids such as p1")]
+    Ids {
+        /// Name of the member.
+        member: &'static str,
+    },
     /// The scopes are malformed.
     #[error("allowed_scopes: {0}")]
     Scopes(String),
@@ -67,9 +70,12 @@ pub struct UserChange {
     claims: Vec<(&'static str, Value)>,
     fhir_user: Option<Option<String>>,
     patients: Option<Vec<String>>,
+    groups: Option<Vec<String>>,
     allowed_scopes: Option<Scopes>,
     administrator: Option<bool>,
     disabled: Option<bool>,
+    /// The members that are set, or whose default is restored.
+    by_hand: Vec<(&'static str, bool)>,
 }
 
 impl UserChange {
@@ -99,6 +105,7 @@ impl UserChange {
                     .as_bool()
                     .ok_or(InvalidUserChange::Type { member: row.name, expected: "true or false" }),
             };
+            change.by_hand.push((row.name, !value.is_null()));
             match row.name {
                 // JSON Merge Patch (RFC 7396): null removes a member, which restores its default.
                 "allowed_scopes" if value.is_null() => change.allowed_scopes = Some(default_scopes()),
@@ -117,7 +124,8 @@ impl UserChange {
                     }
                     change.fhir_user = Some(Some(reference.to_owned()));
                 }
-                "patients" => change.patients = Some(read_patients(&value)?),
+                "patients" => change.patients = Some(read_ids(row.name, &value)?),
+                "groups" => change.groups = Some(read_ids(row.name, &value)?),
                 "administrator" => change.administrator = Some(boolean()?),
                 "disabled" => change.disabled = Some(boolean()?),
                 claim => {
@@ -150,6 +158,16 @@ impl UserChange {
         if let Some(patients) = &self.patients {
             user.patients.clone_from(patients);
         }
+        if let Some(groups) = &self.groups {
+            user.groups.clone_from(groups);
+        }
+        for (name, is_set) in &self.by_hand {
+            if *is_set {
+                user.set_by_hand.insert((*name).to_owned());
+            } else {
+                user.set_by_hand.remove(*name);
+            }
+        }
         if let Some(scopes) = &self.allowed_scopes {
             user.allowed_scopes = scopes.clone();
         }
@@ -163,13 +181,13 @@ impl UserChange {
     }
 }
 
-/// Reads the ids of patients; `null` is an empty list.
-fn read_patients(value: &Value) -> Result<Vec<String>, InvalidUserChange> {
+/// Reads a list of ids; `null` is an empty list.
+fn read_ids(member: &'static str, value: &Value) -> Result<Vec<String>, InvalidUserChange> {
     let ids = match value {
         Value::Null => &[],
-        Value::Array(ids) if ids.len() <= MAX_PATIENTS => &ids[..],
-        _ => return Err(InvalidUserChange::Patients),
+        Value::Array(ids) if ids.len() <= MAX_IDS => &ids[..],
+        _ => return Err(InvalidUserChange::Ids { member }),
     };
     let id = |value: &Value| value.as_str().filter(|id| fhir::is_id(id)).map(str::to_owned);
-    ids.iter().map(id).collect::<Option<_>>().ok_or(InvalidUserChange::Patients)
+    ids.iter().map(id).collect::<Option<_>>().ok_or(InvalidUserChange::Ids { member })
 }

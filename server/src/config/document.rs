@@ -2,13 +2,12 @@
 //!
 //! `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-server --lib` writes the tables.
 
-use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args as _;
 use identity::model::members::client_members;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, IgnoredAny, Visitor};
 use toml::Spanned;
 
 use super::audit::{Durability, RecordedRequests};
@@ -16,6 +15,7 @@ use super::declared::{ClientSection, FILE_MEMBERS};
 use super::documented::Required;
 use super::network::{PrivateHosts, ProxyHeader};
 use super::node::ClockJump;
+use super::provider::UpdateClaims;
 use super::sections::ConfigFile;
 use super::setting_value::{Member, SettingValue, Table};
 use super::{ENVIRONMENT, ServeFlags};
@@ -54,25 +54,52 @@ macro_rules! choices {
     ($($type:ty),+) => {$(
         impl SettingValue for $type {
             fn type_name() -> String {
-                let names = accepted_names::<Self>("\"?\"");
+                let names = variant_names::<Self>().iter();
                 names.map(|name| format!("`\"{name}\"`")).collect::<Vec<_>>().join(", ")
             }
 
             fn default_text(&self) -> String {
-                let is_default = |name: &String| serde_json::from_value::<Self>(name.as_str().into()).unwrap() == *self;
-                format!("`\"{}\"`", accepted_names::<Self>("\"?\"").find(is_default).unwrap())
+                let is_default = |name: &&&str| serde_json::from_value::<Self>((**name).into()).unwrap() == *self;
+                format!("`\"{}\"`", variant_names::<Self>().iter().find(is_default).unwrap())
             }
         }
     )+};
 }
-choices!(ClockJump, ProxyHeader, Durability, RecordedRequests, ::bulk::GuideVersion);
+choices!(ClockJump, ProxyHeader, UpdateClaims, Durability, RecordedRequests, ::bulk::GuideVersion);
 
-/// The names that a type accepts, taken from the error message for the name `?`.
-fn accepted_names<T: DeserializeOwned + Debug>(json: &str) -> impl Iterator<Item = String> {
-    let error = serde_json::from_str::<T>(json).unwrap_err().to_string();
-    assert!(error.starts_with("unknown "), "{error}");
-    let names: Vec<_> = error.split('`').skip(3).step_by(2).map(str::to_owned).collect();
-    names.into_iter()
+/// The names of the variants of an enum, as its derived `Deserialize` passes them to the format.
+fn variant_names<T: DeserializeOwned>() -> &'static [&'static str] {
+    let mut names: &[&str] = &[];
+    // The names are all that is read: there is no value.
+    drop(T::deserialize(VariantNames(&mut names)));
+    assert!(!names.is_empty(), "the type is no enum");
+    names
+}
+
+/// A format that contains nothing, and keeps the names of the variants that it is asked for.
+struct VariantNames<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for VariantNames<'_> {
+    type Error = serde::de::value::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(Self::Error::custom("there is no value"))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        *self.0 = variants;
+        self.deserialize_any(visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
 }
 
 impl<T: SettingValue> SettingValue for Spanned<T> {

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use identity::SigningAlg;
+use identity::model::claim_mapping::{ClaimMapping, ClaimRule};
 use identity::model::provider::{AssertionTarget, IdentityProvider, ProviderClientAuth, ProviderEndpoints};
+use identity::model::scope::{Scopes, nearest_scope};
+use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
@@ -53,8 +56,73 @@ settings_table! {
         /// Link an unknown account to the user with the same verified e-mail address, if this user has no
         /// sign-in method. Other users confirm the link with theirs.
         link_by_email: bool = false,
+        /// Claim with the FHIR resource that represents the user, such as `Practitioner/p1`. It is used if
+        /// this server has the resource. A path such as `a.b` leads into objects.
+        fhir_user_claim: Option<String> = None,
+        /// Names and telephone numbers are copied when the user is created, or at each sign-in.
+        update_claims: UpdateClaims = UpdateClaims::default(),
+        /// Values of claims that give scopes and patients.
+        mapping: Vec<Spanned<MappingSection>> = Vec::new(),
         /// Maximum wait for the response headers, and between two parts of the body.
         timeout_ms: u64 ["milliseconds"] = 8_000,
+    }
+}
+
+settings_table! {
+    /// The rights that a value of a claim gives to a user, from one sign-in to the next. Members that an
+    /// administrator has set by hand stay.
+    pub struct MappingSection {
+        /// Name of the claim, such as `groups`, or a path into objects, such as `realm_access.roles`.
+        claim: Required<String> = Required::MISSING,
+        /// The value, or one of several.
+        value: Required<String> = Required::MISSING,
+        /// Scopes that the user may grant besides the default ones, separated by spaces. `trefoil/admin`
+        /// makes the user an administrator.
+        allowed_scopes: Option<Spanned<String>> = None,
+        /// Groups whose members are patients of the user, by id.
+        groups: Vec<String> = Vec::new(),
+    }
+}
+
+/// When names and telephone numbers are copied from a provider.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UpdateClaims {
+    /// When the user is created.
+    #[default]
+    AtCreation,
+    /// At each sign-in.
+    Always,
+}
+
+impl MappingSection {
+    fn check(self, file: &ConfigSource<'_>, table: &Range<usize>) -> Result<ClaimRule, ConfigError> {
+        let allowed_scopes = match &self.allowed_scopes {
+            None => Scopes::default(),
+            Some(text) => {
+                let refuse = |why: String| file.value_error(text.span(), "allowed_scopes", why);
+                let scopes = Scopes::parse(text.as_ref()).map_err(|error| refuse(error.to_string()))?;
+                for scope in scopes.iter() {
+                    if scope.starts_with("system/") {
+                        let why = format!("'{scope}' is granted to clients only, by client_credentials");
+                        return Err(refuse(why));
+                    }
+                    if let Some(nearest) = nearest_scope(scope) {
+                        return Err(refuse(format!("'{scope}' is not known; did you mean '{nearest}'?")));
+                    }
+                }
+                scopes
+            }
+        };
+        if let Some(id) = self.groups.iter().find(|id| !fhir::is_id(id)) {
+            return Err(file.value_error(
+                table.clone(),
+                "groups",
+                format!("'{id}' is not the id of a Group"),
+            ));
+        }
+        let (claim, value) = (self.claim.get(file, table, "claim")?, self.value.get(file, table, "value")?);
+        Ok(ClaimRule { claim, value, allowed_scopes, groups: self.groups })
     }
 }
 
@@ -135,6 +203,15 @@ pub(super) fn check_provider(
             sends_issuer: false,
         })
     };
+    let rules = section.mapping.into_iter().map(|rule| {
+        let table = rule.span();
+        rule.into_inner().check(file, &table)
+    });
+    let mapping = ClaimMapping {
+        rules: rules.collect::<Result<_, _>>()?,
+        fhir_user_claim: section.fhir_user_claim,
+        renews_claims: section.update_claims == UpdateClaims::Always,
+    };
     Ok(ConfiguredProvider {
         timeout: Duration::from_millis(section.timeout_ms),
         provider: IdentityProvider {
@@ -147,6 +224,7 @@ pub(super) fn check_provider(
             google,
             create_users: section.create_users,
             link_by_email: section.link_by_email,
+            mapping,
         },
     })
 }

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
-use bulk::Bulk;
+use bulk::{Bulk, GroupError};
 use bytes::Bytes;
 use identity::{Dependencies, Identity, KeyProvider, SystemKeys};
 use resources::filter::TypeFilter;
@@ -26,7 +26,7 @@ use crate::node::group_members::GroupMembers;
 use crate::node::key_fetch::{self, KeyFetcher};
 use crate::node::open_services::{open_bulk, open_export_log, open_terminology};
 use crate::node::outbound::HttpCaller;
-use crate::node::patient_relations::StoredRelations;
+use crate::node::patient_relations::{GroupMembersReader, StoredRelations};
 use crate::node::provider_calls::{self, ProviderCalls};
 use crate::node::server_address::ServerAddress;
 use crate::node::terminology_sync::TerminologySync;
@@ -149,8 +149,12 @@ impl App {
             None => key_fetch::public_caller(settings.clone())?,
         };
         let resources = Resources::at(store.clone(), &address.fhir_base);
-        let relations =
-            StoredRelations { resources: resources.clone(), fhir_base: address.fhir_base.clone() };
+        let members: Arc<OnceLock<Box<GroupMembersReader>>> = Arc::default();
+        let relations = StoredRelations {
+            resources: resources.clone(),
+            fhir_base: address.fhir_base.clone(),
+            members: members.clone(),
+        };
         let dependencies = Dependencies {
             encryption: std::mem::take(&mut config.encryption),
             fetch: Arc::new(KeyFetcher::new(key_sets, settings.clone(), clock.clone())),
@@ -175,7 +179,7 @@ impl App {
             Some(http) => http,
             None => provider_calls::provider_caller()?,
         };
-        Ok(Arc::new(Self {
+        let app = Arc::new(Self {
             capacity: Capacity::new(&config, limits.bytes),
             config: RunningConfig {
                 settings,
@@ -206,7 +210,9 @@ impl App {
             is_stopping: AtomicBool::new(false),
             clock,
             clock_check,
-        }))
+        });
+        drop(members.set(group_members_reader(Arc::downgrade(&app))));
+        Ok(app)
     }
 
     /// The current settings. They may be replaced during a request, so a handler reads them once.
@@ -222,4 +228,26 @@ impl App {
         self.terminology.prefer_versions(settings.preferred_versions.clone());
         self.config.settings.store(Arc::new(settings));
     }
+}
+
+/// Reads the members of Groups, as clients with `groups` see them. A Group that cannot be read has none.
+fn group_members_reader(app: Weak<App>) -> Box<GroupMembersReader> {
+    Box::new(move |groups, now| {
+        let app = app.upgrade();
+        Box::pin(async move {
+            let Some(app) = app else { return Ok(Vec::new()) };
+            match app.group_members.compartments(groups, &app.store, &app.bulk, now).await {
+                Ok(compartments) => {
+                    let ids =
+                        compartments.iter().filter_map(|compartment| compartment.strip_prefix("Patient/"));
+                    Ok(ids.map(str::to_owned).collect())
+                }
+                Err(GroupError::Store(error)) => Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, "a Group of a user cannot be read; the user has none of its patients");
+                    Ok(Vec::new())
+                }
+            }
+        })
+    })
 }

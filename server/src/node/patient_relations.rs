@@ -1,12 +1,18 @@
 //! The patients of carers: the RelatedPerson or Person that represents a user, and the patients that it names
 //! (FHIR R4; SMART App Launch 2.2, `fhirUser`).
 
+use std::sync::{Arc, OnceLock};
+
 use fhir::{Period, Text, is_id};
 use identity::directory::patient_relations::{PatientRelations, PatientsFuture};
+use identity::model::user::User;
 use jiff::Timestamp;
 use resources::{ResourceError, Resources, StoredResource, references};
 use serde::Deserialize;
 use store::StoreError;
+
+/// Reads the ids of the Patients that are members of these Groups at a time.
+pub type GroupMembersReader = dyn for<'a> Fn(&'a [String], Timestamp) -> PatientsFuture<'a> + Send + Sync;
 
 /// Reads the relations from the stored resources.
 pub struct StoredRelations {
@@ -14,6 +20,8 @@ pub struct StoredRelations {
     pub resources: Resources,
     /// Base URL of the FHIR interface, with which references may begin.
     pub fhir_base: String,
+    /// Reads the members of Groups, once the server is opened.
+    pub members: Arc<OnceLock<Box<GroupMembersReader>>>,
 }
 
 #[derive(Deserialize)]
@@ -55,13 +63,17 @@ impl PersonLink<'_> {
 }
 
 impl PatientRelations for StoredRelations {
-    fn patients_of<'a>(&'a self, reference: &'a str, now: Timestamp) -> PatientsFuture<'a> {
+    fn patients_of<'a>(&'a self, user: &'a User, now: Timestamp) -> PatientsFuture<'a> {
         Box::pin(async move {
-            match self.local(Some(reference)) {
-                Some(("RelatedPerson", id)) => Ok(self.related_patient(id, now).await?.into_iter().collect()),
-                Some(("Person", id)) => self.linked_patients(id, now).await,
-                _ => Ok(Vec::new()),
+            let mut patients = match self.local(user.relation()) {
+                Some(("RelatedPerson", id)) => self.related_patient(id, now).await?.into_iter().collect(),
+                Some(("Person", id)) => self.linked_patients(id, now).await?,
+                _ => Vec::new(),
+            };
+            if let Some(members) = self.members.get().filter(|_| !user.groups.is_empty()) {
+                patients.extend(members(&user.groups, now).await?);
             }
+            Ok(patients)
         })
     }
 }

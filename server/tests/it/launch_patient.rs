@@ -53,7 +53,7 @@ async fn begin(browser: &mut Browser<'_>, server: &Server) -> String {
 }
 
 /// Submits the form of a page with more fields, and returns the URL to which the browser is redirected.
-async fn submit(browser: &mut Browser<'_>, page: &str, fields: &[(&str, &str)]) -> String {
+pub async fn submit(browser: &mut Browser<'_>, page: &str, fields: &[(&str, &str)]) -> String {
     let shown = browser.get(page).await.text().await.unwrap();
     let forms = shown.split("<form ").skip(1).find(|form| form.starts_with("method=\"post\"")).unwrap();
     let mut form = Browser::hidden(forms);

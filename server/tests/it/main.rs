@@ -23,6 +23,7 @@ mod drills;
 mod driver;
 mod exports;
 mod full_disk;
+mod hospital;
 mod interface;
 mod kills;
 mod large_requests;

@@ -27,6 +27,8 @@ fn user_json(user: &User) -> Value {
         "allowed_scopes": user.allowed_scopes.to_string(),
         "fhir_user": user.fhir_user,
         "patients": user.patients,
+        "groups": user.groups,
+        "set_by_hand": user.set_by_hand,
         "administrator": user.administrator,
         "disabled": user.disabled,
         "has_password": user.password.is_some(),

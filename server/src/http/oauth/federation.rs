@@ -6,12 +6,13 @@ use identity::audit::AuditEvent;
 use identity::authorize::reply::AuthorizationReply;
 use identity::directory::user_directory::UserError;
 use identity::model::error_code::ErrorCode;
-use identity::model::provider::{ExternalSignIn, ProviderFailure};
+use identity::model::provider::{ExternalSignIn, ExternalUser, ProviderFailure};
 use identity::params::Params;
 use identity::sign_in::linked_account::LinkedUser;
 use identity::sign_in::pending_quota::PendingKind;
 use identity::sign_in::provider_sign_in::{ProviderSignIn, ProviderSignInStart, RequiredFreshness};
 use identity::sign_in::session::SignInProof;
+use resources::{ResourceError, references};
 use store::StoreError;
 
 use super::authorization_answer::redirect_error;
@@ -200,6 +201,41 @@ async fn external_user(
     outcome.await.inspect_err(|failure| log_failure(&flow.provider, failure))
 }
 
+/// Checks the FHIR resource that the claims name, and logs what cannot be used.
+async fn check_rights(
+    context: &RequestContext,
+    provider: &str,
+    external: &mut ExternalUser,
+) -> Result<(), StoreError> {
+    for claim in &external.rights.omitted {
+        tracing::warn!(
+            provider,
+            claim,
+            "the provider sent a link in place of this claim, because it has too many values; the user has none of \
+             its rights. Use roles, or limit the claim to the groups of this application"
+        );
+    }
+    let Some(named) = external.rights.fhir_user.take() else { return Ok(()) };
+    let local = references::local(&named, &context.app.address.fhir_base);
+    let found = match local {
+        Some((kind, id)) => match context.app.resources.read(kind, id).await {
+            Ok(_) => Some(format!("{kind}/{id}")),
+            Err(ResourceError::Store(error)) => return Err(error),
+            Err(_) => None,
+        },
+        None => None,
+    };
+    if found.is_none() {
+        tracing::warn!(
+            provider,
+            fhir_user = named,
+            "the FHIR resource of a user does not exist here; it is not used"
+        );
+    }
+    external.rights.fhir_user = found;
+    Ok(())
+}
+
 /// Signs in the linked user. An account that is not linked, and that the settings of the provider do not
 /// admit, is stored until its owner has signed in here once. Returns `None` if the linked user may not sign
 /// in.
@@ -212,7 +248,8 @@ async fn sign_in_external(
 ) -> Result<Option<Response>, UserError> {
     let identity = &context.app.identity;
     let rules = &provider.provider;
-    let ExternalSignIn { user: external, auth_time } = external;
+    let ExternalSignIn { user: mut external, auth_time } = external;
+    check_rights(context, &rules.name, &mut external).await?;
     let onward = SignInDestination { back: flow.back.clone(), link: None };
     match identity.sign_in.admit_external_user(rules, &external, context.now).await? {
         LinkedUser::Active(user) => {

@@ -14,7 +14,7 @@ use crate::driver::{Driver, have_browser};
 use crate::support::{Server, have, installed, python_packages};
 
 /// Returns the folder of the scripts and of the Node packages that `.ci/run` installs.
-fn clients() -> PathBuf {
+pub fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients")
 }
 

@@ -196,8 +196,8 @@ impl UserDirectory {
 
     /// The user with the patients to whom the user is related now.
     async fn with_relations(&self, mut user: User, now: Timestamp) -> Result<User, StoreError> {
-        if let Some(reference) = user.relation() {
-            user.related_patients = self.relations.patients_of(reference, now).await?;
+        if user.depends_on_resources() {
+            user.related_patients = self.relations.patients_of(&user, now).await?;
         }
         Ok(user)
     }

@@ -201,6 +201,14 @@ const USER_RIGHTS: &[MemberRow] = &[
         ..MemberRow::DEFAULT
     },
     MemberRow {
+        name: "groups",
+        kind: MemberType::List,
+        flag: Some("group"),
+        value: "ID",
+        meaning: "Groups whose members are patients of the user, by id.",
+        ..MemberRow::DEFAULT
+    },
+    MemberRow {
         name: "administrator",
         kind: MemberType::Boolean,
         flag: Some("administrator"),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::SigningAlg;
+use crate::model::claim_mapping::{ClaimMapping, MappedRights};
 use crate::model::error_code::ErrorCode;
 use crate::model::user::StandardClaims;
 
@@ -106,6 +107,8 @@ pub struct IdentityProvider {
     /// `true` if a sign-in with an unknown account links the account to the only user with the same e-mail
     /// address, provided that the provider has verified the address.
     pub link_by_email: bool,
+    /// The rights that claims of the provider give.
+    pub mapping: ClaimMapping,
 }
 
 /// A failure of a call to a provider.
@@ -166,6 +169,9 @@ pub struct ExternalUser {
     pub sub: String,
     /// Claims of the ID token.
     pub claims: StandardClaims,
+    /// The rights that further claims of the ID token give.
+    #[serde(default)]
+    pub rights: MappedRights,
 }
 
 /// A verified sign-in at a provider.
@@ -192,6 +198,7 @@ mod tests {
             google,
             create_users: false,
             link_by_email: false,
+            mapping: ClaimMapping::default(),
         }
     }
 

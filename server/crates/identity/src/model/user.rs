@@ -1,12 +1,14 @@
 //! Users and their permissions.
 
+use std::collections::{BTreeSet, HashSet};
+
 use serde::{Deserialize, Serialize};
 
 pub use crate::model::members::StandardClaims;
 use crate::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, ScopeContext, ScopePermissions, Scopes, SmartScope};
 
 /// A user of this server.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// Subject identifier: random and never reused.
     pub sub: String,
@@ -25,8 +27,12 @@ pub struct User {
     /// Ids of further Patient resources whose data the user may read, as an administrator set them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patients: Vec<String>,
+    /// Ids of the Groups whose members are patients of the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
     /// Ids of the Patient resources to which `fhir_user` relates the user now, if it is a RelatedPerson or a
-    /// Person. They are read with the user (see [`crate::directory::patient_relations`]) and not stored.
+    /// Person, and of the members of `groups`. They are read with the user (see
+    /// [`crate::directory::patient_relations`]) and not stored.
     #[serde(skip)]
     pub related_patients: Vec<String>,
     /// `true` if the user may grant the admin scope.
@@ -42,6 +48,12 @@ pub struct User {
     /// invalidates all sessions and tokens with a lower value.
     #[serde(default)]
     pub epoch: u64,
+    /// Names of the members that an administrator has set. No provider changes them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub set_by_hand: BTreeSet<String>,
+    /// `true` if a provider has set rights of the user (see [`super::claim_mapping`]).
+    #[serde(default)]
+    pub is_mapped: bool,
     /// `true` if the user is part of the demo project.
     #[serde(default)]
     pub demo: bool,
@@ -63,17 +75,16 @@ impl User {
     pub fn patients(&self) -> Vec<&str> {
         let own = self.fhir_user.as_deref().and_then(|reference| reference.strip_prefix("Patient/"));
         let others = self.patients.iter().chain(&self.related_patients).map(String::as_str);
-        let mut patients: Vec<&str> = Vec::new();
-        for id in own.into_iter().chain(others) {
-            if !patients.contains(&id) {
-                patients.push(id);
-            }
-        }
-        patients
+        let mut seen = HashSet::new();
+        own.into_iter().chain(others).filter(|id| seen.insert(*id)).collect()
     }
 
-    /// The reference to the RelatedPerson or Person that represents the user. The patients of the user then
-    /// follow from resources, which can change at any time.
+    /// `true` if the patients of the user follow from resources, which can change at any time.
+    pub fn depends_on_resources(&self) -> bool {
+        self.relation().is_some() || !self.groups.is_empty()
+    }
+
+    /// The reference to the RelatedPerson or Person that represents the user.
     pub fn relation(&self) -> Option<&str> {
         let is_relation =
             |reference: &&str| reference.starts_with("RelatedPerson/") || reference.starts_with("Person/");

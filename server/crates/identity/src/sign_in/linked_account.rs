@@ -120,6 +120,7 @@ impl SignInService {
         match self.linked_user(external, now).await? {
             LinkedUser::Active(user) => {
                 let user = self.renew_email(*user, external, now).await?;
+                let user = self.renew_rights(user, provider, external, now).await?;
                 return Ok(LinkedUser::Active(Box::new(user)));
             }
             LinkedUser::Inactive => return Ok(LinkedUser::Inactive),
@@ -129,7 +130,10 @@ impl SignInService {
             && let Some(user) = self.user_by_verified_email(external, now).await?
         {
             match self.link_by_email(user, provider, external, now).await? {
-                EmailLink::Linked(user) => return Ok(LinkedUser::Active(user)),
+                EmailLink::Linked(user) => {
+                    let user = self.renew_rights(*user, provider, external, now).await?;
+                    return Ok(LinkedUser::Active(Box::new(user)));
+                }
                 EmailLink::NeedsConfirmation => return Ok(LinkedUser::None),
                 EmailLink::OtherAccount => {}
             }
@@ -236,6 +240,30 @@ impl SignInService {
         self.users.change_user(&user.username, now, renew).await
     }
 
+    /// Sets the rights that the claims of this sign-in give, and renews claims, as the provider's settings
+    /// say.
+    async fn renew_rights(
+        &self,
+        user: User,
+        provider: &IdentityProvider,
+        external: &ExternalUser,
+        now: Timestamp,
+    ) -> Result<User, UserError> {
+        let mapping = &provider.mapping;
+        if !mapping.is_effective() {
+            return Ok(user);
+        }
+        let mut renewed = user.clone();
+        mapping.apply(&mut renewed, &external.rights, &external.claims);
+        // A write for each sign-in would invalidate what is cached of all users.
+        if renewed == user {
+            return Ok(user);
+        }
+        let apply = |user: &mut User| mapping.apply(user, &external.rights, &external.claims);
+        self.users.change_user(&user.username, now, apply).await?;
+        Ok(self.users.active_user(&user.sub, now).await?.unwrap_or(user))
+    }
+
     /// Creates a user for an external account, and the link, in one transaction. If a concurrent sign-in with
     /// the same account creates its user first, returns that user.
     async fn create_linked_user(
@@ -244,7 +272,7 @@ impl SignInService {
         external: &ExternalUser,
         now: Timestamp,
     ) -> Result<LinkedUser, UserError> {
-        let user = User {
+        let mut user = User {
             sub: self.random.id(),
             username: self.created_username(&provider.name),
             claims: external.claims.clone(),
@@ -252,6 +280,9 @@ impl SignInService {
             allowed_scopes: default_scopes(),
             ..User::default()
         };
+        provider.mapping.apply(&mut user, &external.rights, &external.claims);
+        // A new user has no tokens.
+        user.epoch = 0;
         let link = link_writes(&user.sub, &provider.name, external, now);
         match self.users.add_user_with(user, link.into(), now).await {
             Ok(user) => Ok(LinkedUser::Active(Box::new(user))),

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::jose::{self, JwsParts};
+use crate::model::claim_mapping::{ClaimMapping, MappedRights};
 use crate::model::members::{CLAIMS, MemberType};
 use crate::model::provider::{ExternalSignIn, ExternalUser, IdentityProvider, ProviderFailure};
 use crate::model::user::StandardClaims;
@@ -63,9 +64,11 @@ impl TokenAudience {
 }
 
 impl ProviderIdToken {
-    /// Reads the claims. Returns `None` if a required claim is missing or a claim has another type.
-    fn read(parts: &JwsParts<'_>) -> Option<Self> {
+    /// Reads the claims, and the rights that they give. Returns `None` if a required claim is missing or a
+    /// claim has another type.
+    fn read(parts: &JwsParts<'_>, mapping: &ClaimMapping) -> Option<(Self, MappedRights)> {
         let mut claims: Map<String, Value> = parts.claims()?;
+        let rights = mapping.rights(&claims);
         // Some providers send booleans as the texts `true` and `false`.
         for row in CLAIMS.iter().filter(|row| row.kind == MemberType::Boolean) {
             if let Some(value) = claims.get_mut(row.name) {
@@ -76,7 +79,7 @@ impl ProviderIdToken {
                 }
             }
         }
-        serde_json::from_value(claims.into()).ok()
+        Some((serde_json::from_value(claims.into()).ok()?, rights))
     }
 }
 
@@ -108,8 +111,8 @@ impl ProviderSignIn {
         if !is_signed || parts.header.crit.is_some() {
             return Err(bad("the ID token is not signed by a signing key of the provider"));
         }
-        let token =
-            ProviderIdToken::read(&parts).ok_or(bad("a claim of the ID token is missing or malformed"))?;
+        let (token, rights) = ProviderIdToken::read(&parts, &provider.mapping)
+            .ok_or(bad("a claim of the ID token is missing or malformed"))?;
         if token.iss != provider.issuer {
             return Err(bad("the issuer of the ID token does not match the provider"));
         }
@@ -139,7 +142,7 @@ impl ProviderSignIn {
             return Err(bad("at_hash of the ID token does not match the access token"));
         }
         let auth_time = self.check_auth_time(token.auth_time, now)?;
-        let user = ExternalUser { issuer: token.iss, sub: token.sub, claims: token.claims };
+        let user = ExternalUser { issuer: token.iss, sub: token.sub, claims: token.claims, rights };
         Ok(ExternalSignIn { user, auth_time })
     }
 

@@ -202,7 +202,7 @@ impl TokenService {
         let scopes = still_granted(&scopes, &client, user.as_ref());
         let access = Arc::new(TokenAccess { token, scopes, user });
         // The patients of a carer follow from resources, whose changes the epoch does not count.
-        let depends_on_resources = access.user.as_ref().is_some_and(|user| user.relation().is_some());
+        let depends_on_resources = access.user.as_ref().is_some_and(User::depends_on_resources);
         if let Some(epoch) = epoch.filter(|_| !depends_on_resources) {
             let cached = CachedToken { access: access.clone(), epoch, ring: ring.revision };
             self.verified.0.insert(key.into(), Arc::new(cached));

@@ -21,6 +21,7 @@ fn provider() -> IdentityProvider {
         google: false,
         create_users: false,
         link_by_email: false,
+        mapping: Default::default(),
     }
 }
 
@@ -30,7 +31,12 @@ fn external(sub: &str, email: &str, verified: Option<bool>) -> ExternalUser {
         email_verified: verified,
         ..StandardClaims::default()
     };
-    ExternalUser { issuer: "https://idp.example".to_owned(), sub: sub.to_owned(), claims }
+    ExternalUser {
+        issuer: "https://idp.example".to_owned(),
+        sub: sub.to_owned(),
+        claims,
+        rights: Default::default(),
+    }
 }
 
 /// Returns the active linked user, if there is one.
@@ -62,7 +68,7 @@ async fn no_user_is_linked_or_created_by_default() {
 
 #[tokio::test]
 async fn an_email_links_only_if_both_sides_verified_it_and_never_an_administrator() {
-    let by_email = IdentityProvider { link_by_email: true, ..provider() };
+    let by_email = IdentityProvider { link_by_email: true, mapping: Default::default(), ..provider() };
     let address = "ada@mail.example";
     for (ours, theirs, administrator, linked) in [
         (true, Some(true), false, true),
@@ -91,7 +97,7 @@ async fn an_email_verified_by_another_provider_does_not_link() {
         create_users: true,
         ..provider()
     };
-    let by_email = IdentityProvider { link_by_email: true, ..provider() };
+    let by_email = IdentityProvider { link_by_email: true, mapping: Default::default(), ..provider() };
     let world = World::new().await;
     // The provider `lenient` lets anyone claim an e-mail address.
     let claimed = ExternalUser {
@@ -116,7 +122,12 @@ async fn an_email_verified_by_another_provider_does_not_link() {
 
 #[tokio::test]
 async fn a_second_account_of_the_issuer_never_becomes_the_user_of_the_first() {
-    let admits = IdentityProvider { link_by_email: true, create_users: true, ..provider() };
+    let admits = IdentityProvider {
+        link_by_email: true,
+        mapping: Default::default(),
+        create_users: true,
+        ..provider()
+    };
     let world = World::new().await;
     let sign_in = &world.identity.sign_in;
     let first = external("first", "ash@mail.example", Some(true));
@@ -131,7 +142,12 @@ async fn a_second_account_of_the_issuer_never_becomes_the_user_of_the_first() {
 
 #[tokio::test]
 async fn a_user_with_a_sign_in_method_confirms_a_link_by_email() {
-    let by_email = IdentityProvider { link_by_email: true, create_users: true, ..provider() };
+    let by_email = IdentityProvider {
+        link_by_email: true,
+        mapping: Default::default(),
+        create_users: true,
+        ..provider()
+    };
     let ash = external("ash", "ada@mail.example", Some(true));
     let with_password = |user: &mut User| user.password = Some("a hash".to_owned());
 
@@ -167,7 +183,7 @@ async fn a_user_with_a_sign_in_method_confirms_a_link_by_email() {
 
 #[tokio::test]
 async fn the_issuer_that_linked_a_user_renews_the_email() {
-    let by_email = IdentityProvider { link_by_email: true, ..provider() };
+    let by_email = IdentityProvider { link_by_email: true, mapping: Default::default(), ..provider() };
     let world = World::new().await;
     with_email(&world, true).await;
     let users = &world.identity.users;

@@ -33,6 +33,7 @@ fn provider(client_auth: ProviderClientAuth) -> IdentityProvider {
         google: false,
         create_users: false,
         link_by_email: false,
+        mapping: Default::default(),
     }
 }
 

@@ -10,7 +10,12 @@ use crate::support::{World, at};
 
 fn external() -> ExternalUser {
     let issuer = "https://idp.example".to_owned();
-    ExternalUser { issuer, sub: "ash".to_owned(), claims: StandardClaims::default() }
+    ExternalUser {
+        issuer,
+        sub: "ash".to_owned(),
+        claims: StandardClaims::default(),
+        rights: Default::default(),
+    }
 }
 
 /// Adds recovery codes and a linked account to the user of the test. Returns the recovery codes.

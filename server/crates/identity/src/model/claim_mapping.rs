@@ -1,0 +1,278 @@
+//! The rights that the claims of an external provider give: scopes, Groups and the FHIR resource of the user,
+//! and the renewal of names. They are set at each sign-in, so that a lost role ends what it gave. A member
+//! that an administrator has set by hand is never changed.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::model::scope::{ADMIN_SCOPE, Scopes};
+use crate::model::user::{StandardClaims, User, default_scopes};
+
+/// The claims of a provider that give rights, as declared in the configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClaimMapping {
+    /// Claim with the reference of the FHIR resource that represents the user.
+    pub fhir_user_claim: Option<String>,
+    /// The values that give scopes and Groups.
+    pub rules: Vec<ClaimRule>,
+    /// `true` if names and telephone numbers are copied at each sign-in, not only when the user is created.
+    pub renews_claims: bool,
+}
+
+/// The rights that one value of a claim gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimRule {
+    /// Name of the claim, or a path such as `realm_access.roles`.
+    pub claim: String,
+    /// The value, which the claim has or contains.
+    pub value: String,
+    /// Scopes that the user may grant, in addition to the default ones.
+    pub allowed_scopes: Scopes,
+    /// Ids of Groups whose members are patients of the user.
+    pub groups: Vec<String>,
+}
+
+/// The rights that the claims of one sign-in give.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MappedRights {
+    /// Scopes of all rules that apply.
+    pub allowed_scopes: Scopes,
+    /// Groups of all rules that apply.
+    pub groups: Vec<String>,
+    /// Value of the claim with the FHIR resource. The caller checks that it exists.
+    pub fhir_user: Option<String>,
+    /// Claims of which the provider has sent a link in place of the values, because they are too many.
+    pub omitted: Vec<String>,
+}
+
+impl ClaimMapping {
+    /// Returns whether the provider sets rights.
+    pub fn gives_rights(&self) -> bool {
+        self.fhir_user_claim.is_some() || !self.rules.is_empty()
+    }
+
+    /// The rights that the claims of an ID token give.
+    pub fn rights(&self, claims: &Map<String, Value>) -> MappedRights {
+        let mut rights = MappedRights::default();
+        let mut scopes = Vec::new();
+        for rule in &self.rules {
+            if is_omitted(claims, &rule.claim) && !rights.omitted.contains(&rule.claim) {
+                rights.omitted.push(rule.claim.clone());
+            }
+            if contains(claim(claims, &rule.claim), &rule.value) {
+                scopes.extend(rule.allowed_scopes.iter().map(str::to_owned));
+                rights.groups.extend(rule.groups.iter().cloned());
+            }
+        }
+        scopes.sort_unstable();
+        scopes.dedup();
+        rights.groups.sort_unstable();
+        rights.groups.dedup();
+        rights.allowed_scopes = scopes.into();
+        let fhir_user = self.fhir_user_claim.as_deref().and_then(|name| claim(claims, name));
+        rights.fhir_user = fhir_user.and_then(Value::as_str).map(str::to_owned);
+        rights
+    }
+
+    /// Sets the rights and, if they are renewed, the claims of a user who has signed in at the provider.
+    /// Members that an administrator has set keep their values.
+    pub fn apply(&self, user: &mut User, rights: &MappedRights, claims: &StandardClaims) {
+        if self.gives_rights() {
+            if !user.is_mapped {
+                mark_earlier_rights(user);
+                user.is_mapped = true;
+            }
+            let sets = |name: &str| !user.set_by_hand.contains(name);
+            let (sets_scopes, sets_groups) = (sets("allowed_scopes"), sets("groups"));
+            let sets_fhir_user = self.fhir_user_claim.is_some() && sets("fhir_user");
+            // The admin scope is never given by another scope: a rule must name it.
+            let names_admin = |rule: &ClaimRule| rule.allowed_scopes.contains(ADMIN_SCOPE);
+            let sets_administrator = self.rules.iter().any(names_admin) && sets("administrator");
+            if sets_scopes {
+                let (defaults, given) =
+                    (default_scopes(), rights.allowed_scopes.filter(|scope| scope != ADMIN_SCOPE));
+                user.allowed_scopes = defaults.iter().chain(given.iter()).collect();
+            }
+            if sets_groups {
+                user.groups.clone_from(&rights.groups);
+            }
+            if sets_fhir_user {
+                user.fhir_user.clone_from(&rights.fhir_user);
+            }
+            let is_administrator = rights.allowed_scopes.contains(ADMIN_SCOPE);
+            if sets_administrator && user.administrator != is_administrator {
+                user.administrator = is_administrator;
+                // Tokens of before must not gain another right.
+                user.epoch += 1;
+            }
+        }
+        if self.renews_claims {
+            // The e-mail address has rules of its own, because users are found by it.
+            let is_renewed = |name: &str| !matches!(name, "email" | "email_verified");
+            for (row, value) in claims.values().filter(|(row, _)| is_renewed(row.name)) {
+                if !user.set_by_hand.contains(row.name) {
+                    let value = serde_json::to_value(value).unwrap_or_default();
+                    user.claims.set(row.name, value);
+                }
+            }
+        }
+    }
+
+    /// Returns whether [`ClaimMapping::apply`] can change a user.
+    pub fn is_effective(&self) -> bool {
+        self.gives_rights() || self.renews_claims
+    }
+}
+
+/// Marks the rights of a user that were set before members were marked, at the first sign-in with a mapping.
+fn mark_earlier_rights(user: &mut User) {
+    let earlier = [
+        ("allowed_scopes", user.allowed_scopes != default_scopes()),
+        ("fhir_user", user.fhir_user.is_some()),
+        ("groups", !user.groups.is_empty()),
+        ("administrator", user.administrator),
+    ];
+    let names = earlier.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name.to_owned());
+    user.set_by_hand.extend(names);
+}
+
+/// The value of a claim. A name that is no claim is a path through objects.
+fn claim<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    if let Some(value) = claims.get(name) {
+        return Some(value);
+    }
+    let (first, rest) = name.split_once('.')?;
+    claims.get(first)?.as_object().and_then(|inner| claim(inner, rest))
+}
+
+/// Returns whether a claim is this text or a list that contains it.
+fn contains(claim: Option<&Value>, value: &str) -> bool {
+    match claim {
+        Some(Value::String(text)) => text == value,
+        Some(Value::Array(values)) => values.iter().any(|one| one.as_str() == Some(value)),
+        _ => false,
+    }
+}
+
+/// Returns whether the provider has sent a link to the values of a claim (OpenID Connect Core section 5.6.2),
+/// as Entra does for a user with many groups.
+fn is_omitted(claims: &Map<String, Value>, name: &str) -> bool {
+    let distributed = claims.get("_claim_names").and_then(Value::as_object);
+    let is_link = distributed.is_some_and(|names| names.contains_key(name));
+    let has_groups = name == "groups" && claims.get("hasgroups") == Some(&Value::Bool(true));
+    claim(claims, name).is_none() && (is_link || has_groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rule(claim: &str, value: &str, scopes: &str, groups: &[&str]) -> ClaimRule {
+        ClaimRule {
+            claim: claim.to_owned(),
+            value: value.to_owned(),
+            allowed_scopes: Scopes::parse(scopes).unwrap(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        }
+    }
+
+    fn mapping() -> ClaimMapping {
+        ClaimMapping {
+            fhir_user_claim: Some("fhirUser".to_owned()),
+            rules: vec![
+                rule("groups", "7f3c-ward", "", &["ward-3"]),
+                rule("roles", "clinician", "user/*.rs launch", &[]),
+                rule("realm_access.roles", "operator", ADMIN_SCOPE, &[]),
+                rule("https://hospital.example/role", "nurse", "user/Observation.rs", &[]),
+            ],
+            renews_claims: true,
+        }
+    }
+
+    #[track_caller]
+    fn check(claims: &Value, scopes: &str, groups: &[&str], omitted: &[&str]) {
+        let rights = mapping().rights(claims.as_object().unwrap());
+        assert_eq!(rights.allowed_scopes.to_string(), scopes, "{claims}");
+        assert_eq!(
+            (&rights.groups[..], &rights.omitted[..]),
+            (&own(groups)[..], &own(omitted)[..]),
+            "{claims}"
+        );
+    }
+
+    fn own(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_shapes_of_all_providers_are_read() {
+        // Entra: ids of groups, and app roles.
+        check(
+            &json!({ "groups": ["7f3c-ward", "other"], "roles": ["clinician"] }),
+            "launch user/*.rs",
+            &["ward-3"],
+            &[],
+        );
+        // Keycloak: roles of the realm.
+        check(&json!({ "realm_access": { "roles": ["operator", "x"] } }), ADMIN_SCOPE, &[], &[]);
+        // A namespaced claim with one value.
+        check(&json!({ "https://hospital.example/role": "nurse" }), "user/Observation.rs", &[], &[]);
+        // Entra with too many groups.
+        let overage = json!({
+            "roles": ["clinician"], "_claim_names": { "groups": "src1" },
+            "_claim_sources": { "src1": { "endpoint": "https://graph.example/getMemberObjects" } },
+        });
+        check(&overage, "launch user/*.rs", &[], &["groups"]);
+        check(&json!({ "hasgroups": true }), "", &[], &["groups"]);
+        // Values of other types, and parts of values, give nothing.
+        for claims in [
+            json!({}),
+            json!({ "groups": "7f3c-ward-2", "roles": { "clinician": true } }),
+            json!({ "realm_access": "operator", "roles": [["clinician"]] }),
+            json!({ "realm_access.roles": ["clinician"], "roles": null }),
+        ] {
+            check(&claims, "", &[], &[]);
+        }
+    }
+
+    #[test]
+    fn a_lost_role_ends_what_it_gave_and_hand_set_members_stay() {
+        let mapping = mapping();
+        let mut user = User { allowed_scopes: default_scopes(), ..User::default() };
+        let claims = StandardClaims { name: Some("New Name".to_owned()), ..StandardClaims::default() };
+        let all = json!({
+            "groups": ["7f3c-ward"], "roles": ["clinician"], "realm_access": { "roles": ["operator"] },
+            "fhirUser": "Practitioner/p",
+        });
+        mapping.apply(&mut user, &mapping.rights(all.as_object().unwrap()), &claims);
+        assert!(user.allowed_scopes.covers("user/Observation.rs") && user.administrator);
+        assert!(!user.allowed_scopes.contains(ADMIN_SCOPE));
+        assert_eq!(
+            (&user.groups[..], user.fhir_user.as_deref()),
+            (&own(&["ward-3"])[..], Some("Practitioner/p"))
+        );
+        assert_eq!((user.claims.name.as_deref(), user.epoch), (Some("New Name"), 1));
+        user.set_by_hand.insert("name".to_owned());
+        user.set_by_hand.insert("groups".to_owned());
+        let renamed = StandardClaims { name: Some("Third Name".to_owned()), ..StandardClaims::default() };
+        mapping.apply(&mut user, &mapping.rights(&Map::new()), &renamed);
+        assert_eq!(user.allowed_scopes, default_scopes());
+        assert_eq!((user.administrator, user.fhir_user.as_deref(), user.epoch), (false, None, 2));
+        assert_eq!(
+            (user.claims.name.as_deref(), &user.groups[..]),
+            (Some("New Name"), &own(&["ward-3"])[..])
+        );
+    }
+
+    #[test]
+    fn rights_from_before_the_mapping_are_those_of_an_administrator() {
+        let mapping = mapping();
+        let allowed_scopes = Scopes::parse("openid user/*.cruds").unwrap();
+        let mut user = User { allowed_scopes, administrator: true, ..User::default() };
+        mapping.apply(&mut user, &MappedRights::default(), &StandardClaims::default());
+        assert!(user.allowed_scopes.covers("user/Patient.cud") && user.administrator);
+        assert_eq!(user.set_by_hand.into_iter().collect::<Vec<_>>(), ["administrator", "allowed_scopes"]);
+    }
+}

@@ -1,0 +1,269 @@
+//! Tests of users who come from a hospital's own provider (oidc-provider), with the claims of Keycloak and of
+//! Entra.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::clients::clients;
+use crate::launch_patient::submit;
+use crate::sign_in::{Browser, location, parameter};
+use crate::support::{Server, have, installed};
+
+const APP: &str = "https://app.example/cb";
+const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+
+/// A running provider.
+struct Provider {
+    child: Child,
+    /// Stays open: the provider ends when it cannot write.
+    _output: BufReader<std::process::ChildStdout>,
+    issuer: String,
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Provider {
+    fn start(redirect_uri: &str) -> Self {
+        let mut child = Command::new("node")
+            .arg(clients().join("hospital_provider.mjs"))
+            .arg(redirect_uri)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut issuer = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut issuer).unwrap();
+        Self { child, _output: output, issuer: issuer.trim().to_owned() }
+    }
+
+    /// Sets the claims of the user.
+    async fn set_claims(&self, claims: &Value) {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        client.post(format!("{}/claims", self.issuer)).body(claims.to_string()).send().await.unwrap();
+    }
+
+    /// Follows the redirects of the provider from an authorization request to the callback of the server.
+    async fn authorize(&self, request: &str) -> String {
+        let none = reqwest::redirect::Policy::none();
+        let client = reqwest::Client::builder().redirect(none).no_proxy().build().unwrap();
+        let (mut at, mut cookies) = (request.to_owned(), Vec::<(String, String)>::new());
+        for _ in 0..10 {
+            let sent: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let answer = client.get(&at).header("cookie", sent.join("; ")).send().await.unwrap();
+            for set in answer.headers().get_all("set-cookie") {
+                let pair = set.to_str().unwrap().split(';').next().unwrap();
+                let (name, value) = pair.split_once('=').unwrap();
+                cookies.retain(|(known, _)| known != name);
+                cookies.push((name.to_owned(), value.to_owned()));
+            }
+            assert!(answer.status().is_redirection(), "{at}: {}", answer.text().await.unwrap());
+            let to = location(&answer);
+            at = if to.starts_with('/') { format!("{}{to}", self.issuer) } else { to };
+            if !at.starts_with(&self.issuer) {
+                return at;
+            }
+        }
+        panic!("too many redirects: {at}");
+    }
+}
+
+/// A server whose users come from the provider; `None` if something is not installed.
+async fn hospital() -> Option<(Server, Provider)> {
+    let package = clients().join("node_modules/oidc-provider");
+    if !have("node", "oidc-provider") || !installed("oidc-provider", &package) {
+        return None;
+    }
+    let server = Server::in_fresh_folder();
+    let provider = Provider::start(&format!("{}/oauth2/idpresponse/Hospital", server.base()));
+    let secret = server.data().join("secret");
+    std::fs::write(&secret, "only-for-this-test").unwrap();
+    let settings = format!(
+        r#"
+[[provider]]
+name = "Hospital"
+issuer = "{}"
+client_id = "trefoil"
+client_secret_file = "{}"
+create_users = true
+fhir_user_claim = "fhirUser"
+update_claims = "always"
+
+[[provider.mapping]]                  # Entra: the id of a group
+claim = "groups"
+value = "5f0c7d2e-ward-3"
+groups = ["ward-3"]
+
+[[provider.mapping]]                  # Entra: an app role
+claim = "roles"
+value = "clinician"
+allowed_scopes = "user/*.rs"
+
+[[provider.mapping]]                  # Keycloak: a role of the realm
+claim = "realm_access.roles"
+value = "researcher"
+allowed_scopes = "user/Observation.rs"
+"#,
+        provider.issuer,
+        secret.display()
+    );
+    let resources = [
+        json!({ "resourceType": "Practitioner", "id": "ann" }),
+        json!({ "resourceType": "Patient", "id": "in-ward", "name": [{ "family": "Example" }] }),
+        json!({ "resourceType": "Patient", "id": "elsewhere" }),
+        json!({
+            "resourceType": "Group", "id": "ward-3", "type": "person", "actual": true,
+            "member": [{ "entity": { "reference": "Patient/in-ward" } }],
+        }),
+    ];
+    let file = server.data().join("resources.ndjson");
+    std::fs::write(&file, resources.map(|resource| format!("{resource}\n")).concat()).unwrap();
+    let scope = "openid profile fhirUser offline_access launch/patient patient/*.rs user/*.rs";
+    for args in [
+        &["import", file.to_str().unwrap()][..],
+        &["client", "add", "app", "--redirect-uri", APP, "--scope", scope],
+    ] {
+        assert!(server.trefoil(args).status.success(), "{args:?}");
+    }
+    let mut server = server.with_settings(&settings);
+    server.start();
+    Some((server, provider))
+}
+
+/// Signs in with these claims, and returns the answer of the token endpoint.
+async fn sign_in(server: &Server, provider: &Provider, claims: &Value, scope: &str) -> Value {
+    provider.set_claims(claims).await;
+    let mut browser = Browser::new(server);
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs([
+            ("response_type", "code"),
+            ("client_id", "app"),
+            ("redirect_uri", APP),
+            ("scope", scope),
+            ("code_challenge", CHALLENGE),
+            ("code_challenge_method", "S256"),
+            ("aud", &server.fhir()),
+            ("identity_provider", "Hospital"),
+        ])
+        .finish();
+    let to = location(&browser.get(&format!("{}/oauth2/authorize?{query}", server.base())).await);
+    let callback = provider.authorize(&to).await;
+    let mut at = location(&browser.get(&callback).await);
+    for _ in 0..4 {
+        if at.starts_with(APP) {
+            break;
+        }
+        at = if at.contains("/consent?") {
+            submit(&mut browser, &at, &[("answer", "allow")]).await
+        } else {
+            location(&browser.get(&at).await)
+        };
+    }
+    let code = parameter(&at, "code").unwrap_or_else(|| panic!("no code in {at}: {}", server.log()));
+    let form = [
+        ("grant_type", "authorization_code"),
+        ("client_id", "app"),
+        ("redirect_uri", APP),
+        ("code", &code),
+        ("code_verifier", VERIFIER),
+    ];
+    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(&form).send().await;
+    answer.unwrap().json().await.unwrap()
+}
+
+async fn status(server: &Server, tokens: &Value, path: &str) -> u16 {
+    let token = tokens["access_token"].as_str().unwrap();
+    let request = server.client().get(format!("{}/{path}", server.fhir())).bearer_auth(token);
+    request.send().await.unwrap().status().as_u16()
+}
+
+async fn userinfo(server: &Server, tokens: &Value) -> Value {
+    let token = tokens["access_token"].as_str().unwrap();
+    let request = server.client().get(format!("{}/oauth2/userinfo", server.base())).bearer_auth(token);
+    request.send().await.unwrap().json().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_give_rights_until_they_are_lost() {
+    let Some((server, provider)) = hospital().await else { return };
+    let all = "openid profile fhirUser offline_access user/*.rs";
+
+    // Entra: ids of groups, an app role, and the resource of the user.
+    let entra = json!({
+        "name": "Ann Example", "groups": ["5f0c7d2e-ward-3", "other"], "roles": ["clinician"],
+        "fhirUser": "Practitioner/ann",
+    });
+    let tokens = sign_in(&server, &provider, &entra, all).await;
+    assert_eq!(tokens["scope"], all, "{tokens}");
+    let info = userinfo(&server, &tokens).await;
+    assert_eq!(
+        (&info["name"], &info["fhirUser"]),
+        (&json!("Ann Example"), &json!(format!("{}/Practitioner/ann", server.fhir())))
+    );
+    assert_eq!(status(&server, &tokens, "Patient/elsewhere").await, 200);
+    let refresh = tokens["refresh_token"].as_str().unwrap().to_owned();
+
+    // The role is lost at the next sign-in: so are the scopes that it gave, in tokens of before too. The
+    // group gives its patients.
+    let ward =
+        json!({ "name": "Ann Renamed", "groups": ["5f0c7d2e-ward-3"], "fhirUser": "Practitioner/missing" });
+    let later =
+        sign_in(&server, &provider, &ward, "openid profile fhirUser launch/patient patient/*.rs").await;
+    assert_eq!(
+        (&later["patient"], &later["scope"]),
+        (&json!("in-ward"), &json!("openid profile launch/patient patient/*.rs"))
+    );
+    assert_eq!(userinfo(&server, &later).await["name"], "Ann Renamed");
+    assert_eq!(status(&server, &later, "Patient/in-ward").await, 200);
+    assert_eq!(
+        status(&server, &tokens, "Patient/elsewhere").await,
+        404,
+        "the token of before lost its access"
+    );
+    let log = server.log();
+    assert!(log.contains("Practitioner/missing") && log.contains("does not exist here"), "{log}");
+
+    // Keycloak: a nested claim.
+    let keycloak = json!({ "realm_access": { "roles": ["researcher", "offline_access"] } });
+    let later = sign_in(&server, &provider, &keycloak, "openid user/Observation.rs").await;
+    assert_eq!(later["scope"], "openid user/Observation.rs");
+    assert_eq!(status(&server, &later, "Observation").await, 200);
+    // Without role and group, the tokens of before have no scope for patients, nor do their successors.
+    assert_eq!(status(&server, &tokens, "Patient/in-ward").await, 403);
+    let form = [("grant_type", "refresh_token"), ("client_id", "app"), ("refresh_token", &refresh)];
+    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(&form);
+    let refreshed: Value = answer.send().await.unwrap().json().await.unwrap();
+    assert!(!refreshed["scope"].as_str().unwrap_or_default().contains("user/"), "{refreshed}");
+
+    // Entra with a link in place of the groups: none of their rights, and a line in the log.
+    let overage = json!({
+        "_claim_names": { "groups": "src1" },
+        "_claim_sources": { "src1": { "endpoint": "https://graph.example/users/ann/getMemberObjects" } },
+    });
+    let tokens = sign_in(&server, &provider, &overage, "openid profile").await;
+    assert_eq!(tokens["scope"], "openid profile");
+    let log = server.log();
+    assert!(log.contains("sent a link in place of this claim"), "{log}");
+
+    // Members that an administrator sets by hand stay, and are marked.
+    let listed = String::from_utf8(server.trefoil(&["user", "list"]).stdout).unwrap();
+    let name = listed.lines().find(|line| line.contains("Ann Renamed")).unwrap();
+    let name = name.split_whitespace().next().unwrap();
+    let by_hand = ["user", "change", name, "--allowed-scopes", "openid user/Patient.rs", "--name", "By Hand"];
+    assert!(server.trefoil(&by_hand).status.success());
+    let tokens = sign_in(&server, &provider, &entra, "openid profile user/Patient.rs").await;
+    assert_eq!(tokens["scope"], "openid user/Patient.rs");
+    let shown = String::from_utf8(server.trefoil(&["user", "show", name]).stdout).unwrap();
+    assert!(
+        shown.contains("By Hand") && shown.contains("set by hand") && shown.contains("allowed_scopes name"),
+        "{shown}"
+    );
+}
