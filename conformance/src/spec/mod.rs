@@ -84,6 +84,7 @@ pub const FILES: &[(&str, &str)] = tables![
     "expand.toml",
     "built-in.toml",
     "releases.toml",
+    "resource.toml",
     "metadata.toml",
     "kick-off.toml",
     "export.toml",

@@ -27,6 +27,8 @@ settings_table! {
         color: Option<Spanned<String>> = None,
         /// The same colour for dark mode, with a contrast of at least 4.5 to dark backgrounds.
         dark_color: Option<Spanned<String>> = None,
+        /// Where faults of security are reported, as `mailto:` or `https:`, for `/.well-known/security.txt`.
+        security_contact: Option<Spanned<String>> = None,
     }
 }
 
@@ -39,6 +41,8 @@ pub struct Brand {
     pub logo: Option<Logo>,
     /// CSS that replaces the colours of the style sheet.
     pub colors: String,
+    /// Where faults of security are reported.
+    pub security_contact: Option<String>,
 }
 
 /// An image and its media type.
@@ -52,7 +56,7 @@ pub struct Logo {
 
 impl Default for Brand {
     fn default() -> Self {
-        Self { name: "Trefoil".to_owned(), logo: None, colors: String::new() }
+        Self { name: "Trefoil".to_owned(), logo: None, colors: String::new(), security_contact: None }
     }
 }
 
@@ -78,7 +82,19 @@ impl PagesSection {
             // Without this rule, the light colour would also be used in dark mode.
             colors.push_str("@media (prefers-color-scheme: dark) { :root { --leaf: #7fd1a1; } }\n");
         }
-        Ok(Brand { name, logo, colors })
+        let security_contact = match self.security_contact {
+            None => None,
+            Some(contact) => {
+                let is_uri =
+                    ["mailto:", "https://", "tel:"].iter().any(|scheme| contact.as_ref().starts_with(scheme));
+                if !is_uri || contact.as_ref().chars().any(|c| c.is_control() || c == ' ') {
+                    let why = "write an address such as mailto:security@example.org (RFC 9116 section 2.5.3)";
+                    return Err(file.value_error(contact.span(), "security_contact", why));
+                }
+                Some(contact.into_inner())
+            }
+        };
+        Ok(Brand { name, logo, colors, security_contact })
     }
 }
 

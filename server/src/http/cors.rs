@@ -48,7 +48,7 @@ pub async fn with_cors(
         CorsPolicy::ClientOrigins => {
             let response = reply::with_static(response, header::VARY, "Origin");
             let Some(origin) = origin else { return response };
-            match app.origins.contains(origin, &app.identity, now).await {
+            match app.client_overview.has_origin(origin, &app.identity, now).await {
                 Ok(true) => reply::with(response, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
                 Ok(false) => return response,
                 Err(error) => {

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use hyper::body::Body as _;
 use percent_encoding::percent_decode_str;
 use warp::Filter;
@@ -167,9 +167,29 @@ async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes)
         let (status, took_us) = (response.status().as_u16(), started.elapsed().as_micros());
         tracing::info!(target: server_log::REQUESTS, %method, path, status, took_us, %request_id, "request");
     }
+    if dialect == Dialect::Fhir && response.status() == StatusCode::UNAUTHORIZED {
+        response = with_resource_metadata(response, &app.address.base_url);
+    }
     response = cors::with_cors(&app, response, cors, origin.as_deref(), now).await;
     let response = if is_head { without_body(response) } else { response };
     finish(&app, response, &request_id, dialect)
+}
+
+/// Adds to a challenge where the authorization server of the FHIR interface is described (RFC 9728 section
+/// 5.1).
+fn with_resource_metadata(mut response: Response, base_url: &str) -> Response {
+    let address = format!("resource_metadata=\"{base_url}/.well-known/oauth-protected-resource/fhir/R4\"");
+    let headers = response.headers_mut();
+    let challenges: Vec<_> = headers.get_all(header::WWW_AUTHENTICATE).iter().cloned().collect();
+    headers.remove(header::WWW_AUTHENTICATE);
+    for challenge in challenges {
+        let text = challenge.to_str().unwrap_or_default();
+        let separator = if text.contains('=') { ", " } else { " " };
+        if let Ok(value) = HeaderValue::try_from(format!("{text}{separator}{address}")) {
+            headers.append(header::WWW_AUTHENTICATE, value);
+        }
+    }
+    response
 }
 
 /// The response to HEAD: with `Content-Length` and without the body. Over HTTP/2 hyper would send the body,

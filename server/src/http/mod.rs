@@ -12,6 +12,7 @@
 //! | [`reply`], [`answer_memory`] | building responses, and their memory |
 //! | [`problem`] | why a handler does not answer, and the response to it in the dialect of the route |
 //! | [`oauth`], [`pages`], [`fhir`], [`admin`] | the handlers |
+//! | [`well_known`] | the page for a new password, and the contact for faults of security |
 //! | `interface_docs` | in tests, generates the tables in `server/docs/interface` |
 
 pub mod admin;
@@ -31,3 +32,4 @@ pub mod peer;
 pub mod problem;
 pub mod reply;
 pub mod routes;
+pub mod well_known;

@@ -15,7 +15,7 @@ use super::extract::{RequestBody, RequestContext};
 use super::path_parameters::{FromPath, PathParameters};
 use super::problem::Problem;
 use super::reply::Response;
-use super::{admin, fhir, oauth, pages};
+use super::{admin, fhir, oauth, pages, well_known};
 
 /// A request with the parameters of its route.
 pub struct RoutedRequest {
@@ -144,6 +144,8 @@ static WELL_KNOWN: &[Route] = routes! {
     GET    ".well-known/openid-configuration" AnyOrigin Reads => oauth::discovery::openid_configuration();
     GET    ".well-known/oauth-authorization-server" AnyOrigin Reads => oauth::discovery::openid_configuration();
     GET    ".well-known/jwks.json" AnyOrigin Reads => oauth::discovery::key_set();
+    GET    ".well-known/change-password" Page => well_known::change_password();
+    GET    ".well-known/security.txt" Page Reads => well_known::security_contact();
     GET    ".well-known/oauth-protected-resource/fhir/R4" AnyOrigin Reads => oauth::discovery::protected_resource();
 };
 

@@ -20,7 +20,7 @@ use crate::config::settings::{Settings, SharedSettings};
 use crate::config::{Config, ServeFlags};
 use crate::node::capacity::Capacity;
 use crate::node::certificate::ServedCertificate;
-use crate::node::client_origins::ClientOrigins;
+use crate::node::client_overview::ClientOverview;
 use crate::node::clock_check::ClockCheck;
 use crate::node::group_members::GroupMembers;
 use crate::node::key_fetch::{self, KeyFetcher};
@@ -82,8 +82,8 @@ pub struct App {
     pub providers: ProviderCalls,
     /// Members of the Groups that clients are limited to.
     pub group_members: GroupMembers,
-    /// Origins whose scripts may read responses.
-    pub origins: ClientOrigins,
+    /// Origins and response types of all clients.
+    pub client_overview: ClientOverview,
     /// Ids of requests.
     pub request_ids: RequestIds,
     /// The certificate that the server presents. Empty if a proxy ends TLS.
@@ -203,7 +203,7 @@ impl App {
             bulk,
             providers: ProviderCalls::new(providers),
             group_members: GroupMembers::default(),
-            origins: ClientOrigins::default(),
+            client_overview: ClientOverview::default(),
             request_ids: RequestIds::new(&*clock.random),
             certificate: OnceLock::new(),
             capabilities: OnceLock::new(),

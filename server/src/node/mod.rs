@@ -15,7 +15,7 @@
 //! | [`abandoned_requests`] | requests whose client leaves before the response |
 //! | [`group_members`] | members of the Groups that a client is limited to |
 //! | [`patient_relations`] | the patients of carers |
-//! | [`client_origins`] | origins whose scripts may read responses |
+//! | [`client_overview`] | origins and response types of all clients |
 //! | [`capacity`], [`hashing`], [`question_pool`], [`byte_budget`], [`memory_limit`], [`descriptors`] | limits on CPU time, memory and file descriptors |
 //! | [`data_folder`] | the data folder |
 //! | [`certificate`], [`tls`] | the certificate that is presented; the development CA |
@@ -25,7 +25,7 @@ pub mod app;
 pub mod byte_budget;
 pub mod capacity;
 pub mod certificate;
-pub mod client_origins;
+pub mod client_overview;
 pub mod clock_check;
 pub mod data_folder;
 pub mod descriptors;

@@ -12,6 +12,8 @@ pub const BACKEND_ACCESS_TOKEN: SignedDuration = SignedDuration::from_secs(300);
 pub const ID_TOKEN: SignedDuration = SignedDuration::from_secs(3600);
 /// Authorization code.
 pub const AUTHORIZATION_CODE: SignedDuration = SignedDuration::from_mins(5);
+/// Authorization code of a client with `fapi2` (FAPI 2.0 Security Profile section 5.3.2.1).
+pub const FAPI2_AUTHORIZATION_CODE: SignedDuration = SignedDuration::from_secs(60);
 /// Default for the refresh tokens of one family, counted from the first token.
 pub const REFRESH_TOKEN_FAMILY: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// Device code and user code (RFC 8628 section 3.2, `expires_in`).

@@ -7,6 +7,7 @@ use identity::authorize::request::AuthorizationRequest;
 
 use super::authorization_answer::redirect_error;
 use crate::http::extract::RequestContext;
+use crate::http::pages::page_request;
 use crate::http::problem::Problem;
 
 /// Verifies a continuation and checks its authorization request again.
@@ -27,7 +28,9 @@ pub async fn open_continuation(
         ));
     };
     let checked = context.app.identity.authorization.check_interaction(&interaction, context.now).await;
-    Ok((checked.map_err(|error| request_problem(context, error))?, interaction))
+    let request = checked.map_err(|error| request_problem(context, error))?;
+    page_request::use_locales(request.ui_locales.as_deref());
+    Ok((request, interaction))
 }
 
 pub(super) fn request_problem(context: &RequestContext, error: AuthorizationError) -> Problem {

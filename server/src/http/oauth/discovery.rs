@@ -4,11 +4,13 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{StatusCode, header};
 use identity::SigningAlg;
 use identity::lifetimes;
+use identity::model::client::ResponseType;
 use identity::model::members::CLAIMS;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::http::extract::RequestContext;
+use crate::http::pages::language::Language;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
@@ -20,7 +22,9 @@ const GRANT_TYPES: [&str; 4] = [
     "client_credentials",
     "urn:ietf:params:oauth:grant-type:device_code",
 ];
-const RESPONSE_TYPES: [&str; 4] = ["code", "token", "id_token", "id_token token"];
+/// Response types of the front channel, which are advertised if a client is registered for them.
+const FRONT_CHANNEL: [ResponseType; 3] =
+    [ResponseType::Token, ResponseType::IdToken, ResponseType::IdTokenToken];
 const SCOPES: [&str; 18] = [
     "openid",
     "profile",
@@ -69,6 +73,16 @@ fn scopes(context: &RequestContext) -> Vec<String> {
 pub async fn openid_configuration(context: &RequestContext) -> Result<Response, Problem> {
     let base = &context.app.address.base_url;
     let address = |path: &str| format!("{base}{path}");
+    let (mut response_types, mut grant_types) = (vec![ResponseType::Code], GRANT_TYPES.to_vec());
+    for response_type in FRONT_CHANNEL {
+        let (overview, identity) = (&context.app.client_overview, &context.app.identity);
+        if overview.has_response_type(response_type, identity, context.now).await? {
+            response_types.push(response_type);
+        }
+    }
+    if response_types.len() > 1 {
+        grant_types.push("implicit");
+    }
     Ok(cacheable(reply::json(
         StatusCode::OK,
         &json!({
@@ -88,9 +102,9 @@ pub async fn openid_configuration(context: &RequestContext) -> Result<Response, 
             "device_authorization_endpoint": address("/oauth2/device_authorization"),
             "end_session_endpoint": address("/logout"),
             "jwks_uri": address("/.well-known/jwks.json"),
-            "response_types_supported": RESPONSE_TYPES,
+            "response_types_supported": response_types,
             "response_modes_supported": ["query", "fragment", "form_post"],
-            "grant_types_supported": GRANT_TYPES.into_iter().chain(["implicit"]).collect::<Vec<_>>(),
+            "grant_types_supported": grant_types,
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": SigningAlg::ALL.map(SigningAlg::name),
             "scopes_supported": scopes(context),
@@ -105,6 +119,7 @@ pub async fn openid_configuration(context: &RequestContext) -> Result<Response, 
             "request_parameter_supported": false,
             "request_uri_parameter_supported": false,
             "prompt_values_supported": ["none", "login", "consent", "select_account"],
+            "ui_locales_supported": Language::ALL.map(Language::tag),
         }),
     )))
 }

@@ -8,14 +8,18 @@ use identity::authorize::launch::LaunchContext;
 use identity::lifetimes;
 use identity::model::scope::LAUNCH_SCOPE;
 use identity::tokens::access_token::TokenAccess;
-use resources::{ResourceError, Restriction};
+use resources::{ResourceError, Restriction, references};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::FORM_LIMIT;
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::{self, Problem};
 use crate::http::reply::{self, Response};
+
+/// Maximum number of further resources of a context, and length of its reason.
+const MAX_CONTEXT_ITEMS: usize = 20;
+const MAX_INTENT_BYTES: usize = 200;
 
 fn invalid(text: &str) -> Problem {
     Problem::oauth(StatusCode::BAD_REQUEST, "invalid_request", text)
@@ -33,6 +37,11 @@ struct NewLaunch {
     sub: Option<String>,
     patient: Option<String>,
     encounter: Option<String>,
+    /// Further resources: objects with `reference`, `canonical` or `identifier`.
+    #[serde(default, rename = "fhirContext")]
+    fhir_context: Vec<Map<String, Value>>,
+    /// Reason of the launch, which the application understands.
+    intent: Option<String>,
     #[serde(default = "default_banner")]
     need_patient_banner: bool,
 }
@@ -55,17 +64,50 @@ pub async fn create_launch(context: &RequestContext, body: &mut RequestBody) -> 
         return Err(invalid("sub must be the user of the token"));
     }
     check_resources(context, &access, new.patient.as_deref(), new.encounter.as_deref()).await?;
+    check_fhir_context(&new.fhir_context)?;
+    if new.intent.as_ref().is_some_and(|intent| intent.is_empty() || intent.len() > MAX_INTENT_BYTES) {
+        return Err(invalid("intent must have 1 to 200 bytes"));
+    }
     let sub = user.map(|user| user.sub).or(new.sub);
     let launch = LaunchContext {
         client_id: new.client_id,
         sub,
         patient: new.patient,
         encounter: new.encounter,
+        fhir_context: new.fhir_context.into_iter().map(Value::Object).collect(),
+        intent: new.intent,
         need_patient_banner: new.need_patient_banner,
     };
     let id = identity.authorization.create_launch(&launch, context.now).await?;
     let answer = json!({ "launch": id, "expires_in": lifetimes::LAUNCH.as_secs() });
     Ok(reply::no_store(reply::json(StatusCode::CREATED, &answer)))
+}
+
+/// Checks the further resources of a context (SMART App Launch 2.2, `fhirContext`). The patient and the
+/// encounter have members of their own.
+fn check_fhir_context(items: &[Map<String, Value>]) -> Result<(), Problem> {
+    let text =
+        |item: &Map<String, Value>, name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
+    if items.len() > MAX_CONTEXT_ITEMS {
+        return Err(invalid("fhirContext must have at most 20 items"));
+    }
+    for item in items {
+        let reference = text(item, "reference");
+        let is_reference =
+            reference.as_deref().is_some_and(|reference| references::target(reference).is_some());
+        let is_named =
+            text(item, "canonical").is_some() || item.get("identifier").is_some_and(Value::is_object);
+        if !(is_reference || reference.is_none() && is_named) {
+            return Err(invalid(
+                "an item of fhirContext must have reference (such as ImagingStudy/1), canonical or identifier",
+            ));
+        }
+        let is_own = |kind: &str| reference.as_deref().is_some_and(|reference| reference.starts_with(kind));
+        if text(item, "role").is_none() && (is_own("Patient/") || is_own("Encounter/")) {
+            return Err(invalid("the Patient and the Encounter of the launch are in patient and encounter"));
+        }
+    }
+    Ok(())
 }
 
 /// Authenticates the token of the portal.

@@ -9,6 +9,7 @@ use identity::tokens::grant::{CodeExchange, Grant, GrantError};
 use identity::tokens::id_token::IdTokenContext;
 use resources::filter::TypeFilter;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{authenticate_client, read_form, verify_proof};
 use crate::http::extract::{RequestBody, RequestContext};
@@ -34,6 +35,12 @@ struct TokenResponse {
     encounter: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     need_patient_banner: Option<bool>,
+    /// Further resources of an EHR launch.
+    #[serde(rename = "fhirContext", skip_serializing_if = "Vec::is_empty")]
+    fhir_context: Vec<Value>,
+    /// The reason of an EHR launch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intent: Option<String>,
 }
 
 fn token_problem(error: &str, text: &str) -> Problem {
@@ -111,9 +118,20 @@ async fn code_tokens(
         redirect_uri: need("redirect_uri")?,
         verifier: form.get("code_verifier"),
         jkt: jkt.as_deref(),
+        resource: requested_resource(context, form)?,
     };
     let grant = context.app.identity.grants.redeem_authorization_code(&sent, client, context.now).await?;
     first_tokens(context, client, &grant).await
+}
+
+/// The only audience that the client wants for the access token (RFC 8707 section 2.2), if it names one.
+fn requested_resource<'a>(context: &RequestContext, form: &'a Params) -> Result<Option<&'a str>, Problem> {
+    let requested = form.get("resource");
+    if requested.is_none_or(|resource| context.app.identity.tokens.is_resource(resource)) {
+        return Ok(requested);
+    }
+    let text = "resource must be the issuer or the FHIR base URL of this server (RFC 8707)";
+    Err(token_problem("invalid_target", text))
 }
 
 async fn device_tokens(
@@ -162,7 +180,14 @@ async fn refresh_tokens(
         .app
         .identity
         .grants
-        .redeem_refresh_token(token, client, scopes.as_ref(), jkt.as_deref(), context.now)
+        .redeem_refresh_token(
+            token,
+            client,
+            scopes.as_ref(),
+            jkt.as_deref(),
+            requested_resource(context, form)?,
+            context.now,
+        )
         .await?;
     user_tokens(context, client, &grant, Some(successor)).await
 }
@@ -192,6 +217,8 @@ async fn user_tokens(
         patient: grant.patient.clone(),
         encounter: grant.encounter.clone(),
         need_patient_banner: grant.patient.as_ref().map(|_| grant.need_patient_banner),
+        fhir_context: grant.fhir_context.clone(),
+        intent: grant.intent.clone(),
     })
 }
 
@@ -207,6 +234,7 @@ fn backend_tokens(
     client: &Client,
     jkt: Option<String>,
 ) -> Result<TokenResponse, Problem> {
+    let resource = requested_resource(context, form)?;
     let requested = match form.get("scope") {
         Some(text) => {
             Scopes::parse(text).map_err(|error| token_problem("invalid_scope", &error.to_string()))?
@@ -232,7 +260,13 @@ fn backend_tokens(
     }
     Ok(TokenResponse {
         token_type: token_type(jkt.as_deref()),
-        access_token: context.app.identity.tokens.mint_backend_token(client, &granted, jkt, context.now),
+        access_token: context.app.identity.tokens.mint_backend_token(
+            client,
+            &granted,
+            jkt,
+            resource,
+            context.now,
+        ),
         expires_in: context.app.identity.lifetimes.for_client(client).backend_access_token.as_secs(),
         scope: granted.to_string(),
         id_token: None,
@@ -240,5 +274,7 @@ fn backend_tokens(
         patient: None,
         encounter: None,
         need_patient_banner: None,
+        fhir_context: Vec::new(),
+        intent: None,
     })
 }

@@ -25,6 +25,10 @@ pub async fn user_info(context: &RequestContext) -> Result<Response, Problem> {
         let text = "the token lacks the scope openid";
         return Err(bearer_problem(StatusCode::FORBIDDEN, "insufficient_scope", text));
     }
+    if !access.token.is_for_audience(&identity.issuer) {
+        let text = "the token is for the FHIR interface only (resource of RFC 8707)";
+        return Err(bearer_problem(StatusCode::UNAUTHORIZED, "invalid_token", text));
+    }
     let user = access.user.as_ref().ok_or(BadToken::UserGone)?;
     Ok(reply::no_store(reply::json(StatusCode::OK, &identity.tokens.user_claims(user, &access.scopes))))
 }

@@ -11,6 +11,9 @@ pub enum Language {
 }
 
 impl Language {
+    /// All languages, the default first.
+    pub const ALL: [Self; 2] = [Self::English, Self::German];
+
     /// The language that `Accept-Language` prefers (RFC 9110 section 12.5.4), or English.
     pub fn negotiate(accepted: &str) -> Self {
         let mut best = (Self::English, 0.0);
@@ -20,17 +23,23 @@ impl Language {
                 Some(weight) => weight.trim().parse().unwrap_or(0.0),
                 None => 1.0,
             };
-            let primary = tag.trim().split('-').next().unwrap_or_default();
-            let language = match primary.to_ascii_lowercase().as_str() {
-                "en" => Self::English,
-                "de" => Self::German,
-                _ => continue,
-            };
+            let Some(language) = Self::of_tag(tag.trim()) else { continue };
             if weight > best.1 {
                 best = (language, weight);
             }
         }
         best.0
+    }
+
+    /// The first language of a list of tags separated by spaces that the pages have.
+    pub fn of_locales(tags: &str) -> Option<Self> {
+        tags.split(' ').take(20).find_map(Self::of_tag)
+    }
+
+    /// The language of a tag, also with a region (BCP 47).
+    fn of_tag(tag: &str) -> Option<Self> {
+        let primary = tag.split('-').next().unwrap_or_default();
+        Self::ALL.into_iter().find(|language| language.tag().eq_ignore_ascii_case(primary))
     }
 
     /// The tag for `lang`.

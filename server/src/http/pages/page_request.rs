@@ -2,7 +2,7 @@
 //! brand, too.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::header;
 
@@ -13,7 +13,10 @@ use crate::http::extract::RequestContext;
 /// The request in which a page is rendered.
 #[derive(Clone)]
 pub struct PageRequest {
+    /// The language that the browser accepts.
     pub(super) language: Language,
+    /// The language that the application asks for, once its request is read.
+    pub(super) requested: Arc<OnceLock<Language>>,
     pub(super) request_id: Arc<str>,
     pub(super) settings: Arc<Settings>,
 }
@@ -24,6 +27,7 @@ impl PageRequest {
         let accepted = context.header(header::ACCEPT_LANGUAGE).unwrap_or_default();
         Self {
             language: Language::negotiate(accepted),
+            requested: Arc::default(),
             request_id: context.request_id.clone(),
             settings: context.app.settings(),
         }
@@ -41,7 +45,16 @@ pub async fn with_request<F: Future>(request: PageRequest, handler: F) -> F::Out
 
 /// The language of the page.
 pub fn language() -> Language {
-    REQUEST.try_with(|request| request.language).unwrap_or_default()
+    let of_request = |request: &PageRequest| request.requested.get().copied().unwrap_or(request.language);
+    REQUEST.try_with(of_request).unwrap_or_default()
+}
+
+/// Uses the language that an application asks for by `ui_locales` (OpenID Connect Core section 3.1.2.1), if
+/// the pages have it.
+pub fn use_locales(ui_locales: Option<&str>) {
+    if let Some(language) = ui_locales.and_then(Language::of_locales) {
+        let _ = REQUEST.try_with(|request| request.requested.set(language));
+    }
 }
 
 /// The id of the request, or an empty text outside of a request.

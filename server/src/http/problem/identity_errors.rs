@@ -43,6 +43,9 @@ pub(super) fn grant_error(error: &GrantError) -> Response {
     match error {
         GrantError::Store(error) => store_error(Dialect::OAuth, error),
         GrantError::Scope => oauth_error(StatusCode::BAD_REQUEST, "invalid_scope", Some(&error.to_string())),
+        GrantError::Resource => {
+            oauth_error(StatusCode::BAD_REQUEST, "invalid_target", Some(&error.to_string()))
+        }
         GrantError::Unknown
         | GrantError::Reused
         | GrantError::RedirectUri

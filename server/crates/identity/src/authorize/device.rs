@@ -265,6 +265,9 @@ impl DeviceAuthorizations {
                 family: self.random.id(),
                 amr: session.amr.clone(),
                 jkt: None,
+                resource: None,
+                fhir_context: Vec::new(),
+                intent: None,
             }))
         } else {
             DeviceRequestState::Denied

@@ -395,6 +395,13 @@ impl AuthorizationService {
             encounter: request.launch.as_ref().and_then(|launch| launch.encounter.clone()),
             need_patient_banner: request.launch.as_ref().is_none_or(|launch| launch.need_patient_banner),
             jkt: request.jkt.clone(),
+            resource: request.resource.clone(),
+            fhir_context: request
+                .launch
+                .as_ref()
+                .map(|launch| launch.fhir_context.clone())
+                .unwrap_or_default(),
+            intent: request.launch.as_ref().and_then(|launch| launch.intent.clone()),
         };
         self.audit.record(AuditEvent::Granted {
             sub: grant.sub.clone(),
@@ -408,7 +415,14 @@ impl AuthorizationService {
             let to = reply.to.clone();
             return match self
                 .grants
-                .issue_authorization_code(grant, to, request.challenge.clone(), consumption, now)
+                .issue_authorization_code(
+                    grant,
+                    to,
+                    request.challenge.clone(),
+                    consumption,
+                    request.client.authorization_code_lifetime(),
+                    now,
+                )
                 .await
             {
                 Ok(code) => Ok(Some(reply.answer(vec![("code", &code)], false))),

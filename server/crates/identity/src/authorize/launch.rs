@@ -6,6 +6,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use store::{Expect, StoreError};
 
 use crate::authorize::authorization_service::AuthorizationService;
@@ -26,6 +27,12 @@ pub struct LaunchContext {
     pub patient: Option<String>,
     /// Id of the encounter.
     pub encounter: Option<String>,
+    /// Further resources of the context (SMART App Launch 2.2, `fhirContext`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fhir_context: Vec<Value>,
+    /// The reason of the launch (SMART App Launch 2.2, `intent`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<String>,
     /// `true` if the application must show who the patient is.
     pub need_patient_banner: bool,
 }

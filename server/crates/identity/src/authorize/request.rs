@@ -64,6 +64,10 @@ pub struct AuthorizationRequest {
     pub login_hint: Option<String>,
     /// The user named by `id_token_hint`.
     pub hint: IdTokenHint,
+    /// The only audience of the access tokens, if the client has chosen one (RFC 8707).
+    pub resource: Option<String>,
+    /// Languages of the pages that the client prefers, separated by spaces.
+    pub ui_locales: Option<String>,
     /// Name of the external provider to sign in with.
     pub identity_provider: Option<String>,
 }
@@ -278,6 +282,11 @@ impl AuthorizationService {
         let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
         let default_max_age = client.default_max_age;
         self.check_audience(params.get("aud"), &scopes)?;
+        let resource = params.get("resource");
+        if resource.is_some_and(|resource| !self.tokens.is_resource(resource)) {
+            let reason = "resource must be the issuer or the FHIR base URL of this server (RFC 8707)";
+            return Err(Refusal::new(ErrorCode::InvalidTarget, reason).with_value(resource));
+        }
         // An unknown context is an error, so that an application does not show another patient than the
         // portal.
         if launch.is_none() && (params.get("launch").is_some() || scopes.contains("launch")) {
@@ -322,6 +331,8 @@ impl AuthorizationService {
                 .map(i64::from),
             login_hint: params.get("login_hint").map(str::to_owned),
             hint,
+            resource: resource.map(str::to_owned),
+            ui_locales: params.get("ui_locales").map(str::to_owned),
             identity_provider: params.get("identity_provider").map(str::to_owned),
         })
     }

@@ -110,6 +110,45 @@ impl Client {
         encoding::sha256_base64url(secret)
     }
 
+    /// Lifetime of the authorization codes of this client.
+    pub fn authorization_code_lifetime(&self) -> SignedDuration {
+        match (self.authorization_code_lifetime_s, self.fapi2) {
+            (Some(seconds), _) => SignedDuration::from_secs(seconds.into()),
+            (None, true) => lifetimes::FAPI2_AUTHORIZATION_CODE,
+            (None, false) => lifetimes::AUTHORIZATION_CODE,
+        }
+    }
+
+    /// Switches on what the FAPI 2.0 Security Profile requires of a client.
+    pub(crate) fn apply_fapi2(&mut self) {
+        if self.fapi2 {
+            self.require_pushed_authorization_requests = true;
+            self.dpop_bound_access_tokens = true;
+            self.assertion_audience = AssertionAudiencePolicy::Issuer;
+        }
+    }
+
+    /// Checks what the FAPI 2.0 Security Profile forbids (sections 5.3.2.1 and 5.4).
+    fn check_fapi2(&self) -> Result<(), RegistrationError> {
+        let refuse = |text| Err(RegistrationError::Contradiction(text));
+        if self.auth_methods != [AuthMethod::PrivateKeyJwt] {
+            return refuse("a client with fapi2 must authenticate itself by private_key_jwt");
+        }
+        if self.response_types.iter().any(|response_type| *response_type != ResponseType::Code) {
+            return refuse("a client with fapi2 must use the response type code only");
+        }
+        if !self.pkce_required {
+            return refuse("a client with fapi2 must use PKCE");
+        }
+        if self.authorization_code_lifetime() > lifetimes::FAPI2_AUTHORIZATION_CODE {
+            return refuse("authorization_code_lifetime_s must be at most 60 with fapi2");
+        }
+        if self.assertion_algs.iter().any(|alg| alg == "RS256" || alg == "RS384") {
+            return refuse("a client with fapi2 must sign with PS256, ES256 or EdDSA (FAPI 2.0 section 5.4)");
+        }
+        Ok(())
+    }
+
     /// The way in which an operator gives a member of this registration another value.
     pub(crate) fn registration_remedy(&self, member: &str, flag: &str, value: &str) -> String {
         let id = &self.client_id;
@@ -154,6 +193,13 @@ impl Client {
             {
                 return Err(RegistrationError::BadKey(index));
             }
+        }
+        if self.fapi2 {
+            self.check_fapi2()?;
+        }
+        if self.authorization_code_lifetime_s.is_some_and(|seconds| !(10..=300).contains(&seconds)) {
+            let text = "authorization_code_lifetime_s must be 10 to 300";
+            return Err(RegistrationError::Contradiction(text));
         }
         let has_keys = !self.jwks.is_empty() || self.jwks_uri.is_some();
         if self.auth_methods.contains(&AuthMethod::PrivateKeyJwt) && !has_keys {

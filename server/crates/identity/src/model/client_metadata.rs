@@ -101,7 +101,7 @@ impl ClientMetadata {
             return Err(invalid("client_secret", 0, RegistrationError::WeakSecret));
         }
         let scope = self.scope.as_deref().unwrap_or("openid");
-        let client = Client {
+        let mut client = Client {
             name: self.client_name.unwrap_or_else(|| client_id.to_owned()),
             redirect_uris: parse_redirect_uris("redirect_uris", &self.redirect_uris, native)?,
             post_logout_redirect_uris: parse_redirect_uris(
@@ -141,6 +141,7 @@ impl ClientMetadata {
             groups: self.groups.filter(|groups| !groups.is_empty()),
             ..stored
         };
+        client.apply_fapi2();
         client.check_registration().map_err(|error| invalid(member_of(&error), 0, error))?;
         Ok(client)
     }

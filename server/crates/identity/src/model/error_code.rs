@@ -4,7 +4,10 @@ use store::StoreError;
 
 /// An error code of the authorization endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are those of RFC 6749 4.1.2.1 and OpenID Connect Core 3.1.2.6")]
+#[expect(
+    missing_docs,
+    reason = "the names are those of RFC 6749 4.1.2.1, OpenID Connect Core 3.1.2.6 and RFC 8707 2"
+)]
 pub enum ErrorCode {
     InvalidRequest,
     UnauthorizedClient,
@@ -18,6 +21,7 @@ pub enum ErrorCode {
     InteractionRequired,
     RequestNotSupported,
     RequestUriNotSupported,
+    InvalidTarget,
 }
 
 impl ErrorCode {
@@ -36,6 +40,7 @@ impl ErrorCode {
             Self::InteractionRequired => "interaction_required",
             Self::RequestNotSupported => "request_not_supported",
             Self::RequestUriNotSupported => "request_uri_not_supported",
+            Self::InvalidTarget => "invalid_target",
         }
     }
 }

@@ -507,6 +507,17 @@ client_members! {
             value: "SECONDS",
             default: "that of the server",
         }
+        /// Lifetime of authorization codes in seconds, 10 to 300.
+        authorization_code_lifetime_s: Option<u32> {
+            kind: MemberType::Number,
+            flag: Some("authorization-code-lifetime-s"),
+            value: "SECONDS",
+            default: "300, and 60 with `fapi2`",
+        }
+        /// Whether the client follows the FAPI 2.0 Security Profile: pushed requests, `private_key_jwt` with
+        /// the issuer as the audience, tokens bound to a key, codes of at most 60 seconds, and refresh tokens
+        /// that are not replaced.
+        fapi2: bool { kind: MemberType::Boolean, flag: Some("fapi2"), default: "false" }
         /// Maximum age of a sign-in in seconds, for requests without `max_age` (OpenID Connect Registration
         /// section 2).
         default_max_age: Option<u32> { kind: MemberType::Number, flag: Some("default-max-age"), value: "SECONDS" }

@@ -21,7 +21,7 @@ use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
 
 /// Algorithms of proofs. RS256 is excluded, as FAPI 2.0 section 5.4 requires.
-pub const PROOF_ALGORITHMS: [&str; 4] = ["ES256", "ES384", "PS256", "EdDSA"];
+pub const PROOF_ALGORITHMS: [&str; 5] = ["ES256", "ES384", "PS256", "EdDSA", "Ed25519"];
 
 /// Maximum difference between `iat` and the current time in seconds.
 const TIME_WINDOW_S: i64 = 60;

@@ -7,6 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use store::StoreError;
 
 use crate::model::client::{Client, GrantType};
@@ -48,6 +49,15 @@ pub struct Grant {
     pub need_patient_banner: bool,
     /// Thumbprint of the key that the tokens are bound to (RFC 9449), if any.
     pub jkt: Option<String>,
+    /// The only audience of the access tokens, if the client has chosen one (RFC 8707).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// Further resources of the launch context (SMART App Launch 2.2, `fhirContext`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fhir_context: Vec<Value>,
+    /// The reason of the launch (SMART App Launch 2.2, `intent`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<String>,
 }
 
 /// Parameters of a token request that redeems an authorization code.
@@ -61,6 +71,8 @@ pub struct CodeExchange<'a> {
     pub verifier: Option<&'a str>,
     /// Thumbprint of the DPoP key that was proven with the request.
     pub jkt: Option<&'a str>,
+    /// The only audience of the access token (RFC 8707).
+    pub resource: Option<&'a str>,
 }
 
 /// Reasons why a code or refresh token is rejected. The client receives `invalid_grant` for all of them
@@ -91,6 +103,9 @@ pub enum GrantError {
     /// The user may no longer access the launch patient.
     #[error("the user may no longer access the patient of this grant; start a new authorization request")]
     Patient,
+    /// The resource differs from that of the authorization request. The client receives `invalid_target`.
+    #[error("resource differs from that of the authorization request (RFC 8707)")]
+    Resource,
     /// The requested scopes exceed the granted ones.
     #[error("scope exceeds the granted scopes")]
     Scope,
@@ -111,6 +126,19 @@ impl Grant {
         let ends = now + lifetime;
         let is_online = self.scopes.contains("online_access") && !self.scopes.contains("offline_access");
         if is_online { ends.min(self.session_ends) } else { ends }
+    }
+
+    /// Narrows the audience of the access tokens to a resource (RFC 8707 section 2.2). Returns `false` if the
+    /// grant is for another one.
+    pub(super) fn narrow_to(&mut self, resource: Option<&str>) -> bool {
+        match (&self.resource, resource) {
+            (_, None) => true,
+            (Some(granted), Some(requested)) => granted == requested,
+            (None, Some(requested)) => {
+                self.resource = Some(requested.to_owned());
+                true
+            }
+        }
     }
 
     /// `true` if the grant was issued to this registration of the client.

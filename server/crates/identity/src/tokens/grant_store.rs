@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
@@ -12,7 +12,6 @@ use crate::directory::client_registry::ClientRegistry;
 use crate::directory::lifetime_settings::LifetimeSettings;
 use crate::directory::user_directory::UserDirectory;
 use crate::ledger_keys;
-use crate::lifetimes;
 use crate::model::client::Client;
 use crate::model::pkce::CodeChallenge;
 use crate::model::redirect_uri::RegisteredRedirectUri;
@@ -66,6 +65,7 @@ impl GrantStore {
         redirect_uri: RegisteredRedirectUri,
         challenge: Option<CodeChallenge>,
         once: Option<LedgerWrite>,
+        lifetime: SignedDuration,
         now: Timestamp,
     ) -> Result<String, StoreError> {
         let code = self.random.secret();
@@ -73,7 +73,7 @@ impl GrantStore {
         let mut writes = vec![records::put_record(
             ledger_keys::authorization_code(&code),
             &record,
-            Some(now + lifetimes::AUTHORIZATION_CODE),
+            Some(now + lifetime),
             Expect::Absent,
         )];
         writes.extend(once);
@@ -112,6 +112,9 @@ impl GrantStore {
         }
         if code.grant.jkt.is_some() && code.grant.jkt.as_deref() != exchange.jkt {
             return Err(GrantError::Key);
+        }
+        if !code.grant.narrow_to(exchange.resource) {
+            return Err(GrantError::Resource);
         }
         if code.spent {
             return Err(self.revoke_reused("code", &code.grant, now).await);
@@ -178,6 +181,7 @@ impl GrantStore {
         client: &Client,
         scopes: Option<&Scopes>,
         jkt: Option<&str>,
+        resource: Option<&str>,
         now: Timestamp,
     ) -> Result<(Grant, String), GrantError> {
         let key = ledger_keys::refresh_token(token);
@@ -196,6 +200,16 @@ impl GrantStore {
             }
             if scopes.is_some_and(|requested| requested.covered_by(&refresh.grant.scopes) != *requested) {
                 return Err(GrantError::Scope);
+            }
+            let mut narrowed = refresh.grant.clone();
+            if !narrowed.narrow_to(resource) {
+                return Err(GrantError::Resource);
+            }
+            // FAPI 2.0 Security Profile section 5.3.2.1: no rotation. The token is bound to a client that has
+            // a key.
+            if client.fapi2 && refresh.spent.is_none() {
+                let remaining = self.ensure_refreshable(&refresh.grant, client, now).await?;
+                return Ok((refreshed(narrowed, &remaining, scopes, jkt), token.to_owned()));
             }
             let remaining = if let Some(spent) = refresh.spent {
                 let grace = client.refresh_grace();
@@ -230,14 +244,7 @@ impl GrantStore {
                 }
                 remaining
             };
-            let mut grant = refresh.grant;
-            // The successor keeps all scopes; only the new access token has fewer. The nonce applies to the
-            // first ID token only.
-            grant.scopes =
-                scopes.map_or_else(|| remaining.clone(), |requested| requested.covered_by(&remaining));
-            grant.nonce = None;
-            grant.jkt = jkt.map(str::to_owned);
-            return Ok((grant, successor));
+            return Ok((refreshed(narrowed, &remaining, scopes, jkt), successor));
         }
     }
 
@@ -359,4 +366,11 @@ impl GrantStore {
             self.ledger.read_record::<RefreshRecord>(&ledger_keys::refresh_token(token), now).await?;
         Ok(record.map(|stored| (stored.value.grant.client_id, stored.value.grant.family)))
     }
+}
+
+/// The grant of the tokens that a refresh issues. The refresh token keeps all scopes; only the new access
+/// token has fewer. The nonce applies to the first ID token only.
+fn refreshed(grant: Grant, remaining: &Scopes, requested: Option<&Scopes>, jkt: Option<&str>) -> Grant {
+    let scopes = requested.map_or_else(|| remaining.clone(), |requested| requested.covered_by(remaining));
+    Grant { scopes, nonce: None, jkt: jkt.map(str::to_owned), ..grant }
 }

@@ -69,7 +69,7 @@ impl TokenService {
         self.sign_access_token(&AccessToken {
             iss: self.issuer.clone(),
             sub: grant.sub.clone(),
-            aud: self.token_audience(&grant.scopes),
+            aud: self.token_audience(&grant.scopes, grant.resource.as_deref()),
             client_id: grant.client_id.clone(),
             scope: grant.scopes.to_string(),
             iat: now.as_second(),
@@ -88,18 +88,19 @@ impl TokenService {
     }
 
     /// Mints an access token for a client itself (`client_credentials`). The token is bound to the key with
-    /// the thumbprint `jkt`, if given.
+    /// the thumbprint `jkt`, if given, and only for `resource`, if given.
     pub fn mint_backend_token(
         &self,
         client: &Client,
         scopes: &Scopes,
         jkt: Option<String>,
+        resource: Option<&str>,
         now: Timestamp,
     ) -> String {
         self.sign_access_token(&AccessToken {
             iss: self.issuer.clone(),
             sub: client.client_id.clone(),
-            aud: self.token_audience(scopes),
+            aud: self.token_audience(scopes, resource),
             client_id: client.client_id.clone(),
             scope: scopes.to_string(),
             iat: now.as_second(),
@@ -117,7 +118,15 @@ impl TokenService {
         })
     }
 
-    fn token_audience(&self, scopes: &Scopes) -> Vec<String> {
+    /// Returns whether a resource is one of this server (RFC 8707): the issuer or the FHIR base URL.
+    pub fn is_resource(&self, resource: &str) -> bool {
+        resource == self.issuer || resource == self.fhir_base
+    }
+
+    fn token_audience(&self, scopes: &Scopes, resource: Option<&str>) -> Vec<String> {
+        if let Some(resource) = resource {
+            return vec![resource.to_owned()];
+        }
         let smart = scopes.smart_scopes().next().is_some();
         let mut audience = Vec::new();
         if scopes.contains("openid") || !smart {

@@ -217,10 +217,19 @@ async fn events_contain_no_secrets() {
     let code = {
         use trefoil_identity::model::redirect_uri::RegisteredRedirectUri;
         let to = RegisteredRedirectUri::parse(crate::support::CALLBACK, false).unwrap();
-        identity.grants.issue_authorization_code(grant.clone(), to, None, None, at(0)).await.unwrap()
+        identity
+            .grants
+            .issue_authorization_code(grant.clone(), to, None, None, lifetimes::AUTHORIZATION_CODE, at(0))
+            .await
+            .unwrap()
     };
-    let sent =
-        CodeExchange { code: &code, redirect_uri: crate::support::CALLBACK, verifier: None, jkt: None };
+    let sent = CodeExchange {
+        code: &code,
+        redirect_uri: crate::support::CALLBACK,
+        verifier: None,
+        jkt: None,
+        resource: None,
+    };
     let redeem = async || identity.grants.redeem_authorization_code(&sent, &app, at(1)).await;
     assert!(redeem().await.is_ok());
     assert!(redeem().await.is_err());

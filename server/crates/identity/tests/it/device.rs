@@ -68,7 +68,7 @@ async fn an_approved_device_gets_one_grant() {
     let again = identity.devices.redeem_device_code(&begun.device_code, &client, None, at(15)).await;
     assert!(matches!(again, Err(DeviceError::Grant(GrantError::Reused))));
     assert!(
-        identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(16)).await.is_err(),
+        identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(16)).await.is_err(),
         "the family is revoked"
     );
 }

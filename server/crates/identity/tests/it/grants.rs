@@ -18,7 +18,7 @@ use trefoil_identity::tokens::id_token::IdTokenContext;
 use crate::support::{CALLBACK, World, at, client};
 
 fn sent(code: &str) -> CodeExchange<'_> {
-    CodeExchange { code, redirect_uri: CALLBACK, verifier: None, jkt: None }
+    CodeExchange { code, redirect_uri: CALLBACK, verifier: None, jkt: None, resource: None }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,8 +29,12 @@ async fn a_code_is_spent_once_in_concurrent_requests() {
         let mut grant = world.grant("openid");
         grant.family = format!("family-{round}");
         let to = RegisteredRedirectUri::parse(CALLBACK, false).unwrap();
-        let code =
-            world.identity.grants.issue_authorization_code(grant, to, None, None, at(0)).await.unwrap();
+        let code = world
+            .identity
+            .grants
+            .issue_authorization_code(grant, to, None, None, lifetimes::AUTHORIZATION_CODE, at(0))
+            .await
+            .unwrap();
         let tasks = (0..64).map(|_| {
             let (world, code) = (world.clone(), code.clone());
             tokio::spawn(async move {
@@ -59,7 +63,7 @@ async fn race(world: &Arc<World>, client: Client) -> (usize, std::collections::B
     let tasks = (0..64).map(|_| {
         let (world, refresh, client) = (world.clone(), refresh.clone(), client.clone());
         tokio::spawn(async move {
-            world.identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(2)).await
+            world.identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(2)).await
         })
     });
     let (mut won, mut successors) = (0, std::collections::BTreeSet::new());
@@ -90,7 +94,9 @@ async fn during_the_grace_period_all_requests_get_the_same_successor() {
     let (won, successors) = race(&world, client.clone()).await;
     assert_eq!((won, successors.len()), (64, 1));
     let successor = successors.first().unwrap();
-    assert!(world.identity.grants.redeem_refresh_token(successor, &client, None, None, at(3)).await.is_ok());
+    assert!(
+        world.identity.grants.redeem_refresh_token(successor, &client, None, None, None, at(3)).await.is_ok()
+    );
 }
 
 #[tokio::test]
@@ -100,13 +106,13 @@ async fn the_grace_period_ends() {
     let identity = &world.identity;
     let refresh = identity.grants.issue_refresh_token(&world.grant("openid"), &client, at(0)).await.unwrap();
     let (_, first) =
-        identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(1)).await.unwrap();
+        identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(1)).await.unwrap();
     let (_, again) =
-        identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(10)).await.unwrap();
+        identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(10)).await.unwrap();
     assert_eq!(first, again);
-    let late = identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(11)).await;
+    let late = identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(11)).await;
     assert!(matches!(late, Err(GrantError::Reused)));
-    let dead = identity.grants.redeem_refresh_token(&first, &client, None, None, at(11)).await;
+    let dead = identity.grants.redeem_refresh_token(&first, &client, None, None, None, at(11)).await;
     assert!(matches!(dead, Err(GrantError::Revoked)));
 }
 
@@ -115,9 +121,9 @@ async fn a_second_use_is_rejected_whichever_clock_is_ahead() {
     let world = World::new().await;
     let (identity, client) = (&world.identity, &world.client);
     let refresh = identity.grants.issue_refresh_token(&world.grant("openid"), client, at(0)).await.unwrap();
-    assert!(identity.grants.redeem_refresh_token(&refresh, client, None, None, at(2)).await.is_ok());
+    assert!(identity.grants.redeem_refresh_token(&refresh, client, None, None, None, at(2)).await.is_ok());
     // A request that arrived earlier, or at a node whose clock is behind.
-    let again = identity.grants.redeem_refresh_token(&refresh, client, None, None, at(1)).await;
+    let again = identity.grants.redeem_refresh_token(&refresh, client, None, None, None, at(1)).await;
     assert!(matches!(again, Err(GrantError::Reused)), "{:?}", again.err());
 }
 
@@ -141,7 +147,7 @@ async fn no_kind_of_token_is_accepted_as_another() {
             ("code", identity.grants.redeem_authorization_code(&sent(token), client, at(1)).await.is_ok()),
             (
                 "refresh token",
-                identity.grants.redeem_refresh_token(token, client, None, None, at(1)).await.is_ok(),
+                identity.grants.redeem_refresh_token(token, client, None, None, None, at(1)).await.is_ok(),
             ),
             ("assertion", {
                 let form = Params::parse(
@@ -170,7 +176,7 @@ async fn a_token_ends_with_the_registration_and_the_consent() {
     assert!(identity.tokens.verify_access_token(&access, at(1)).await.is_ok());
     identity.consents.withdraw_consent(&world.user.sub, &client.client_id, at(1)).await.unwrap();
     assert!(matches!(identity.tokens.verify_access_token(&access, at(1)).await, Err(BadToken::Revoked)));
-    let refused = identity.grants.redeem_refresh_token(&refresh, client, None, None, at(1)).await;
+    let refused = identity.grants.redeem_refresh_token(&refresh, client, None, None, None, at(1)).await;
     assert!(matches!(refused, Err(GrantError::Revoked)));
     let later = Grant { granted: at(2), ..grant };
     let access = identity.tokens.mint_access_token(&later, lifetimes::ACCESS_TOKEN, at(2));
@@ -181,7 +187,7 @@ async fn a_token_ends_with_the_registration_and_the_consent() {
     identity.clients.add_client(client, at(3)).await.unwrap();
     assert!(matches!(identity.tokens.verify_access_token(&access, at(3)).await, Err(BadToken::ClientGone)));
     let again = identity.clients.active_client(&client.client_id, at(3)).await.unwrap().unwrap();
-    let refused = identity.grants.redeem_refresh_token(&refresh, &again, None, None, at(3)).await;
+    let refused = identity.grants.redeem_refresh_token(&refresh, &again, None, None, None, at(3)).await;
     assert!(matches!(refused, Err(GrantError::Unknown)));
 }
 
@@ -237,10 +243,10 @@ async fn a_second_use_revokes_the_family() {
     let refresh = identity.grants.issue_refresh_token(&grant, &world.client, at(1)).await.unwrap();
     assert!(identity.tokens.verify_access_token(&access, at(2)).await.is_ok());
     let (_, successor) =
-        identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, at(2)).await.unwrap();
-    let reused = identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, at(3)).await;
+        identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, None, at(2)).await.unwrap();
+    let reused = identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, None, at(3)).await;
     assert!(matches!(reused, Err(GrantError::Reused)));
-    let dead = identity.grants.redeem_refresh_token(&successor, &world.client, None, None, at(3)).await;
+    let dead = identity.grants.redeem_refresh_token(&successor, &world.client, None, None, None, at(3)).await;
     assert!(matches!(dead, Err(GrantError::Revoked)));
     assert!(matches!(identity.tokens.verify_access_token(&access, at(3)).await, Err(BadToken::Revoked)));
 }
@@ -257,17 +263,20 @@ async fn a_refresh_never_adds_scopes() {
     let scopes = |text: &str| trefoil_identity::model::scope::Scopes::parse(text).unwrap();
     let wider = identity
         .grants
-        .redeem_refresh_token(&refresh, &world.client, Some(&scopes("openid email")), None, at(2))
+        .redeem_refresh_token(&refresh, &world.client, Some(&scopes("openid email")), None, None, at(2))
         .await;
     assert!(matches!(wider, Err(GrantError::Scope)));
     let (narrow, successor) = identity
         .grants
-        .redeem_refresh_token(&refresh, &world.client, Some(&scopes("openid")), None, at(2))
+        .redeem_refresh_token(&refresh, &world.client, Some(&scopes("openid")), None, None, at(2))
         .await
         .unwrap();
     assert_eq!(narrow.scopes.to_string(), "openid");
-    let (whole, _) =
-        identity.grants.redeem_refresh_token(&successor, &world.client, None, None, at(3)).await.unwrap();
+    let (whole, _) = identity
+        .grants
+        .redeem_refresh_token(&successor, &world.client, None, None, None, at(3))
+        .await
+        .unwrap();
     assert_eq!(whole.scopes.to_string(), "openid profile");
 }
 
@@ -300,7 +309,7 @@ async fn tokens_lose_the_scopes_that_client_or_user_lose() {
         .unwrap();
     assert_eq!(left(2).await, "openid offline_access");
     let (renewed, refresh) =
-        identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(3)).await.unwrap();
+        identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(3)).await.unwrap();
     assert_eq!(renewed.scopes.to_string(), "openid offline_access");
 
     let client = declare("offline_access").await;
@@ -308,12 +317,12 @@ async fn tokens_lose_the_scopes_that_client_or_user_lose() {
     let told = identity.tokens.introspect_token(&access, &client, at(4)).await.unwrap();
     assert_eq!(told["scope"], "offline_access");
     let (renewed, refresh) =
-        identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(5)).await.unwrap();
+        identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(5)).await.unwrap();
     assert_eq!(renewed.scopes.to_string(), "offline_access");
 
     identity.users.change_user("ada", at(6), |user| user.allowed_scopes = scopes("email")).await.unwrap();
     assert_eq!(left(6).await, "");
-    let refused = identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(6)).await;
+    let refused = identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(6)).await;
     assert!(matches!(refused, Err(GrantError::Revoked)));
 }
 
@@ -446,7 +455,7 @@ async fn refresh_tokens_end_when_the_scope_that_allowed_them_is_taken_away() {
         let grant = world.grant("openid offline_access");
         let token = identity.grants.issue_refresh_token(&grant, &client, at(1)).await.unwrap();
         let (_, token) =
-            identity.grants.redeem_refresh_token(&token, &client, None, None, at(2)).await.unwrap();
+            identity.grants.redeem_refresh_token(&token, &client, None, None, None, at(2)).await.unwrap();
         let fewer = Scopes::parse("openid profile").unwrap();
         let client = match from_client {
             true => Client { scopes: fewer, ..client },
@@ -456,7 +465,7 @@ async fn refresh_tokens_end_when_the_scope_that_allowed_them_is_taken_away() {
                 client
             }
         };
-        let refused = identity.grants.redeem_refresh_token(&token, &client, None, None, at(4)).await;
+        let refused = identity.grants.redeem_refresh_token(&token, &client, None, None, None, at(4)).await;
         assert!(matches!(refused, Err(GrantError::Withdrawn)), "{from_client} {always_refresh} {refused:?}");
     }
 }
@@ -482,14 +491,15 @@ async fn what_was_issued_before_a_restore_of_the_database_has_ended() {
     assert!(identity.sessions.active_session(&cookie, at(12)).await.unwrap().is_none());
     let spent = identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(12)).await;
     assert!(matches!(spent, Err(GrantError::Revoked)));
-    let renewed = identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, at(12)).await;
+    let renewed =
+        identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, None, at(12)).await;
     assert!(matches!(renewed, Err(GrantError::Revoked)));
     assert!(matches!(identity.tokens.verify_access_token(&access, at(12)).await, Err(BadToken::Revoked)));
 
     let (cookie, (access, refresh)) = (begin(12).await, issue(12).await);
     assert!(identity.sessions.active_session(&cookie, at(13)).await.unwrap().is_some());
     assert!(identity.tokens.verify_access_token(&access, at(13)).await.is_ok());
-    identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, at(13)).await.unwrap();
+    identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, None, at(13)).await.unwrap();
     // The next restore.
     assert!(identity.end_all_before(at(600)).await.unwrap());
     assert!(identity.tokens.verify_access_token(&access, at(601)).await.is_err());

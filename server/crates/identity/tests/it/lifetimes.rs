@@ -39,7 +39,7 @@ async fn lifetimes_are_those_of_the_client_or_else_of_the_server() {
         assert_eq!(payload(&id_token)["exp"], at(expected[1]).as_second());
     }
     let backend = |client: &Client| {
-        payload(&identity.tokens.mint_backend_token(client, &client.scopes, None, at(0)))["exp"].clone()
+        payload(&identity.tokens.mint_backend_token(client, &client.scopes, None, None, at(0)))["exp"].clone()
     };
     assert_eq!(
         (backend(&world.client), backend(&own)),
@@ -62,9 +62,10 @@ async fn refresh_tokens_end_with_the_lifetime_of_the_client() {
         (grant.client_id, grant.generation) = (client.client_id.clone(), client.generation.clone());
         let token = identity.grants.issue_refresh_token(&grant, client, at(0)).await.unwrap();
         let (_, successor) =
-            identity.grants.redeem_refresh_token(&token, client, None, None, at(99)).await.unwrap();
+            identity.grants.redeem_refresh_token(&token, client, None, None, None, at(99)).await.unwrap();
         // The lifetime is counted from the first token.
-        let result = identity.grants.redeem_refresh_token(&successor, client, None, None, at(100)).await;
+        let result =
+            identity.grants.redeem_refresh_token(&successor, client, None, None, None, at(100)).await;
         assert_eq!(result.is_ok(), alive, "{}", client.client_id);
     }
 }
@@ -128,10 +129,14 @@ async fn revocations_and_keys_are_kept_as_long_as_the_longest_token() {
     assert!(keys.iter().all(|key| key.stage != KeyStage::Retiring));
 
     // 40 days are more than the default lifetime of a family.
-    assert!(identity.grants.redeem_refresh_token(&refresh, &long, None, None, at(40 * day)).await.is_ok());
+    assert!(
+        identity.grants.redeem_refresh_token(&refresh, &long, None, None, None, at(40 * day)).await.is_ok()
+    );
     let again = identity.grants.issue_refresh_token(&grant, &long, at(0)).await.unwrap();
     identity.grants.revoke_family("family", at(2)).await.unwrap();
-    assert!(identity.grants.redeem_refresh_token(&again, &long, None, None, at(365 * day)).await.is_err());
+    assert!(
+        identity.grants.redeem_refresh_token(&again, &long, None, None, None, at(365 * day)).await.is_err()
+    );
 }
 
 #[tokio::test]
@@ -170,7 +175,7 @@ async fn online_access_ends_with_the_session() {
         grant.session_ends = at(500);
         assert!(grant.allows_refresh(&client));
         let token = identity.grants.issue_refresh_token(&grant, &client, at(0)).await.unwrap();
-        let result = identity.grants.redeem_refresh_token(&token, &client, None, None, at(500)).await;
+        let result = identity.grants.redeem_refresh_token(&token, &client, None, None, None, at(500)).await;
         assert_eq!(result.is_ok(), alive, "{scopes}");
     }
 }

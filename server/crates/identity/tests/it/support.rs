@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 use store::Store;
+use trefoil_identity::lifetimes;
 use trefoil_identity::model::client::{AuthMethod, Client, GrantType, ResponseType};
 use trefoil_identity::model::redirect_uri::RegisteredRedirectUri;
 use trefoil_identity::model::scope::Scopes;
@@ -75,6 +76,9 @@ impl World {
             encounter: None,
             need_patient_banner: true,
             jkt: None,
+            resource: None,
+            fhir_context: Vec::new(),
+            intent: None,
         }
     }
 
@@ -82,7 +86,14 @@ impl World {
         let to = RegisteredRedirectUri::parse(CALLBACK, false).unwrap();
         self.identity
             .grants
-            .issue_authorization_code(self.grant(scopes), to, None, None, at(0))
+            .issue_authorization_code(
+                self.grant(scopes),
+                to,
+                None,
+                None,
+                lifetimes::AUTHORIZATION_CODE,
+                at(0),
+            )
             .await
             .unwrap()
     }

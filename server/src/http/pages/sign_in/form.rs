@@ -41,7 +41,10 @@ async fn render_form(
         }
         None => None,
     };
-    let client = client.map(|request| request.client);
+    let client = client.map(|request| {
+        crate::http::pages::page_request::use_locales(request.ui_locales.as_deref());
+        request.client
+    });
     let waiting = match &onward.link {
         Some(link) => app.identity.sign_in.pending_link(link, browser, context.now).await.ok().flatten(),
         None => None,
