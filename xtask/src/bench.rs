@@ -24,6 +24,8 @@ enum BenchGroup {
     Terminology,
     /// Exports and their downloads.
     Bulk,
+    /// Searches of one of a million Patients.
+    Patients,
     /// Downloads of export files.
     Download,
     /// The memory that exports as Parquet need.
@@ -48,11 +50,12 @@ impl BenchGroup {
 
 /// Runs the benchmarks of a group.
 pub fn run(args: &BenchArgs) -> Result<()> {
-    use BenchGroup::{Bulk, Client, Log, Parquet, Postgres, Scale, Terminology};
+    use BenchGroup::{Bulk, Client, Log, Parquet, Patients, Postgres, Scale, Terminology};
     let with_options = |mut command: Command| check(command.args(&args.options));
     let http = |options: &[&str]| check(bench("trefoil-server", "http").args(options));
     match args.group {
         Some(Parquet) => return with_options(bench_parquet()),
+        Some(Patients) => return with_options(bench("trefoil-resources", "patients")),
         Some(Log) => return with_options(bench("trefoil-server", "log")),
         Some(Scale) => {
             with_options(bench("trefoil-store", "scale"))?;

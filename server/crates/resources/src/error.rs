@@ -154,6 +154,17 @@ pub enum ResourceError {
         /// `Type/id`.
         key: String,
     },
+    /// The match of a conditional request does not meet `If-Match` or `If-None-Match`.
+    #[error(
+        "the precondition is not met: {search} finds {}; read it again and repeat the change",
+        found.map_or("nothing".to_owned(), |version| format!("version {version}"))
+    )]
+    PreconditionFailed {
+        /// The search.
+        search: String,
+        /// Version of the match, if there is one.
+        found: Option<u64>,
+    },
     /// Another request has added a resource that the search of a conditional request may find.
     #[error(
         "{key} was not written: other requests have added resources that its search may find; repeat the request"

@@ -188,11 +188,12 @@ pub async fn conditional_update(
     body: &mut RequestBody,
 ) -> Result<Response, Problem> {
     let (access, filter) = conditional_request(context, kind, ScopePermissions::UPDATE).await?;
+    let expected = expected_version(context)?;
     let body = json_body(context, body).await?;
     let id = resource_id(&*context.app.clock.random);
     let searched = searched_view(context, &access, kind).await?;
     let view = permitted_view(context, &access, kind, ScopePermissions::UPDATE).await?;
-    let done = view.update_only(&searched, &filter, &body, id, context.now).await?;
+    let done = view.update_only(&searched, &filter, &body, id, expected, context.now).await?;
     update_response(context, &access, RestInteraction::Update, done).await
 }
 
@@ -202,9 +203,11 @@ pub async fn conditional_delete(
     ResourceType(kind): ResourceType,
 ) -> Result<Response, Problem> {
     let (access, filter) = conditional_request(context, kind, ScopePermissions::DELETE).await?;
+    let expected = expected_version(context)?;
     let searched = searched_view(context, &access, kind).await?;
     let view = permitted_view(context, &access, kind, ScopePermissions::DELETE).await?;
-    delete_response(context, &access, view.delete_only(&searched, &filter, context.now).await?).await
+    delete_response(context, &access, view.delete_only(&searched, &filter, expected, context.now).await?)
+        .await
 }
 
 /// Checks that the token grants `permissions` on some resources of the type. Returns the access and the

@@ -89,9 +89,9 @@ pub fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
         ResourceError::NoMatch { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::NotFound),
         ResourceError::Several { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::MultipleMatches),
         ResourceError::Page => (StatusCode::BAD_REQUEST, IssueCode::Value),
-        ResourceError::VersionConflict { .. } | ResourceError::SearchChanged { .. } => {
-            (StatusCode::PRECONDITION_FAILED, IssueCode::Conflict)
-        }
+        ResourceError::VersionConflict { .. }
+        | ResourceError::PreconditionFailed { .. }
+        | ResourceError::SearchChanged { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::Conflict),
         ResourceError::Body(error) => match error {
             ResourceBodyError::TooBig { .. } => (StatusCode::PAYLOAD_TOO_LARGE, IssueCode::TooLong),
             ResourceBodyError::Json { .. }

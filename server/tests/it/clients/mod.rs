@@ -54,6 +54,63 @@ fn smart_fetch_exports_a_group_and_everything() {
     }
 }
 
+/// Runs smart-fetch's export of the first or second day.
+fn smart_fetch_day(server: &Server, out: &Path, day: &str) -> serde_json::Value {
+    let output = Command::new("python3")
+        .arg(clients().join("smart_fetch_increment.py"))
+        .args([server.data(), out])
+        .arg(day)
+        .env("PYTHONPATH", python_packages())
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn smart_fetch_gets_exactly_the_changes_on_its_second_day() {
+    if !have("python3", "smart-fetch") || !installed("smart-fetch", &python_packages().join("smart_fetch")) {
+        return;
+    }
+    let server = Server::demo();
+    let out = tempfile::tempdir().unwrap();
+    let first = smart_fetch_day(&server, out.path(), "first");
+    let found: Vec<_> = first["found"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    let patient = found.iter().find(|one| one.starts_with("Patient/")).unwrap();
+    let observation = found.iter().find(|one| one.starts_with("Observation/")).unwrap();
+
+    // An edit, a late addition with an old clinical date, and a deletion.
+    let add =
+        ["client", "add", "writer", "--auth-method", "client_secret_basic", "--scope", "system/*.cruds"];
+    let added = String::from_utf8(server.trefoil(&add).stdout).unwrap();
+    let secret = added.split("client_secret ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let token = server.client().post(format!("{}/oauth2/token", server.base()));
+    let token = token.basic_auth("writer", Some(secret)).form(&[("grant_type", "client_credentials")]);
+    let token: serde_json::Value = token.send().await.unwrap().json().await.unwrap();
+    let token = token["access_token"].as_str().unwrap();
+    let at = |path: &str| format!("{}/{path}", server.fhir());
+    let client = server.client();
+    let read = client.get(at(patient)).bearer_auth(token).send().await.unwrap();
+    let mut changed: serde_json::Value = read.json().await.unwrap();
+    changed["active"] = serde_json::json!(changed["active"] != true);
+    let late = serde_json::json!({
+        "resourceType": "Observation", "id": "late", "status": "final", "code": { "text": "late" },
+        "subject": { "reference": patient }, "effectiveDateTime": "2001-02-03",
+    });
+    for (path, body) in [(*patient, &changed), ("Observation/late", &late)] {
+        let put = client.put(at(path)).bearer_auth(token).header("content-type", "application/fhir+json");
+        assert!(put.body(body.to_string()).send().await.unwrap().status().is_success(), "{path}");
+    }
+    assert_eq!(client.delete(at(observation)).bearer_auth(token).send().await.unwrap().status(), 204);
+
+    let second = smart_fetch_day(&server, out.path(), "second");
+    let mut expected = vec!["Observation/late", patient];
+    expected.sort_unstable();
+    assert_eq!(second["found"], serde_json::json!(expected), "{second}");
+    assert_eq!(second["deleted"], serde_json::json!([observation]), "{second}");
+}
+
 #[test]
 fn python_signs_in_and_validates_codes() {
     if have("python3", "the Python client") {

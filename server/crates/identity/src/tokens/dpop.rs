@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use jsonwebtoken::Algorithm;
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -36,7 +35,7 @@ pub enum BadProof {
     Malformed,
     #[error("typ of the proof must be dpop+jwt")]
     Type,
-    #[error("alg of the proof must be ES256, ES384, PS256 or EdDSA")]
+    #[error("alg of the proof must be ES256, ES384, PS256, EdDSA or Ed25519")]
     Algorithm,
     #[error("crit in the proof is not supported")]
     Critical,
@@ -160,13 +159,8 @@ fn parse_proof(proof: &str, request: &DpopRequest<'_>, now: Timestamp) -> Result
     if parts.header.typ.as_deref() != Some("dpop+jwt") {
         return Err(BadProof::Type);
     }
-    let alg = match parts.header.alg.as_str() {
-        "ES256" => Algorithm::ES256,
-        "ES384" => Algorithm::ES384,
-        "PS256" => Algorithm::PS256,
-        "EdDSA" => Algorithm::EdDSA,
-        _ => return Err(BadProof::Algorithm),
-    };
+    let name = PROOF_ALGORITHMS.into_iter().find(|name| *name == parts.header.alg);
+    let alg = name.and_then(jose::verified_algorithm).ok_or(BadProof::Algorithm)?;
     if parts.header.crit.is_some() {
         return Err(BadProof::Critical);
     }

@@ -11,6 +11,7 @@ use trefoil_identity::directory::client_registry::ChangeClientError;
 use trefoil_identity::directory::user_directory::ChangeUserError;
 use trefoil_identity::lifetimes;
 use trefoil_identity::model::client::{Client, RegistrationError};
+use trefoil_identity::model::scope::Scopes;
 use trefoil_identity::model::user::User;
 use trefoil_identity::tokens::grant::{CodeExchange, Grant};
 use trefoil_identity::{Dependencies, Identity, SystemRandom};
@@ -288,4 +289,36 @@ async fn a_user_with_an_older_name_can_still_sign_in() {
     }
     identity.users.delete_user("ａDA", at(4)).await.unwrap();
     assert_eq!(sub_of("ada").await.as_deref(), Some(&*added.sub), "the other user keeps the name");
+}
+
+#[tokio::test]
+async fn new_default_scopes_reach_users_with_the_previous_default_once() {
+    let store = Store::memory();
+    let open = async || {
+        Identity::open(store.clone(), Arc::new(SystemRandom), "https://as.example", false, at(0))
+            .await
+            .unwrap()
+    };
+    let identity = open().await;
+    let scoped =
+        |name: &str, scopes: &str| User { allowed_scopes: Scopes::parse(scopes).unwrap(), ..user(name) };
+    let previous = "openid profile email phone";
+    for (name, scopes) in [("usual", previous), ("chosen", "openid user/*.rs"), ("fewer", "openid profile")] {
+        identity.users.add_user(scoped(name, scopes), at(0)).await.unwrap();
+    }
+    // A store that an earlier version has written.
+    let unmarked = LedgerWrite::Delete { key: "index/user-default-scopes".to_owned(), expect: Expect::Any };
+    store.write(vec![unmarked], at(0)).await.unwrap();
+    let identity = open().await;
+    let scopes = async |identity: &Identity, name: &str| {
+        let user = identity.users.user_by_name(name, at(0)).await.unwrap().unwrap();
+        user.allowed_scopes.to_string()
+    };
+    assert_eq!(scopes(&identity, "usual").await, format!("{previous} offline_access online_access"));
+    assert_eq!(scopes(&identity, "chosen").await, "openid user/*.rs");
+    assert_eq!(scopes(&identity, "fewer").await, "openid profile");
+    // Taking them away from one user lasts.
+    let take = |user: &mut User| user.allowed_scopes = Scopes::parse(previous).unwrap();
+    identity.users.change_user("usual", at(1), take).await.unwrap();
+    assert_eq!(scopes(&open().await, "usual").await, previous);
 }

@@ -7,6 +7,7 @@ mod administration;
 mod authorize;
 mod client_auth;
 mod device;
+mod dpop;
 mod grants;
 mod keys;
 mod lifetimes;

@@ -20,8 +20,8 @@ use crate::{
 };
 
 /// Maximum number of searches of a request. Each repetition means that another request has created a resource
-/// with a value of the search.
-pub(crate) const MAX_SEARCHES: usize = 16;
+/// with a value of the search, or has changed the resource that was found.
+pub(crate) const MAX_SEARCHES: usize = 100;
 
 impl CompartmentView<'_> {
     /// Performs the search of a conditional request. Returns the only match, and the condition under which
@@ -65,6 +65,8 @@ impl CompartmentView<'_> {
 
     /// Updates the resource that matches a search (FHIR R4, conditional update). If none matches, creates one
     /// with the id of the body, or else with `new_id`. `searched` is the view in which the caller may search.
+    /// `expected` is a precondition on the resource that matches (RFC 9110 section 13.1.1). If another
+    /// request changes the resource meanwhile, search and write are repeated.
     ///
     /// # Errors
     /// Returns [`ResourceError::Several`] if several resources match, and the errors of
@@ -75,11 +77,36 @@ impl CompartmentView<'_> {
         filter: &TypeFilter,
         body: &[u8],
         new_id: String,
+        expected: ExpectedVersion,
+        now: Timestamp,
+    ) -> Result<WrittenResource, ResourceError> {
+        let mut searches = 0;
+        loop {
+            let done = self.update_found(searched, filter, body, new_id.clone(), expected, now).await;
+            searches += 1;
+            if !is_stale(&done, expected) || searches == MAX_SEARCHES {
+                return done;
+            }
+        }
+    }
+
+    async fn update_found(
+        &self,
+        searched: &Self,
+        filter: &TypeFilter,
+        body: &[u8],
+        new_id: String,
+        expected: ExpectedVersion,
         now: Timestamp,
     ) -> Result<WrittenResource, ResourceError> {
         let kind = filter.kind;
         let own = self.resources().own_id(body, kind)?;
         let current = match &own {
+            _ if matches!(expected, ExpectedVersion::Present | ExpectedVersion::Version(_)) => {
+                let found = searched.only(kind, filter).await?;
+                let version = found.as_ref().map(|found| found.version);
+                found.filter(|_| expected.is_met(version)).ok_or_else(|| unmet(filter, version))?
+            }
             // Under a restriction, the response would reveal whether a resource outside of the view has the
             // id.
             Some(own) if *self.restriction() != Restriction::None => {
@@ -91,6 +118,9 @@ impl CompartmentView<'_> {
                 let done = self.create_unless(searched, filter, body, id, now).await?;
                 if done.created {
                     return Ok(done);
+                }
+                if expected == ExpectedVersion::Absent {
+                    return Err(unmet(filter, Some(done.stored.version)));
                 }
                 done.stored
             }
@@ -129,7 +159,8 @@ impl CompartmentView<'_> {
         }
     }
 
-    /// Deletes the resource that matches a search (FHIR R4, conditional delete).
+    /// Deletes the resource that matches a search (FHIR R4, conditional delete). `expected` is a precondition
+    /// on this resource. If another request changes the resource meanwhile, search and deletion are repeated.
     ///
     /// # Errors
     /// Returns [`ResourceError::Several`] if several resources match, and the errors of
@@ -138,15 +169,38 @@ impl CompartmentView<'_> {
         &self,
         searched: &Self,
         filter: &TypeFilter,
+        expected: ExpectedVersion,
         now: Timestamp,
     ) -> Result<DeleteResult, ResourceError> {
-        match searched.only(filter.kind, filter).await? {
-            Some(resource) => {
-                self.delete(filter.kind, &resource.id, ExpectedVersion::Version(resource.version), now).await
+        let mut searches = 0;
+        loop {
+            let found = searched.only(filter.kind, filter).await?;
+            let version = found.as_ref().map(|found| found.version);
+            if expected != ExpectedVersion::Anything && !expected.is_met(version) {
+                return Err(unmet(filter, version));
             }
-            None => Ok(DeleteResult::WasAbsent),
+            let Some(found) = found else { return Ok(DeleteResult::WasAbsent) };
+            let current = ExpectedVersion::Version(found.version);
+            let done = self.delete(filter.kind, &found.id, current, now).await;
+            searches += 1;
+            if !is_stale(&done, expected) || searches == MAX_SEARCHES {
+                return done;
+            }
         }
     }
+}
+
+/// The error of a precondition on the match of a search.
+fn unmet(filter: &TypeFilter, version: Option<u64>) -> ResourceError {
+    ResourceError::PreconditionFailed { search: filter.text.clone(), found: version }
+}
+
+/// Returns whether a write failed because another request has changed the resource since the search. With a
+/// precondition of the client, this is its answer.
+fn is_stale<T>(done: &Result<T, ResourceError>, expected: ExpectedVersion) -> bool {
+    let is_changed =
+        matches!(done, Err(ResourceError::VersionConflict { .. } | ResourceError::SearchChanged { .. }));
+    expected == ExpectedVersion::Anything && is_changed
 }
 
 /// Returns whether a create failed because another request was faster.

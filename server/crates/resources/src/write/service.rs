@@ -51,6 +51,18 @@ pub enum ExpectedVersion {
     Version(u64),
 }
 
+impl ExpectedVersion {
+    /// Returns whether a resource with this newest version meets the precondition; `None` if there is none.
+    pub(crate) fn is_met(self, version: Option<u64>) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Present => version.is_some(),
+            Self::Absent => version.is_none(),
+            Self::Version(expected) => version == Some(expected),
+        }
+    }
+}
+
 impl From<Option<u64>> for ExpectedVersion {
     /// Converts a version number to a precondition. `None` means no precondition.
     fn from(version: Option<u64>) -> Self {

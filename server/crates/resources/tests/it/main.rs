@@ -11,6 +11,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
+mod conditional;
 mod import;
 mod power_cut;
 mod searches;

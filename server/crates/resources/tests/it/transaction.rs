@@ -136,8 +136,8 @@ async fn a_failed_transaction_writes_nothing() {
             "Bundle.entry[1]: ifNoneExist is accepted only with a POST to a resource type",
         ),
         (
-            format!("{{{}}}", request("DELETE", "Basic?code=1", r#","ifMatch":"W/\"1\"""#)),
-            "Bundle.entry[1]: ifNoneMatch is not supported, nor ifMatch beside a search",
+            format!("{{{}}}", request("POST", "Basic", r#","ifMatch":"W/\"1\"""#)),
+            "Bundle.entry[1]: ifNoneMatch is not supported, nor ifMatch with a POST",
         ),
         (
             format!("{{{}}}", request("DELETE", "Basic/b?code=1", "")),
@@ -424,4 +424,78 @@ async fn create_once(nodes: &[Resources]) {
         assert_eq!(found.len(), 1, "{search}");
         resources.delete("Patient", &found[0].id, None, now()).await.unwrap();
     }
+}
+
+/// A conditional entry for a Patient with an identifier.
+fn conditional(method: &str, identifier: &str, more: &str) -> String {
+    let patient = format!(
+        r#"{{"resourceType":"Patient","identifier":[{{"system":"urn:a","value":"{identifier}"}}]{more}}}"#
+    );
+    let request = match method {
+        "POST" => request("POST", "Patient", &format!(r#","ifNoneExist":"identifier=urn:a|{identifier}""#)),
+        method => request(method, &format!("Patient?identifier=urn:a|{identifier}"), ""),
+    };
+    format!(r#"{{"resource":{patient},{request}}}"#)
+}
+
+#[tokio::test]
+async fn equal_conditional_creates_of_a_transaction_create_one_resource() {
+    let resources = Resources::new(Store::memory());
+    let [first, other] = ["1", "2"].map(|identifier| conditional("POST", identifier, ""));
+    // The second is found by another search with the same result.
+    let same = first.replace("identifier=urn:a|1", "identifier=1");
+    for round in 0..2 {
+        let done = run(&resources, &bundle("transaction", &[&first, &first, &other, &same])).await.unwrap();
+        let ids: Vec<_> = done
+            .iter()
+            .map(|entry| match entry.as_ref().unwrap() {
+                EntryResult::Created(stored) => (true, stored.id.clone()),
+                EntryResult::Found(stored) => (false, stored.id.clone()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let created: Vec<_> = ids.iter().map(|(created, _)| *created).collect();
+        let expected = if round == 0 { [true, false, true, false] } else { [false; 4] };
+        assert_eq!(created, expected, "round {round}");
+        assert!(ids[0].1 == ids[1].1 && ids[0].1 == ids[3].1 && ids[0].1 != ids[2].1, "{ids:?}");
+    }
+}
+
+#[tokio::test]
+async fn conditional_updates_of_a_transaction_that_reach_one_resource_are_refused() {
+    let resources = Resources::new(Store::memory());
+    let [put, changed] = ["", r#","active":true"#].map(|more| conditional("PUT", "1", more));
+    let create = conditional("POST", "1", "");
+    // Before the resource exists, and after.
+    for _ in 0..2 {
+        for entries in [[&put, &changed], [&create, &changed]] {
+            let done = run(&resources, &bundle("transaction", &[entries[0], entries[1]])).await;
+            let exists = resources.restricted_to(Restriction::None);
+            let filter = TypeFilter::read("Patient?identifier=1", "", now()).unwrap();
+            let stored = exists.search("Patient", Some(&filter), None, 10).await.unwrap().resources;
+            match done {
+                Err(ResourceError::Body(_)) => {}
+                // A create that finds the resource writes nothing, so that only the update does.
+                Ok(done) if entries[0] == &create && !stored.is_empty() => assert_eq!(done.len(), 2),
+                done => panic!("{done:?}"),
+            }
+            assert!(stored.len() <= 1, "{stored:?}");
+        }
+        run(&resources, &bundle("transaction", &[&put])).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn if_match_of_a_conditional_entry_applies_to_what_is_found() {
+    let resources = Resources::new(Store::memory());
+    let matching = |version: u64| {
+        let entry = conditional("PUT", "1", "");
+        entry.replace(r#""method":"PUT""#, &format!(r#""method":"PUT","ifMatch":"W/\"{version}\"""#))
+    };
+    let run = async |entry: &str| run(&resources, &bundle("transaction", &[entry])).await;
+    assert!(matches!(run(&matching(1)).await, Err(ResourceError::PreconditionFailed { .. })));
+    run(&conditional("PUT", "1", "")).await.unwrap();
+    assert!(matches!(run(&matching(2)).await, Err(ResourceError::PreconditionFailed { .. })));
+    run(&matching(1)).await.unwrap();
+    assert!(matches!(run(&matching(1)).await, Err(ResourceError::PreconditionFailed { .. })));
 }

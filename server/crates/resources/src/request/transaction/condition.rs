@@ -1,5 +1,6 @@
 //! Conditional entries of Bundles (FHIR R4, conditional create, update and delete): the search, and the
-//! action that its result determines. The searches do not see writes of the same Bundle.
+//! action that its result determines. A search finds what an earlier conditional entry of the same Bundle
+//! creates, but no other writes of the Bundle.
 
 use store::ExpectVersion;
 
@@ -10,7 +11,7 @@ use crate::Restriction;
 use crate::search::filter::TypeFilter;
 use crate::write::prepare::{IdSource, prepare_named};
 use crate::write::scan::RenamedReferences;
-use crate::{EntryAction, PlannedEntry, ResourceBodyError, ResourceError, Resources};
+use crate::{EntryAction, ExpectedVersion, PlannedEntry, ResourceBodyError, ResourceError, Resources};
 
 impl Resources {
     /// Runs the searches of the entries in one commit and determines the write of each entry. If a search
@@ -22,21 +23,47 @@ impl Resources {
     ) -> Result<(), ResourceError> {
         let mut names = RenamedReferences::new();
         let view = self.restricted_to(Restriction::None);
-        for entry in entries.iter_mut() {
-            let Some(EntryCondition::Search { text, at, own }) = entry.condition.take() else { continue };
+        for index in 0..entries.len() {
+            let (earlier, rest) = entries.split_at_mut(index);
+            let entry = &mut rest[0];
+            let Some(EntryCondition::Search { text, at, own, if_match }) = entry.condition.take() else {
+                continue;
+            };
             let filter = TypeFilter::read(&text, self.fhir_base(), at).map_err(ResourceBodyError::Search)?;
             let (matches, guard) = view.search_guarded(&filter).await?;
+            if let Some(version) = if_match.filter(|version| {
+                !ExpectedVersion::Version(*version).is_met(matches.as_ref().map(|found| found.version))
+            }) {
+                let found = matches.map(|found| found.version);
+                debug_assert_ne!(found, Some(version), "the precondition is not met");
+                return Err(ResourceError::PreconditionFailed { search: text, found });
+            }
+            let place = format!("{}/{}", entry.kind, entry.id);
+            // An entry of this Bundle that creates what the search is for.
+            if matches.is_none()
+                && let Some(first) = earlier.iter().find(|first| first.creates_match(entry, &filter, &text))
+            {
+                if entry.action != EntryAction::Create {
+                    let twice =
+                        "another entry of the transaction creates the resource that its search is for";
+                    return Err(ResourceBodyError::Entry(twice).in_entry(index).into());
+                }
+                names.insert(place, format!("{}/{}", entry.kind, first.id));
+                entry.id.clone_from(&first.id);
+                entry.condition = Some(EntryCondition::LeftOut);
+                continue;
+            }
             entry.guard = Some(guard).filter(|_| matches.is_none());
             let is_there = matches.is_some();
             if let Some(matches) = matches {
                 if let Some(own) = own.filter(|own| *own != matches.id) {
                     return Err(ResourceBodyError::WrongId { expected: matches.id, found: own }.into());
                 }
-                names
-                    .insert(format!("{}/{}", entry.kind, entry.id), format!("{}/{}", entry.kind, matches.id));
+                names.insert(place, format!("{}/{}", entry.kind, matches.id));
                 (entry.id, entry.expect) = (matches.id, ExpectVersion::Version(matches.version));
             } else {
                 entry.expect = ExpectVersion::Absent;
+                entry.created_for = Some(text);
             }
             if is_there == (entry.action == EntryAction::Create) && entry.action != EntryAction::Update {
                 entry.condition = Some(EntryCondition::LeftOut);

@@ -16,6 +16,8 @@ pub(crate) enum EntryCondition {
         at: Timestamp,
         /// The id in the resource of the entry, if any.
         own: Option<String>,
+        /// The version that the resource must have that is found (`ifMatch`).
+        if_match: Option<u64>,
     },
     /// The search found a resource, and the entry writes nothing.
     LeftOut,
@@ -28,6 +30,7 @@ impl EntryCondition {
         action: EntryAction,
         kind: &'static str,
         search: &str,
+        if_match: Option<u64>,
         resources: &Resources,
         now: Timestamp,
     ) -> Result<Self, ResourceBodyError> {
@@ -39,7 +42,7 @@ impl EntryCondition {
             (EntryAction::Update, Some(resource)) => resources.own_id(resource.get().as_bytes(), kind)?,
             _ => None,
         };
-        Ok(Self::Search { text, at: now, own })
+        Ok(Self::Search { text, at: now, own, if_match })
     }
 
     /// The id in the resource of the entry, if any.

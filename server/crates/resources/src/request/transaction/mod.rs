@@ -136,7 +136,7 @@ impl Resources {
                 }
             };
             let Target { action, kind, id, expect, condition } = target;
-            Ok(PlannedEntry { action, kind, id, expect, condition, guard: None, prepared })
+            Ok(PlannedEntry { action, kind, id, expect, condition, guard: None, created_for: None, prepared })
         });
         let entries: Vec<Result<PlannedEntry, ResourceBodyError>> = positions
             .into_iter()
@@ -307,9 +307,11 @@ impl Target {
             (Some(_), None) => return wrong("searches are not supported"),
             (_, Some(_)) => return wrong("ifNoneExist is accepted only with a POST to a resource type"),
         };
-        if if_none_match.is_some() || (search.is_some() && if_match.is_some()) {
-            return wrong("ifNoneMatch is not supported, nor ifMatch beside a search");
+        if if_none_match.is_some() || (action == EntryAction::Create && if_match.is_some()) {
+            return wrong("ifNoneMatch is not supported, nor ifMatch with a POST");
         }
+        let if_match =
+            if_match.as_deref().map(version_of_etag).transpose().map_err(ResourceBodyError::Entry)?;
         let (kind, id) = match (action, search, url.split_once('/')) {
             (EntryAction::Create, _, Some(_)) => return wrong("the url of a POST is a resource type"),
             (EntryAction::Create, _, None) | (_, Some(_), None) => (url, None),
@@ -320,11 +322,9 @@ impl Target {
         let kind = fhir::resource_type(kind)
             .ok_or(ResourceBodyError::Entry("its url does not name a resource type of FHIR R4"))?;
         let condition =
-            search.map(|search| EntryCondition::read(entry, action, kind, search, resources, now));
+            search.map(|search| EntryCondition::read(entry, action, kind, search, if_match, resources, now));
         let condition = condition.transpose()?;
         let own = condition.as_ref().and_then(EntryCondition::own_id).map(str::to_owned);
-        let if_match =
-            if_match.as_deref().map(version_of_etag).transpose().map_err(ResourceBodyError::Entry)?;
         let expect = match (action, if_match) {
             (EntryAction::Create, _) => ExpectVersion::Absent,
             (_, Some(version)) => ExpectVersion::Version(version),

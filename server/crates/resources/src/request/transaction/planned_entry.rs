@@ -7,6 +7,7 @@ use store::{ExpectVersion, ResourceKey, VersionWrite};
 use super::entry_action::EntryAction;
 use super::entry_condition::EntryCondition;
 use crate::ResourceBodyError;
+use crate::search::filter::TypeFilter;
 use crate::write::prepare::PreparedResource;
 use crate::write::search_guard::SearchGuard;
 
@@ -23,6 +24,8 @@ pub struct PlannedEntry {
     pub(crate) expect: ExpectVersion,
     pub(crate) condition: Option<EntryCondition>,
     pub(crate) guard: Option<SearchGuard>,
+    /// The search that found nothing, so that the entry creates a resource.
+    pub(crate) created_for: Option<String>,
     pub(crate) prepared: Option<PreparedResource>,
 }
 
@@ -30,6 +33,15 @@ impl PlannedEntry {
     /// `true` if the write depends on a search.
     pub fn is_conditional(&self) -> bool {
         self.condition.is_some()
+    }
+
+    /// Returns whether this entry creates, for a search, the resource that another entry searches for.
+    pub(super) fn creates_match(&self, other: &Self, filter: &TypeFilter, text: &str) -> bool {
+        let Some(search) = self.created_for.as_deref().filter(|_| self.kind == other.kind) else {
+            return false;
+        };
+        let body = self.prepared.as_ref().map(|prepared| &prepared.draft.bytes);
+        search == text || body.is_some_and(|body| filter.is_met(body))
     }
 
     /// `true` if the search of the entry found a resource, so that the entry writes nothing.
@@ -65,7 +77,8 @@ pub(crate) fn check_once<'a>(
 ) -> Result<(), ResourceBodyError> {
     let mut seen = HashSet::new();
     for (index, entry) in entries.into_iter().enumerate() {
-        if !seen.insert((entry.kind, &*entry.id)) {
+        // What is only found is not written.
+        if !entry.is_left_out() && !seen.insert((entry.kind, &*entry.id)) {
             return Err(
                 ResourceBodyError::Entry("the transaction contains its resource twice").in_entry(index)
             );

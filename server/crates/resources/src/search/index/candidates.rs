@@ -38,16 +38,22 @@ impl Candidates {
         Self::at_most(store, clauses, FEW).await
     }
 
-    /// The candidates of a clause that has as few as can be found out, or `None` if no clause limits the
-    /// search well. A scan of the type then finds matches quickly.
+    /// The candidates that all clauses have in common, as far as their numbers are limited, or `None` if no
+    /// clause limits the search well. A scan of the type then finds matches quickly.
     pub async fn best(store: &Store, clauses: &[IndexClause]) -> Result<Option<Self>, StoreError> {
         if let Some(candidates) = Self::at_most(store, clauses, SOME).await? {
             return Ok(Some(candidates));
         }
         let mut best: Option<(String, &IndexClause)> = None;
+        let mut common: Option<Vec<String>> = None;
         for clause in clauses {
             match collect(store, clause, MANY).await? {
-                CollectedIds::All(ids) => return Ok(Some(Self::Collected(ids))),
+                CollectedIds::All(ids) => {
+                    common = Some(match common {
+                        Some(common) => intersection(common, &ids),
+                        None => ids,
+                    });
+                }
                 // The greater the last of equally many ids is, the fewer ids there are in all.
                 CollectedIds::More { reached: Some(reached) }
                     if best.as_ref().is_none_or(|(key, _)| *key < reached) =>
@@ -56,6 +62,9 @@ impl Candidates {
                 }
                 CollectedIds::More { .. } => {}
             }
+        }
+        if let Some(common) = common {
+            return Ok(Some(Self::Collected(common)));
         }
         Ok(best.and_then(|(_, clause)| clause.terms().map(Self::Merged)))
     }
@@ -176,6 +185,12 @@ async fn collect(store: &Store, clause: &IndexClause, limit: usize) -> Result<Co
     ids.sort_unstable();
     ids.dedup();
     Ok(CollectedIds::All(ids))
+}
+
+/// The ids that are in both sorted lists.
+fn intersection(mut ids: Vec<String>, others: &[String]) -> Vec<String> {
+    ids.retain(|id| others.binary_search(id).is_ok());
+    ids
 }
 
 fn last_id<T: AsRef<[IndexEntry]>>(entries: T) -> Option<String> {
