@@ -162,8 +162,8 @@ fn capability_statement(app: &App, date: &str) -> Bytes {
                 "conditionalDelete": "single",
                 "searchInclude": ["*"],
             });
-            // Those of all types are listed at each type, too: bulk clients look there for `_lastUpdated`
-            // before they ask for an increment.
+            // The parameters of all types are listed at each type, too: bulk clients look there for
+            // `_lastUpdated` before they ask for an increment.
             let of_all_types = search_parameters("Resource");
             resource["searchParam"] = search_parameters(kind).into_iter().chain(of_all_types).collect();
             if let operations @ [_, ..] = &*operations(app, Some(kind)) {

@@ -87,8 +87,11 @@ pub(crate) struct ExportPlan {
     pub patients: PatientScope,
     pub filters: Vec<TypeFilter>,
     pub fhir_base: String,
-    /// The resources that changed after `_since`, if they are few.
+    /// The resources that changed after `_since`, if they are few, and those of `joiners`.
     pub changes: Option<ListedResources>,
+    /// The Patients who have become members of the Group since `_since`. All their resources are exported,
+    /// however old they are: no earlier export contained them.
+    pub joiners: GroupMembers,
     /// The candidates of searches, for the types whose candidates are read ([`Job::indexed_types`]), and the
     /// Provenance of the resources of a Group's members.
     pub candidates: ListedResources,
@@ -138,10 +141,16 @@ impl ExportPlan {
             }
         };
         let filters = read_filters(&job.parameters, &reading.fhir_base, job.transaction_time)?;
-        let changes = match job.parameters.since {
+        let joiners = joiners(job, store, reading, &patients).await?;
+        let mut changes = match job.parameters.since {
             Some(since) => ListedResources::changed_since(store, since, job.seq()).await?,
             None => None,
         };
+        if let Some(listed) = &mut changes
+            && !listed.add_patients(store, &joiners, &job.kinds, job.seq()).await?
+        {
+            changes = None;
+        }
         let mut candidates = ListedResources::candidates(store, &filters, &job.indexed_types).await?;
         // The changes since a time take precedence, and are few.
         if let (PatientScope::Members(members), None) = (&patients, &changes)
@@ -150,7 +159,7 @@ impl ExportPlan {
             candidates.set("Provenance", ids);
         }
         let (fhir_base, supporting) = (reading.fhir_base.clone(), Mutex::default());
-        Ok(Self { patients, filters, fhir_base, changes, candidates, supporting })
+        Ok(Self { patients, filters, fhir_base, changes, joiners, candidates, supporting })
     }
 
     /// Chooses the types of a new job whose candidates are read from the search index
@@ -201,6 +210,30 @@ impl ExportPlan {
             }
         }
     }
+}
+
+/// The exported members of a Group who were not members at `_since`. The history of Groups is never removed,
+/// so that the members of any time can be read.
+async fn joiners(
+    job: &Job,
+    store: &Store,
+    reading: &GroupReader,
+    patients: &PatientScope,
+) -> Result<GroupMembers, GroupError> {
+    let (ExportLevel::Group(id), Some(since), PatientScope::Members(now)) =
+        (&job.level, job.parameters.since, patients)
+    else {
+        return Ok(GroupMembers::default());
+    };
+    let seq = store.seq_at(since).await?;
+    let before = match reading.members(store, id, seq, since).await {
+        Ok(members) => members,
+        Err(GroupError::NoGroup(_)) => GroupMembers::default(),
+        // A Group that cannot be read had no members that an export contained.
+        Err(GroupError::Bad(_)) => GroupMembers::default(),
+        Err(error) => return Err(error),
+    };
+    Ok(now.iter().filter(|id| before.position(id).is_none()).collect())
 }
 
 /// Reads the searches of a request, which were checked at the kick-off.

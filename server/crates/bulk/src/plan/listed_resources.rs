@@ -1,12 +1,15 @@
 //! Exports that read listed resources instead of scanning types: the resources that changed after `_since`,
-//! read from the change feed of the store, and the candidates of `_typeFilter`, read from the search index.
+//! read from the change feed of the store, the resources of Patients who have joined a Group since, and the
+//! candidates of `_typeFilter`, read from the search index.
 //! Such an export costs as much as its changes or candidates, and not as much as a scan of the store.
 
 use std::collections::HashMap;
 
 use jiff::Timestamp;
 use resources::filter::TypeFilter;
-use store::{Seq, Store, StoreError, Versions as _};
+use store::{PageLimit, ScanOptions, Seq, Store, StoreError, Versions as _};
+
+use crate::group::GroupMembers;
 
 /// Maximum number of changes that are collected. An export with more scans the types.
 const MAX_CHANGES: u64 = 100_000;
@@ -115,6 +118,44 @@ impl ListedResources {
             ids.dedup();
         }
         Ok(Some(Self { ids }))
+    }
+
+    /// Adds all resources of some Patients, of these types. Returns `false` if there are too many; the list
+    /// is then incomplete.
+    pub async fn add_patients(
+        &mut self,
+        store: &Store,
+        patients: &GroupMembers,
+        kinds: &[String],
+        seq: Seq,
+    ) -> Result<bool, StoreError> {
+        let mut added = 0;
+        for patient in patients.iter() {
+            let compartment = format!("Patient/{patient}");
+            for kind in kinds {
+                let mut after: Option<String> = None;
+                loop {
+                    let limit = PageLimit { count: 500, ..PageLimit::default() };
+                    let scan = ScanOptions::at(seq).limit(limit).after(after.as_deref());
+                    let page = store.scan_compartment(&compartment, kind, scan).await?;
+                    added += page.versions.len() as u64;
+                    if added > MAX_CHANGES {
+                        return Ok(false);
+                    }
+                    let ids = page.versions.into_iter().map(|version| version.key.id);
+                    self.ids.entry(kind.clone()).or_default().extend(ids);
+                    after = page.next;
+                    if after.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        for ids in self.ids.values_mut() {
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        Ok(true)
     }
 
     /// Up to `count` ids of a type after an id, sorted.

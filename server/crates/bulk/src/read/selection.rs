@@ -205,6 +205,7 @@ impl<'a> Selection<'a> {
             && self.listed().is_none()
             && !(self.deleted || self.every)
             && self.projection.is_none()
+            && self.criteria.joiners.is_empty()
             && !self.criteria.has_filter(self.kind);
         let parameters = &self.job.parameters;
         let updated = UpdatedRange { after: parameters.since, before: parameters.until };
@@ -303,9 +304,19 @@ impl<'a> Selection<'a> {
 
     fn is_in_time(&self, version: &Version) -> bool {
         let parameters = &self.job.parameters;
-        let is_after = parameters.since.is_none_or(|since| version.updated > since);
+        let is_after = parameters.since.is_none_or(|since| version.updated > since)
+            || !self.deleted && self.is_of_joiner(version);
         let is_before = parameters.until.is_none_or(|until| version.updated < until);
         self.every || (is_after && is_before)
+    }
+
+    /// `true` if the resource is in the compartment of a Patient who has joined the Group since `_since`.
+    fn is_of_joiner(&self, version: &Version) -> bool {
+        let joiners = &self.criteria.joiners;
+        let is_joiner = |compartment: &String| {
+            compartment.strip_prefix("Patient/").is_some_and(|id| joiners.position(id).is_some())
+        };
+        !joiners.is_empty() && version.compartments.iter().any(is_joiner)
     }
 
     async fn is_met(&self, version: &Version) -> Result<bool, StoreError> {

@@ -16,8 +16,19 @@ type Kept = BTreeMap<String, String>;
 
 #[derive(Debug, Clone)]
 enum Write {
-    Put { observation: bool, number: usize, value: u8 },
-    Delete { observation: bool, number: usize },
+    Put {
+        observation: bool,
+        number: usize,
+        value: u8,
+    },
+    Delete {
+        observation: bool,
+        number: usize,
+    },
+    /// The Group gets members, the first of all Patients.
+    Join {
+        members: usize,
+    },
 }
 
 fn write() -> impl Strategy<Value = Write> {
@@ -26,11 +37,23 @@ fn write() -> impl Strategy<Value = Write> {
             .prop_map(|(observation, number, value)| Write::Put { observation, number, value }),
         1 => (any::<bool>(), 0_usize..6)
             .prop_map(|(observation, number)| Write::Delete { observation, number }),
+        1 => (0_usize..7).prop_map(|members| Write::Join { members }),
     ]
 }
 
-async fn carry_out(world: &World, write: &Write) {
+/// Writes the Group with its first members.
+async fn put_group(world: &World, members: usize) {
+    let member = |number: usize| json!({ "entity": { "reference": format!("Patient/p{number}") } });
+    world.put("Group", "g", json!({ "member": (0..members).map(member).collect::<Vec<_>>() })).await;
+}
+
+async fn carry_out(world: &World, members: &mut usize, write: &Write) {
     match *write {
+        // Members do not leave: their resources would stay in the copy.
+        Write::Join { members: joined } => {
+            *members = joined.max(*members);
+            put_group(world, *members).await;
+        }
         Write::Put { observation: false, number, value } => {
             world.put("Patient", &format!("p{number}"), json!({ "language": value.to_string() })).await;
         }
@@ -81,7 +104,7 @@ async fn apply(world: &World, manifest: &Value, kept: &mut Kept) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 50, ..ProptestConfig::with_cases(24) })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 50, ..ProptestConfig::with_cases(200) })]
 
     #[test]
     fn a_full_export_with_increments_equals_a_later_full_export(
@@ -90,15 +113,14 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let world = World::with_files_of(300);
-            let members: Vec<_> =
-                (0..4).map(|n| json!({ "entity": { "reference": format!("Patient/p{n}") } })).collect();
-            world.put("Group", "g", json!({ "member": members })).await;
+            let mut members = 2;
+            put_group(&world, members).await;
             let level = if group { ExportLevel::Group("g".to_owned()) } else { ExportLevel::System };
             let mut kept = Kept::new();
             let mut since = None::<String>;
             for round in &rounds {
                 for write in round {
-                    carry_out(&world, write).await;
+                    carry_out(&world, &mut members, write).await;
                 }
                 let query: Vec<_> = since.iter().map(|since| ("_since", since.as_str())).collect();
                 let manifest = world.export(level.clone(), &query).await;
@@ -220,4 +242,37 @@ async fn an_export_is_a_snapshot_during_concurrent_writes() {
         apply(&world, &manifest, &mut exported).await;
         assert_eq!(exported, expected);
     }
+}
+
+#[tokio::test]
+async fn a_patient_who_joins_a_group_is_exported_in_full() {
+    let world = World::new();
+    for patient in ["member", "joiner", "stranger"] {
+        world.put("Patient", patient, json!({})).await;
+        let subject =
+            json!({ "subject": { "reference": format!("Patient/{patient}") }, "effectiveDateTime": "1999" });
+        world.put("Observation", &format!("of-{patient}"), subject).await;
+    }
+    let members = |ids: &[&str]| {
+        let member = |id: &&str| json!({ "entity": { "reference": format!("Patient/{id}") } });
+        json!({ "member": ids.iter().map(member).collect::<Vec<_>>() })
+    };
+    world.put("Group", "inner", members(&["member"])).await;
+    let since = world.store_time().await;
+    let level = ExportLevel::Group("inner".to_owned());
+    let read = async |query: &[(&str, &str)]| {
+        let manifest = world.export(level.clone(), query).await;
+        world.read(&world.bulk, &manifest).await.into_values().flatten().collect::<Vec<_>>().len()
+    };
+    assert_eq!(read(&[("_since", &since)]).await, 0);
+    world.put("Group", "inner", members(&["member", "joiner"])).await;
+    // The joiner with its Observation, however old, and only those of the requested types.
+    assert_eq!(read(&[("_since", &since)]).await, 2);
+    assert_eq!(read(&[("_since", &since), ("_type", "Observation")]).await, 1);
+    assert_eq!(read(&[("_since", &since), ("_typeFilter", "Observation?date=gt2000")]).await, 1);
+    // A Group that is newer than the time has joiners only.
+    world.put("Group", "later", members(&["stranger"])).await;
+    let later = world.export(ExportLevel::Group("later".to_owned()), &[("_since", &since)]).await;
+    let found: usize = world.read(&world.bulk, &later).await.into_values().map(|ids| ids.len()).sum();
+    assert_eq!(found, 2);
 }

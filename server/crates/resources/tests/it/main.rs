@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `service` | single resources |
 //! | `transaction` | Bundles of requests |
+//! | `conditional` | conditional updates and deletes |
 //! | `searches` | searches and a naive evaluator |
 //! | `import` | files of all kinds, valid and invalid |
 //! | `power_cut` | imports that a power cut interrupts |

@@ -77,7 +77,7 @@ pub(crate) fn check_once<'a>(
 ) -> Result<(), ResourceBodyError> {
     let mut seen = HashSet::new();
     for (index, entry) in entries.into_iter().enumerate() {
-        // What is only found is not written.
+        // An entry that only finds a resource does not write it.
         if !entry.is_left_out() && !seen.insert((entry.kind, &*entry.id)) {
             return Err(
                 ResourceBodyError::Entry("the transaction contains its resource twice").in_entry(index)
