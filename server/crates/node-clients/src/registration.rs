@@ -8,7 +8,8 @@ pub const APP: &str = "app";
 pub const REDIRECT: &str = "https://app.example/callback";
 
 /// The clients of a run in the format of the configuration file. `keys` is the member with the public key of
-/// the back-end client.
+/// the back-end client. A refresh token is accepted once: the application has no grace for requests that
+/// cross.
 pub fn configuration(keys: &str) -> String {
     format!(
         r#"
@@ -24,6 +25,7 @@ client_id = "{APP}"
 redirect_uris = ["{REDIRECT}"]
 token_endpoint_auth_method = "none"
 scope = "openid profile offline_access"
+refresh_grace_s = 0
 first_party = true
 "#
     )

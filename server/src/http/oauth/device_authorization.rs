@@ -37,7 +37,7 @@ pub async fn authorize_device(context: &RequestContext, body: &mut RequestBody) 
             )))
         }
         Err(refusal) => {
-            Err(Problem::oauth(StatusCode::BAD_REQUEST, refusal.error.as_str(), &refusal.to_string()))
+            Err(Problem::oauth(StatusCode::BAD_REQUEST, refusal.error.as_str(), &refusal.description()))
         }
     }
 }

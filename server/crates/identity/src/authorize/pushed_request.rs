@@ -126,7 +126,7 @@ impl AuthorizationService {
                 return Err(invalid("client_id does not match the authenticated client"));
             }
             Err(AuthorizationError::Redirect { refusal, .. }) => {
-                return Err(PushRequestError::Rejected { error: refusal.error, text: refusal.to_string() });
+                return Err(PushRequestError::Rejected { error: refusal.error, text: refusal.description() });
             }
         }
         let record = PushedRequestRecord { client_id: client.client_id.clone(), query, jkt };

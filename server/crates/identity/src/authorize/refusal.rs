@@ -55,6 +55,14 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// The reason and the value, for the client. The remedy is for the operator: it can contain the
+    /// registration of the client, which anyone could read who knows the id of a public client.
+    pub fn description(&self) -> String {
+        Self { remedy: None, ..self.clone() }.to_string()
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.reason.unwrap_or_else(|| self.error.as_str()))?;
@@ -112,6 +120,7 @@ mod tests {
             .mended_by("add it to the client".to_owned());
         let text = "the scope is not registered for the client: 'patient/Encounter.rs'; add it to the client";
         assert_eq!(refusal.to_string(), text);
+        assert_eq!(refusal.description(), text.split(';').next().unwrap());
         assert_eq!(Refusal::from(ErrorCode::AccessDenied).to_string(), "access_denied");
     }
 }

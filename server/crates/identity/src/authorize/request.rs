@@ -247,9 +247,10 @@ impl AuthorizationService {
             let reason = "request objects are not supported; send the parameters instead of 'request'";
             return Err(Refusal::new(ErrorCode::RequestNotSupported, reason));
         }
-        if let Some(uri) = params.get("request_uri") {
+        // The value is not logged: it can be a secret of another server.
+        if params.get("request_uri").is_some() {
             let reason = "request_uri is not one of this server's PAR endpoint";
-            return Err(Refusal::new(ErrorCode::RequestUriNotSupported, reason).with_value(Some(uri)));
+            return Err(Refusal::new(ErrorCode::RequestUriNotSupported, reason));
         }
         let response_type = check_response_type(params.get("response_type"), &client)?;
         if client.require_pushed_authorization_requests && pushed.is_none() {

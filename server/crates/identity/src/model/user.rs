@@ -103,7 +103,10 @@ impl User {
 
     /// Returns `true` if the user may access this Patient resource.
     pub fn may_see_patient(&self, id: &str) -> bool {
-        self.patients().contains(&id) || self.sees_patients()
+        let own = self.fhir_user.as_deref().and_then(|reference| reference.strip_prefix("Patient/"));
+        own == Some(id)
+            || [&self.patients, &self.related_patients].into_iter().flatten().any(|patient| patient == id)
+            || self.sees_patients()
     }
 
     /// Returns `true` if the user may grant the scope. Every user may grant the scopes in `allowed_scopes`. A
