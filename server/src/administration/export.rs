@@ -7,7 +7,7 @@ use bulk::serve::operator;
 use super::protocol::{CommandEvent, OperatorExport};
 use super::services::{AdminServices, EventSink};
 
-/// Runs an export and reports the number of resources of each type.
+/// Runs an export and reports the numbers of resources of each type, of deletions and of notes.
 ///
 /// # Errors
 /// An error if the request is not valid or a file cannot be written.
@@ -20,11 +20,20 @@ pub async fn run_export(
     let request = operator::request(export.group, export.since, export.types);
     let store = services.resources.store();
     let progress = |kind: &str, count: u64| events(CommandEvent::Progress(format!("{kind}: {count}")));
-    let written = operator::export(store, base, request, &export.out, services.clock.now(), progress).await?;
-    for (kind, count) in &written {
-        events(CommandEvent::Line(format!("{kind:<28} {count:>9}")));
+    let summary = operator::export(store, base, request, &export.out, services.clock.now(), progress).await?;
+    let mut line = |what: &str, count: u64, more: &str| {
+        events(CommandEvent::Line(format!("{what:<28} {count:>9}{more}")));
+    };
+    for (kind, count) in &summary.resources {
+        line(kind, *count, "");
     }
-    let total: u64 = written.iter().map(|(_, count)| count).sum();
-    events(CommandEvent::Line(format!("{:<28} {total:>9}  in {}", "total", export.out.display())));
+    let total = summary.resources.iter().map(|(_, count)| count).sum();
+    line("total", total, &format!("  in {}", export.out.display()));
+    if summary.deleted > 0 {
+        line("deleted", summary.deleted, "  in deleted.ndjson");
+    }
+    if summary.notes > 0 {
+        line("notes about the Group", summary.notes, "  in error.ndjson");
+    }
     Ok(())
 }

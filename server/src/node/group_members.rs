@@ -115,7 +115,6 @@ mod tests {
 
     use bulk::{BulkOptions, FileLocation, GuideVersion, InFlight};
     use jiff::SignedDuration;
-    use resources::Resources;
     use store::space::DiskSpace;
     use store::{ResourceDraft, ResourceKey, VersionWrite};
 
@@ -136,7 +135,7 @@ mod tests {
             signing: None,
             in_flight: InFlight::default(),
         };
-        Bulk::open(store.clone(), Resources::new(store.clone()), options, Clock::system().for_bulk()).unwrap()
+        Bulk::open(store.clone(), options, Clock::system().for_bulk()).unwrap()
     }
 
     #[tokio::test]

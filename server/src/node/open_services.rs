@@ -65,7 +65,7 @@ pub(super) fn open_bulk(
         nested_groups: config.bulk.nested_groups,
         open_downloads: descriptors::descriptor_budget().downloads,
     };
-    let bulk = Bulk::open(resources.store().clone(), resources.clone(), options, clock.for_bulk())?;
+    let bulk = Bulk::open(resources.store().clone(), options, clock.for_bulk())?;
     let audit = Arc::clone(audit);
     bulk.on_complete(Arc::new(move |job| {
         audit.add(&AuditEntry::ExportCompleted {

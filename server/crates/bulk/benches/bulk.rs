@@ -237,7 +237,7 @@ fn export(data: &Path, which: &str) {
     runtime().block_on(async {
         let store = open(data);
         let resources = Resources::new(store.clone());
-        let bulk = open_bulk(data, store, &resources);
+        let bulk = open_bulk(data, store);
         let stop = Arc::new(AtomicBool::new(false));
         let written = Arc::new(AtomicU64::new(0));
         let is_crowded = matches!(which, "writers" | "parquet");
@@ -332,7 +332,7 @@ fn increment(data: &Path) {
     runtime().block_on(async {
         let store = open(data);
         let resources = Resources::new(store.clone());
-        let bulk = open_bulk(data, store.clone(), &resources);
+        let bulk = open_bulk(data, store.clone());
         let mut cpu_ms = Vec::new();
         for round in 0..20 {
             let since = store.snapshot(Timestamp::now()).await.expect("the store can be written").time;
@@ -405,8 +405,7 @@ async fn finished(bulk: &Bulk, job: &str) -> Vec<u8> {
 fn crowd(data: &Path) {
     runtime().block_on(async {
         let store = open(data);
-        let resources = Resources::new(store.clone());
-        let bulk = open_bulk(data, store, &resources);
+        let bulk = open_bulk(data, store);
         let before = resident("VmRSS:");
         // Writing 5 resets the peak memory of the process.
         drop(std::fs::write("/proc/self/clear_refs", "5"));
@@ -424,7 +423,7 @@ fn crowd(data: &Path) {
     });
 }
 
-fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
+fn open_bulk(data: &Path, store: Store) -> Bulk {
     let ids = AtomicU64::new(u64::from(std::process::id()) << 32);
     let random = move |bytes: &mut [u8]| {
         for chunk in bytes.chunks_mut(8) {
@@ -446,7 +445,7 @@ fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
         in_flight: InFlight::default(),
     };
     let clock = BulkClock { now: Arc::new(Timestamp::now), random: Arc::new(random) };
-    Bulk::open(store, resources.clone(), options, clock).expect("the folder of the exports can be created")
+    Bulk::open(store, options, clock).expect("the folder of the exports can be created")
 }
 
 /// Writes Observations until `stop` is set.

@@ -130,7 +130,6 @@ pub(super) fn kick_off_error(error: &KickOffError) -> Response {
             let response = fhir_error(StatusCode::TOO_MANY_REQUESTS, IssueCode::Throttled, error.to_string());
             return reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string());
         }
-        KickOffError::Resource(error) => return resource_error(error),
         KickOffError::Store(error) => return store_error(Dialect::Fhir, error),
     };
     fhir_error(status, code, error.to_string())

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use fhir::{Issue, IssueCode, Severity};
 use jiff::Timestamp;
 use resources::filter::TypeFilter;
 use resources::result::elements::ElementProjection;
 use store::{PageLimit, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Mutex;
 
-use crate::group::{CurrentMembers, GroupError, GroupMembers, MemberCollector};
+use crate::group::{CurrentMembers, Excluded, GroupError, GroupMembers, MemberCollector};
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
 use crate::plan::listed_resources::ListedResources;
@@ -49,12 +50,15 @@ impl GroupReader {
         time: Timestamp,
     ) -> Result<CurrentMembers, GroupError> {
         let mut gathering = MemberCollector::new(&self.fhir_base, time);
-        let mut groups = vec![id.to_owned()];
+        let (mut groups, mut exclusion) = (vec![id.to_owned()], None);
         let mut next = 0;
         while let Some(group) = groups.get(next) {
             let found = store.read(&ResourceKey::new("Group", group), seq).await?;
             match found.and_then(|version| version.body) {
-                Some(body) => gathering.add(&body).map_err(GroupError::Bad)?,
+                Some(body) => {
+                    let added = gathering.add(group, &body).map_err(GroupError::Bad)?;
+                    exclusion = if next == 0 { added } else { exclusion };
+                }
                 None if next == 0 => return Err(GroupError::NoGroup(id.to_owned())),
                 None => {}
             }
@@ -66,7 +70,7 @@ impl GroupReader {
             }
             next += 1;
         }
-        Ok(gathering.finish(groups))
+        Ok(CurrentMembers { exclusion, ..gathering.finish(groups) })
     }
 }
 
@@ -92,6 +96,10 @@ pub(crate) struct ExportPlan {
     /// The Patients who have become members of the Group since `_since`. All their resources are exported,
     /// however old they are: no earlier export contained them.
     pub joiners: GroupMembers,
+    /// The Patients who are no longer members of the Group. The client may still have their resources.
+    pub leavers: GroupMembers,
+    /// The members of the Group that are not exported, by reason.
+    pub excluded: Vec<Excluded>,
     /// The candidates of searches, for the types whose candidates are read ([`Job::indexed_types`]), and the
     /// Provenance of the resources of a Group's members.
     pub candidates: ListedResources,
@@ -126,6 +134,8 @@ impl ExportPlan {
     /// Prepares the selection of a job.
     pub async fn of(job: &Job, store: &Store, reading: &GroupReader) -> Result<Self, GroupError> {
         let patients = job.parameters.patients.as_ref();
+        let (mut joiners, mut leavers, mut excluded) =
+            (GroupMembers::default(), GroupMembers::default(), Vec::new());
         let patients = match (&job.level, patients) {
             (ExportLevel::System, _) => PatientScope::All,
             (ExportLevel::Patient, None) => PatientScope::Patients,
@@ -133,15 +143,26 @@ impl ExportPlan {
                 PatientScope::Members(Arc::new(patients.iter().collect()))
             }
             (ExportLevel::Group(id), patients) => {
-                let members = reading.members(store, id, job.seq(), job.transaction_time).await?;
-                PatientScope::Members(Arc::new(match patients {
+                let current = reading.current_members(store, id, job.seq(), job.transaction_time).await?;
+                let (lacks_groups, members) = (current.lacks_groups(), current.members);
+                let before = members_since(job, id, store, reading).await?;
+                let exported = match patients {
                     None => members,
                     Some(patients) => patients.iter().filter(|id| members.position(id).is_some()).collect(),
-                }))
+                };
+                if let Some(before) = before {
+                    joiners = exported.without(&before);
+                    // Nothing is known about the members of an excluded Group, or about those whom the
+                    // request does not name.
+                    if !lacks_groups && patients.is_none() {
+                        leavers = before.without(&exported);
+                    }
+                }
+                excluded = current.excluded;
+                PatientScope::Members(Arc::new(exported))
             }
         };
         let filters = read_filters(&job.parameters, &reading.fhir_base, job.transaction_time)?;
-        let joiners = joiners(job, store, reading, &patients).await?;
         let mut changes = match job.parameters.since {
             Some(since) => ListedResources::changed_since(store, since, job.seq()).await?,
             None => None,
@@ -159,7 +180,22 @@ impl ExportPlan {
             candidates.set("Provenance", ids);
         }
         let (fhir_base, supporting) = (reading.fhir_base.clone(), Mutex::default());
-        Ok(Self { patients, filters, fhir_base, changes, joiners, candidates, supporting })
+        Ok(Self { patients, filters, fhir_base, changes, joiners, leavers, excluded, candidates, supporting })
+    }
+
+    /// The notes about the export for its client: omitted parameters, members of the Group that are not
+    /// exported, and Patients who have left the Group since `_since`.
+    pub fn notes<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = Issue> + 'a {
+        let omitted = job.parameters.notes.iter();
+        let omitted = omitted.map(|note| Issue::new(Severity::Warning, IssueCode::NotSupported, note));
+        let information = |text| Issue::new(Severity::Information, IssueCode::Informational, text);
+        let excluded = self.excluded.iter().map(move |excluded| information(excluded.to_string()));
+        let left = self.leavers.iter().map(move |id| {
+            information(format!(
+                "Patient/{id} is no longer a member of the Group; remove its resources from your copy, unless they are also in the compartment of a member"
+            ))
+        });
+        omitted.chain(excluded).chain(left)
     }
 
     /// Chooses the types of a new job whose candidates are read from the search index
@@ -212,28 +248,22 @@ impl ExportPlan {
     }
 }
 
-/// The exported members of a Group who were not members at `_since`. The history of Groups is never removed,
-/// so that the members of any time can be read.
-async fn joiners(
+/// The members of a Group at `_since`, if the request has it. The history of Groups is never removed, so that
+/// the members of any time can be read.
+async fn members_since(
     job: &Job,
+    group: &str,
     store: &Store,
     reading: &GroupReader,
-    patients: &PatientScope,
-) -> Result<GroupMembers, GroupError> {
-    let (ExportLevel::Group(id), Some(since), PatientScope::Members(now)) =
-        (&job.level, job.parameters.since, patients)
-    else {
-        return Ok(GroupMembers::default());
-    };
+) -> Result<Option<GroupMembers>, GroupError> {
+    let Some(since) = job.parameters.since else { return Ok(None) };
     let seq = store.seq_at(since).await?;
-    let before = match reading.members(store, id, seq, since).await {
-        Ok(members) => members,
-        Err(GroupError::NoGroup(_)) => GroupMembers::default(),
-        // A Group that cannot be read had no members that an export contained.
-        Err(GroupError::Bad(_)) => GroupMembers::default(),
-        Err(error) => return Err(error),
-    };
-    Ok(now.iter().filter(|id| before.position(id).is_none()).collect())
+    match reading.members(store, group, seq, since).await {
+        Ok(members) => Ok(Some(members)),
+        // No earlier export contained members of a Group that was missing or could not be read.
+        Err(GroupError::NoGroup(_) | GroupError::Bad(_)) => Ok(Some(GroupMembers::default())),
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads the searches of a request, which were checked at the kick-off.

@@ -1,6 +1,5 @@
 //! The kick-off request. All checks precede the creation of a job (Bulk Data Access 2.0.0, kick-off request).
 
-use resources::ResourceError;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 
@@ -129,9 +128,6 @@ pub enum KickOffError {
         /// Seconds until a retry may succeed.
         retry_after_s: u32,
     },
-    /// The Group could not be read.
-    #[error(transparent)]
-    Resource(#[from] ResourceError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

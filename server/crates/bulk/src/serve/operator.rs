@@ -1,9 +1,11 @@
 //! Export into a folder by an operator, without a job. It contains the same resources in the same order as a
 //! job would. It writes `Type.ndjson` for each type that has resources, `deleted.ndjson` if `_since` is
-//! given, and finally `manifest.json`. A folder without a manifest contains an incomplete export.
+//! given, `error.ndjson` with what a reader must know about the members of a Group, and finally
+//! `manifest.json`. A folder without a manifest contains an incomplete export.
 
 use std::path::Path;
 
+use fhir::{Json as _, OperationOutcome};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::{Store, StoreError, Versions as _};
@@ -69,6 +71,17 @@ impl From<SelectionError> for OperatorError {
     }
 }
 
+/// The result of an export into a folder.
+#[derive(Debug)]
+pub struct FolderSummary {
+    /// The number of resources of each type.
+    pub resources: Vec<(String, u64)>,
+    /// The number of deleted resources that `deleted.ndjson` lists.
+    pub deleted: u64,
+    /// The number of OperationOutcomes in `error.ndjson`.
+    pub notes: u64,
+}
+
 /// Exports into the folder `out`, which must be new or empty, and reports the progress of each type.
 ///
 /// # Errors
@@ -80,7 +93,7 @@ pub async fn export(
     out: &Path,
     now: Timestamp,
     mut progress: impl FnMut(&str, u64),
-) -> Result<Vec<(String, u64)>, OperatorError> {
+) -> Result<FolderSummary, OperatorError> {
     let rules = ParameterRules { fhir_base, guide: GuideVersion::V2, now };
     let parameters = check_parameters(&request, rules)?;
     let mut folder = tokio::fs::DirBuilder::new();
@@ -114,8 +127,15 @@ pub async fn export(
             written.push((kind.clone(), file.count));
         }
     }
-    let gone =
-        if job.parameters.since.is_some() { write_deleted(store, &job, &criteria, out).await? } else { 0 };
+    let mut notes = Lines::new(out.join("error.ndjson"));
+    for issue in criteria.notes(&job) {
+        notes.line(&OperationOutcome::from(issue).to_json()).await?;
+    }
+    let noted = notes.finish().await?;
+    let (deleted, bundles) = match job.parameters.since {
+        Some(_) => write_deleted(store, &job, &criteria, out).await?,
+        None => (0, 0),
+    };
     let entry = |(kind, count): &(String, u64)| json!({ "type": kind, "url": format!("{kind}.ndjson"), "count": count });
     let mut manifest = json!({
         "transactionTime": fhir::instant::format(job.transaction_time),
@@ -124,30 +144,36 @@ pub async fn export(
         "output": written.iter().map(entry).collect::<Vec<Value>>(),
         "error": [],
     });
-    if gone > 0 {
-        manifest["deleted"] = json!([{ "type": "Bundle", "url": "deleted.ndjson", "count": gone }]);
+    if noted > 0 {
+        manifest["error"] = json!([{ "type": "OperationOutcome", "url": "error.ndjson", "count": noted }]);
+    }
+    if bundles > 0 {
+        manifest["deleted"] = json!([{ "type": "Bundle", "url": "deleted.ndjson", "count": bundles }]);
     }
     let mut file = Lines::new(out.join("manifest.json"));
     file.line(manifest.to_string().as_bytes()).await?;
     file.finish().await?;
-    Ok(written)
+    Ok(FolderSummary { resources: written, deleted, notes: noted })
 }
 
 fn unknown(error: GroupError) -> OperatorError {
     KickOffError::from(error).into()
 }
 
+/// Writes the deleted resources. Returns their number and that of the Bundles.
 async fn write_deleted(
     store: &Store,
     job: &Job,
     criteria: &ExportPlan,
     out: &Path,
-) -> Result<u64, OperatorError> {
+) -> Result<(u64, u64), OperatorError> {
+    let mut deleted = 0;
     let mut file = Lines::new(out.join("deleted.ndjson"));
     let mut bundle = delete_bundle::DeleteBundle::default();
     for kind in &job.kinds {
         let mut selection = Selection::from(store, job, kind, criteria, ExportCursor::default()).of_deleted();
         while let Some(versions) = selection.next().await? {
+            deleted += versions.len() as u64;
             for version in &versions {
                 bundle.add(&version.key);
                 if bundle.is_full() {
@@ -159,7 +185,7 @@ async fn write_deleted(
     if !bundle.is_empty() {
         file.line(&bundle.take()).await?;
     }
-    Ok(file.finish().await?)
+    Ok((deleted, file.finish().await?))
 }
 
 /// A file of lines. It is created when its first line is written.

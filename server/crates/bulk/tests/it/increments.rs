@@ -3,16 +3,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use store::{PageLimit, ResourceKey, Seq, Store, Versions as _};
-use trefoil_bulk::ExportLevel;
+use trefoil_bulk::{ExportLevel, KickOffError};
 
 use crate::support::{World, finish};
 
 /// The JSON of each resource that a client has received, by reference.
 type Kept = BTreeMap<String, String>;
+
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
 #[derive(Debug, Clone)]
 enum Write {
@@ -25,9 +29,9 @@ enum Write {
         observation: bool,
         number: usize,
     },
-    /// The Group gets members, the first of all Patients.
-    Join {
-        members: usize,
+    /// The Group gets these members, as bits.
+    Members {
+        bits: u8,
     },
 }
 
@@ -37,22 +41,21 @@ fn write() -> impl Strategy<Value = Write> {
             .prop_map(|(observation, number, value)| Write::Put { observation, number, value }),
         1 => (any::<bool>(), 0_usize..6)
             .prop_map(|(observation, number)| Write::Delete { observation, number }),
-        1 => (0_usize..7).prop_map(|members| Write::Join { members }),
+        1 => (0_u8..64).prop_map(|bits| Write::Members { bits }),
     ]
 }
 
-/// Writes the Group with its first members.
-async fn put_group(world: &World, members: usize) {
-    let member = |number: usize| json!({ "entity": { "reference": format!("Patient/p{number}") } });
-    world.put("Group", "g", json!({ "member": (0..members).map(member).collect::<Vec<_>>() })).await;
+/// A Group with these Patients.
+fn group_of<I: std::fmt::Display>(patients: impl IntoIterator<Item = I>) -> Value {
+    let member = |id: I| json!({ "entity": { "reference": format!("Patient/{id}") } });
+    json!({ "member": patients.into_iter().map(member).collect::<Vec<_>>() })
 }
 
-async fn carry_out(world: &World, members: &mut usize, write: &Write) {
+async fn carry_out(world: &World, write: &Write) {
     match *write {
-        // Members do not leave: their resources would stay in the copy.
-        Write::Join { members: joined } => {
-            *members = joined.max(*members);
-            put_group(world, *members).await;
+        Write::Members { bits } => {
+            let members = (0..6).filter(|number| bits >> number & 1 == 1).map(|number| format!("p{number}"));
+            world.put("Group", "g", group_of(members)).await;
         }
         Write::Put { observation: false, number, value } => {
             world.put("Patient", &format!("p{number}"), json!({ "language": value.to_string() })).await;
@@ -68,9 +71,28 @@ async fn carry_out(world: &World, members: &mut usize, write: &Write) {
     }
 }
 
-/// Applies the files of a manifest to the client's resources.
+/// The texts of the OperationOutcomes in `error`.
+async fn notes(world: &World, manifest: &Value) -> Vec<String> {
+    let mut texts = Vec::new();
+    for file in manifest["error"].as_array().unwrap() {
+        for line in world.file(&world.bulk, file["url"].as_str().unwrap()).await.lines() {
+            let outcome: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(outcome["issue"][0]["severity"], "information", "{line}");
+            texts.push(outcome["issue"][0]["details"]["text"].as_str().unwrap().to_owned());
+        }
+    }
+    texts
+}
+
+/// Applies the files of a manifest to the client's resources. Those of Patients who have left the Group are
+/// removed first; each Observation is in one compartment.
 async fn apply(world: &World, manifest: &Value, kept: &mut Kept) {
     let mut fresh = Vec::new();
+    for text in notes(world, manifest).await {
+        let patient = text.split_once(" is no longer a member of the Group").unwrap().0.to_owned();
+        let observation = patient.replace("Patient/p", "Observation/o");
+        kept.retain(|name, _| *name != patient && *name != observation);
+    }
     for file in manifest["output"].as_array().unwrap() {
         for line in world.file(&world.bulk, file["url"].as_str().unwrap()).await.lines() {
             let resource: Value = serde_json::from_str(line).unwrap();
@@ -113,14 +135,13 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let world = World::with_files_of(300);
-            let mut members = 2;
-            put_group(&world, members).await;
+            world.put("Group", "g", group_of(["p0", "p1"])).await;
             let level = if group { ExportLevel::Group("g".to_owned()) } else { ExportLevel::System };
             let mut kept = Kept::new();
             let mut since = None::<String>;
             for round in &rounds {
                 for write in round {
-                    carry_out(&world, &mut members, write).await;
+                    carry_out(&world, write).await;
                 }
                 let query: Vec<_> = since.iter().map(|since| ("_since", since.as_str())).collect();
                 let manifest = world.export(level.clone(), &query).await;
@@ -253,11 +274,7 @@ async fn a_patient_who_joins_a_group_is_exported_in_full() {
             json!({ "subject": { "reference": format!("Patient/{patient}") }, "effectiveDateTime": "1999" });
         world.put("Observation", &format!("of-{patient}"), subject).await;
     }
-    let members = |ids: &[&str]| {
-        let member = |id: &&str| json!({ "entity": { "reference": format!("Patient/{id}") } });
-        json!({ "member": ids.iter().map(member).collect::<Vec<_>>() })
-    };
-    world.put("Group", "inner", members(&["member"])).await;
+    world.put("Group", "inner", group_of(["member"])).await;
     let since = world.store_time().await;
     let level = ExportLevel::Group("inner".to_owned());
     let read = async |query: &[(&str, &str)]| {
@@ -265,14 +282,76 @@ async fn a_patient_who_joins_a_group_is_exported_in_full() {
         world.read(&world.bulk, &manifest).await.into_values().flatten().collect::<Vec<_>>().len()
     };
     assert_eq!(read(&[("_since", &since)]).await, 0);
-    world.put("Group", "inner", members(&["member", "joiner"])).await;
+    world.put("Group", "inner", group_of(["member", "joiner"])).await;
     // The joiner with its Observation, however old, and only those of the requested types.
     assert_eq!(read(&[("_since", &since)]).await, 2);
     assert_eq!(read(&[("_since", &since), ("_type", "Observation")]).await, 1);
     assert_eq!(read(&[("_since", &since), ("_typeFilter", "Observation?date=gt2000")]).await, 1);
     // A Group that is newer than the time has joiners only.
-    world.put("Group", "later", members(&["stranger"])).await;
+    world.put("Group", "later", group_of(["stranger"])).await;
     let later = world.export(ExportLevel::Group("later".to_owned()), &[("_since", &since)]).await;
     let found: usize = world.read(&world.bulk, &later).await.into_values().map(|ids| ids.len()).sum();
     assert_eq!(found, 2);
+}
+
+#[tokio::test]
+async fn a_patient_who_leaves_a_group_is_named() {
+    let world = World::new();
+    for patient in ["a", "b"] {
+        world.put("Patient", patient, json!({})).await;
+    }
+    world.put("Group", "g", group_of(["a", "b", "a"])).await;
+    let since = world.store_time().await;
+    world.put("Group", "g", group_of(["b"])).await;
+    let level = ExportLevel::Group("g".to_owned());
+    let exported = async |query: &[(&str, &str)]| {
+        let manifest = world.export(level.clone(), query).await;
+        (world.read(&world.bulk, &manifest).await.remove("Patient"), notes(&world, &manifest).await)
+    };
+    let (patients, texts) = exported(&[("_since", &since)]).await;
+    assert_eq!(patients, None);
+    assert_eq!(
+        texts,
+        [
+            "Patient/a is no longer a member of the Group; remove its resources from your copy, unless they are also in the compartment of a member"
+        ]
+    );
+    assert_eq!(exported(&[]).await, (Some(["b".to_owned()].into()), vec![]));
+    // Nobody has left an inactive Group: its members are not known.
+    let mut inactive = group_of(["b"]);
+    inactive["active"] = false.into();
+    world.put("Group", "g", inactive).await;
+    let expected = "Group/g: not exported, because the Group is inactive (active is false)";
+    for query in [&[("_since", since.as_str())][..], &[]] {
+        assert_eq!(exported(query).await, (None, vec![expected.to_owned()]));
+    }
+    // Who was not a member at that time because the membership began later has joined since.
+    let mut later = group_of(["b"]);
+    later["member"][0]["period"] = json!({ "start": fhir::instant::format(world.now() + SECOND) });
+    world.put("Group", "g", later).await;
+    let since = world.store_time().await;
+    let expected = "Patient/b: not exported, because the membership begins later";
+    assert_eq!(exported(&[]).await, (None, vec![expected.to_owned()]));
+    world.pass(Duration::from_secs(2));
+    assert_eq!(exported(&[("_since", &since)]).await, (Some(["b".to_owned()].into()), vec![]));
+}
+
+#[tokio::test]
+async fn a_group_without_readable_members_is_refused_at_the_kick_off() {
+    let world = World::new();
+    let mut descriptive = group_of([] as [&str; 0]);
+    descriptive["actual"] = false.into();
+    let mut unreadable = group_of(["p"]);
+    unreadable["member"][0]["period"] = json!({ "start": "soon" });
+    for (id, group, expected) in [
+        ("descriptive", descriptive, "Group/descriptive describes possible members (actual is false)"),
+        ("odd", json!({ "member": { "entity": "none" } }), "Group/odd cannot be read: "),
+        ("unreadable", unreadable, "the period of Patient/p has no readable start: 'soon'"),
+    ] {
+        world.put("Group", id, group).await;
+        let request = world.request(ExportLevel::Group(id.to_owned()), &[]);
+        let error = world.bulk.kick_off(request, world.now()).await.unwrap_err();
+        assert!(matches!(error, KickOffError::BadGroup(_)), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }

@@ -9,9 +9,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use store::shared_memory::{SharedMemory, StopPoint, StoppingLink, StoreStep};
 use store::{Expect, Ledger as _, LedgerWrite, Store};
-use trefoil_bulk::{
-    ExportLevel, FileError, InFlight, JobRequestError, JobStatus, KickOff, KickOffError, TypeAccess,
-};
+use trefoil_bulk::{ExportLevel, FileError, InFlight, JobRequestError, KickOff, KickOffError, TypeAccess};
 
 use crate::support::{RETENTION, World, finish, until};
 
@@ -90,27 +88,6 @@ async fn later_writes_are_not_exported_even_after_a_restart() {
             "the resumed export has the same bytes"
         );
     }
-}
-
-#[tokio::test]
-async fn a_group_that_cannot_be_read_fails_the_job_with_a_reason() {
-    let world = World::new();
-    world.put("Group", "odd", json!({ "member": { "entity": "none" } })).await;
-    let request = world.request(ExportLevel::Group("odd".to_owned()), &[]);
-    let job = world.bulk.kick_off(request, world.now()).await.unwrap();
-    loop {
-        match world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
-            JobStatus::InProgress { .. } => tokio::task::yield_now().await,
-            JobStatus::Failed { by_data, reason } => {
-                assert!(by_data && reason.contains("the Group cannot be read"), "{reason}");
-                break;
-            }
-            JobStatus::Complete { .. } | JobStatus::TooSoon { .. } | JobStatus::Forbidden { .. } => {
-                panic!("the job must fail")
-            }
-        }
-    }
-    assert!(world.bulk.delete(&job, "client", world.now()).await.is_ok());
 }
 
 #[tokio::test]

@@ -179,7 +179,7 @@ fn open(store: &Store, options: &BulkOptions, time: &Arc<AtomicI64>) -> Bulk {
             buffer[..8].copy_from_slice(&next.to_be_bytes());
         }),
     };
-    Bulk::open(store.clone(), Resources::new(store.clone()), options.clone(), clock).unwrap()
+    Bulk::open(store.clone(), options.clone(), clock).unwrap()
 }
 
 /// Polls until the job is complete and returns its manifest. Checks that the progress never decreases.

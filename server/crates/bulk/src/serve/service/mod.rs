@@ -11,7 +11,6 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
-use resources::{ResourceError, Resources};
 use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -21,7 +20,7 @@ use crate::abort_on_drop::AbortOnDrop;
 use crate::files::export_files::ExportFiles;
 use crate::files::file_location::FileLocation;
 use crate::files::file_stream::DownloadLimits;
-use crate::group::{CurrentMembers, GroupError};
+use crate::group::{CurrentMembers, Exclusion, GroupError, GroupMembers};
 use crate::job::{self, Job, JobRequestError, JobState, Lease, decode, open_jobs};
 use crate::plan::export_plan::{ExportPlan, GroupReader};
 use crate::request::exported_kinds;
@@ -97,7 +96,6 @@ pub struct InFlight {
 /// The exports of a server. Clones share the same state and are cheap.
 #[derive(Clone)]
 pub struct Bulk {
-    resources: Resources,
     worker: Arc<Worker>,
     addresses: FileAddresses,
     guide: GuideVersion,
@@ -127,12 +125,7 @@ impl Bulk {
     ///
     /// # Errors
     /// Returns an error if the folder for the files cannot be created.
-    pub fn open(
-        store: Store,
-        resources: Resources,
-        options: BulkOptions,
-        clock: BulkClock,
-    ) -> std::io::Result<Self> {
+    pub fn open(store: Store, options: BulkOptions, clock: BulkClock) -> std::io::Result<Self> {
         let retention = SignedDuration::try_from(options.retention).unwrap_or(SignedDuration::from_hours(24));
         let reading =
             GroupReader { fhir_base: options.fhir_base.clone(), nested_groups: options.nested_groups };
@@ -148,7 +141,6 @@ impl Bulk {
             on_complete: OnceLock::new(),
         };
         Ok(Self {
-            resources,
             worker: Arc::new(worker),
             addresses: FileAddresses::new(&options.fhir_base, options.signing),
             guide: options.guide,
@@ -273,10 +265,11 @@ impl Bulk {
     pub async fn kick_off(&self, request: KickOff, now: Timestamp) -> Result<String, KickOffError> {
         let rules = ParameterRules { fhir_base: &self.worker.reading.fhir_base, guide: self.guide, now };
         let mut parameters = check_parameters(&request, rules)?;
-        if let ExportLevel::Group(id) = &request.level {
-            self.check_group(id, request.groups.as_deref()).await?;
-        }
-        self.check_patients(&request, &mut parameters, now).await?;
+        let members = match &request.level {
+            ExportLevel::Group(id) => Some(self.check_group(id, request.groups.as_deref(), now).await?),
+            _ => None,
+        };
+        self.check_patients(&request, &mut parameters, members.as_ref()).await?;
         // Two concurrent requests must not both pass the check when only one more job is allowed. Those of
         // this process take turns. Those of several nodes write the same record, and the one that comes too
         // late checks again.
@@ -370,15 +363,22 @@ impl Bulk {
         self.worker.reading.current_members(&self.worker.store, group, seq, now).await
     }
 
-    async fn check_group(&self, id: &str, allowed: Option<&[String]>) -> Result<(), KickOffError> {
-        let unknown = || KickOffError::UnknownGroup { id: id.to_owned() };
+    /// Checks that the client may export the Group, and that the Group has readable members.
+    async fn check_group(
+        &self,
+        id: &str,
+        allowed: Option<&[String]>,
+        now: Timestamp,
+    ) -> Result<GroupMembers, KickOffError> {
         if !fhir::is_id(id) || allowed.is_some_and(|groups| !groups.iter().any(|group| group == id)) {
-            return Err(unknown());
+            return Err(KickOffError::UnknownGroup { id: id.to_owned() });
         }
-        match self.resources.read("Group", id).await {
-            Ok(_) => Ok(()),
-            Err(ResourceError::NotFound { .. } | ResourceError::Gone { .. }) => Err(unknown()),
-            Err(error) => Err(error.into()),
+        let current = self.members(id, Seq::LATEST, now).await?;
+        match current.exclusion {
+            Some(Exclusion::DescriptiveGroup) => Err(KickOffError::BadGroup(format!(
+                "Group/{id} describes possible members (actual is false) and has none that could be exported; export a Group that lists its members"
+            ))),
+            _ => Ok(current.members),
         }
     }
 
@@ -388,17 +388,13 @@ impl Bulk {
         &self,
         request: &KickOff,
         parameters: &mut ExportParameters,
-        now: Timestamp,
+        members: Option<&GroupMembers>,
     ) -> Result<(), KickOffError> {
         let Some(named) = parameters.patients.take() else { return Ok(()) };
-        let (store, reading) = (&self.worker.store, &self.worker.reading);
-        let members = match &request.level {
-            ExportLevel::Group(id) => Some(reading.members(store, id, Seq::LATEST, now).await?),
-            _ => None,
-        };
+        let store = &self.worker.store;
         let (mut accessible, mut strangers) = (Vec::new(), Vec::new());
         for id in named {
-            let is_known = match &members {
+            let is_known = match members {
                 Some(members) => members.position(&id).is_some(),
                 None => {
                     let stored_patient = store.read(&ResourceKey::new("Patient", &*id), Seq::LATEST).await?;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use fhir::{IssueCode, OperationOutcome};
+use fhir::{Json as _, OperationOutcome};
 use jiff::{SignedDuration, Timestamp};
 use store::{Ledger as _, LedgerWrite, Store, StoreError};
 
@@ -313,7 +313,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         self.begin().await?;
         let criteria = self.worker.criteria(&job).await?;
         if self.job.next == Checkpoint::default() && self.job.files.is_empty() {
-            self.write_notes().await?;
+            self.write_notes(&job, &criteria).await?;
         }
         while self.place.part < job.parts() {
             match job.part(self.place.part) {
@@ -457,14 +457,19 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         Ok(())
     }
 
-    /// Writes an OperationOutcome for each omitted parameter or value.
-    async fn write_notes(&mut self) -> Result<(), JobError> {
-        for note in std::mem::take(&mut self.job.parameters.notes) {
-            let issue = fhir::Issue::new(fhir::Severity::Warning, IssueCode::NotSupported, &note);
-            let line = serde_json::to_vec(&OperationOutcome::from(issue))
-                .expect("an OperationOutcome has string keys only, so it serializes to JSON");
-            self.line(ManifestSection::Error, "OperationOutcome", "error", &line);
-            self.job.parameters.notes.push(note);
+    /// Writes an OperationOutcome for each note of the plan into one file, so that a worker that resumes the
+    /// job finds all of them or none.
+    async fn write_notes(&mut self, job: &Job, criteria: &ExportPlan) -> Result<(), JobError> {
+        for issue in criteria.notes(job) {
+            self.line(
+                ManifestSection::Error,
+                "OperationOutcome",
+                "error",
+                &OperationOutcome::from(issue).to_json(),
+            );
+            if let Some(file) = &mut self.file {
+                file.lines.flush_if_large().await?;
+            }
         }
         self.close(Checkpoint::default()).await
     }
