@@ -38,6 +38,10 @@ settings_table! {
         guide: ::bulk::GuideVersion = ::bulk::GuideVersion::default(),
         /// Export the members of nested Groups too.
         nested_groups: bool = false,
+        /// Exports of Groups without `_type` contain the Practitioners, Organizations and other resources
+        /// that the exported ones refer to, as with `includeAssociatedData=_supporting`. Certification tests
+        /// of the USA expect this.
+        supporting: bool = false,
     }
 }
 
@@ -78,6 +82,7 @@ impl BulkSection {
             poll_limit: self.poll_limit.as_ref().map(|limit| *limit.as_ref()),
             guide: self.guide,
             nested_groups: self.nested_groups,
+            supporting: self.supporting,
         })
     }
 }
@@ -103,4 +108,6 @@ pub struct BulkConfig {
     pub guide: ::bulk::GuideVersion,
     /// `true` if members of nested Groups are exported.
     pub nested_groups: bool,
+    /// `true` if exports of Groups without `_type` contain supporting resources.
+    pub supporting: bool,
 }

@@ -129,6 +129,7 @@ mod tests {
             lease: SignedDuration::from_secs(60),
             guide: GuideVersion::default(),
             nested_groups: true,
+            supporting: false,
             open_downloads: 1,
             file_size: 1,
             poll_limit: None,

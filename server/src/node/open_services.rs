@@ -63,6 +63,7 @@ pub(super) fn open_bulk(
         in_flight: config.bulk.in_flight,
         guide: config.bulk.guide,
         nested_groups: config.bulk.nested_groups,
+        supporting: config.bulk.supporting,
         open_downloads: descriptors::descriptor_budget().downloads,
     };
     let bulk = Bulk::open(resources.store().clone(), options, clock.for_bulk())?;

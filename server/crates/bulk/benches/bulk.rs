@@ -438,6 +438,7 @@ fn open_bulk(data: &Path, store: Store) -> Bulk {
         retention: Duration::from_secs(3600),
         guide: GuideVersion::default(),
         nested_groups: false,
+        supporting: false,
         open_downloads: 100,
         file_size: 128 << 20,
         poll_limit: None,

@@ -159,14 +159,19 @@ pub fn resource_type(name: &str) -> Option<&'static str> {
     RESOURCE_TYPES.binary_search(&name).ok().map(|index| RESOURCE_TYPES[index])
 }
 
-/// `true` if the text is a FHIR `id`: 1 to 64 letters, digits, `-` and `.`.
+/// `true` if the text is a FHIR `id`: 1 to 64 letters, digits, `-` and `.`. The ids `.` and `..` are
+/// excluded, because clients remove such segments of a URL (RFC 3986, section 5.2.4) and would reach another
+/// resource.
 ///
 /// ```
 /// assert!(trefoil_fhir::is_id("pat-1.a"));
 /// assert!(!trefoil_fhir::is_id("no spaces"));
 /// ```
 pub fn is_id(id: &str) -> bool {
-    (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
+    let is_segment = !matches!(id, "." | "..");
+    is_segment
+        && (1..=64).contains(&id.len())
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
 }
 
 #[cfg(test)]
@@ -185,5 +190,7 @@ mod tests {
         assert!(!is_id(&"a".repeat(65)));
         assert!(!is_id(""));
         assert!(!is_id("a_b"));
+        assert!(!is_id(".") && !is_id(".."));
+        assert!(is_id("...") && is_id(".a"));
     }
 }

@@ -50,7 +50,7 @@ pub enum ResourceBodyError {
     #[error("'id' is missing")]
     NoId,
     /// The `id` is not valid.
-    #[error("'{0}' is not an id: 1 to 64 letters, digits, '-' and '.'")]
+    #[error("'{0}' is not an id: 1 to 64 letters, digits, '-' and '.', but not '.' or '..'")]
     BadId(String),
     /// The id differs from that in the URL.
     #[error("'id' is '{found}', but the URL has '{expected}'")]

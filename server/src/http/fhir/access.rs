@@ -220,6 +220,6 @@ pub(super) async fn check_addressed(
     if fhir::is_id(id) {
         return Ok(access);
     }
-    let text = "an id has 1 to 64 letters, digits, '-' and '.'";
+    let text = "an id has 1 to 64 letters, digits, '-' and '.', but not '.' or '..'";
     Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text))
 }

@@ -19,13 +19,17 @@ pub enum ExportRole {
 }
 
 /// The role of a type in an export of this level, or `None` if the type is not exported. Exports of Patients
-/// and Groups contain only types of Patient compartments. Types of `includeAssociatedData` are added to those
-/// of `_type`.
+/// and Groups contain types of Patient compartments, and of the supporting types those that `_type` names or
+/// all with `_supporting`. Types of `includeAssociatedData` are added to those of `_type`.
 pub fn role(level: &ExportLevel, parameters: &ExportParameters, kind: &str) -> Option<ExportRole> {
-    let is_named = parameters.types.as_ref().is_none_or(|named| named.iter().any(|named| named == kind));
+    let names = |types: &Vec<String>| types.iter().any(|named| named == kind);
+    let is_named = parameters.types.as_ref().is_none_or(names);
     let is_associated = kind == "Provenance" && parameters.provenance.is_some();
     if is_associated || (is_named && (*level == ExportLevel::System || in_compartments(kind))) {
         return Some(ExportRole::Main);
     }
-    (parameters.supporting && SUPPORTING.contains(&kind)).then_some(ExportRole::Supporting)
+    // Supporting resources belong to no block of organized output.
+    let is_wanted = parameters.supporting || parameters.types.as_ref().is_some_and(names);
+    let is_supporting = is_wanted && parameters.organize_by.is_none() && SUPPORTING.contains(&kind);
+    is_supporting.then_some(ExportRole::Supporting)
 }

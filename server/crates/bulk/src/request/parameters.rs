@@ -70,6 +70,8 @@ pub struct ParameterRules<'a> {
     pub fhir_base: &'a str,
     /// Version of the guide.
     pub guide: GuideVersion,
+    /// `true` if exports of Groups without `_type` contain supporting resources.
+    pub supporting: bool,
     /// Time of the request.
     pub now: Timestamp,
 }
@@ -273,7 +275,7 @@ impl<'a> ParameterChecker<'a> {
                 .note(ExportParameter::OrganizeOutputBy.row().name, format!("_type does not name {by}"));
         }
         let outside = |types: &Vec<String>| types.iter().find(|kind| !in_compartments(kind)).cloned();
-        if by == "Patient"
+        if (by == "Patient" || self.request.level != ExportLevel::System)
             && let Some(kind) = self.out.types.as_ref().and_then(outside)
         {
             let why = format!("{kind} is not in the compartment of a Patient and would not be in any block");
@@ -316,6 +318,9 @@ impl<'a> ParameterChecker<'a> {
             }
         }
         self.check_organized()?;
+        let is_group = matches!(self.request.level, ExportLevel::Group(_));
+        self.out.supporting |=
+            self.rules.supporting && is_group && self.out.types.is_none() && self.out.organize_by.is_none();
         Ok(self.out)
     }
 }
@@ -342,7 +347,12 @@ mod tests {
     }
 
     fn checked(request: &KickOff) -> Result<ExportParameters, KickOffError> {
-        let rules = ParameterRules { fhir_base: BASE, guide: GuideVersion::V2, now: Timestamp::UNIX_EPOCH };
+        let rules = ParameterRules {
+            fhir_base: BASE,
+            guide: GuideVersion::V2,
+            supporting: false,
+            now: Timestamp::UNIX_EPOCH,
+        };
         check_parameters(request, rules)
     }
 
@@ -415,7 +425,12 @@ mod tests {
 
     #[test]
     fn guide_3_has_more_parameters() {
-        let rules = ParameterRules { fhir_base: BASE, guide: GuideVersion::V3, now: Timestamp::UNIX_EPOCH };
+        let rules = ParameterRules {
+            fhir_base: BASE,
+            guide: GuideVersion::V3,
+            supporting: false,
+            now: Timestamp::UNIX_EPOCH,
+        };
         let ask = |query, lenient| {
             let mut request = request(query, lenient);
             request.types = TypeAccess::only(["Patient", "Observation", "Device"]);

@@ -94,7 +94,7 @@ pub async fn export(
     now: Timestamp,
     mut progress: impl FnMut(&str, u64),
 ) -> Result<FolderSummary, OperatorError> {
-    let rules = ParameterRules { fhir_base, guide: GuideVersion::V2, now };
+    let rules = ParameterRules { fhir_base, guide: GuideVersion::V2, supporting: false, now };
     let parameters = check_parameters(&request, rules)?;
     let mut folder = tokio::fs::DirBuilder::new();
     // Exported data must be readable only by the owner of the folder.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use store::{DatabaseLimits, DatabaseUrl, Store};
 use test_database::TestDatabase;
-use trefoil_bulk::{ExportLevel, KickOffError, KickOffMethod};
+use trefoil_bulk::{ExportLevel, GuideVersion, KickOffError, KickOffMethod};
 
 use crate::support::{World, finish};
 
@@ -120,6 +120,52 @@ async fn supporting_resources_are_exported_once_with_their_own_references() {
     let all = world.read(&world.bulk, &world.export(ExportLevel::Patient, &query).await).await;
     assert_eq!(all["Patient"], set(&["p"]));
     assert_eq!(all["Organization"], set(&["o4"]));
+}
+
+#[tokio::test]
+async fn a_supporting_type_in_type_gives_the_resources_that_are_referred_to() {
+    let mut world = World::with(|options| options.guide = GuideVersion::V3);
+    world.put("Patient", "p", json!({ "managingOrganization": reference("Organization/o") })).await;
+    let seen = json!({ "subject": reference("Patient/p"), "participant": [{ "individual": reference("Practitioner/d") }] });
+    world.put("Encounter", "e", seen).await;
+    for id in ["o", "other"] {
+        world.put("Organization", id, json!({})).await;
+    }
+    world.put("Practitioner", "d", json!({})).await;
+    world.put("Group", "g", json!({ "member": [{ "entity": reference("Patient/p") }] })).await;
+    let group = || ExportLevel::Group("g".to_owned());
+    let read = async |world: &World, level: ExportLevel, query: &[(&str, &str)]| {
+        let all = world.read(&world.bulk, &world.export(level, query).await).await;
+        all.into_iter()
+            .flat_map(|(kind, ids)| ids.into_iter().map(move |id| format!("{kind}/{id}")))
+            .collect()
+    };
+    for level in [group(), ExportLevel::Patient] {
+        let found: Vec<String> = read(&world, level.clone(), &[("_type", "Organization,Patient")]).await;
+        assert_eq!(found, ["Organization/o", "Patient/p"], "{level:?}");
+        let found: Vec<String> = read(&world, level, &[("_type", "Practitioner,Patient")]).await;
+        assert_eq!(found, ["Patient/p"]);
+    }
+    let found: Vec<String> = read(&world, group(), &[]).await;
+    assert_eq!(found, ["Encounter/e", "Patient/p"]);
+    // A block of organized output has no supporting resources, even if the request is lenient.
+    let organized = [("_type", "Encounter,Organization"), ("organizeOutputBy", "Encounter")];
+    let mut request = world.request(group(), &organized);
+    let refused = world.bulk.kick_off(request.clone(), world.now()).await.unwrap_err().to_string();
+    assert!(refused.contains("Organization is not in the compartment of a Patient"), "{refused}");
+    request.lenient = true;
+    let job = world.bulk.kick_off(request, world.now()).await.unwrap();
+    let manifest = finish(&world.bulk, &job, world.now()).await;
+    let text = world.file(&world.bulk, manifest["output"][0]["url"].as_str().unwrap()).await;
+    assert!(text.contains(r#""Encounter""#) && !text.contains(r#""resourceType":"Organization""#), "{text}");
+    // With the setting, the default export of a Group has all of them.
+    world.bulk = world.reopened_with(|options| options.supporting = true);
+    let found: Vec<String> = read(&world, group(), &[]).await;
+    assert_eq!(found, ["Encounter/e", "Organization/o", "Patient/p", "Practitioner/d"]);
+    let found: Vec<String> = read(&world, group(), &[("_type", "Patient")]).await;
+    assert_eq!(found, ["Patient/p"]);
+    let found: Vec<String> = read(&world, ExportLevel::Patient, &[]).await;
+    assert_eq!(found, ["Encounter/e", "Patient/p"]);
 }
 
 #[tokio::test]

@@ -62,6 +62,7 @@ impl World {
             in_flight: InFlight::default(),
             guide: trefoil_bulk::GuideVersion::V2,
             nested_groups: false,
+            supporting: false,
             open_downloads: 100,
         };
         change(&mut options);

@@ -286,11 +286,15 @@ mod tests {
         check(r#"{"resourceType":"Basic"}"#, "'id' is missing");
         check(
             r#"{"resourceType":"Basic","id":"a b"}"#,
-            "'a b' is not an id: 1 to 64 letters, digits, '-' and '.'",
+            "'a b' is not an id: 1 to 64 letters, digits, '-' and '.', but not '.' or '..'",
+        );
+        check(
+            r#"{"resourceType":"Basic","id":".."}"#,
+            "'..' is not an id: 1 to 64 letters, digits, '-' and '.', but not '.' or '..'",
         );
         check(
             r#"{"resourceType":"Basic","id":1}"#,
-            "'not a string' is not an id: 1 to 64 letters, digits, '-' and '.'",
+            "'not a string' is not an id: 1 to 64 letters, digits, '-' and '.', but not '.' or '..'",
         );
         check(
             basic(r#","id":"c"}"#),

@@ -82,7 +82,7 @@ fn ndjson_is_imported_line_by_line() {
     );
     let bad = [
         " line 4: not JSON at line 4, column 17: the text ends early",
-        " line 5: 'c c' is not an id: 1 to 64 letters, digits, '-' and '.'",
+        " line 5: 'c c' is not an id: 1 to 64 letters, digits, '-' and '.', but not '.' or '..'",
         " line 6: a resource must be a JSON object, but this is an array",
     ];
     for (name, content) in [
@@ -135,7 +135,9 @@ fn a_bundle_is_imported_completely_or_not_at_all() {
         "x.json",
         bundle("collection", &format!("{},{}", entry("a"), entry("b b"))),
         &[],
-        &["x.json: Bundle.entry[1]: 'b b' is not an id: 1 to 64 letters, digits, '-' and '.'"],
+        &[
+            "x.json: Bundle.entry[1]: 'b b' is not an id: 1 to 64 letters, digits, '-' and '.', but not '.' or '..'",
+        ],
     );
     check(
         "x.json",

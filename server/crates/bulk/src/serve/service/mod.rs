@@ -71,6 +71,8 @@ pub struct BulkOptions {
     pub guide: GuideVersion,
     /// `true` if members of nested Groups are exported.
     pub nested_groups: bool,
+    /// `true` if exports of Groups without `_type` contain supporting resources.
+    pub supporting: bool,
     /// Maximum number of concurrent downloads.
     pub open_downloads: usize,
     /// Maximum length of an output file in bytes, unless a single resource is longer.
@@ -99,6 +101,7 @@ pub struct Bulk {
     worker: Arc<Worker>,
     addresses: FileAddresses,
     guide: GuideVersion,
+    supporting: bool,
     /// Id of this process, which its leases contain.
     owner: String,
     clock: BulkClock,
@@ -144,6 +147,7 @@ impl Bulk {
             worker: Arc::new(worker),
             addresses: FileAddresses::new(&options.fhir_base, options.signing),
             guide: options.guide,
+            supporting: options.supporting,
             owner: random_id(&clock),
             clock,
             turns: Arc::new(Semaphore::new(AT_ONCE)),
@@ -263,7 +267,8 @@ impl Bulk {
     /// # Errors
     /// Returns [`KickOffError`] if the request is rejected. In that case no job is created.
     pub async fn kick_off(&self, request: KickOff, now: Timestamp) -> Result<String, KickOffError> {
-        let rules = ParameterRules { fhir_base: &self.worker.reading.fhir_base, guide: self.guide, now };
+        let (fhir_base, supporting) = (&self.worker.reading.fhir_base, self.supporting);
+        let rules = ParameterRules { fhir_base, guide: self.guide, supporting, now };
         let mut parameters = check_parameters(&request, rules)?;
         let members = match &request.level {
             ExportLevel::Group(id) => Some(self.check_group(id, request.groups.as_deref(), now).await?),
