@@ -120,8 +120,11 @@ pub async fn export(
         let mut file = Lines::new(out.join(format!("{kind}.ndjson")));
         let mut selection = Selection::from(store, &job, kind, &criteria, ExportCursor::default());
         while let Some(lines) = selection.next_lines().await? {
-            file.add(&lines.text, lines.ends.len() as u64).await?;
-            progress(kind, file.count);
+            // A page is empty while references to supporting resources are collected.
+            if !lines.ends.is_empty() {
+                file.add(&lines.text, lines.ends.len() as u64).await?;
+                progress(kind, file.count);
+            }
         }
         if file.finish().await? > 0 {
             written.push((kind.clone(), file.count));
