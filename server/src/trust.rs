@@ -19,7 +19,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use sha2::{Digest as _, Sha256};
 
 use crate::config::sections::DEFAULT_DATA_FOLDER;
-use crate::node::tls::is_constrained_to_this_machine;
+use crate::node::development_certificate::is_constrained_to_this_machine;
 
 /// Start of the names of the files in the folders of Debian; the fingerprint follows.
 const FILE_PREFIX: &str = "trefoil-development-ca-";

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use crate::node::app::App;
-use crate::node::tls::write_private;
+use crate::node::development_certificate::write_private;
 use crate::trust::shell_word;
 
 /// Name of the file in the data folder.

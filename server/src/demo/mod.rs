@@ -31,7 +31,7 @@ use trefoil_fixtures as fixtures;
 
 use crate::clock::resource_id;
 use crate::node::app::App;
-use crate::node::tls::write_private;
+use crate::node::development_certificate::write_private;
 
 /// Ledger key that marks a store to which the whole project was added. In a shared store, its value is
 /// `demo.json`.

@@ -16,7 +16,7 @@ use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::node::tls;
+use crate::node::development_certificate::ensure_development_certificate;
 
 /// Time before the end of a certificate from which on the log warns, once a day.
 const WARNED_BEFORE: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -74,7 +74,7 @@ impl ServedCertificate {
     pub fn refresh(&self, now: Timestamp) -> Result<bool> {
         let stays = "the earlier certificate stays";
         if let Some(folder) = &self.files.development {
-            tls::ensure_development_certificate(folder, now).context(stays)?;
+            ensure_development_certificate(folder, now).context(stays)?;
         }
         let content = self.files.read().context(stays)?;
         if content == self.current.load().content {

@@ -18,7 +18,7 @@
 //! | [`client_overview`] | origins and response types of all clients |
 //! | [`capacity`], [`hashing`], [`question_pool`], [`byte_budget`], [`memory_limit`], [`descriptors`] | limits on CPU time, memory and file descriptors |
 //! | [`data_folder`] | the data folder |
-//! | [`certificate`], [`tls`] | the certificate that is presented; the development CA |
+//! | [`development_certificate`], [`certificate`], [`tls`] | the development CA; the certificate that is presented; the TLS configuration |
 
 pub mod abandoned_requests;
 pub mod app;
@@ -29,6 +29,7 @@ pub mod client_overview;
 pub mod clock_check;
 pub mod data_folder;
 pub mod descriptors;
+pub mod development_certificate;
 pub mod group_members;
 pub mod hashing;
 pub mod key_fetch;

@@ -175,13 +175,17 @@ claims! {
     phone_number_verified: bool { flag: Some("phone-number-verified"), scope: Some("phone") }
 }
 
+/// The scopes that a user may grant unless an administrator changes them. `offline_access` and
+/// `online_access` grant access to no data: they extend the session with the user's applications.
+pub const DEFAULT_SCOPES: &str = "openid profile email phone offline_access online_access";
+
 /// The further members of a user.
 const USER_RIGHTS: &[MemberRow] = &[
     MemberRow {
         name: "allowed_scopes",
         flag: Some("allowed-scopes"),
         value: "SCOPES",
-        default: crate::model::user::DEFAULT_SCOPES,
+        default: DEFAULT_SCOPES,
         meaning: "Scopes that the user may grant, separated by spaces.",
         ..MemberRow::DEFAULT
     },

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::model::members::StandardClaims;
+pub use crate::model::members::{DEFAULT_SCOPES, StandardClaims};
 use crate::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, ScopeContext, ScopePermissions, Scopes, SmartScope};
 
 /// A user of this server.
@@ -58,10 +58,6 @@ pub struct User {
     #[serde(default)]
     pub demo: bool,
 }
-
-/// The scopes that a user may grant unless an administrator changes them. `offline_access` and
-/// `online_access` open no data: they let a session with the user's applications last.
-pub const DEFAULT_SCOPES: &str = "openid profile email phone offline_access online_access";
 
 /// Returns [`DEFAULT_SCOPES`] as a set.
 pub fn default_scopes() -> Scopes {
