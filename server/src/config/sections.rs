@@ -193,7 +193,8 @@ settings_table! {
         pending_per_address: usize = PendingLimits::default().per_address,
         /// The same maximum for all addresses together.
         pending_total: usize = PendingLimits::default().total,
-        /// Maximum size of a FHIR request body.
+        /// Maximum size of a FHIR request body, and of a resource. Raw content of a Binary may have three
+        /// quarters of it.
         body_limit_bytes: usize ["bytes"] = 16 << 20,
         /// Maximum memory for all request bodies together: three times the size of each, and 1 to 3 kB for
         /// each entry of a Bundle; one address can use a quarter of it. Above it, requests are answered with

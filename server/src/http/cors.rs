@@ -24,14 +24,13 @@ pub fn preflight(allow: &str) -> Response {
     let response = reply::with(
         response,
         header::ACCESS_CONTROL_ALLOW_HEADERS,
-        "Authorization, Content-Type, Accept, DPoP, If-Match, If-None-Match, If-None-Exist, Prefer",
+        "Authorization, Content-Type, Accept, DPoP, If-Match, If-None-Match, If-None-Exist, Prefer, Range, If-Range, X-Security-Context",
     );
     reply::with(response, header::ACCESS_CONTROL_MAX_AGE, "600")
 }
 
 /// Headers that scripts may read, beside those that they may always read.
-const EXPOSED_HEADERS: &str =
-    "ETag, Location, Content-Location, Retry-After, X-Progress, WWW-Authenticate, X-Request-Id";
+const EXPOSED_HEADERS: &str = "ETag, Location, Content-Location, Retry-After, X-Progress, WWW-Authenticate, X-Request-Id, Accept-Ranges, Content-Range, Content-Disposition, X-Security-Context";
 
 /// Lets scripts read the response as the policy says. `Vary` is also sent without an origin, because a cache
 /// must not return that response to a script.

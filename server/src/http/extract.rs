@@ -289,6 +289,20 @@ impl RequestContext {
         }
     }
 
+    /// The value of a preference in `Prefer`. The first one of its name counts (RFC 7240 section 2).
+    pub fn preference(&self, name: &str) -> Option<&str> {
+        let values = self.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).find_map(|preference| {
+            let (own, value) = preference.split(';').next()?.split_once('=')?;
+            own.trim().eq_ignore_ascii_case(name).then(|| value.trim().trim_matches('"'))
+        })
+    }
+
+    /// Returns whether the request prefers `handling=lenient`.
+    pub fn is_lenient(&self) -> bool {
+        self.preference("handling").is_some_and(|handling| handling.eq_ignore_ascii_case("lenient"))
+    }
+
     /// Returns whether `If-None-Match` contains this ETag or `*`, by weak comparison (RFC 9110 section
     /// 13.1.2).
     pub fn has_version(&self, etag: &str) -> bool {

@@ -9,7 +9,7 @@
 //! | [`peer`] | the address of the client, also through proxies |
 //! | [`extract`] | the request as handlers see it: context, body, path parameters |
 //! | [`browser_cookies`], [`path_parameters`] | parts of a request that are read once |
-//! | [`reply`], [`answer_memory`] | building responses, and their memory |
+//! | [`reply`], [`answer_memory`], [`range`](mod@range) | building responses, their memory, and parts of them |
 //! | [`problem`] | why a handler does not answer, and the response to it in the dialect of the route |
 //! | [`oauth`], [`pages`], [`fhir`], [`admin`] | the handlers |
 //! | [`well_known`] | the page for a new password, and the contact for faults of security |
@@ -30,6 +30,7 @@ pub mod pages;
 pub mod path_parameters;
 pub mod peer;
 pub mod problem;
+pub mod range;
 pub mod reply;
 pub mod routes;
 pub mod well_known;

@@ -31,6 +31,7 @@ mod launch_patient;
 mod listen;
 mod node_faults;
 mod nodes;
+mod notes;
 mod outgoing;
 mod pages;
 mod passkeys;

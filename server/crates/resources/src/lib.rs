@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`body`] | the JSON of a resource, and its references |
+//! | [`body`] | the JSON of a resource, its references, and the content of a Binary |
 //! | [`search`] | the parameters of a search, and their terms in the search index |
 //! | [`write`](mod@write) | [`Resources`]: from a text to a stored version; imports |
 //! | [`view`] | resources as a caller may see them: compartments, pages of a search, results |
@@ -16,13 +16,13 @@ pub mod search;
 pub mod view;
 pub mod write;
 
-pub use body::{json, references};
+pub use body::{binary, json, references};
 pub use request::transaction;
 pub use search::filter;
 pub use view::{compartment_view, referenced, result};
 pub use write::{import, prepare, service};
 
-pub use compartment_view::{CompartmentView, Restriction, ViewPart};
+pub use compartment_view::{CompartmentView, ContextRestrictions, Restriction, ViewPart};
 pub use error::{ResourceBodyError, ResourceError};
 pub use import::{ImportCount, ImportFault, ImportOptions, ImportProgress, ImportReport};
 pub use prepare::{IdSource, PreparedResource, ResourceLimits};

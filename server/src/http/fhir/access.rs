@@ -8,8 +8,9 @@ use identity::model::scope::{ScopeContext, ScopePermissions};
 use identity::tokens::access_token::{GranularAccess, ResourceAccess, TokenAccess};
 use resources::filter::TypeFilter;
 use resources::referenced::is_read_by_reference;
-use resources::{CompartmentView, Restriction, ViewPart};
+use resources::{CompartmentView, ContextRestrictions, Restriction, ViewPart};
 
+use super::binary::BINARY;
 use super::check_accept;
 use super::missing_scope::{NeededAccess, missing_scope};
 use crate::http::extract::RequestContext;
@@ -91,7 +92,28 @@ pub async fn permitted_view<'a>(
             parts.push(ViewPart { restriction, filter: Some(filter) });
         }
     }
-    Ok(context.app.resources.restricted_to_parts(parts))
+    let view = context.app.resources.restricted_to_parts(parts);
+    let only_reads = ScopePermissions::READ.contains_all(permissions);
+    match kind == BINARY && only_reads {
+        true => Ok(view.by_security_context(context_restrictions(context, access, permissions).await?)),
+        false => Ok(view),
+    }
+}
+
+/// The restrictions of the token by type, for resources to which the `securityContext` of a Binary refers.
+pub async fn context_restrictions(
+    context: &RequestContext,
+    access: &TokenAccess,
+    permissions: ScopePermissions,
+) -> Result<Arc<ContextRestrictions>, Problem> {
+    let groups = ClientGroups::of(context, access, true).await?;
+    let restricted = fhir::RESOURCE_TYPES.iter().filter_map(|&kind| {
+        match resource_access(context, access, kind, permissions) {
+            ResourceAccess::Nothing => None,
+            reach => Some((kind, groups.restriction(kind, reach))),
+        }
+    });
+    Ok(Arc::new(restricted.collect()))
 }
 
 /// The restriction of a request on a type: the access that the scopes grant and, for a client with `groups`,
@@ -115,31 +137,68 @@ async fn reach_restriction(
     kind: &str,
     reach: ResourceAccess<'_>,
 ) -> Result<Restriction, Problem> {
-    let client = context.app.identity.clients.active_client(&access.token.client_id, context.now).await?;
-    let Some(groups) = client.and_then(|client| client.groups) else {
-        return match reach {
-            ResourceAccess::All => Ok(Restriction::None),
-            ResourceAccess::Patients(ids) => of_patients(context, kind, Restriction::patients(ids)).await,
-            ResourceAccess::Nothing => Ok(Restriction::patients([])),
+    let is_of_patients = matches!(reach, ResourceAccess::Patients(_));
+    let needs_members = is_of_patients || kind != "Group" && is_of_compartments(kind);
+    let restriction = ClientGroups::of(context, access, needs_members).await?.restriction(kind, reach);
+    match is_of_patients {
+        true => of_patients(context, kind, restriction).await,
+        false => Ok(restriction),
+    }
+}
+
+/// `true` if resources of the type are in the compartments of Patients.
+fn is_of_compartments(kind: &str) -> bool {
+    kind == "Patient" || !fhir::patient_compartment::paths(kind).is_empty()
+}
+
+/// The Groups that limit a client.
+struct ClientGroups {
+    /// Ids of the Groups, and the compartments of their current members. `None` if the client is not limited.
+    limits: Option<(Vec<String>, Arc<[String]>)>,
+}
+
+impl ClientGroups {
+    /// The limits of the client of a token. The members are read only if they are needed: a request that they
+    /// do not limit succeeds even if a Group is not valid.
+    async fn of(
+        context: &RequestContext,
+        access: &TokenAccess,
+        needs_members: bool,
+    ) -> Result<Self, Problem> {
+        let app = &context.app;
+        let client = app.identity.clients.active_client(&access.token.client_id, context.now).await?;
+        let Some(groups) = client.and_then(|client| client.groups.clone()) else {
+            return Ok(Self { limits: None });
         };
-    };
-    if kind == "Group" && reach == ResourceAccess::All {
-        return Ok(Restriction::read_only(groups));
+        let members = match needs_members {
+            true => app.group_members.compartments(&groups, &app.store, &app.bulk, context.now).await?,
+            false => Arc::default(),
+        };
+        Ok(Self { limits: Some((groups, members)) })
     }
-    let is_of_compartments = kind == "Patient" || !fhir::patient_compartment::paths(kind).is_empty();
-    if reach == ResourceAccess::All && !is_of_compartments {
-        return Ok(Restriction::None);
-    }
-    let app = &context.app;
-    let members = app.group_members.compartments(&groups, &app.store, &app.bulk, context.now).await?;
-    Ok(match reach {
-        ResourceAccess::All => Restriction::Compartments(members),
-        ResourceAccess::Nothing => Restriction::patients([]),
-        ResourceAccess::Patients(ids) => {
-            let is_member = |id: &&str| members.binary_search(&format!("Patient/{id}")).is_ok();
-            of_patients(context, kind, Restriction::patients(ids.into_iter().filter(is_member))).await?
+
+    /// The restriction of a request on a type. Types that are read by reference are not considered.
+    fn restriction(&self, kind: &str, reach: ResourceAccess<'_>) -> Restriction {
+        let Some((groups, members)) = &self.limits else {
+            return match reach {
+                ResourceAccess::All => Restriction::None,
+                ResourceAccess::Patients(ids) => Restriction::patients(ids),
+                ResourceAccess::Nothing => Restriction::patients([]),
+            };
+        };
+        if kind == "Group" && reach == ResourceAccess::All {
+            return Restriction::read_only(groups.clone());
         }
-    })
+        match reach {
+            ResourceAccess::All if !is_of_compartments(kind) => Restriction::None,
+            ResourceAccess::All => Restriction::Compartments(Arc::clone(members)),
+            ResourceAccess::Nothing => Restriction::patients([]),
+            ResourceAccess::Patients(ids) => {
+                let is_member = |id: &&str| members.binary_search(&format!("Patient/{id}")).is_ok();
+                Restriction::patients(ids.into_iter().filter(is_member))
+            }
+        }
+    }
 }
 
 /// The restriction of a request on a type for some Patients. Types outside of all compartments can be read as
@@ -207,16 +266,27 @@ pub async fn check_all(
     }
 }
 
-/// Checks that the token grants `permissions` on some resources of the type, and that the id is one. Returns
-/// the access.
+/// Checks that the token grants `permissions` on some resources of the type, that the client accepts FHIR
+/// JSON, and that the id is one. Returns the access.
 pub(super) async fn check_addressed(
     context: &RequestContext,
     kind: &str,
     id: &str,
     permissions: ScopePermissions,
 ) -> Result<Arc<TokenAccess>, Problem> {
-    let access = require_some(context, kind, permissions).await?;
+    let access = authorize_addressed(context, kind, id, permissions).await?;
     check_accept(context, &[])?;
+    Ok(access)
+}
+
+/// Like [`check_addressed`], for responses that are not always FHIR JSON.
+pub(super) async fn authorize_addressed(
+    context: &RequestContext,
+    kind: &str,
+    id: &str,
+    permissions: ScopePermissions,
+) -> Result<Arc<TokenAccess>, Problem> {
+    let access = require_some(context, kind, permissions).await?;
     if fhir::is_id(id) {
         return Ok(access);
     }

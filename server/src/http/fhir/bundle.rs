@@ -11,13 +11,14 @@ use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use percent_encoding::percent_decode_str;
 use resources::{
-    BundleOperation, DeleteResult, EntryAction, EntryRead, EntryResult, ResourceError, Restriction,
-    StoredResource, TransactionPlan,
+    BundleOperation, ContextRestrictions, DeleteResult, EntryAction, EntryRead, EntryResult, ResourceError,
+    Restriction, StoredResource, TransactionPlan,
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use warp::Reply as _;
 
+use super::binary::BINARY;
 use super::operation::{self, BundledAnswer};
 use super::{access, check_accept, json_body, recording};
 use crate::clock::resource_id;
@@ -82,7 +83,13 @@ pub async fn execute_bundle(
     let has_reads = entries.iter().any(|entry| matches!(entry, ResponseEntry::Read(_)));
     let response = match token {
         Some(token) if has_reads => {
-            let reader = EntryReader { context: context.clone(), token };
+            let is_of_binary =
+                |entry: &ResponseEntry| matches!(entry, ResponseEntry::Read(read) if read.kind() == BINARY);
+            let contexts = match entries.iter().any(is_of_binary) {
+                true => Some(access::context_restrictions(context, &token, ScopePermissions::GET).await?),
+                false => None,
+            };
+            let reader = EntryReader { context: context.clone(), token, contexts };
             stream_entries(reader, head, entries, memory)
         }
         _ => {
@@ -228,9 +235,25 @@ fn operation_response(answer: BundledAnswer) -> ResponseEntry {
 struct EntryReader {
     context: RequestContext,
     token: Arc<TokenAccess>,
+    /// The restrictions of the client by type, if the Bundle reads a Binary.
+    contexts: Option<Arc<ContextRestrictions>>,
 }
 
 impl EntryReader {
+    /// The resource of an entry, unless the `securityContext` of a Binary excludes the client. Scopes were
+    /// checked before, but the context is known only now.
+    async fn stored(&self, read: &EntryRead) -> Result<StoredResource, ResourceError> {
+        let resources = &self.context.app.resources;
+        let stored = resources.read_entry(read).await?;
+        match &self.contexts {
+            Some(contexts) if read.kind() == BINARY => {
+                let view = resources.restricted_to(Restriction::None);
+                view.by_security_context(Arc::clone(contexts)).check_context(stored).await
+            }
+            _ => Ok(stored),
+        }
+    }
+
     /// The pieces of the response to a read. An error of the read is the response; the outer error is one of
     /// the audit log, without which nothing may be read.
     async fn read(&self, read: &EntryRead) -> Result<Vec<Bytes>, NotRecorded> {
@@ -238,7 +261,7 @@ impl EntryReader {
         let caller = AuditCaller::of_request(context.client_address, context.request_id.clone());
         let pieces = async {
             let mut memory = AnswerMemory::new(context, Some(&self.token));
-            let stored = || async { Ok(context.app.resources.read_entry(read).await) };
+            let stored = || async { Ok(self.stored(read).await) };
             let size = |stored: &Result<StoredResource, _>| stored.as_ref().map_or(0, |it| it.bytes.len());
             match memory.hold::<_, BudgetExhausted, _>(stored, size).await {
                 Ok(Ok(stored)) => {

@@ -5,7 +5,6 @@ use bulk::{AddressSignature, ContentEncoding, ExportFile, FileError, Format};
 use fhir::IssueCode;
 use futures_util::TryStreamExt as _;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use warp::Reply as _;
@@ -14,6 +13,7 @@ use super::export;
 use crate::config::audit::RecordedRequests;
 use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Problem};
+use crate::http::range::{RequestedRange, not_satisfiable, requested_range, with_content_range};
 use crate::http::reply::{self, Response};
 use crate::records::audit::{self, AuditActor, AuditEntry};
 use crate::records::export_log::ExportLog;
@@ -69,19 +69,14 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
     };
     let length = opened.length;
     let requested = if context.method == Method::GET {
-        range(&context.headers, &etag, length)
+        requested_range(&context.headers, &etag, length)
     } else {
         RequestedRange::WholeFile
     };
     let (status, range) = match requested {
         RequestedRange::WholeFile => (StatusCode::OK, 0..length),
         RequestedRange::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
-        RequestedRange::Unsatisfiable => {
-            let text = format!("range not satisfiable: the file has {length} bytes");
-            let response = problem::fhir_error(StatusCode::RANGE_NOT_SATISFIABLE, IssueCode::Invalid, text);
-            let response = described(response, &etag);
-            return Err(reply::with(response, header::CONTENT_RANGE, &format!("bytes */{length}")).into());
-        }
+        RequestedRange::Unsatisfiable => return Err(described(not_satisfiable(length), &etag).into()),
     };
     let mut response = if context.method == Method::HEAD {
         reply::empty(status)
@@ -113,8 +108,7 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     if status == StatusCode::PARTIAL_CONTENT {
-        let range = format!("bytes {}-{}/{length}", range.start, range.end - 1);
-        response = reply::with(response, header::CONTENT_RANGE, &range);
+        response = with_content_range(response, &range, length);
     }
     Ok(described(response, &etag))
 }
@@ -213,52 +207,6 @@ fn choose_encoding(headers: &HeaderMap) -> Option<ContentEncoding> {
     }
 }
 
-/// The requested part of a file.
-#[derive(Debug, PartialEq, Eq)]
-enum RequestedRange {
-    WholeFile,
-    Part(Range<u64>),
-    /// A range that begins at or beyond the end.
-    Unsatisfiable,
-}
-
-/// Parses `Range` and `If-Range` (RFC 9110 sections 14.2 and 13.1.5): a single range of bytes. Several
-/// ranges, other units and malformed values are ignored, as the standard allows.
-///
-/// `headers::Range` 0.4 drops a suffix that is longer than the file, and does not distinguish a malformed
-/// range from one beyond the end; so both headers are parsed here.
-fn range(headers: &HeaderMap, etag: &str, length: u64) -> RequestedRange {
-    if headers.get(header::IF_RANGE).is_some_and(|value| value.as_bytes() != etag.as_bytes()) {
-        return RequestedRange::WholeFile;
-    }
-    let mut values = headers.get_all(header::RANGE).iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return RequestedRange::WholeFile };
-    let range = value.to_str().ok().and_then(|value| value.trim().strip_prefix("bytes="));
-    let Some((first, last)) = range.and_then(|range| range.trim().split_once('-')) else {
-        return RequestedRange::WholeFile;
-    };
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()) && text.len() < 20;
-    if !digits(first) || !digits(last) {
-        return RequestedRange::WholeFile;
-    }
-    match (first.parse::<u64>(), last.parse::<u64>()) {
-        (Ok(first), Ok(last)) if first <= last => match first < length {
-            true => RequestedRange::Part(first..length.min(last + 1)),
-            false => RequestedRange::Unsatisfiable,
-        },
-        (Ok(first), Err(_)) if last.is_empty() => match first < length {
-            true => RequestedRange::Part(first..length),
-            false => RequestedRange::Unsatisfiable,
-        },
-        // A suffix range: the last `count` bytes.
-        (Err(_), Ok(count)) if first.is_empty() => match count.min(length) {
-            0 => RequestedRange::Unsatisfiable,
-            count => RequestedRange::Part(length - count..length),
-        },
-        _ => RequestedRange::WholeFile,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,38 +243,5 @@ mod tests {
         check("*;q=0", None);
         check("gzip;q=0, identity;q=0", None);
         check("br, identity;q=0", None);
-    }
-
-    #[test]
-    fn one_range_is_read() {
-        #[track_caller]
-        fn check(range_: &str, length: u64, asked: RequestedRange) {
-            assert_eq!(range(&headers(&[("range", range_)]), "\"e\"", length), asked, "{range_} of {length}");
-        }
-        check("bytes=0-0", 10, RequestedRange::Part(0..1));
-        check("bytes=2-5", 10, RequestedRange::Part(2..6));
-        check("bytes=2-", 10, RequestedRange::Part(2..10));
-        check("bytes=2-99", 10, RequestedRange::Part(2..10));
-        check("bytes=-3", 10, RequestedRange::Part(7..10));
-        check("bytes=-99", 10, RequestedRange::Part(0..10));
-        check("bytes=10-", 10, RequestedRange::Unsatisfiable);
-        check("bytes=10-11", 10, RequestedRange::Unsatisfiable);
-        check("bytes=-0", 10, RequestedRange::Unsatisfiable);
-        check("bytes=0-", 0, RequestedRange::Unsatisfiable);
-        for odd in ["bytes=5-2", "bytes=", "bytes=-", "lines=0-1", "bytes=0-1,4-5", "bytes=a-b", "bytes=+1-2"]
-        {
-            check(odd, 10, RequestedRange::WholeFile);
-        }
-        check("bytes=0-18446744073709551615", 10, RequestedRange::WholeFile);
-    }
-
-    #[test]
-    fn a_range_needs_the_same_etag() {
-        let if_range =
-            |value: &str| range(&headers(&[("range", "bytes=0-0"), ("if-range", value)]), "\"e\"", 9);
-        assert_eq!(if_range("\"e\""), RequestedRange::Part(0..1));
-        for other in ["\"d\"", "W/\"e\"", "Sat, 21 Nov 2026 08:00:00 GMT"] {
-            assert_eq!(if_range(other), RequestedRange::WholeFile, "{other}");
-        }
     }
 }

@@ -47,16 +47,6 @@ fn readable_types(context: &RequestContext, access: &TokenAccess) -> TypeAccess 
     }
 }
 
-/// Returns whether the request prefers `handling=lenient`. The first `handling` counts (RFC 7240 section 2).
-fn is_lenient(context: &RequestContext) -> bool {
-    let values = context.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let mut preferences = values.flat_map(|value| value.split(',')).filter_map(|preference| {
-        let (name, value) = preference.split(';').next()?.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("handling").then(|| value.trim().trim_matches('"'))
-    });
-    preferences.next().is_some_and(|handling| handling.eq_ignore_ascii_case("lenient"))
-}
-
 /// Reads the parameters of a kick-off: from the query of a GET, from the body of a POST.
 async fn kick_off_parameters(
     context: &RequestContext,
@@ -109,7 +99,7 @@ async fn kick_off(
         client_id: access.token.client_id.clone(),
         types,
         groups,
-        lenient: is_lenient(context),
+        lenient: context.is_lenient(),
     };
     let (request_url, parameters) = (request.request_url.clone(), request.parameters.clone());
     let job = match context.app.bulk.kick_off(request, context.now).await {

@@ -1,6 +1,7 @@
 //! `/fhir/R4/*`: handlers of terminology, exports and resources.
 
 pub mod access;
+pub mod binary;
 pub mod bundle;
 pub mod download;
 pub mod export;

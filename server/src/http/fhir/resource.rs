@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use fhir::IssueCode;
-use http::{StatusCode, header};
+use bytes::Bytes;
+use fhir::{Issue, IssueCode, Json as _, OperationOutcome, Severity};
+use http::{HeaderName, StatusCode, header};
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use resources::filter::TypeFilter;
 use resources::{CompartmentView, DeleteResult, ExpectedVersion, StoredResource, WrittenResource};
 
-use super::access::{check_addressed, permitted_view};
+use super::access::{authorize_addressed, check_addressed, permitted_view};
+use super::binary::{RequestedForm, WrittenBody, content_response, written_body};
 use super::search_result::SearchResultOptions;
-use super::{access, check_accept, json_body, recording, search};
+use super::{access, check_accept, recording, search};
 use crate::clock::resource_id;
 use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::{RequestBody, RequestContext, etag_version};
@@ -19,6 +21,9 @@ use crate::http::path_parameters::ResourceType;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::records::audit::rest::RestInteraction;
+
+/// The header with the preference that a response follows (RFC 7240 section 3).
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 /// The view of the search of a conditional request. Granular scopes do not extend it.
 async fn searched_view<'a>(
@@ -69,18 +74,56 @@ fn resource_response(status: StatusCode, stored: StoredResource) -> Response {
     ))
 }
 
+/// The body of the response to a write (`Prefer: return=…`; FHIR R4, RESTful API).
+#[derive(Clone, Copy)]
+enum ReturnedBody {
+    Nothing,
+    Resource,
+    Outcome,
+}
+
+impl ReturnedBody {
+    /// The body that the client prefers. Without a preference, the resource is returned, but not raw content,
+    /// which the client has just sent.
+    fn of(context: &RequestContext, is_raw: bool) -> (Self, Option<&'static str>) {
+        match context.preference("return").unwrap_or_default() {
+            "minimal" => (Self::Nothing, Some("return=minimal")),
+            "representation" => (Self::Resource, Some("return=representation")),
+            "OperationOutcome" => (Self::Outcome, Some("return=OperationOutcome")),
+            _ if is_raw => (Self::Nothing, None),
+            _ => (Self::Resource, None),
+        }
+    }
+}
+
 /// The response to a write. The terminology is updated first, so that the next request uses the new resource.
 async fn write_response(
     context: &RequestContext,
     status: StatusCode,
-    resource: StoredResource,
+    mut stored: StoredResource,
+    is_raw: bool,
 ) -> Result<Response, Problem> {
     context.app.terminology_sync.apply_changes().await?;
-    let location = format!(
-        "{}/{}/{}/_history/{}",
-        context.app.address.fhir_base, resource.kind, resource.id, resource.version
-    );
-    Ok(reply::with(resource_response(status, resource), header::LOCATION, &location))
+    let resource = format!("{}/{}/_history/{}", stored.kind, stored.id, stored.version);
+    let location = format!("{}/{resource}", context.app.address.fhir_base);
+    let (body, applied) = ReturnedBody::of(context, is_raw);
+    match body {
+        ReturnedBody::Resource => {}
+        ReturnedBody::Nothing => stored.bytes = Bytes::new(),
+        ReturnedBody::Outcome => {
+            let issue =
+                Issue::new(Severity::Information, IssueCode::Informational, format!("stored {resource}"));
+            stored.bytes = OperationOutcome::from(issue).to_json().into();
+        }
+    }
+    let mut response = resource_response(status, stored);
+    if matches!(body, ReturnedBody::Nothing) {
+        response.headers_mut().remove(header::CONTENT_TYPE);
+    }
+    if let Some(applied) = applied {
+        response = reply::with_static(response, PREFERENCE_APPLIED, applied);
+    }
+    Ok(reply::with(response, header::LOCATION, &location))
 }
 
 /// The response to an update or a conditional create. `otherwise` is the interaction if nothing was created.
@@ -89,13 +132,14 @@ async fn update_response(
     access: &TokenAccess,
     otherwise: RestInteraction,
     done: WrittenResource,
+    is_raw: bool,
 ) -> Result<Response, Problem> {
     let (status, interaction) = match done.created {
         true => (StatusCode::CREATED, RestInteraction::Create),
         false => (StatusCode::OK, otherwise),
     };
     recording::version(context, access, interaction, &done.stored);
-    write_response(context, status, done.stored).await
+    write_response(context, status, done.stored, is_raw).await
 }
 
 /// POST {fhir_base}/{type}: the server assigns the id. With `If-None-Exist`, the resource is created only if
@@ -107,27 +151,28 @@ pub async fn create_resource(
 ) -> Result<Response, Problem> {
     let access = access::require_some(context, kind, ScopePermissions::CREATE).await?;
     check_accept(context, &[])?;
-    let body = json_body(context, body).await?;
+    let WrittenBody { resource, is_raw } = written_body(context, kind, None, body).await?;
     let id = resource_id(&*context.app.clock.random);
     let view = permitted_view(context, &access, kind, ScopePermissions::CREATE).await?;
     if let Some(query) = search::if_none_exist(context) {
         let filter = search::parse_condition(context, kind, &query, &access).await?;
         let searched = searched_view(context, &access, kind).await?;
-        let done = view.create_unless(&searched, &filter, &body, id, context.now).await?;
-        return update_response(context, &access, RestInteraction::Read, done).await;
+        let done = view.create_unless(&searched, &filter, &resource, id, context.now).await?;
+        return update_response(context, &access, RestInteraction::Read, done, is_raw).await;
     }
-    let created = view.create(kind, id, body, context.now).await?;
+    let created = view.create(kind, id, resource, context.now).await?;
     recording::version(context, &access, RestInteraction::Create, &created);
-    write_response(context, StatusCode::CREATED, created).await
+    write_response(context, StatusCode::CREATED, created, is_raw).await
 }
 
-/// GET {fhir_base}/{type}/{id}
+/// GET {fhir_base}/{type}/{id}: a Binary as its content, unless FHIR JSON is requested.
 pub async fn read_resource(
     context: &RequestContext,
     ResourceType(kind): ResourceType,
     id: String,
 ) -> Result<Response, Problem> {
-    let access = check_addressed(context, kind, &id, ScopePermissions::GET).await?;
+    let access = authorize_addressed(context, kind, &id, ScopePermissions::GET).await?;
+    let form = RequestedForm::of(context, kind)?;
     let query: Vec<_> = form_urlencoded::parse(context.query.as_bytes()).collect();
     let options = query.iter().map(|(name, value)| (&**name, &**value));
     let options = options.filter(|(name, _)| matches!(*name, "_summary" | "_elements"));
@@ -137,12 +182,15 @@ pub async fn read_resource(
     let read = || async { Ok::<_, Problem>(view.read(kind, &id).await?) };
     let mut resource = memory.hold(read, |resource| resource.bytes.len()).await?;
     recording::version(context, &access, RestInteraction::Read, &resource);
+    if let Some(content) = form.content(&resource)? {
+        return content_response(context, memory, resource, content);
+    }
     options.project(&mut resource);
     if !context.has_version(&format!("W/\"{}\"", resource.version)) {
         return Ok(read_response(memory, resource));
     }
     let mut response = resource_response(StatusCode::NOT_MODIFIED, resource);
-    *response.body_mut() = bytes::Bytes::new().into();
+    *response.body_mut() = Bytes::new().into();
     response.headers_mut().remove(header::CONTENT_TYPE);
     Ok(response)
 }
@@ -154,7 +202,8 @@ pub async fn read_version(
     id: String,
     version: String,
 ) -> Result<Response, Problem> {
-    let access = check_addressed(context, kind, &id, ScopePermissions::GET).await?;
+    let access = authorize_addressed(context, kind, &id, ScopePermissions::GET).await?;
+    let form = RequestedForm::of(context, kind)?;
     let version = version.parse().map_err(|_| {
         Problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, "the version must be a number")
     })?;
@@ -163,7 +212,10 @@ pub async fn read_version(
     let read = || async { Ok::<_, Problem>(view.read_version(kind, &id, version).await?) };
     let resource = memory.hold(read, |resource| resource.bytes.len()).await?;
     recording::version(context, &access, RestInteraction::ReadVersion, &resource);
-    Ok(read_response(memory, resource))
+    match form.content(&resource)? {
+        Some(content) => content_response(context, memory, resource, content),
+        None => Ok(read_response(memory, resource)),
+    }
 }
 
 /// PUT {fhir_base}/{type}/{id}: creates or replaces.
@@ -175,10 +227,10 @@ pub async fn update_resource(
 ) -> Result<Response, Problem> {
     let access = check_addressed(context, kind, &id, ScopePermissions::UPDATE).await?;
     let expected = expected_version(context)?;
-    let body = json_body(context, body).await?;
+    let WrittenBody { resource, is_raw } = written_body(context, kind, Some(&id), body).await?;
     let view = permitted_view(context, &access, kind, ScopePermissions::UPDATE).await?;
-    let done = view.update(kind, &id, body, expected, context.now).await?;
-    update_response(context, &access, RestInteraction::Update, done).await
+    let done = view.update(kind, &id, resource, expected, context.now).await?;
+    update_response(context, &access, RestInteraction::Update, done, is_raw).await
 }
 
 /// PUT {fhir_base}/{type}?…: updates the only match of the search, or creates a resource.
@@ -189,12 +241,12 @@ pub async fn conditional_update(
 ) -> Result<Response, Problem> {
     let (access, filter) = conditional_request(context, kind, ScopePermissions::UPDATE).await?;
     let expected = expected_version(context)?;
-    let body = json_body(context, body).await?;
+    let WrittenBody { resource, is_raw } = written_body(context, kind, None, body).await?;
     let id = resource_id(&*context.app.clock.random);
     let searched = searched_view(context, &access, kind).await?;
     let view = permitted_view(context, &access, kind, ScopePermissions::UPDATE).await?;
-    let done = view.update_only(&searched, &filter, &body, id, expected, context.now).await?;
-    update_response(context, &access, RestInteraction::Update, done).await
+    let done = view.update_only(&searched, &filter, &resource, id, expected, context.now).await?;
+    update_response(context, &access, RestInteraction::Update, done, is_raw).await
 }
 
 /// DELETE {fhir_base}/{type}?…: deletes the only match of the search.

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::driver::{Driver, have_browser};
+use crate::notes::Writer;
 use crate::support::{Server, have, installed, python_packages};
 
 /// Returns the folder of the scripts and of the Node packages that `.ci/run` installs.
@@ -81,34 +82,62 @@ async fn smart_fetch_gets_exactly_the_changes_on_its_second_day() {
     let observation = found.iter().find(|one| one.starts_with("Observation/")).unwrap();
 
     // An edit, a late addition with an old clinical date, and a deletion.
-    let add =
-        ["client", "add", "writer", "--auth-method", "client_secret_basic", "--scope", "system/*.cruds"];
-    let added = String::from_utf8(server.trefoil(&add).stdout).unwrap();
-    let secret = added.split("client_secret ").nth(1).unwrap().split_whitespace().next().unwrap();
-    let token = server.client().post(format!("{}/oauth2/token", server.base()));
-    let token = token.basic_auth("writer", Some(secret)).form(&[("grant_type", "client_credentials")]);
-    let token: serde_json::Value = token.send().await.unwrap().json().await.unwrap();
-    let token = token["access_token"].as_str().unwrap();
-    let at = |path: &str| format!("{}/{path}", server.fhir());
-    let client = server.client();
-    let read = client.get(at(patient)).bearer_auth(token).send().await.unwrap();
-    let mut changed: serde_json::Value = read.json().await.unwrap();
+    let writer = Writer::register(&server, "writer", "system/*.cruds", &[]).await;
+    let mut changed: serde_json::Value = writer.get(patient, "*/*").await.json().await.unwrap();
     changed["active"] = serde_json::json!(changed["active"] != true);
     let late = serde_json::json!({
         "resourceType": "Observation", "id": "late", "status": "final", "code": { "text": "late" },
         "subject": { "reference": patient }, "effectiveDateTime": "2001-02-03",
     });
-    for (path, body) in [(*patient, &changed), ("Observation/late", &late)] {
-        let put = client.put(at(path)).bearer_auth(token).header("content-type", "application/fhir+json");
-        assert!(put.body(body.to_string()).send().await.unwrap().status().is_success(), "{path}");
-    }
-    assert_eq!(client.delete(at(observation)).bearer_auth(token).send().await.unwrap().status(), 204);
+    assert_eq!(writer.put(&changed).await.status(), 200);
+    assert_eq!(writer.put(&late).await.status(), 201);
+    let deleted = writer.request(reqwest::Method::DELETE, observation).send().await.unwrap();
+    assert_eq!(deleted.status(), 204);
 
     let second = smart_fetch_day(&server, out.path(), "second");
     let mut expected = vec!["Observation/late", patient];
     expected.sort_unstable();
     assert_eq!(second["found"], serde_json::json!(expected), "{second}");
     assert_eq!(second["deleted"], serde_json::json!([observation]), "{second}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn smart_fetch_puts_notes_into_its_documents() {
+    if !have("python3", "smart-fetch") || !installed("smart-fetch", &python_packages().join("smart_fetch")) {
+        return;
+    }
+    let server = Server::demo();
+    let writer = Writer::register(&server, "writer", "system/*.cruds", &[]).await;
+    let group = format!("Group/{}", server.demo_json()["groups"][0].as_str().unwrap());
+    let group: serde_json::Value = writer.get(&group, "*/*").await.json().await.unwrap();
+    let patient = &group["member"][0]["entity"]["reference"];
+    let mut expected = serde_json::Map::new();
+    for (id, media_type) in
+        [("plain", "text/plain"), ("page", "text/html"), ("charset", "text/plain; charset=utf-8")]
+    {
+        let text = format!("<p>Grüße: {id}</p>");
+        let put = writer.request(reqwest::Method::PUT, &format!("Binary/{id}"));
+        let put =
+            put.header("content-type", media_type).header("x-security-context", patient.as_str().unwrap());
+        assert_eq!(put.body(text.clone()).send().await.unwrap().status(), 201);
+        let attachment = serde_json::json!({ "contentType": media_type, "url": format!("Binary/{id}") });
+        let document = serde_json::json!({
+            "resourceType": "DocumentReference", "id": id, "status": "current",
+            "subject": { "reference": patient }, "content": [{ "attachment": attachment }],
+        });
+        assert_eq!(writer.put(&document).await.status(), 201);
+        expected.insert(id.to_owned(), text.into());
+    }
+    let out = tempfile::tempdir().unwrap();
+    let output = Command::new("python3")
+        .arg(clients().join("smart_fetch_hydrate.py"))
+        .args([server.data(), out.path()])
+        .env("PYTHONPATH", python_packages())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let notes: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(notes, serde_json::Value::Object(expected));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Files of exports: written in chunks, in one of the formats, and sent in chunks. They are kept in a folder
 //! or in a bucket.
 
+pub(crate) mod attachment_urls;
 pub(crate) mod export_files;
 pub(crate) mod file_hasher;
 pub(crate) mod file_location;

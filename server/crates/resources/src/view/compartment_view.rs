@@ -1,12 +1,14 @@
 //! A view of the resources that a caller may access: all, those in the compartments of some Patients, or
 //! those with some ids of a type.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 use store::{ExpectVersion, PageLimit, ResourceKey, Seq, Version, Versions};
 
+use crate::body::binary::security_context;
 use crate::search::filter::TypeFilter;
 use crate::write::prepare::{IdSource, PreparedResource, prepare};
 use crate::write::search_guard::SearchGuard;
@@ -83,13 +85,18 @@ pub struct ViewPart {
 
 impl ViewPart {
     fn contains(&self, version: &Version) -> bool {
-        self.restriction.contains(&version.key.id, &version.compartments)
-            && self
-                .filter
-                .as_ref()
-                .is_none_or(|filter| version.body.as_deref().is_some_and(|body| filter.is_met(body)))
+        self.restriction.contains(&version.key.id, &version.compartments) && self.meets_search(version)
+    }
+
+    fn meets_search(&self, version: &Version) -> bool {
+        let is_met = |filter: &TypeFilter| version.body.as_deref().is_some_and(|body| filter.is_met(body));
+        self.filter.as_ref().is_none_or(is_met)
     }
 }
+
+/// The restrictions of a caller by resource type. A Binary with a `securityContext` of one of these types can
+/// be read by the callers who may read that resource (FHIR R4, Binary).
+pub type ContextRestrictions = HashMap<&'static str, Restriction>;
 
 /// A view of the resources under a [`Restriction`]. A resource outside of the view is reported as missing. It
 /// can be neither read nor replaced, and no resource can be created outside of the view. A resource that is
@@ -98,6 +105,8 @@ impl ViewPart {
 pub struct CompartmentView<'a> {
     resources: &'a Resources,
     restriction: Restriction,
+    /// The restrictions of the caller by type, in a view of Binaries.
+    contexts: Option<Arc<ContextRestrictions>>,
     /// Parts of the view, if one of them has a search. The restriction then contains all of them, and nothing
     /// can be written.
     parts: Option<Arc<[ViewPart]>>,
@@ -106,7 +115,7 @@ pub struct CompartmentView<'a> {
 impl Resources {
     /// The view under a restriction.
     pub fn restricted_to(&self, restriction: Restriction) -> CompartmentView<'_> {
-        CompartmentView { resources: self, restriction, parts: None }
+        CompartmentView { resources: self, restriction, contexts: None, parts: None }
     }
 
     /// The view of the resources of one type that are in at least one of these parts. Nothing can be written
@@ -116,7 +125,7 @@ impl Resources {
             return self.restricted_to(restriction.clone());
         }
         let restriction = Restriction::union(parts.iter().map(|part| &part.restriction));
-        CompartmentView { resources: self, restriction, parts: Some(parts.into()) }
+        CompartmentView { resources: self, restriction, contexts: None, parts: Some(parts.into()) }
     }
 }
 
@@ -135,7 +144,14 @@ impl<'a> CompartmentView<'a> {
     }
 
     fn is_unrestricted(&self) -> bool {
-        self.restriction == Restriction::None && self.parts.is_none()
+        self.restriction == Restriction::None && self.parts.is_none() && self.contexts.is_none()
+    }
+
+    /// The view of Binaries of a caller with these restrictions. A Binary without `securityContext` is in the
+    /// view as other resources are.
+    #[must_use]
+    pub fn by_security_context(self, contexts: Arc<ContextRestrictions>) -> Self {
+        Self { contexts: Some(contexts), ..self }
     }
 
     /// The parts of a view with searches.
@@ -144,10 +160,45 @@ impl<'a> CompartmentView<'a> {
     }
 
     /// `true` if the view contains a version of a resource.
-    pub(crate) fn contains_version(&self, version: &Version) -> bool {
-        match &self.parts {
+    pub(crate) async fn contains_version(&self, version: &Version) -> Result<bool, ResourceError> {
+        if let Some(body) = &version.body
+            && let Some(may_read) = self.may_read_context(body).await?
+        {
+            return Ok(may_read && self.meets_search(version));
+        }
+        Ok(match &self.parts {
             None => self.restriction.contains(&version.key.id, &version.compartments),
             Some(parts) => parts.iter().any(|part| part.contains(version)),
+        })
+    }
+
+    /// `true` if no part of the view has a search, or a version matches that of a part.
+    fn meets_search(&self, version: &Version) -> bool {
+        self.parts().is_empty() || self.parts().iter().any(|part| part.meets_search(version))
+    }
+
+    /// Whether the caller may read the resource to which the `securityContext` of a Binary refers. `None` if
+    /// this is not a view of Binaries, or the Binary has none.
+    async fn may_read_context(&self, binary: &[u8]) -> Result<Option<bool>, ResourceError> {
+        let Some(contexts) = &self.contexts else { return Ok(None) };
+        let Some((kind, id)) = security_context(binary, self.resources.fhir_base()) else { return Ok(None) };
+        let Some(restriction) = contexts.get(kind) else { return Ok(Some(false)) };
+        if *restriction == Restriction::None || restriction.contains(&id, &[format!("{kind}/{id}")]) {
+            return Ok(Some(true));
+        }
+        let context = self.newest(kind, &id).await?.filter(|context| !context.is_deleted());
+        Ok(Some(context.is_some_and(|context| restriction.contains(&id, &context.compartments))))
+    }
+
+    /// A resource that was read from the store without this view, if its `securityContext` lets the caller
+    /// read it.
+    ///
+    /// # Errors
+    /// Returns [`ResourceError::NotFound`] if it does not, or a store error.
+    pub async fn check_context(&self, stored: StoredResource) -> Result<StoredResource, ResourceError> {
+        match self.may_read_context(&stored.bytes).await? {
+            None | Some(true) => Ok(stored),
+            Some(false) => Err(ResourceError::NotFound { kind: stored.kind.to_owned(), id: stored.id }),
         }
     }
 
@@ -197,8 +248,10 @@ impl<'a> CompartmentView<'a> {
             if kind == "Patient" {
                 continue;
             }
-            let version = self.newest(kind, id).await?;
-            if !version.is_some_and(|version| !version.is_deleted() && self.contains_version(&version)) {
+            let Some(version) = self.newest(kind, id).await?.filter(|version| !version.is_deleted()) else {
+                return Err(outside());
+            };
+            if !self.contains_version(&version).await? {
                 return Err(outside());
             }
         }
@@ -218,8 +271,7 @@ impl<'a> CompartmentView<'a> {
         if self.is_unrestricted() {
             return self.resources.read(kind, id).await;
         }
-        let version = self.newest(kind, id).await?.filter(|version| self.contains_version(version));
-        stored(kind, id, version)
+        stored(kind, id, self.visible(self.newest(kind, id).await?).await?)
     }
 
     /// One version of a resource, if that version is in the view.
@@ -235,8 +287,15 @@ impl<'a> CompartmentView<'a> {
         if self.is_unrestricted() {
             return self.resources.read_version(kind, id, version).await;
         }
-        let found = self.resources.version(kind, id, version).await?;
-        stored(kind, id, found.filter(|version| self.contains_version(version)))
+        stored(kind, id, self.visible(self.resources.version(kind, id, version).await?).await?)
+    }
+
+    /// A version, if it is in the view.
+    async fn visible(&self, version: Option<Version>) -> Result<Option<Version>, ResourceError> {
+        Ok(match version {
+            Some(version) if self.contains_version(&version).await? => Some(version),
+            _ => None,
+        })
     }
 
     /// The versions of a resource that are in the view, including tombstones, newest first (see
@@ -254,7 +313,10 @@ impl<'a> CompartmentView<'a> {
     ) -> Result<(Vec<Version>, Option<Seq>), ResourceError> {
         let page = self.resources.history(kind, id, before, limit).await?;
         let next = page.last().filter(|last| last.version > 1).map(|last| last.seq);
-        let seen: Vec<_> = page.into_iter().filter(|version| self.contains_version(version)).collect();
+        let mut seen = Vec::with_capacity(page.len());
+        for version in page {
+            seen.extend(self.visible(Some(version)).await?);
+        }
         if seen.is_empty() && before == Seq::LATEST {
             return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
         }
@@ -386,7 +448,7 @@ impl<'a> CompartmentView<'a> {
                 true => WriteTarget::Tombstone,
                 false => WriteTarget::Version(version.version),
             }),
-            Some(version) if !version.is_deleted() && self.contains_version(&version) => {
+            Some(version) if !version.is_deleted() && self.contains_version(&version).await? => {
                 Err(ResourceError::Outside { kind: kind.to_owned(), id: id.to_owned() })
             }
             _ => Ok(WriteTarget::Unseen),

@@ -226,7 +226,7 @@ impl CompartmentView<'_> {
             let scan = ScanOptions::at(cursor.at).limit(PAGE).after(cursor.after.as_deref());
             let scanned = self.resources().store().scan_kind(kind, scan).await.map_err(unknown_position)?;
             for version in scanned.versions {
-                let (id, is_visible) = (version.key.id.clone(), self.contains_version(&version));
+                let (id, is_visible) = (version.key.id.clone(), self.contains_version(&version).await?);
                 if !page.examine(version, is_visible)? {
                     return Ok(page.end(Some(&cursor)));
                 }
@@ -265,8 +265,8 @@ impl CompartmentView<'_> {
                 let scanned = self.resources().store().scan_compartment(compartment, kind, scan).await;
                 let scanned = scanned.map_err(unknown_position)?;
                 for version in scanned.versions {
-                    let is_visible =
-                        is_first(compartments, compartment, &version) && self.contains_version(&version);
+                    let is_visible = is_first(compartments, compartment, &version)
+                        && self.contains_version(&version).await?;
                     let id = version.key.id.clone();
                     if !page.examine(version, is_visible)? {
                         return Ok(page.end(Some(&cursor)));
@@ -305,7 +305,7 @@ impl CompartmentView<'_> {
             let versions = store.read_many(kind, ids.clone(), cursor.at, PAGE.bytes).await?;
             for (id, version) in ids.into_iter().zip(versions) {
                 if let Some(version) = version {
-                    let is_visible = !version.is_deleted() && self.contains_version(&version);
+                    let is_visible = !version.is_deleted() && self.contains_version(&version).await?;
                     if !page.examine(version, is_visible)? {
                         return Ok(page.end(Some(&cursor)));
                     }

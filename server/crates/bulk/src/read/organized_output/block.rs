@@ -34,6 +34,11 @@ impl OutputBlock<'_> {
         self.source.head_type
     }
 
+    /// Base URL of the FHIR interface.
+    pub fn fhir_base(&self) -> &str {
+        &self.source.plan.fhir_base
+    }
+
     /// The header line. It precedes the resources of the block in each file that contains them.
     pub fn header(&self) -> Vec<u8> {
         let reference = json!({ "reference": self.key.to_string() });

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::{JobError, JobRun};
+use crate::files::attachment_urls::absolute;
 use crate::job::cursor::ExportCursor;
 use crate::job::{Checkpoint, Job, ManifestSection};
 use crate::plan::export_plan::ExportPlan;
@@ -67,6 +68,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         checkpoint: Checkpoint,
     ) -> Result<(), JobError> {
         let (head_type, header, file_size) = (block.head_type(), block.header(), self.worker.file_size);
+        let fhir_base = block.fhir_base();
         // For a long block, this pass only determines the length; its resources are read again to write them.
         let (mut held, mut is_whole) = (Vec::new(), true);
         let (mut count, mut bytes) = (0_u64, header.len() as u64 + 1);
@@ -75,6 +77,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             && let Some(page) = lines.next().await?
         {
             for body in page {
+                let body = absolute(body, fhir_base);
                 (count, bytes) = (count + 1, bytes + body.len() as u64 + 1);
                 is_whole &= bytes <= HELD;
                 held.extend(Some(body).filter(|_| is_whole));
@@ -96,7 +99,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 true if number == 0 => std::mem::take(&mut held),
                 true => break,
                 false => match lines.next().await? {
-                    Some(page) => page,
+                    Some(page) => page.into_iter().map(|body| absolute(body, fhir_base)).collect(),
                     None => break,
                 },
             };

@@ -20,6 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use store::{Ledger as _, LedgerWrite, Store, StoreError};
 
 use crate::abort_on_drop::AbortOnDrop;
+use crate::files::attachment_urls::absolute_lines;
 use crate::files::export_files::{AttemptFile, ExportFiles};
 use crate::files::file_writer::FileWriter;
 use crate::files::output_writer::OutputWriter;
@@ -385,6 +386,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         loop {
             let page = selection.cursor();
             let Some(lines) = selection.next_lines().await? else { break };
+            let lines = absolute_lines(lines, &criteria.fhir_base);
             let count = lines.ends.len();
             let mut index = skip.min(count);
             skip -= index;

@@ -58,6 +58,13 @@ pub struct EntryRead {
     at: Seq,
 }
 
+impl EntryRead {
+    /// The resource type.
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+}
+
 /// Result of an entry. The resources are without their bytes, which no response needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryResult {
