@@ -12,8 +12,10 @@ use crate::config::sections::DEFAULT_DATA_FOLDER;
 pub enum AdminSubcommand {
     /// Import resources and releases of code systems.
     ///
-    /// Resources: NDJSON, JSON, Bundles, FHIR packages (.tgz) and folders, each also as .gz. Releases, as a
-    /// folder or .zip: SNOMED CT RF2, LOINC, RxNorm, ICD-10-CM, ClaML, CSV.
+    /// Resources: NDJSON, JSON, Bundles, FHIR packages (.tgz), other .tar.gz and folders, each also as .gz.
+    /// The requests of batch and transaction Bundles are applied. In the folder of an export, the deletions
+    /// that its manifest.json lists are applied, too. Releases, as a folder or .zip: SNOMED CT RF2, LOINC,
+    /// RxNorm, ICD-10-CM, ClaML, CSV.
     #[command(
         after_help = "Examples:\n  trefoil import --data ./data hl7.fhir.r4.core.tgz patients/\n  trefoil import --data ./data SnomedCT_International.zip SnomedCT_Extension.zip"
     )]
@@ -28,6 +30,9 @@ pub enum AdminSubcommand {
         /// Date of a SNOMED CT release as YYYYMMDD, if the names of the files do not contain it
         #[arg(long, value_name = "DATE")]
         version: Option<String>,
+        /// Store batch and transaction Bundles as resources instead of applying their requests
+        #[arg(long)]
+        keep_bundles: bool,
         /// Files and folders to import
         #[arg(required = true)]
         paths: Vec<PathBuf>,

@@ -13,14 +13,14 @@ const READING: &str = "{spinner} {wide_msg}\n  [{wide_bar}] {bytes} of {total_by
 
 /// Prints the output of a command.
 pub struct Console {
-    /// Progress bar. `None` if standard output is not a terminal.
+    /// Progress bar. `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,
 }
 
 impl Console {
     /// Creates a console on the standard output and standard error of this process.
     pub fn new() -> Self {
-        let bar = std::io::stdout().is_terminal().then(|| {
+        let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::no_length().with_style(bar_style(WORKING));
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
@@ -37,8 +37,8 @@ impl Console {
             (CommandEvent::Progress(_), Some(_)) => {}
             (CommandEvent::Line(line), Some(bar)) => bar.suspend(|| print_line(&line)),
             (CommandEvent::Trouble(line), Some(bar)) => bar.suspend(|| eprintln!("{line}")),
-            (CommandEvent::Progress(line) | CommandEvent::Line(line), None) => print_line(&line),
-            (CommandEvent::Trouble(line), None) => eprintln!("{line}"),
+            (CommandEvent::Line(line), None) => print_line(&line),
+            (CommandEvent::Progress(line) | CommandEvent::Trouble(line), None) => eprintln!("{line}"),
             (CommandEvent::Reading { .. }, None) | (CommandEvent::Exit(_), _) => {}
         }
     }

@@ -23,7 +23,9 @@ impl AdminSubcommand {
         read_password: impl FnOnce() -> Result<String>,
     ) -> (DataArgs, Result<AdminCommand>) {
         match self {
-            Self::Import { data, edition, version, paths } => (data, import_command(paths, edition, version)),
+            Self::Import { data, edition, version, keep_bundles, paths } => {
+                (data, import_command(paths, edition, version, keep_bundles))
+            }
             Self::Export { data, export } => (data, export.try_into().map(AdminCommand::Export)),
             Self::User { data, command } => {
                 (data, user_command(command, read_password).map(AdminCommand::User))
@@ -40,9 +42,10 @@ fn import_command(
     paths: Vec<PathBuf>,
     edition: Option<String>,
     version: Option<String>,
+    keep_bundles: bool,
 ) -> Result<AdminCommand> {
     let paths = paths.into_iter().map(absolute).collect::<std::io::Result<_>>()?;
-    Ok(AdminCommand::Import { paths, edition, version })
+    Ok(AdminCommand::Import { paths, edition, version, keep_bundles })
 }
 
 impl TryFrom<ExportArgs> for OperatorExport {

@@ -1,6 +1,7 @@
 //! Runs one command of an administrator.
 
 use anyhow::{Context as _, Result};
+use resources::ImportOptions;
 use terminology_import::StatedVersion;
 
 use super::protocol::{AdminCommand, CommandEvent};
@@ -18,8 +19,9 @@ pub async fn execute_command(
     events: EventSink<'_>,
 ) -> Result<u8> {
     match command {
-        AdminCommand::Import { paths, edition, version } => {
-            import::run_import(services, paths, StatedVersion { edition, version }, events).await
+        AdminCommand::Import { paths, edition, version, keep_bundles } => {
+            let options = ImportOptions { keep_bundles, ..ImportOptions::default() };
+            import::run_import(services, paths, StatedVersion { edition, version }, options, events).await
         }
         AdminCommand::Export(export) => export::run_export(services, export, events).await.map(|()| 0),
         AdminCommand::User(command) => {

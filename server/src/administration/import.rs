@@ -24,6 +24,10 @@ use crate::records::audit::AuditEntry;
 
 /// Maximum number of invalid inputs that are printed.
 const MAX_PRINTED: usize = 100;
+/// Maximum number of skipped files and of unresolved references that are printed.
+const MAX_NAMED: usize = 20;
+/// The exit code of an import that was stopped: that of a program that Ctrl-C has ended.
+pub const STOPPED: u8 = 130;
 
 /// Runs an import. Returns exit code 1 if an input could not be imported.
 ///
@@ -33,6 +37,7 @@ pub async fn run_import(
     services: &AdminServices<'_>,
     paths: Vec<PathBuf>,
     stated: StatedVersion,
+    options: ImportOptions,
     events: EventSink<'_>,
 ) -> Result<u8> {
     check_stated(&stated)?;
@@ -55,6 +60,10 @@ pub async fn run_import(
     }
     let mut refused = false;
     for release in releases {
+        if services.stop.is_cancelled() {
+            events(CommandEvent::Trouble("stopped: the remaining releases were not imported".to_owned()));
+            return Ok(STOPPED);
+        }
         refused |= !import_release(&indexes, services.app, release, events).await?;
     }
     if paths.is_empty() {
@@ -89,7 +98,8 @@ pub async fn run_import(
     };
     let now = || services.clock.now();
     let before = services.resources.store().last_seq().await?;
-    let report = services.resources.import(paths, ImportOptions::default(), new_id, progress, now).await?;
+    let stop = services.stop.cancelled();
+    let report = services.resources.import(paths, options, new_id, progress, now, stop).await?;
     // One event records the whole import, because an import can have millions of resources.
     services.audit.add(&AuditEntry::Import { stored: report.total(), paths: names });
     // If there were only releases, the table of resources would be empty.
@@ -98,6 +108,11 @@ pub async fn run_import(
     }
     if report.resources.contains_key("CodeSystem") {
         report_cycles(services.resources.store(), before, events).await?;
+    }
+    if report.is_stopped {
+        let text = "stopped: all resources in the table are stored; import again to continue";
+        events(CommandEvent::Trouble(text.to_owned()));
+        return Ok(STOPPED);
     }
     Ok(u8::from(report.bad_total > 0 || refused))
 }
@@ -250,8 +265,12 @@ fn describe_fault(bad: &ImportFault) -> String {
 fn print_report(report: &ImportReport, events: EventSink<'_>) {
     for (kind, count) in &report.resources {
         let mut parts = Vec::new();
-        for (number, what) in [(count.created, "new"), (count.replaced, "changed"), (count.same, "unchanged")]
-        {
+        for (number, what) in [
+            (count.created, "new"),
+            (count.replaced, "changed"),
+            (count.same, "unchanged"),
+            (count.deleted, "deleted"),
+        ] {
             parts.extend((number > 0).then(|| format!("{number} {what}")));
         }
         events(CommandEvent::Line(format!("{kind:<28} {:>9}  {}", count.total(), parts.join(", "))));
@@ -259,6 +278,26 @@ fn print_report(report: &ImportReport, events: EventSink<'_>) {
     events(CommandEvent::Line(format!("{:<28} {:>9}  from {} files", "total", report.total(), report.files)));
     if report.skipped_total > 0 {
         events(CommandEvent::Line(format!("skipped: {} files without resources", report.skipped_total)));
+        for skipped in report.skipped.iter().take(MAX_NAMED) {
+            events(CommandEvent::Line(format!("  {}: {}", skipped.file, skipped.reason)));
+        }
+        if report.skipped_total > MAX_NAMED as u64 {
+            events(CommandEvent::Line("  …".to_owned()));
+        }
+    }
+    let unresolved = &report.unresolved;
+    if unresolved.total > 0 {
+        let text = format!("references to resources that were not found: {}", unresolved.total);
+        events(CommandEvent::Trouble(text));
+        for (reference, why) in unresolved.named.iter().take(MAX_NAMED) {
+            events(CommandEvent::Trouble(format!("  {reference}: {why}")));
+        }
+    }
+    if unresolved.not_looked_at > 0 {
+        events(CommandEvent::Trouble(format!(
+            "resources whose references were not looked up again, because there are too many: {}; import their files again",
+            unresolved.not_looked_at
+        )));
     }
     if let Some(first) = &report.first_imprecise {
         events(CommandEvent::Trouble(format!(

@@ -38,6 +38,7 @@ use anyhow::{Context as _, Result, bail};
 use identity::{Dependencies, Identity};
 use resources::Resources;
 use store::StoreError;
+use tokio_util::sync::CancellationToken;
 
 use self::arguments::{AdminSubcommand, DataArgs};
 use self::console::Console;
@@ -55,11 +56,15 @@ pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
     let (args, command) = arguments.into_command(read_password);
     let console = Console::new();
     let mut print = |event: CommandEvent| console.print_event(event);
+    let stop = CancellationToken::new();
     let done = async {
         let command = command?;
-        match socket::send_command(&args.data, &command, &mut print).await? {
+        if matches!(command, AdminCommand::Import { .. }) {
+            tokio::spawn(stop_by_ctrl_c(stop.clone()));
+        }
+        match socket::send_command(&args.data, &command, &stop, &mut print).await? {
             Some(code) => Ok(code),
-            None => Box::pin(run_offline(&args, command, &mut print)).await,
+            None => Box::pin(run_offline(&args, command, &stop, &mut print)).await,
         }
     };
     let done = done.await;
@@ -73,7 +78,23 @@ pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
     }
 }
 
-async fn run_offline(args: &DataArgs, command: AdminCommand, events: EventSink<'_>) -> Result<u8> {
+/// Ends a command early when the operator presses Ctrl-C, and the program when it is pressed again.
+async fn stop_by_ctrl_c(stop: CancellationToken) {
+    if tokio::signal::ctrl_c().await.is_ok() {
+        eprintln!("stopping; press Ctrl-C again to end at once");
+        stop.cancel();
+    }
+    if tokio::signal::ctrl_c().await.is_ok() {
+        std::process::exit(i32::from(import::STOPPED));
+    }
+}
+
+async fn run_offline(
+    args: &DataArgs,
+    command: AdminCommand,
+    stop: &CancellationToken,
+    events: EventSink<'_>,
+) -> Result<u8> {
     let data = &args.data;
     if matches!(command, AdminCommand::Reload) {
         bail!("no server runs on {}; its settings are read at the start", data.display());
@@ -110,7 +131,7 @@ async fn run_offline(args: &DataArgs, command: AdminCommand, events: EventSink<'
     let resources = Resources::at(store, &fhir_base);
     let (identity, resources) = (&identity, &resources);
     let services =
-        AdminServices { identity, resources, data, clock: &clock, audit: &audit, passwords, app: None };
+        AdminServices { identity, resources, data, clock: &clock, audit: &audit, passwords, app: None, stop };
     let (done, recorded) =
         Box::pin(audit.on_behalf(AuditCaller::operator(), execute_command(&services, command, events))).await;
     audit.close();

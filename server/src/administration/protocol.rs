@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Version of the protocol. The program and the running server must have the same version.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
+
+/// The line that a client sends after its command to end it early.
+pub const STOP: &str = "stop";
 
 /// The member of the first message that all protocol versions have.
 #[derive(Deserialize)]
@@ -75,7 +78,8 @@ pub fn decode_command(line: &str) -> Result<AdminCommand, ProtocolError> {
 pub enum CommandEvent {
     /// A line of the result, for standard output.
     Line(String),
-    /// Durable progress. On a terminal, one line is updated; in a pipe, each event is a line of output.
+    /// Durable progress. On a terminal, one line is updated; in a pipe, each event is a line of standard
+    /// error.
     Progress(String),
     /// Progress of reading. It is shown as a bar on a terminal, and not shown in a pipe.
     Reading {
@@ -106,6 +110,9 @@ pub enum AdminCommand {
         /// Date of the only SNOMED CT release among them, as `YYYYMMDD`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<String>,
+        /// Whether batch and transaction Bundles are stored as resources.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keep_bundles: bool,
     },
     /// Export resources to a folder.
     Export(OperatorExport),
@@ -319,10 +326,10 @@ mod tests {
 
     #[test]
     fn another_version_is_rejected_before_its_command_is_read() {
-        let error = decode_command(r#"{"protocol":4,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
-        assert!(error.starts_with("version 4 of the administration protocol is not supported"), "{error}");
-        assert!(error.contains("has version 3; use the trefoil program of the running server"), "{error}");
-        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":3,"command":{"unheard":"of"}}"#]
+        let error = decode_command(r#"{"protocol":5,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
+        assert!(error.starts_with("version 5 of the administration protocol is not supported"), "{error}");
+        assert!(error.contains("has version 4; use the trefoil program of the running server"), "{error}");
+        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":4,"command":{"unheard":"of"}}"#]
         {
             assert!(matches!(decode_command(malformed), Err(ProtocolError::Malformed(_))), "{malformed}");
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 use identity::Identity;
 use identity::sign_in::password::PasswordPolicy;
 use resources::Resources;
+use tokio_util::sync::CancellationToken;
 
 use super::protocol::CommandEvent;
 use crate::clock::Clock;
@@ -30,4 +31,7 @@ pub struct AdminServices<'a> {
     pub passwords: PasswordPolicy,
     /// The running server; `None` if the server is stopped.
     pub app: Option<&'a App>,
+    /// Cancelled when the operator presses Ctrl-C: a command that takes long ends early, and says what it has
+    /// done.
+    pub stop: &'a CancellationToken,
 }

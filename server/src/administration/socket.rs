@@ -13,9 +13,10 @@ use anyhow::{Context as _, Result, bail};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::execute::execute_command;
-use super::protocol::{AdminCommand, CommandEvent, decode_command, encode_command};
+use super::protocol::{AdminCommand, CommandEvent, STOP, decode_command, encode_command};
 use super::services::{AdminServices, EventSink};
 use crate::config::ConfigError;
 use crate::node::app::App;
@@ -75,8 +76,8 @@ pub fn listen_for_commands(app: Arc<App>) -> Result<()> {
 
 async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
     let (read, mut write) = stream.into_split();
-    let mut line = String::new();
-    BufReader::new(read).read_line(&mut line).await?;
+    let (mut line, mut read) = (String::new(), BufReader::new(read));
+    read.read_line(&mut line).await?;
     let command = match decode_command(&line) {
         Ok(command) => command,
         Err(error) => {
@@ -87,6 +88,7 @@ async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
         }
     };
     let (sender, mut receiver) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
     let work = async {
         let (identity, resources, audit) = (&app.identity, &app.resources, &*app.logs.audit);
         let (clock, passwords) = (&app.clock, app.settings().passwords);
@@ -98,6 +100,7 @@ async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
             audit,
             passwords,
             app: Some(app),
+            stop: &stop,
         };
         let progress = sender.clone();
         let mut events = move |event| drop(progress.send(event));
@@ -121,9 +124,20 @@ async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    // The command continues to its end even if the client disconnects.
-    let ((), talked) = tokio::join!(work, talk);
-    talked
+    let listen = async {
+        let mut line = String::new();
+        match read.read_line(&mut line).await {
+            Ok(_) if line.trim_end() == STOP => stop.cancel(),
+            // The command continues to its end even if the client disconnects.
+            _ => std::future::pending().await,
+        }
+        std::future::pending::<()>().await;
+    };
+    let work_and_talk = async { tokio::join!(work, talk).1 };
+    tokio::select! {
+        talked = work_and_talk => talked,
+        () = listen => Ok(()),
+    }
 }
 
 fn event_line(event: &CommandEvent) -> serde_json::Result<Vec<u8>> {
@@ -136,7 +150,12 @@ fn event_line(event: &CommandEvent) -> serde_json::Result<Vec<u8>> {
 ///
 /// # Errors
 /// An error if the connection fails.
-pub async fn send_command(data: &Path, command: &AdminCommand, events: EventSink<'_>) -> Result<Option<u8>> {
+pub async fn send_command(
+    data: &Path,
+    command: &AdminCommand,
+    stop: &CancellationToken,
+    events: EventSink<'_>,
+) -> Result<Option<u8>> {
     let Ok((path, _folder)) = socket_path(data) else { return Ok(None) };
     let Ok(stream) = UnixStream::connect(&path).await else { return Ok(None) };
     let (read, mut write) = stream.into_split();
@@ -144,7 +163,17 @@ pub async fn send_command(data: &Path, command: &AdminCommand, events: EventSink
     line.push(b'\n');
     write.write_all(&line).await?;
     let mut lines = BufReader::new(read).lines();
-    while let Some(line) = lines.next_line().await? {
+    let mut is_stopped = false;
+    loop {
+        let line = tokio::select! {
+            () = stop.cancelled(), if !is_stopped => {
+                is_stopped = true;
+                write.write_all(format!("{STOP}\n").as_bytes()).await?;
+                continue;
+            }
+            line = lines.next_line() => line?,
+        };
+        let Some(line) = line else { break };
         match serde_json::from_str(&line)? {
             CommandEvent::Exit(code) => return Ok(Some(code)),
             event => events(event),

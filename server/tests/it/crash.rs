@@ -65,10 +65,11 @@ async fn a_killed_import_keeps_all_acknowledged_lines() {
             .args(["import", "--data"])
             .arg(server.data())
             .arg(&file)
-            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(import.stdout.take().unwrap()).lines();
+        let lines = BufReader::new(import.stderr.take().unwrap()).lines();
         let last = lines.map_while(Result::ok).take(acknowledged).last().unwrap();
         import.kill().unwrap();
         import.wait().unwrap();

@@ -24,6 +24,7 @@ mod driver;
 mod exports;
 mod full_disk;
 mod hospital;
+mod imports;
 mod interface;
 mod kills;
 mod large_requests;

@@ -209,8 +209,9 @@ fn ingest(data: &Path, files: &Path) {
         let resources = Resources::new(open(data));
         let options = ImportOptions::default();
         let new_id = || unreachable!("all imported resources have ids");
-        let imported =
-            resources.import(vec![files.to_owned()], options, new_id, |_| {}, Timestamp::now).await;
+        let imported = resources
+            .import(vec![files.to_owned()], options, new_id, |_| {}, Timestamp::now, std::future::pending())
+            .await;
         let imported = imported.expect("the store can be written");
         assert_eq!(imported.bad_total, 0);
         imported.total()

@@ -33,7 +33,9 @@ fn main() {
         let resources = Resources::new(store);
         let new_id = || unreachable!("all imported resources have ids");
         let options = ImportOptions::default();
-        let imported = resources.import(vec![file], options, new_id, |_| {}, Timestamp::now).await;
+        let imported = resources
+            .import(vec![file], options, new_id, |_| {}, Timestamp::now, std::future::pending())
+            .await;
         assert_eq!(imported.expect("the store can be written").total() as u64, patients);
         resources
     });

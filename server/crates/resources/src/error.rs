@@ -33,6 +33,9 @@ pub enum ResourceBodyError {
     /// FHIR R4 does not have this resource type.
     #[error("'{0}' is not a resource type of FHIR R4")]
     UnknownType(String),
+    /// The resource is Parameters.
+    #[error("Parameters are the input and output of operations, and are not stored; leave them out")]
+    Parameters,
     /// The resource is a Subscription.
     #[error(
         "Subscriptions are not supported: this server would never send their notifications; leave the resource out"
@@ -100,13 +103,15 @@ pub enum ResourceBodyError {
 }
 
 impl ResourceBodyError {
-    /// Adds the number of the line of the file that contained the text.
+    /// The error in a text that begins at this line of a file, counted from 1.
     #[must_use]
     pub fn at_line(self, number: u64) -> Self {
-        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        let before = usize::try_from(number).unwrap_or(usize::MAX).saturating_sub(1);
         match self {
-            Self::Json { column, what, .. } => Self::Json { line: number, column, what },
-            Self::TooDeep { limit, .. } => Self::TooDeep { limit, line: number },
+            Self::Json { line, column, what } => {
+                Self::Json { line: line.saturating_add(before), column, what }
+            }
+            Self::TooDeep { limit, line } => Self::TooDeep { limit, line: line.saturating_add(before) },
             other => other,
         }
     }

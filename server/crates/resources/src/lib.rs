@@ -4,13 +4,15 @@
 //! |---|---|
 //! | [`body`] | the JSON of a resource, its references, and the content of a Binary |
 //! | [`search`] | the parameters of a search, and their terms in the search index |
-//! | [`write`](mod@write) | [`Resources`]: from a text to a stored version; imports |
+//! | [`write`](mod@write) | [`Resources`]: from a text to a stored version |
 //! | [`view`] | resources as a caller may see them: compartments, pages of a search, results |
 //! | [`request`] | conditional requests and Bundles |
+//! | [`import`] | import of files |
 //! | [`error`] | [`ResourceError`] and [`ResourceBodyError`] |
 
 pub mod body;
 pub mod error;
+pub mod import;
 pub mod request;
 pub mod search;
 pub mod view;
@@ -20,11 +22,13 @@ pub use body::{binary, json, references};
 pub use request::transaction;
 pub use search::filter;
 pub use view::{compartment_view, referenced, result};
-pub use write::{import, prepare, service};
+pub use write::{prepare, service};
 
 pub use compartment_view::{CompartmentView, ContextRestrictions, Restriction, ViewPart};
 pub use error::{ResourceBodyError, ResourceError};
-pub use import::{ImportCount, ImportFault, ImportOptions, ImportProgress, ImportReport};
+pub use import::{
+    ImportCount, ImportFault, ImportOptions, ImportProgress, ImportReport, UnresolvedReferences,
+};
 pub use prepare::{IdSource, PreparedResource, ResourceLimits};
 pub use service::{DeleteResult, ExpectedVersion, Resources, StoredResource, Tombstone, WrittenResource};
 pub use transaction::{BundleOperation, EntryAction, EntryRead, EntryResult, PlannedEntry, TransactionPlan};

@@ -101,9 +101,9 @@ pub fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
                 (StatusCode::BAD_REQUEST, IssueCode::Required)
             }
             ResourceBodyError::Subscription => (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::NotSupported),
-            ResourceBodyError::UnknownType(_) | ResourceBodyError::BundleType(_) => {
-                (StatusCode::BAD_REQUEST, IssueCode::NotSupported)
-            }
+            ResourceBodyError::UnknownType(_)
+            | ResourceBodyError::Parameters
+            | ResourceBodyError::BundleType(_) => (StatusCode::BAD_REQUEST, IssueCode::NotSupported),
             ResourceBodyError::DuplicateMember { .. }
             | ResourceBodyError::WrongType { .. }
             | ResourceBodyError::BadId(_)

@@ -13,9 +13,12 @@ use crate::job::Job;
 use crate::request::kick_off::in_compartments;
 
 /// Number of Provenance resources, in all and for each member, that are read and filtered without a look at
-/// the members' resources, because that is cheaper.
+/// the members' resources, because that is cheaper. A member has about a hundred resources, and a lookup of
+/// the Provenance of one costs as much as reading and filtering two Provenance resources. A database looks up
+/// many at once.
 const FEW: usize = 64;
-const FEW_PER_MEMBER: usize = 20;
+const FEW_PER_MEMBER: usize = 200;
+const FEW_PER_MEMBER_IN_DATABASE: usize = 20;
 /// Number of members from which all Provenance is read.
 const MANY_MEMBERS: usize = 100_000;
 /// Maximum number of ids in memory. With more, all Provenance is read.
@@ -33,7 +36,8 @@ pub(crate) async fn provenance_of_members(
     if !job.kinds.iter().any(|kind| kind == "Provenance") || members.len() >= MANY_MEMBERS {
         return Ok(None);
     }
-    if is_at_most(store, job, FEW + FEW_PER_MEMBER * members.len()).await? {
+    let few_per_member = if store.is_shared() { FEW_PER_MEMBER_IN_DATABASE } else { FEW_PER_MEMBER };
+    if is_at_most(store, job, FEW + few_per_member * members.len()).await? {
         return Ok(None);
     }
     let is_associated = job.parameters.provenance.is_some();

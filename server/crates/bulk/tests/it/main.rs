@@ -9,6 +9,7 @@ mod downloads;
 mod guide_3;
 mod increments;
 mod jobs;
+mod mirror;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod parts;

@@ -55,6 +55,22 @@ pub fn local_targets<'a>(
     })
 }
 
+/// The values of members `reference` that are a search.
+pub(crate) fn conditional_texts(text: &[u8]) -> Vec<String> {
+    let unescaped = |value: &[u8]| {
+        let mut values = serde_json::Deserializer::from_slice(value).into_iter::<String>();
+        values.next()?.ok()
+    };
+    // Few references are searches, and only those are unescaped.
+    let has_query = |value: &&[u8]| {
+        let end = memchr::memchr(b'"', &value[1..]).map_or(value.len(), |end| end + 1);
+        memchr::memchr(b'?', &value[..end]).is_some()
+    };
+    let is_search =
+        |value: &String| value.split_once('?').is_some_and(|(kind, _)| fhir::resource_type(kind).is_some());
+    values(text).filter(has_query).filter_map(unescaped).filter(is_search).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,5 +98,17 @@ mod tests {
         check("#p", None);
         check("urn:uuid:5b6a2a52-6b05-4a1c-9c0e-0a6d3cf8d7f4", None);
         check("", None);
+    }
+
+    #[test]
+    fn only_references_that_are_searches_are_found() {
+        let text =
+            br##"{"subject":{"reference":"Patient/p"},"text":"\"reference\":\"Patient?x=1\"","performer":[
+            {"reference":"Practitioner?identifier=http://x|1"},{"reference":"Pony?x=1"},{"reference":"#a?b"},
+            {"reference":"Patient?name=\u00e9"}],"url":"Patient?y=1","reference":"Group?_id=1"}"##;
+        assert_eq!(
+            conditional_texts(text),
+            ["Practitioner?identifier=http://x|1", "Patient?name=é", "Group?_id=1"]
+        );
     }
 }

@@ -20,7 +20,15 @@ pub(crate) struct ParsedBundle<'a> {
     pub entry: Vec<BundleEntry<'a>>,
 }
 
-#[derive(Debug, Deserialize)]
+impl ParsedBundle<'_> {
+    /// The Bundle without the requests of its entries.
+    pub fn resources(&self) -> Self {
+        let entry = self.entry.iter().map(|entry| BundleEntry { request: None, ..entry.clone() });
+        Self { kind: self.kind.clone(), entry: entry.collect() }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BundleEntry<'a> {
     #[serde(borrow)]
@@ -31,7 +39,7 @@ pub(crate) struct BundleEntry<'a> {
     pub request: Option<EntryRequest<'a>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EntryRequest<'a> {
     #[serde(borrow)]
@@ -80,7 +88,8 @@ pub(crate) fn places(
         .collect()
 }
 
-fn place(
+/// Type and id of an entry (see [`places`]).
+pub(crate) fn place(
     entry: &BundleEntry<'_>,
     new_id: &mut impl FnMut() -> String,
 ) -> Result<Option<(&'static str, String)>, ResourceBodyError> {

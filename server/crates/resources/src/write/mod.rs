@@ -1,7 +1,6 @@
 //! Writes: from a text to a resource that can be stored, and its versions in the store.
 
 pub(crate) mod bundle;
-pub mod import;
 pub mod prepare;
 pub(crate) mod scan;
 pub(crate) mod search_guard;

@@ -102,8 +102,10 @@ pub(crate) fn prepare_named(
     let body = text(body)?;
     let mut scan = scan::scan(body, None, limits.depth, names)?;
     let kind_name = scan.kind.as_deref().ok_or(ResourceBodyError::NoType)?;
-    let known =
-        fhir::resource_type(kind_name).ok_or_else(|| ResourceBodyError::UnknownType(kind_name.to_owned()))?;
+    let known = fhir::resource_type(kind_name).ok_or_else(|| match kind_name {
+        "Parameters" => ResourceBodyError::Parameters,
+        _ => ResourceBodyError::UnknownType(kind_name.to_owned()),
+    })?;
     if known == "Subscription" {
         return Err(ResourceBodyError::Subscription);
     }

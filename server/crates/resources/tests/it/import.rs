@@ -113,7 +113,12 @@ fn a_file_with_one_resource_is_imported() {
     let bad = "x.json: not JSON at line 4, column 1: expected a member name in quotes";
     check("x.json", "\n{\n \"resourceType\":\"Basic\",\n}", &[], &[bad]);
     check("x.json", r#"{"name":"x"}"#, &[], &["x.json: 'resourceType' is missing or not a string"]);
-    check("x.json", "", &[], &["x.json: neither JSON nor a package"]);
+    check("x.json", "", &[], &["x.json: it is empty"]);
+    check("x.ndjson", "", &[], &[]);
+    check("x.ndjson", "hello", &[], &["x.ndjson line 1: not JSON at line 1, column 1: expected '{'"]);
+    check("x.xml", "<Basic/>", &[], &["x.xml: it is XML; Trefoil reads resources as JSON"]);
+    let zip = "x.zip: it is a ZIP archive that is not a release of a code system; unpack it first";
+    check("x.zip", "PK\u{3}\u{4}…", &[], &[zip]);
     check("x.txt", "hello", &[], &["x.txt: neither JSON nor a package"]);
 }
 
@@ -124,11 +129,7 @@ fn a_bundle_is_imported_completely_or_not_at_all() {
     };
     let entry = |id: &str| format!("{{\"resource\":{}}}", basic(id));
     for kind in ["batch", "collection", "searchset", "transaction"] {
-        let entries = format!(
-            "{},{{\"request\":{{\"method\":\"DELETE\",\"url\":\"Basic/x\"}}}},{}",
-            entry("a"),
-            entry("b")
-        );
+        let entries = format!("{},{}", entry("a"), entry("b"));
         check("x.json", bundle(kind, &entries), &["Basic/a", "Basic/b"], &[]);
     }
     check(
@@ -182,6 +183,7 @@ fn a_package_provides_its_resources() {
         ("package/Basic-a.json", &*basic("a")),
         ("package/Basic-broken.json", "{"),
         ("package/other/Basic-b.json", &*basic("b")),
+        ("package/example/Basic-e.json", &*basic("e")),
         ("package/Basic-c.json", &*basic("c")),
     ];
     let bad = |name: &str| {
@@ -189,9 +191,224 @@ fn a_package_provides_its_resources() {
             "{name}:package/Basic-broken.json: not JSON at line 1, column 2: expected a member name in quotes"
         )
     };
-    check("x.tgz", gz(&tar(&entries)), &["Basic/a", "Basic/c"], &[&bad("x.tgz")]);
-    check("x.tar.gz", gz(&tar(&entries)), &["Basic/a", "Basic/c"], &[&bad("x.tar.gz")]);
-    check("x.tar", tar(&entries), &["Basic/a", "Basic/c"], &[&bad("x.tar")]);
+    check("x.tgz", gz(&tar(&entries)), &["Basic/a", "Basic/b", "Basic/c"], &[&bad("x.tgz")]);
+    check("x.tar.gz", gz(&tar(&entries)), &["Basic/a", "Basic/b", "Basic/c"], &[&bad("x.tar.gz")]);
+    check("x.tar", tar(&entries), &["Basic/a", "Basic/b", "Basic/c"], &[&bad("x.tar")]);
+}
+
+#[test]
+fn an_archive_provides_ndjson_and_resources() {
+    let lines = format!("{}\n{}\n", basic("a"), basic("b"));
+    let entries = [("data/Basic.ndjson", &*lines), ("c.json", &*basic("c")), ("read.me", "x")];
+    check("x.tar.gz", gz(&tar(&entries)), &["Basic/a", "Basic/b", "Basic/c"], &[]);
+    let nothing = "x.tar: the archive contains no .json or .ndjson file";
+    check("x.tar", tar(&[("read.me", "x")]), &[], &[nothing]);
+}
+
+#[test]
+fn other_forms_of_json_are_imported() {
+    let (a, b) = (basic("a"), basic("b"));
+    let both = ["Basic/a", "Basic/b"];
+    check("x.json", format!("[{a},\n {b}]"), &both, &[]);
+    check(
+        "x.json",
+        format!(" [\n{a},{{\"resourceType\":\"Pony\"}},{b}]"),
+        &both,
+        &["x.json line 2: 'Pony' is not a resource type of FHIR R4"],
+    );
+    check("x.json", "[]", &[], &["x.json: the array is empty"]);
+    check(
+        "x.json",
+        "[1",
+        &[],
+        &["x.json: not JSON at line 1, column 2: the array of resources is not valid JSON"],
+    );
+    let pretty = |id: &str| format!("{{\n \"resourceType\":\"Basic\",\n \"id\":\"{id}\"\n}}\n");
+    check("x.json", pretty("a") + &pretty("b"), &both, &[]);
+    let broken = format!("{}{}{{\n\"x\"\n", pretty("a"), pretty("b"));
+    check("x.json", broken, &both, &["x.json line 9: not JSON at line 10, column 4: expected ':'"]);
+    let utf_16 =
+        |text: &str, units: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(units).collect::<Vec<u8>>();
+    for text in [format!("\u{feff}{a}\n{b}\n"), format!("[{a},{b}]")] {
+        check("x.json", utf_16(&text, u16::to_le_bytes), &both, &[]);
+        check("x.ndjson", utf_16(&format!("{a}\n{b}"), u16::to_be_bytes), &both, &[]);
+    }
+    let odd = [utf_16(&a, u16::to_le_bytes), vec![0]].concat();
+    check("x.json", odd, &[], &["x.json: the text looks like UTF-16, but is not valid"]);
+    let parameters = r#"{"resourceType":"Parameters","parameter":[]}"#;
+    check(
+        "x.ndjson",
+        parameters,
+        &[],
+        &[
+            "x.ndjson line 1: Parameters are the input and output of operations, and are not stored; leave them out",
+        ],
+    );
+}
+
+#[test]
+fn gzip_may_have_several_members_and_zeros_after_them() {
+    let (a, b) = (gz(format!("{}\n", basic("a")).as_bytes()), gz(basic("b").as_bytes()));
+    let both = ["Basic/a", "Basic/b"];
+    check("x.ndjson.gz", [&a[..], &b].concat(), &both, &[]);
+    check("x.ndjson.gz", [&a[..], &[0; 700], &b, &[0; 9000]].concat(), &both, &[]);
+    let other = "x.ndjson.gz: after the end of the compressed data, the file has other bytes than zeros";
+    let many: String = (0..1_000).map(|_| basic("a") + "\n").collect();
+    check("x.ndjson.gz", [&gz(many.as_bytes())[..], b"x"].concat(), &["Basic/a"], &[other]);
+}
+
+fn request(method: &str, url: &str, resource: Option<&str>) -> String {
+    let resource = resource.map(|resource| format!("\"resource\":{resource},")).unwrap_or_default();
+    format!("{{{resource}\"request\":{{\"method\":\"{method}\",\"url\":\"{url}\"}}}}")
+}
+
+#[test]
+fn the_requests_of_a_bundle_are_applied() {
+    let bundle = |kind: &str, entries: &[String]| {
+        format!("{{\"resourceType\":\"Bundle\",\"type\":\"{kind}\",\"entry\":[{}]}}", entries.join(","))
+    };
+    let (a, b) = (basic("a"), basic("b"));
+    let line = |text: &str| format!("{a}\n{text}\n");
+    let unnamed = r#"{"resourceType":"Basic"}"#;
+    let writes = [
+        request("DELETE", "Basic/a", None),
+        request("POST", "Basic", Some(&b)),
+        request("PUT", "Basic/c", Some(unnamed)),
+    ];
+    for kind in ["transaction", "batch"] {
+        check("x.ndjson", line(&bundle(kind, &writes)), &["Basic/b", "Basic/c"], &[]);
+    }
+    let odd = [writes[0].clone(), request("GET", "Basic/a", None)];
+    let told = "x.ndjson line 2: Bundle.entry[1]: an import applies only DELETE, POST and PUT; send the Bundle to the server";
+    check("x.ndjson", line(&bundle("transaction", &odd)), &["Basic/a"], &[told]);
+    check("x.ndjson", line(&bundle("batch", &odd)), &[], &[told]);
+    let other_id = [request("PUT", "Basic/c", Some(&b))];
+    let told = "x.ndjson line 2: Bundle.entry[0]: 'id' is 'b', but the URL has 'c'";
+    check("x.ndjson", line(&bundle("transaction", &other_id)), &["Basic/a"], &[told]);
+    // Requests that depend on the store.
+    let patient = r#"{"resourceType":"Patient","id":"p","identifier":[{"value":"1"}]}"#;
+    let other = patient.replace("\"p\"", "\"q\"");
+    let create = |resource: &str| {
+        format!(
+            "{{\"resource\":{resource},\"request\":{{\"method\":\"POST\",\"url\":\"Patient\",\"ifNoneExist\":\"identifier=1\"}}}}"
+        )
+    };
+    for kind in ["transaction", "batch"] {
+        let twice = format!("{}\n{}", bundle(kind, &[create(patient)]), bundle(kind, &[create(&other)]));
+        check("x.ndjson", twice, &["Patient/p"], &[]);
+        let delete = [create(patient), request("DELETE", "Basic?_id=a", None)];
+        check("x.ndjson", line(&bundle(kind, &delete)), &["Patient/p"], &[]);
+    }
+    let version = r#"{"request":{"method":"DELETE","url":"Basic/a","ifMatch":"W/\"7\""}}"#.to_owned();
+    let failed = line(&bundle("transaction", &[version]));
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("x.ndjson"), failed).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let resources = Resources::new(Store::memory());
+    let paths = vec![dir.path().join("x.ndjson")];
+    let (report, _) = runtime.block_on(import(&resources, paths.clone(), ImportOptions::default()));
+    assert_eq!((report.bad_total, report.bad[0].line), (1, Some(2)), "{report:?}");
+    // With `keep_bundles`, every Bundle is a resource.
+    let options = ImportOptions { keep_bundles: true, ..ImportOptions::default() };
+    let (report, _) = runtime.block_on(import(&resources, paths, options));
+    assert_eq!((report.bad_total, report.resources["Bundle"].created), (0, 1));
+}
+
+#[test]
+fn a_manifest_says_what_the_files_of_an_export_are() {
+    let dir = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    let transaction = r#"{"resourceType":"Bundle","id":"t","type":"transaction","entry":[{"request":{"method":"DELETE","url":"Basic/b"}}]}"#;
+    write("Basic.ndjson", &format!("{}\n{}\n", basic("a"), basic("b")));
+    write("Bundle.ndjson", transaction);
+    write("error.ndjson", r#"{"resourceType":"OperationOutcome","issue":[]}"#);
+    write("deleted.ndjson", &transaction.replace("Basic/b", "Basic/a").replace("\"id\":\"t\",", ""));
+    let listed = |name: &str| serde_json::json!([{ "type": "x", "url": format!("https://there.example/1/{name}?signature=x") }]);
+    let mut output = listed("Basic.ndjson").as_array().unwrap().clone();
+    output.extend(listed("Bundle.ndjson").as_array().unwrap().clone());
+    let manifest = serde_json::json!({
+        "transactionTime": "2026-01-01T00:00:00Z", "request": "x", "requiresAccessToken": false,
+        "output": output, "error": listed("error.ndjson"), "deleted": listed("deleted.ndjson"),
+    });
+    write("manifest.json", &manifest.to_string());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let resources = Resources::new(Store::memory());
+    let (report, _) =
+        runtime.block_on(import(&resources, vec![dir.path().to_owned()], ImportOptions::default()));
+    assert_eq!(runtime.block_on(stored(&resources)), ["Basic/b", "Bundle/t"]);
+    assert_eq!((report.bad_total, report.resources["Basic"].deleted, report.skipped_total), (0, 1, 1));
+}
+
+#[tokio::test]
+async fn conditional_references_are_resolved() {
+    let dir = TempDir::new().unwrap();
+    let write = |name: &str, text: String| fs::write(dir.path().join(name), text).unwrap();
+    let observation = |id: &str, value: &str| {
+        format!(
+            "{{\"resourceType\":\"Observation\",\"id\":\"{id}\",\"performer\":[{{\"reference\":\"Practitioner?identifier=urn:n|{value}\"}},{{\"reference\":\"#x?\"}}]}}\n"
+        )
+    };
+    write("Observation.ndjson", observation("a", "1") + &observation("b", "2") + &observation("c", "3"));
+    let practitioner = |id: &str, value: &str| {
+        format!(
+            "{{\"resourceType\":\"Practitioner\",\"id\":\"{id}\",\"identifier\":[{{\"system\":\"urn:n\",\"value\":\"{value}\"}}]}}\n"
+        )
+    };
+    write("Practitioner.ndjson", practitioner("p", "1") + &practitioner("q", "3") + &practitioner("r", "3"));
+    let resources = Resources::new(Store::memory());
+    let paths = vec![dir.path().to_owned()];
+    for round in 0..3 {
+        let (report, _) = import(&resources, paths.clone(), ImportOptions::default()).await;
+        let unresolved = &report.unresolved;
+        assert_eq!((report.bad_total, unresolved.total, unresolved.not_looked_at), (0, 2, 0), "{round}");
+        assert_eq!(
+            unresolved.named,
+            [
+                ("Practitioner?identifier=urn:n|2".to_owned(), "it has no match".to_owned()),
+                ("Practitioner?identifier=urn:n|3".to_owned(), "it has several matches".to_owned()),
+            ]
+        );
+        let stored = resources.read("Observation", "a").await.unwrap();
+        assert_eq!(stored.version, 2, "the resolved reference is not replaced again");
+        let text = String::from_utf8(stored.bytes.to_vec()).unwrap();
+        assert!(text.contains(r#"{"reference":"Practitioner/p"}"#), "{text}");
+        let same = if round == 0 { 0 } else { 3 };
+        assert_eq!(report.resources["Observation"].same, same, "{round}");
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_import_reports_what_is_stored() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("Basic.ndjson");
+    let lines: String = (0..20_000).map(|number| basic(&format!("{number:05}")) + "\n").collect();
+    fs::write(&path, lines).unwrap();
+    let resources = Resources::new(Store::memory());
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let mut stop = Some(stop);
+    let progress = |event| {
+        if matches!(event, ImportProgress::Lines { lines: 3_000.., .. }) {
+            drop(stop.take());
+        }
+    };
+    let stopped = async { drop(stopped.await) };
+    let options = ImportOptions::default();
+    let report =
+        resources.import(vec![path], options, crate::new_ids(), progress, crate::now, stopped).await.unwrap();
+    let count = report.resources["Basic"].created;
+    assert!(report.is_stopped && (3_000..20_000).contains(&count), "{report:?}");
+    let mut found = 0;
+    let mut after = None;
+    loop {
+        let scan = ScanOptions::at(Seq::LATEST).after(after.as_deref());
+        let page = resources.store().scan_kind("Basic", scan).await.unwrap();
+        found += page.versions.len() as u64;
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, count);
 }
 
 #[test]
@@ -224,7 +441,10 @@ async fn progress_is_reported_for_written_lines() {
             seen.push((lines, resources.store().heard_seq().0));
         }
     };
-    resources.import(vec![path], options, crate::new_ids(), progress, crate::now).await.unwrap();
+    resources
+        .import(vec![path], options, crate::new_ids(), progress, crate::now, std::future::pending())
+        .await
+        .unwrap();
     let lines: Vec<_> = seen.iter().map(|(lines, _)| *lines).collect();
     assert_eq!(lines, [10, 20, 25]);
     assert!(seen.iter().all(|(lines, written)| written >= lines), "{seen:?}");
@@ -269,7 +489,7 @@ async fn a_repeated_import_writes_only_changed_resources() {
     let with_meta = |id: &str, version: u8| {
         format!(r#"{{"resourceType":"Basic","id":"{id}","meta":{{"versionId":"{version}","source":"s"}}}}"#)
     };
-    let count = |created, replaced, same| ImportCount { created, replaced, same };
+    let count = |created, replaced, same| ImportCount { created, replaced, same, deleted: 0 };
     for (lines, expected) in [
         ([with_meta("a", 1), basic("b")], count(2, 0, 0)),
         ([with_meta("a", 1), basic("b")], count(0, 0, 2)),
@@ -306,7 +526,7 @@ async fn a_folder_is_read_in_order_and_other_files_are_skipped() {
     assert_eq!(stored(&resources).await, ["Basic/a", "Basic/z"]);
     assert_eq!(
         report.resources["Basic"],
-        ImportCount { created: 2, replaced: 1, same: 0 },
+        ImportCount { created: 2, replaced: 1, same: 0, deleted: 0 },
         "c.json is imported last"
     );
     assert_eq!((report.files, report.skipped_total, report.bad_total), (5, 2, 1));

@@ -20,7 +20,10 @@ mod service;
 mod transaction;
 mod trial;
 
+use std::future::pending;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::Timestamp;
 use trefoil_resources::{ImportOptions, ImportProgress, ImportReport, Resources};
@@ -30,12 +33,9 @@ fn now() -> Timestamp {
 }
 
 /// Returns a generator of the ids `new-1`, `new-2` and so on.
-fn new_ids() -> impl FnMut() -> String + Send + 'static {
-    let mut last = 0;
-    move || {
-        last += 1;
-        format!("new-{last}")
-    }
+fn new_ids() -> impl FnMut() -> String + Clone + Send + 'static {
+    let last = Arc::new(AtomicUsize::new(0));
+    move || format!("new-{}", last.fetch_add(1, Ordering::Relaxed) + 1)
 }
 
 /// Imports files and returns the report and all events.
@@ -45,7 +45,9 @@ async fn import(
     options: ImportOptions,
 ) -> (ImportReport, Vec<ImportProgress>) {
     let mut told = Vec::new();
-    let report =
-        resources.import(paths, options, new_ids(), |progress| told.push(progress), now).await.unwrap();
+    let report = resources
+        .import(paths, options, new_ids(), |progress| told.push(progress), now, pending())
+        .await
+        .unwrap();
     (report, told)
 }

@@ -6,6 +6,7 @@
 //! last one ends without closing the store.
 
 use std::fs;
+use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -66,8 +67,10 @@ async fn import(store: &Store, number: usize, progress: impl FnMut(ImportProgres
     let dir = TempDir::new().unwrap();
     let options = ImportOptions { lines: ACKNOWLEDGED, ..ImportOptions::default() };
     let paths = vec![IMPORTS[number](dir.path())];
-    let report =
-        Resources::new(store.clone()).import(paths, options, new_ids(), progress, now).await.unwrap();
+    let report = Resources::new(store.clone())
+        .import(paths, options, new_ids(), progress, now, pending())
+        .await
+        .unwrap();
     assert_eq!(report.bad_total, 0);
 }
 

@@ -23,7 +23,7 @@ pub use self::planned_entry::PlannedEntry;
 pub(crate) use self::planned_entry::check_once;
 use crate::request::conditional::{MAX_SEARCHES, is_overtaken};
 use crate::write::bundle::{self, BundleEntry, EntryRequest};
-use crate::write::prepare::{IdSource, prepare_named};
+use crate::write::prepare::{IdSource, ResourceLimits, prepare_named};
 use crate::write::scan::RenamedReferences;
 use crate::write::service::stored;
 use crate::{DeleteResult, ResourceBodyError, ResourceError, Resources, StoredResource};
@@ -89,10 +89,22 @@ impl Resources {
     pub fn plan(
         &self,
         body: &[u8],
+        new_id: impl FnMut() -> String,
+        now: Timestamp,
+    ) -> Result<TransactionPlan, ResourceBodyError> {
+        let rules = PlanRules { limits: self.limits(), is_import: false };
+        self.plan_by(rules, body, new_id, now)
+    }
+
+    /// Like [`Resources::plan`], with other rules.
+    pub(crate) fn plan_by(
+        &self,
+        rules: PlanRules,
+        body: &[u8],
         mut new_id: impl FnMut() -> String,
         now: Timestamp,
     ) -> Result<TransactionPlan, ResourceBodyError> {
-        let limits = self.limits();
+        let limits = rules.limits;
         if body.len() > limits.bytes {
             return Err(ResourceBodyError::TooBig { limit: limits.bytes });
         }
@@ -118,7 +130,15 @@ impl Resources {
             }
         }
         let (positions, entries): (Vec<usize>, Vec<BundleEntry<'_>>) = others.into_iter().unzip();
-        let targets: Vec<_> = entries.iter().map(|entry| Target::of(entry, self, &mut new_id, now)).collect();
+        let mut targets: Vec<_> =
+            entries.iter().map(|entry| Target::of(entry, self, &mut new_id, now)).collect();
+        if rules.is_import {
+            for (target, entry) in targets.iter_mut().zip(&entries) {
+                if let (Ok(target), Ok(Some((_, id)))) = (target, bundle::place(entry, &mut new_id)) {
+                    target.keep_id(id);
+                }
+            }
+        }
         // Entries of a batch are independent, so that they cannot refer to each other by fullUrl.
         let names = if is_transaction { names(&entries, &targets) } else { RenamedReferences::new() };
         let planned = targets.into_iter().zip(&entries).map(|(target, entry)| {
@@ -155,7 +175,9 @@ impl Resources {
             let all: Result<Vec<_>, _> = entries.iter().map(Result::as_ref).collect();
             // A transaction fails as a whole before anything is read or written.
             let all = all.map_err(Clone::clone)?;
-            references = ConditionalReference::in_entries(&all, self.fhir_base(), now)?;
+            if !rules.is_import {
+                references = ConditionalReference::in_entries(&all, self.fhir_base(), now)?;
+            }
             check_once(all)?;
         }
         Ok(TransactionPlan { is_transaction, entries, operations, references })
@@ -273,6 +295,15 @@ impl Resources {
     }
 }
 
+/// Rules for the plan of a Bundle.
+pub(crate) struct PlanRules {
+    /// Limits for the Bundle.
+    pub limits: ResourceLimits,
+    /// `true` for an import: created resources keep their ids, so that it can be repeated, and conditional
+    /// references are resolved later.
+    pub is_import: bool,
+}
+
 /// The target in the request of an entry.
 struct Target {
     action: EntryAction,
@@ -283,6 +314,14 @@ struct Target {
 }
 
 impl Target {
+    /// Gives a create the id of its resource, which may exist unless the create is conditional.
+    fn keep_id(&mut self, id: String) {
+        if self.action == EntryAction::Create {
+            self.id = id;
+            self.expect = if self.condition.is_none() { ExpectVersion::Any } else { self.expect };
+        }
+    }
+
     fn of(
         entry: &BundleEntry<'_>,
         resources: &Resources,

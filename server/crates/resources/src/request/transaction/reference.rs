@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use jiff::Timestamp;
 
 use super::planned_entry::PlannedEntry;
-use crate::body::references;
+use crate::body::references::conditional_texts;
 use crate::search::filter::TypeFilter;
 use crate::write::prepare::PreparedResource;
 use crate::write::scan::RenamedReferences;
@@ -61,17 +61,6 @@ impl ConditionalReference {
     }
 }
 
-/// The values of members `reference` that are a search.
-fn conditional_texts(text: &[u8]) -> Vec<String> {
-    let unescaped = |value: &[u8]| {
-        let mut values = serde_json::Deserializer::from_slice(value).into_iter::<String>();
-        values.next()?.ok()
-    };
-    let is_search =
-        |value: &String| value.split_once('?').is_some_and(|(kind, _)| fhir::resource_type(kind).is_some());
-    references::values(text).filter_map(unescaped).filter(is_search).collect()
-}
-
 impl Resources {
     /// Adds the resources that conditional references refer to. `entries` are those of the transaction, after
     /// their own conditions were resolved.
@@ -111,22 +100,5 @@ impl Resources {
             };
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_references_that_are_searches_are_found() {
-        let text =
-            br##"{"subject":{"reference":"Patient/p"},"text":"\"reference\":\"Patient?x=1\"","performer":[
-            {"reference":"Practitioner?identifier=http://x|1"},{"reference":"Pony?x=1"},{"reference":"#a?b"},
-            {"reference":"Patient?name=\u00e9"}],"url":"Patient?y=1","reference":"Group?_id=1"}"##;
-        assert_eq!(
-            conditional_texts(text),
-            ["Practitioner?identifier=http://x|1", "Patient?name=é", "Group?_id=1"]
-        );
     }
 }

@@ -15,12 +15,15 @@ pub struct ImportOptions {
     pub line_bytes: usize,
     /// Number of NDJSON lines between two progress events.
     pub lines: u64,
+    /// `true` to store every Bundle as a resource. Otherwise the requests of batch and transaction Bundles
+    /// are applied, and the resources of collections and search results are stored.
+    pub keep_bundles: bool,
 }
 
 impl Default for ImportOptions {
     fn default() -> Self {
         let limits = ResourceLimits { bytes: 256 << 20, ..ResourceLimits::default() };
-        Self { limits, bundle_bytes: 512 << 20, line_bytes: 64 << 20, lines: 1_000 }
+        Self { limits, bundle_bytes: 512 << 20, line_bytes: 64 << 20, lines: 1_000, keep_bundles: false }
     }
 }
 
@@ -45,6 +48,12 @@ pub(super) enum ImportWork {
     },
     /// Writes for one commit.
     Writes(Vec<VersionWrite>),
+    /// A Bundle whose requests depend on searches or versions.
+    Requests {
+        file: String,
+        line: Option<u64>,
+        bundle: Vec<u8>,
+    },
     /// Resources of the next writes with numbers that most readers round, such as `Observation/o`.
     Imprecise(Vec<String>),
     Lines(String, u64),

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use flate2::bufread::MultiGzDecoder;
+use super::gzip_members::{GzipMembers, MAGIC};
 
 /// Number of bytes that [`open`] reads to detect the format.
 const TAR_HEADER: usize = 512;
@@ -15,10 +15,10 @@ const BUFFER: usize = 256 << 10;
 pub(super) enum FileContent {
     /// A tar archive.
     Tar(Box<dyn Read>),
-    /// JSON or NDJSON: the first character after whitespace is a brace.
+    /// JSON or NDJSON as UTF-8: the first character after whitespace is a bracket, or the name says so.
     Text(Box<dyn BufRead>),
-    /// Any other content.
-    Other,
+    /// Any other content, with the reason why it cannot be imported.
+    Other(&'static str),
 }
 
 /// The files in a folder tree, sorted and without hidden files. If the path is a file, returns only the path.
@@ -67,30 +67,97 @@ impl<R: Read, F: FnMut(u64)> Read for CountingReader<R, F> {
     }
 }
 
-/// Opens a file and detects the format from its first bytes. `tell` is called with the total number of bytes
-/// read from the disk.
+/// Opens a file and detects the format from its first bytes; the name says only whether a text has lines.
+/// `tell` is called with the total number of bytes read from the disk.
 pub(super) fn open(path: &Path, tell: impl FnMut(u64) + 'static) -> io::Result<FileContent> {
     let file = CountingReader { inner: File::open(path)?, tell };
     let mut file = BufReader::with_capacity(BUFFER, file);
-    if file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
-        content(MultiGzDecoder::new(file))
+    let has_lines = has_lines(&path.to_string_lossy());
+    if file.fill_buf()?.starts_with(&MAGIC) {
+        content(GzipMembers::new(file), has_lines)
     } else {
-        content(file)
+        content(file, has_lines)
     }
 }
 
-fn content(mut source: impl Read + 'static) -> io::Result<FileContent> {
+/// `true` for the name of a file of NDJSON.
+pub(super) fn has_lines(name: &str) -> bool {
+    name.ends_with(".ndjson") || name.ends_with(".ndjson.gz")
+}
+
+fn content(mut source: impl Read + 'static, has_lines: bool) -> io::Result<FileContent> {
     let mut head = Vec::new();
     source.by_ref().take(TAR_HEADER as u64).read_to_end(&mut head)?;
-    let is_tar = head.get(257..262) == Some(b"ustar");
+    if head.get(257..262) == Some(b"ustar") {
+        return Ok(FileContent::Tar(Box::new(Cursor::new(head).chain(source))));
+    }
+    if let Some(utf_16) = Utf16::of(&head) {
+        let mut rest = Cursor::new(head).chain(source).take(MAX_UTF_16 + 1);
+        let mut bytes = Vec::new();
+        rest.read_to_end(&mut bytes)?;
+        return Ok(FileContent::Text(Box::new(Cursor::new(utf_16.decode(&bytes)?.into_bytes()))));
+    }
     let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&head);
     let first = text.iter().find(|byte| !byte.is_ascii_whitespace()).copied();
+    let other = |what| Ok(FileContent::Other(what));
+    match first {
+        // A file without resources is a valid export.
+        None if has_lines => {}
+        Some(b'{' | b'[') => {}
+        None => return other("it is empty"),
+        Some(b'<') => return other("it is XML; Trefoil reads resources as JSON"),
+        _ if head.starts_with(b"PK\x03\x04") => {
+            return other("it is a ZIP archive that is not a release of a code system; unpack it first");
+        }
+        _ if head.starts_with(b"BZh")
+            || head.starts_with(b"\xFD7zXZ")
+            || head.starts_with(b"\x28\xB5\x2F\xFD") =>
+        {
+            return other("it is compressed in another way than gzip; decompress it first");
+        }
+        _ if has_lines => {}
+        Some(_) => return other("neither JSON nor a package"),
+    }
     let source = Cursor::new(head).chain(source);
-    Ok(match first {
-        _ if is_tar => FileContent::Tar(Box::new(source)),
-        Some(b'{') => FileContent::Text(Box::new(BufReader::with_capacity(BUFFER, source))),
-        _ => FileContent::Other,
-    })
+    Ok(FileContent::Text(Box::new(BufReader::with_capacity(BUFFER, source))))
+}
+
+/// Maximum size of a text in UTF-16, which is held in memory.
+const MAX_UTF_16: u64 = 512 << 20;
+
+/// The byte order of a text in UTF-16.
+#[derive(Clone, Copy)]
+enum Utf16 {
+    Little,
+    Big,
+}
+
+impl Utf16 {
+    /// The byte order, if the text begins with a mark, or with a bracket of JSON.
+    fn of(head: &[u8]) -> Option<Self> {
+        match head {
+            [0xFF, 0xFE, ..] | [b'{' | b'[', 0, ..] => Some(Self::Little),
+            [0xFE, 0xFF, ..] | [0, b'{' | b'[', ..] => Some(Self::Big),
+            _ => None,
+        }
+    }
+
+    fn decode(self, bytes: &[u8]) -> io::Result<String> {
+        let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text);
+        if bytes.len() as u64 > MAX_UTF_16 {
+            return Err(invalid("a text in UTF-16 may have at most 512 MiB; convert it to UTF-8"));
+        }
+        let (units, rest) = bytes.as_chunks::<2>();
+        let units = units.iter().map(|unit| match self {
+            Self::Little => u16::from_le_bytes(*unit),
+            Self::Big => u16::from_be_bytes(*unit),
+        });
+        let text: Result<String, _> = char::decode_utf16(units).collect();
+        match text {
+            Ok(text) if rest.is_empty() => Ok(text.trim_start_matches('\u{feff}').to_owned()),
+            _ => Err(invalid("the text looks like UTF-16, but is not valid")),
+        }
+    }
 }
 
 /// Result of reading one line.

@@ -1,0 +1,73 @@
+//! The manifest of a bulk export in a folder (`manifest.json`), which `trefoil export` and bulk clients
+//! write. It says which files contain resources, and which list deletions.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// Name of the file.
+pub(super) const NAME: &str = "manifest.json";
+
+/// The list of a manifest that contains a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileRole {
+    /// Resources, of which a Bundle is one.
+    Output,
+    /// Bundles with the deletions since the previous export.
+    Deleted,
+    /// Remarks of the server about the export. They are no data.
+    Remarks,
+    /// The manifest itself.
+    Manifest,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Manifest {
+    #[serde(rename = "transactionTime")]
+    _transaction_time: String,
+    output: Vec<ListedFile>,
+    #[serde(default)]
+    deleted: Vec<ListedFile>,
+    #[serde(default)]
+    error: Vec<ListedFile>,
+}
+
+#[derive(Deserialize)]
+struct ListedFile {
+    url: String,
+}
+
+/// The roles of the files in some folders.
+#[derive(Debug, Default)]
+pub(super) struct FileRoles {
+    /// The manifests that were read, by folder; without a manifest, the folder is empty.
+    folders: HashMap<PathBuf, HashMap<String, FileRole>>,
+}
+
+impl FileRoles {
+    /// The role of a file, according to the manifest in its folder. `None` if there is no manifest, or it
+    /// does not list the file.
+    pub(super) fn of(&mut self, file: &Path) -> Option<FileRole> {
+        let (folder, name) = (file.parent()?, file.file_name()?.to_str()?);
+        if !self.folders.contains_key(folder) {
+            self.folders.insert(folder.to_owned(), read(&folder.join(NAME)).unwrap_or_default());
+        }
+        self.folders.get(folder)?.get(name).copied()
+    }
+}
+
+/// The roles in a manifest, by file name. `None` if the file is missing or no manifest of an export.
+fn read(path: &Path) -> Option<HashMap<String, FileRole>> {
+    let Manifest { output, deleted, error, .. } = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let mut roles = HashMap::from([(NAME.to_owned(), FileRole::Manifest)]);
+    // A client that downloads files names them by the last segment of their URL.
+    let lists = [(output, FileRole::Output), (deleted, FileRole::Deleted), (error, FileRole::Remarks)];
+    for (files, role) in lists {
+        let names = files.iter().filter_map(|file| file.url.rsplit('/').next()?.split(['?', '#']).next());
+        roles.extend(names.map(|name| (name.to_owned(), role)));
+    }
+    Some(roles)
+}
