@@ -58,6 +58,14 @@ const DRILL_SECONDS: &str = "60";
 /// Name of the comparison of searches with a naive evaluator, and the number of its random cases.
 const SEARCHES: &str = "searches";
 const SEARCH_CASES: &str = "2000";
+/// Name of the increments of exports that are followed and mirrored, and for each store engine the number of
+/// histories.
+const INCREMENTS: &str = "increments";
+const HISTORIES: [(&str, &str); 3] = [
+    ("TREFOIL_HISTORIES_MEMORY", "10000"),
+    ("TREFOIL_HISTORIES_FILE", "1000"),
+    ("TREFOIL_HISTORIES_POSTGRES", "300"),
+];
 /// Name of the conformance suite against servers with planted faults.
 const MUTANTS: &str = "mutants";
 /// Name of the conformance suite against the Helios terminology server, and the version of its crate
@@ -77,7 +85,7 @@ pub struct SoakArgs {
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
     /// `expression-constraints`, `kills`, `nodes`, `simulation`, `power-cuts`, `attacks`, `drills`,
-    /// `searches`, `parquet`, `mutants` or `helios`.
+    /// `searches`, `increments`, `parquet`, `mutants` or `helios`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -101,6 +109,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             ATTACKS,
             DRILLS,
             SEARCHES,
+            INCREMENTS,
             PARQUET,
             MUTANTS,
             HELIOS,
@@ -183,6 +192,10 @@ pub fn run(args: &SoakArgs) -> Result<()> {
                 "searches::",
             ]);
             check(command.env("TREFOIL_CASES", SEARCH_CASES))
+        } else if name == INCREMENTS {
+            let mut command = cargo();
+            command.args(["test", "--quiet", "--release", "-p", "trefoil-bulk", "--test", "it"]);
+            check(command.args(["--", "increments::", "mirror::"]).envs(HISTORIES))
         } else if let Some(Ok(program)) = &helios {
             let mut command = cargo();
             command.args([

@@ -65,7 +65,15 @@ macro_rules! choices {
         }
     )+};
 }
-choices!(ClockJump, ProxyHeader, UpdateClaims, Durability, RecordedRequests, ::bulk::GuideVersion);
+choices!(
+    ClockJump,
+    ProxyHeader,
+    UpdateClaims,
+    Durability,
+    RecordedRequests,
+    ::bulk::GuideVersion,
+    ::bulk::GroupLeavers
+);
 
 /// The names of the variants of an enum, as its derived `Deserialize` passes them to the format.
 fn variant_names<T: DeserializeOwned>() -> &'static [&'static str] {

@@ -130,6 +130,7 @@ mod tests {
             guide: GuideVersion::default(),
             nested_groups: true,
             supporting: false,
+            group_leavers: bulk::GroupLeavers::default(),
             open_downloads: 1,
             file_size: 1,
             poll_limit: None,

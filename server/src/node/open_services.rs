@@ -64,6 +64,7 @@ pub(super) fn open_bulk(
         guide: config.bulk.guide,
         nested_groups: config.bulk.nested_groups,
         supporting: config.bulk.supporting,
+        group_leavers: config.bulk.group_leavers,
         open_downloads: descriptors::descriptor_budget().downloads,
     };
     let bulk = Bulk::open(resources.store().clone(), options, clock.for_bulk())?;

@@ -440,6 +440,7 @@ fn open_bulk(data: &Path, store: Store) -> Bulk {
         guide: GuideVersion::default(),
         nested_groups: false,
         supporting: false,
+        group_leavers: trefoil_bulk::GroupLeavers::default(),
         open_downloads: 100,
         file_size: 128 << 20,
         poll_limit: None,

@@ -12,10 +12,10 @@ pub(crate) mod cursor;
 pub(crate) mod file_list;
 pub(crate) mod open_jobs;
 
-use crate::GuideVersion;
 use crate::files::export_files::AttemptFile;
 use crate::request::kick_off::ExportLevel;
 use crate::request::parameters::ExportParameters;
+use crate::{GroupLeavers, GuideVersion};
 use cursor::ExportCursor;
 
 /// A job as stored in the ledger. Every update is a compare-and-set.
@@ -35,6 +35,9 @@ pub struct Job {
     /// This is decided at the kick-off, because it determines the order of the resources.
     #[serde(default)]
     pub(crate) indexed_types: Vec<String>,
+    /// How an increment tells what has left the export.
+    #[serde(default)]
+    pub(crate) group_leavers: GroupLeavers,
     /// Version of the guide that determines the format of the manifest.
     #[serde(default)]
     pub guide: GuideVersion,
@@ -201,6 +204,7 @@ impl Job {
             parameters,
             kinds,
             indexed_types: Vec::new(),
+            group_leavers: GroupLeavers::default(),
             guide,
             request_url,
             seq: seq.0,

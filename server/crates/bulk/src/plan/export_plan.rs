@@ -9,15 +9,20 @@ use resources::result::elements::ElementProjection;
 use store::{PageLimit, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Mutex;
 
+use crate::GroupLeavers;
 use crate::group::{CurrentMembers, Excluded, GroupError, GroupMembers, MemberCollector};
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
 use crate::plan::listed_resources::ListedResources;
 use crate::plan::member_provenance::provenance_of_members;
+use crate::plan::scope_changes::{ScopeAt, ScopeChanges, ScopeComparison, is_met};
 use crate::plan::supporting::ReferenceSet;
 use crate::request::exported_kinds::{ExportRole, role};
 use crate::request::kick_off::ExportLevel;
 use crate::request::parameters::ExportParameters;
+
+/// Number of references in an OperationOutcome about resources that have left an export.
+const NAMED_TOGETHER: usize = 100;
 
 /// Reads Groups with the settings of the server.
 #[derive(Debug, Clone)]
@@ -29,19 +34,8 @@ pub(crate) struct GroupReader {
 }
 
 impl GroupReader {
-    /// The members of a Group at time `at`, from the snapshot `seq`. A Group that contains itself is read
-    /// once. A nested Group that does not exist has no members.
-    pub async fn members(
-        &self,
-        store: &Store,
-        id: &str,
-        seq: Seq,
-        time: Timestamp,
-    ) -> Result<GroupMembers, GroupError> {
-        self.current_members(store, id, seq, time).await.map(|current| current.members)
-    }
-
-    /// The members of a Group as [`GroupReader::members`] does, and what the list depends on.
+    /// The members of a Group at a time, from the snapshot `seq`, and the data on which the list depends. A
+    /// Group that contains itself is read once. A nested Group that does not exist has no members.
     pub async fn current_members(
         &self,
         store: &Store,
@@ -85,6 +79,17 @@ pub(crate) enum PatientScope {
     Members(Arc<GroupMembers>),
 }
 
+impl PatientScope {
+    /// The scope at one time.
+    fn at(&self) -> ScopeAt<'_> {
+        match self {
+            Self::All => ScopeAt::All,
+            Self::Patients => ScopeAt::Patients,
+            Self::Members(members) => ScopeAt::Members(members),
+        }
+    }
+}
+
 /// The selection of a job, prepared for reading.
 #[derive(Debug)]
 pub(crate) struct ExportPlan {
@@ -100,9 +105,14 @@ pub(crate) struct ExportPlan {
     pub leavers: GroupMembers,
     /// The members of the Group that are not exported, by reason.
     pub excluded: Vec<Excluded>,
+    /// `true` if the Group, or a nested one, was excluded at `_since`, so that nothing is known about the
+    /// members who left it before.
+    pub was_unknown: bool,
     /// The candidates of searches, for the types whose candidates are read ([`Job::indexed_types`]), and the
     /// Provenance of the resources of a Group's members.
     pub candidates: ListedResources,
+    /// Resources that left or entered the export since `_since`.
+    pub scope: ScopeChanges,
     /// Supporting resources that have been found so far.
     pub supporting: Mutex<SupportingReferences>,
 }
@@ -134,8 +144,10 @@ impl ExportPlan {
     /// Prepares the selection of a job.
     pub async fn of(job: &Job, store: &Store, reading: &GroupReader) -> Result<Self, GroupError> {
         let patients = job.parameters.patients.as_ref();
+        let filters = read_filters(&job.parameters, &reading.fhir_base, job.transaction_time)?;
         let (mut joiners, mut leavers, mut excluded) =
             (GroupMembers::default(), GroupMembers::default(), Vec::new());
+        let (mut earlier, mut lacks_groups, mut was_unknown) = (None, false, false);
         let patients = match (&job.level, patients) {
             (ExportLevel::System, _) => PatientScope::All,
             (ExportLevel::Patient, None) => PatientScope::Patients,
@@ -144,33 +156,47 @@ impl ExportPlan {
             }
             (ExportLevel::Group(id), patients) => {
                 let current = reading.current_members(store, id, job.seq(), job.transaction_time).await?;
-                let (lacks_groups, members) = (current.lacks_groups(), current.members);
-                let before = members_since(job, id, store, reading).await?;
-                let exported = match patients {
-                    None => members,
-                    Some(patients) => patients.iter().filter(|id| members.position(id).is_some()).collect(),
-                };
-                if let Some(before) = before {
+                lacks_groups = current.lacks_groups();
+                let exported = requested(patients, current.members);
+                if let Some((before, all_known)) = members_since(job, id, store, reading).await? {
+                    let before = requested(patients, before);
                     joiners = exported.without(&before);
-                    // Nothing is known about the members of an excluded Group, or about those whom the
-                    // request does not name.
-                    if !lacks_groups && patients.is_none() {
-                        leavers = before.without(&exported);
-                    }
+                    // Nothing is known about the members of an excluded Group.
+                    leavers = if lacks_groups { GroupMembers::default() } else { before.without(&exported) };
+                    was_unknown = !lacks_groups && !all_known;
+                    earlier = Some(before);
                 }
                 excluded = current.excluded;
                 PatientScope::Members(Arc::new(exported))
             }
         };
-        let filters = read_filters(&job.parameters, &reading.fhir_base, job.transaction_time)?;
+        let mut scope = ScopeChanges::default();
+        if let Some(since) = job.parameters.since
+            && !lacks_groups
+            && (job.level != ExportLevel::System || !filters.is_empty())
+        {
+            let (nobody, lists) = (GroupMembers::default(), job.group_leavers == GroupLeavers::Deleted);
+            let comparison = ScopeComparison {
+                store,
+                job,
+                filters: &filters,
+                before: earlier.as_ref().map_or_else(|| patients.at(), ScopeAt::Members),
+                now: patients.at(),
+                since: store.seq_at(since).await?,
+                lists,
+                named: if lists { &nobody } else { &leavers },
+            };
+            scope = comparison.run(if lists { &leavers } else { &nobody }).await?;
+        }
         let mut changes = match job.parameters.since {
             Some(since) => ListedResources::changed_since(store, since, job.seq()).await?,
             None => None,
         };
-        if let Some(listed) = &mut changes
-            && !listed.add_patients(store, &joiners, &job.kinds, job.seq()).await?
-        {
-            changes = None;
+        if let Some(listed) = &mut changes {
+            listed.add(&scope.entered);
+            if !listed.add_patients(store, &joiners, &job.kinds, job.seq()).await? {
+                changes = None;
+            }
         }
         let mut candidates = ListedResources::candidates(store, &filters, &job.indexed_types).await?;
         // The changes since a time take precedence, and are few.
@@ -180,22 +206,50 @@ impl ExportPlan {
             candidates.set("Provenance", ids);
         }
         let (fhir_base, supporting) = (reading.fhir_base.clone(), Mutex::default());
-        Ok(Self { patients, filters, fhir_base, changes, joiners, leavers, excluded, candidates, supporting })
+        Ok(Self {
+            patients,
+            filters,
+            fhir_base,
+            changes,
+            joiners,
+            leavers,
+            excluded,
+            was_unknown,
+            candidates,
+            scope,
+            supporting,
+        })
     }
 
     /// The notes about the export for its client: omitted parameters, members of the Group that are not
     /// exported, and Patients who have left the Group since `_since`.
-    pub fn notes<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = Issue> + 'a {
+    pub fn notes(&self, job: &Job) -> Vec<Issue> {
         let omitted = job.parameters.notes.iter();
         let omitted = omitted.map(|note| Issue::new(Severity::Warning, IssueCode::NotSupported, note));
+        let mut texts: Vec<String> = self.excluded.iter().map(ToString::to_string).collect();
+        if self.was_unknown {
+            texts.push(
+                "at the time of _since, the Group was inactive or could not be read, so that this increment does not tell who left it before; to bring a copy up to date, export the Group without _since".to_owned(),
+            );
+        }
+        // Patients and resources that are listed under `deleted` need no further words.
+        if job.group_leavers == GroupLeavers::Outcome {
+            texts.extend(self.leavers.iter().map(|id| {
+                format!(
+                    "Patient/{id} is no longer a member of the Group; remove its resources from your copy, unless they are also in the compartment of a member"
+                )
+            }));
+            let left = self.scope.left.iter();
+            let left = left.flat_map(|(kind, ids)| ids.iter().map(move |id| format!("{kind}/{id}")));
+            texts.extend(left.collect::<Vec<_>>().chunks(NAMED_TOGETHER).map(|references| {
+                format!(
+                    "no longer in this export, because they belong to other patients or match no search: {}; remove them from your copy",
+                    references.join(", ")
+                )
+            }));
+        }
         let information = |text| Issue::new(Severity::Information, IssueCode::Informational, text);
-        let excluded = self.excluded.iter().map(move |excluded| information(excluded.to_string()));
-        let left = self.leavers.iter().map(move |id| {
-            information(format!(
-                "Patient/{id} is no longer a member of the Group; remove its resources from your copy, unless they are also in the compartment of a member"
-            ))
-        });
-        omitted.chain(excluded).chain(left)
+        omitted.chain(texts.into_iter().map(information)).collect()
     }
 
     /// Chooses the types of a new job whose candidates are read from the search index
@@ -226,8 +280,7 @@ impl ExportPlan {
 
     /// `true` if a resource matches a search for its type, or there is no such search.
     pub fn is_met(&self, kind: &str, resource: &[u8]) -> bool {
-        let mut filters = self.filters.iter().filter(|filter| filter.kind == kind).peekable();
-        filters.peek().is_none() || filters.any(|filter| filter.is_met(resource))
+        is_met(&self.filters, kind, resource)
     }
 
     /// `true` if any version of a resource that is deleted at `seq` matched a search for its type. An earlier
@@ -248,20 +301,32 @@ impl ExportPlan {
     }
 }
 
-/// The members of a Group at `_since`, if the request has it. The history of Groups is never removed, so that
-/// the members of any time can be read.
+/// The members whom a request asks for: those of its parameter `patient`, or all.
+fn requested(patients: Option<&Vec<String>>, members: GroupMembers) -> GroupMembers {
+    match patients {
+        None => members,
+        Some(patients) => patients.iter().filter(|id| members.position(id).is_some()).collect(),
+    }
+}
+
+/// The members of a Group at `_since`, if the request has it, and whether all were known then. The history of
+/// Groups is never removed, so that the members of any time can be read.
 async fn members_since(
     job: &Job,
     group: &str,
     store: &Store,
     reading: &GroupReader,
-) -> Result<Option<GroupMembers>, GroupError> {
+) -> Result<Option<(GroupMembers, bool)>, GroupError> {
     let Some(since) = job.parameters.since else { return Ok(None) };
     let seq = store.seq_at(since).await?;
-    match reading.members(store, group, seq, since).await {
-        Ok(members) => Ok(Some(members)),
+    match reading.current_members(store, group, seq, since).await {
+        Ok(current) => {
+            let all_known = !current.lacks_groups();
+            Ok(Some((current.members, all_known)))
+        }
         // No earlier export contained members of a Group that was missing or could not be read.
-        Err(GroupError::NoGroup(_) | GroupError::Bad(_)) => Ok(Some(GroupMembers::default())),
+        Err(GroupError::NoGroup(_)) => Ok(Some((GroupMembers::default(), true))),
+        Err(GroupError::Bad(_)) => Ok(Some((GroupMembers::default(), false))),
         Err(error) => Err(error),
     }
 }

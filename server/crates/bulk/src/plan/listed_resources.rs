@@ -3,11 +3,11 @@
 //! candidates of `_typeFilter`, read from the search index.
 //! Such an export costs as much as its changes or candidates, and not as much as a scan of the store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 use resources::filter::TypeFilter;
-use store::{PageLimit, ScanOptions, Seq, Store, StoreError, Versions as _};
+use store::{PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, Versions as _};
 
 use crate::group::GroupMembers;
 
@@ -120,8 +120,18 @@ impl ListedResources {
         Ok(Some(Self { ids }))
     }
 
-    /// Adds all resources of some Patients, of these types. Returns `false` if there are too many; the list
-    /// is then incomplete.
+    /// Adds some resources.
+    pub fn add(&mut self, others: &BTreeMap<String, BTreeSet<String>>) {
+        for (kind, others) in others {
+            let ids = self.ids.entry(kind.clone()).or_default();
+            ids.extend(others.iter().cloned());
+            ids.sort_unstable();
+            ids.dedup();
+        }
+    }
+
+    /// Adds all resources of some Patients and their Provenance, of these types. Returns `false` if there are
+    /// too many; the list is then incomplete.
     pub async fn add_patients(
         &mut self,
         store: &Store,
@@ -142,8 +152,12 @@ impl ListedResources {
                     if added > MAX_CHANGES {
                         return Ok(false);
                     }
-                    let ids = page.versions.into_iter().map(|version| version.key.id);
-                    self.ids.entry(kind.clone()).or_default().extend(ids);
+                    for version in page.versions {
+                        if kinds.iter().any(|kind| kind == "Provenance") {
+                            added += self.add_provenance(store, &version.key, seq).await?;
+                        }
+                        self.ids.entry(kind.clone()).or_default().push(version.key.id);
+                    }
                     after = page.next;
                     if after.is_none() {
                         break;
@@ -158,6 +172,27 @@ impl ListedResources {
         Ok(true)
     }
 
+    /// Adds the Provenance of a resource, and returns their number.
+    async fn add_provenance(
+        &mut self,
+        store: &Store,
+        target: &ResourceKey,
+        seq: Seq,
+    ) -> Result<u64, StoreError> {
+        let (mut added, mut after) = (0, None::<String>);
+        loop {
+            let scan = ScanOptions::at(seq).after(after.as_deref());
+            let page = store.scan_compartment(&target.to_string(), "Provenance", scan).await?;
+            added += page.versions.len() as u64;
+            let ids = page.versions.into_iter().map(|version| version.key.id);
+            self.ids.entry("Provenance".to_owned()).or_default().extend(ids);
+            after = page.next;
+            if after.is_none() {
+                return Ok(added);
+            }
+        }
+    }
+
     /// Up to `count` ids of a type after an id, sorted.
     pub fn after(&self, kind: &str, after: Option<&str>, count: usize) -> &[String] {
         let ids = self.ids.get(kind).map_or(&[][..], Vec::as_slice);
@@ -168,7 +203,7 @@ impl ListedResources {
 
 #[cfg(test)]
 mod tests {
-    use store::{ResourceDraft, ResourceKey, VersionWrite};
+    use store::{ResourceDraft, VersionWrite};
 
     use super::*;
 

@@ -3,4 +3,5 @@
 pub(crate) mod export_plan;
 pub(crate) mod listed_resources;
 pub(crate) mod member_provenance;
+pub(crate) mod scope_changes;
 pub(crate) mod supporting;

@@ -206,6 +206,7 @@ impl<'a> Selection<'a> {
             && !(self.deleted || self.every)
             && self.projection.is_none()
             && self.criteria.joiners.is_empty()
+            && self.criteria.scope.entered.is_empty()
             && !self.criteria.has_filter(self.kind);
         let parameters = &self.job.parameters;
         let updated = UpdatedRange { after: parameters.since, before: parameters.until };
@@ -279,7 +280,9 @@ impl<'a> Selection<'a> {
         if version.is_deleted() != self.deleted {
             return Ok(false);
         }
-        let is_in_time = self.role == ExportRole::Supporting || self.is_in_time(version);
+        let is_in_time = self.role == ExportRole::Supporting
+            || self.is_in_time(version)
+            || self.is_of_joiner_by_target(version).await?;
         if !is_in_time || !self.is_met(version).await? {
             return Ok(false);
         }
@@ -305,7 +308,7 @@ impl<'a> Selection<'a> {
     fn is_in_time(&self, version: &Version) -> bool {
         let parameters = &self.job.parameters;
         let is_after = parameters.since.is_none_or(|since| version.updated > since)
-            || !self.deleted && self.is_of_joiner(version);
+            || !self.deleted && (self.is_of_joiner(version) || self.criteria.scope.has_entered(&version.key));
         let is_before = parameters.until.is_none_or(|until| version.updated < until);
         self.every || (is_after && is_before)
     }
@@ -317,6 +320,26 @@ impl<'a> Selection<'a> {
             compartment.strip_prefix("Patient/").is_some_and(|id| joiners.position(id).is_some())
         };
         !joiners.is_empty() && version.compartments.iter().any(is_joiner)
+    }
+
+    /// `true` if a target of the Provenance is in the compartment of such a Patient.
+    async fn is_of_joiner_by_target(&self, version: &Version) -> Result<bool, StoreError> {
+        let parameters = &self.job.parameters;
+        if self.kind != "Provenance"
+            || self.deleted
+            || self.criteria.joiners.is_empty()
+            || parameters.until.is_some_and(|until| version.updated >= until)
+        {
+            return Ok(false);
+        }
+        for target in &version.compartments {
+            let Some((kind, id)) = target.split_once('/') else { continue };
+            let target = self.store.read(&ResourceKey::new(kind, id), self.seq()).await?;
+            if target.is_some_and(|target| !target.is_deleted() && self.is_of_joiner(&target)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     async fn is_met(&self, version: &Version) -> Result<bool, StoreError> {

@@ -9,9 +9,9 @@ use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use store::{PageLimit, ResourceKey, Seq, Store, Versions as _};
-use trefoil_bulk::{ExportLevel, KickOffError};
+use trefoil_bulk::{ExportLevel, GroupLeavers, KickOffError};
 
-use crate::support::{World, finish};
+use crate::support::{World, cases, finish, in_database, wait};
 
 /// The JSON of each resource that a client has received, by reference.
 type Kept = BTreeMap<String, String>;
@@ -87,12 +87,17 @@ async fn notes(world: &World, manifest: &Value) -> Vec<String> {
 /// Applies the files of a manifest to the client's resources. Those of Patients who have left the Group are
 /// removed first; each Observation is in one compartment.
 async fn apply(world: &World, manifest: &Value, kept: &mut Kept) {
-    let mut fresh = Vec::new();
     for text in notes(world, manifest).await {
         let patient = text.split_once(" is no longer a member of the Group").unwrap().0.to_owned();
         let observation = patient.replace("Patient/p", "Observation/o");
         kept.retain(|name, _| *name != patient && *name != observation);
     }
+    apply_lists(world, manifest, kept).await;
+}
+
+/// Applies the lists `output` and `deleted` of a manifest.
+async fn apply_lists(world: &World, manifest: &Value, kept: &mut Kept) {
+    let mut fresh = Vec::new();
     for file in manifest["output"].as_array().unwrap() {
         for line in world.file(&world.bulk, file["url"].as_str().unwrap()).await.lines() {
             let resource: Value = serde_json::from_str(line).unwrap();
@@ -152,6 +157,215 @@ proptest! {
             apply(&world, &world.export(level, &[]).await, &mut full).await;
             assert_eq!(kept, full);
         });
+    }
+}
+
+/// A write in a world whose increments list everything that a client must remove.
+#[derive(Debug, Clone)]
+enum Change {
+    Patient(usize, u8),
+    /// An Observation with a status belongs to a Patient, or to none.
+    Observation(usize, Option<usize>, bool),
+    /// Provenance of an Observation.
+    Provenance(usize, usize),
+    Delete(&'static str, usize),
+    /// The Group has these members, as bits; the membership of the last one ends soon.
+    Members(u8),
+    /// The nested Group has these members.
+    Nested(u8),
+    DeleteNested,
+    Pass,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let number = || 0_usize..5;
+    prop_oneof![
+        2 => (number(), any::<u8>()).prop_map(|(number, value)| Change::Patient(number, value)),
+        4 => (number(), proptest::option::weighted(0.9, number()), any::<bool>())
+            .prop_map(|(number, patient, is_final)| Change::Observation(number, patient, is_final)),
+        1 => (number(), number()).prop_map(|(number, target)| Change::Provenance(number, target)),
+        2 => (prop::sample::select(vec!["Patient", "Observation", "Provenance"]), number())
+            .prop_map(|(kind, number)| Change::Delete(kind, number)),
+        2 => (0_u8..32).prop_map(Change::Members),
+        1 => (0_u8..32).prop_map(Change::Nested),
+        1 => Just(Change::DeleteNested),
+        1 => Just(Change::Pass),
+    ]
+}
+
+/// The Patients whose bits are set.
+fn patients(bits: u8) -> impl Iterator<Item = String> {
+    (0..5).filter(move |number| bits >> number & 1 == 1).map(|number| format!("p{number}"))
+}
+
+impl Change {
+    async fn put_group(world: &World, members: u8) {
+        let mut group = group_of(patients(members));
+        let members = group["member"].as_array_mut().unwrap();
+        if let Some(last) = members.last_mut() {
+            last["period"] = json!({ "end": fhir::instant::format(world.now() + SECOND) });
+        }
+        members.push(json!({ "entity": { "reference": "Group/nested" } }));
+        world.put("Group", "g", group).await;
+    }
+
+    async fn carry_out(&self, world: &World) {
+        let reference =
+            |kind: &str, number: usize| json!({ "reference": format!("{kind}/{}{number}", letter(kind)) });
+        match *self {
+            Self::Patient(number, value) => {
+                world.put("Patient", &format!("p{number}"), json!({ "language": value.to_string() })).await;
+            }
+            Self::Observation(number, patient, is_final) => {
+                let mut body = json!({ "status": if is_final { "final" } else { "registered" } });
+                if let Some(patient) = patient {
+                    body["subject"] = reference("Patient", patient);
+                }
+                world.put("Observation", &format!("o{number}"), body).await;
+            }
+            Self::Provenance(number, target) => {
+                let body = json!({ "target": [reference("Observation", target)] });
+                world.put("Provenance", &format!("v{number}"), body).await;
+            }
+            Self::Delete(kind, number) => world.delete(kind, &format!("{}{number}", letter(kind))).await,
+            Self::Members(bits) => Self::put_group(world, bits).await,
+            Self::Nested(bits) => world.put("Group", "nested", group_of(patients(bits))).await,
+            Self::DeleteNested => world.delete("Group", "nested").await,
+            Self::Pass => world.pass(Duration::from_millis(700)),
+        }
+    }
+}
+
+fn letter(kind: &str) -> char {
+    match kind {
+        "Patient" => 'p',
+        "Observation" => 'o',
+        _ => 'v',
+    }
+}
+
+/// Follows a history of changes by increments, and compares the copy with a full export at the end.
+async fn converge(store: Store, rounds: &[Vec<Change>], level: ExportLevel, query: &[(&str, &str)]) {
+    let world = World::on(store, |options| {
+        options.file_size = 300;
+        options.nested_groups = true;
+        options.group_leavers = GroupLeavers::Deleted;
+    });
+    Change::put_group(&world, 3).await;
+    let mut kept = Kept::new();
+    let mut since = None::<String>;
+    for round in rounds {
+        for change in round {
+            change.carry_out(&world).await;
+        }
+        let mut query = query.to_vec();
+        query.extend(since.iter().map(|since| ("_since", since.as_str())));
+        let manifest = world.export(level.clone(), &query).await;
+        apply_lists(&world, &manifest, &mut kept).await;
+        since = Some(manifest["transactionTime"].as_str().unwrap().to_owned());
+    }
+    let mut full = Kept::new();
+    apply_lists(&world, &world.export(level, query).await, &mut full).await;
+    assert_eq!(kept, full);
+}
+
+/// The levels and searches of the exports in this law.
+fn export() -> impl Strategy<Value = (ExportLevel, Vec<(&'static str, &'static str)>)> {
+    let levels = vec![ExportLevel::System, ExportLevel::Patient, ExportLevel::Group("g".to_owned())];
+    let types = ("_type", "Observation,Patient,Provenance");
+    let queries = vec![
+        vec![types],
+        vec![types, ("_typeFilter", "Observation?status=final")],
+        vec![("_type", "Observation")],
+    ];
+    (prop::sample::select(levels), prop::sample::select(queries))
+}
+
+fn histories() -> impl Strategy<Value = Vec<Vec<Change>>> {
+    proptest::collection::vec(proptest::collection::vec(change(), 0..8), 1..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::with_cases(cases("memory", 200)) })]
+
+    #[test]
+    fn increments_that_list_leavers_converge(rounds in histories(), (level, query) in export()) {
+        wait(converge(Store::memory(), &rounds, level, &query));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 50, ..ProptestConfig::with_cases(cases("file", 50)) })]
+
+    #[test]
+    fn increments_that_list_leavers_converge_on_files(rounds in histories(), (level, query) in export()) {
+        let dir = tempfile::tempdir().unwrap();
+        wait(converge(Store::open(dir.path()).unwrap(), &rounds, level, &query));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 20, ..ProptestConfig::with_cases(cases("postgres", 20)) })]
+
+    #[test]
+    fn increments_that_list_leavers_converge_in_a_database(
+        rounds in histories(), (level, query) in export(),
+    ) {
+        wait(async {
+            if let Some(store) = in_database().await {
+                converge(store, &rounds, level, &query).await;
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn resources_that_left_an_export_are_named_or_listed() {
+    for group_leavers in [GroupLeavers::Outcome, GroupLeavers::Deleted] {
+        let world = World::with(|options| options.group_leavers = group_leavers);
+        for patient in ["a", "b", "z"] {
+            world.put("Patient", patient, json!({})).await;
+        }
+        let of = |patient: &str| json!({ "status": "final", "subject": { "reference": format!("Patient/{patient}") } });
+        for (id, patient) in [("moved", "a"), ("stays", "a"), ("old", "b"), ("unmatched", "a")] {
+            world.put("Observation", id, of(patient)).await;
+        }
+        let provenance = json!({ "target": [{ "reference": "Observation/moved" }] });
+        world.put("Provenance", "of-moved", provenance).await;
+        world.put("Group", "g", group_of(["a", "b"])).await;
+        let since = world.store_time().await;
+        world.put("Observation", "moved", of("z")).await;
+        world.put("Observation", "unmatched", json!({ "subject": { "reference": "Patient/a" } })).await;
+        world.put("Group", "g", group_of(["a"])).await;
+        let types = ("_type", "Observation,Patient,Provenance");
+        let search = ("_typeFilter", "Observation?status=final");
+        let query = [("_since", since.as_str()), types, search];
+        let manifest = world.export(ExportLevel::Group("g".to_owned()), &query).await;
+        let texts = notes(&world, &manifest).await;
+        let mut listed = Vec::new();
+        for file in manifest["deleted"].as_array().into_iter().flatten() {
+            let text = world.file(&world.bulk, file["url"].as_str().unwrap()).await;
+            let bundle: Value = serde_json::from_str(text.trim()).unwrap();
+            let entries = bundle["entry"].as_array().unwrap().iter();
+            listed.extend(entries.map(|entry| entry["request"]["url"].as_str().unwrap().to_owned()));
+        }
+        listed.sort_unstable();
+        if group_leavers == GroupLeavers::Outcome {
+            assert_eq!(texts.len(), 2, "{texts:?}");
+            assert!(texts[0].starts_with("Patient/b is no longer a member of the Group;"), "{texts:?}");
+            let left = "no longer in this export, because they belong to other patients or match no search: \
+                        Observation/moved, Observation/unmatched, Provenance/of-moved; remove them from your copy";
+            assert_eq!((texts[1].as_str(), listed.is_empty()), (left, true));
+        } else {
+            let left = [
+                "Observation/moved",
+                "Observation/old",
+                "Observation/unmatched",
+                "Patient/b",
+                "Provenance/of-moved",
+            ];
+            assert_eq!((texts.is_empty(), &listed[..]), (true, &left.map(str::to_owned)[..]));
+        }
     }
 }
 

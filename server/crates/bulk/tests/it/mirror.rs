@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use store::Store;
 use trefoil_bulk::serve::operator;
 
-use crate::support::{BASE, World};
+use crate::support::{BASE, World, cases, in_database, wait};
 
 #[derive(Debug, Clone)]
 enum Write {
@@ -103,12 +103,8 @@ fn rounds() -> impl Strategy<Value = Vec<Vec<Write>>> {
     proptest::collection::vec(proptest::collection::vec(write(), 0..8), 1..5)
 }
 
-fn wait(work: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 50, ..ProptestConfig::with_cases(200) })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 50, ..ProptestConfig::with_cases(cases("memory", 200)) })]
 
     #[test]
     fn increments_that_are_imported_mirror_a_server(rounds in rounds()) {
@@ -117,12 +113,25 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 50, ..ProptestConfig::with_cases(50) })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 50, ..ProptestConfig::with_cases(cases("file", 50)) })]
 
     #[test]
     fn increments_that_are_imported_mirror_a_server_on_files(rounds in rounds()) {
         let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let [original, copy] = [&dirs[0], &dirs[1]].map(|dir| Store::open(dir.path()).unwrap());
         wait(mirror(&rounds, original, copy));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 20, ..ProptestConfig::with_cases(cases("postgres", 20)) })]
+
+    #[test]
+    fn increments_that_are_imported_mirror_a_server_in_a_database(rounds in rounds()) {
+        wait(async {
+            if let (Some(original), Some(copy)) = (in_database().await, in_database().await) {
+                mirror(&rounds, original, copy).await;
+            }
+        });
     }
 }

@@ -12,8 +12,9 @@ use jiff::Timestamp;
 use resources::Resources;
 use serde_json::Value;
 use store::space::DiskSpace;
-use store::{Store, Versions as _};
+use store::{DatabaseLimits, DatabaseUrl, Store, Versions as _};
 use tempfile::TempDir;
+use test_database::TestDatabase;
 use trefoil_bulk::{
     Bulk, BulkClock, BulkOptions, ContentEncoding, ExportFile, ExportLevel, FileLocation, InFlight,
     JobStatus, KickOff, KickOffMethod, TypeAccess,
@@ -26,6 +27,24 @@ pub struct World {
     pub bulk: Bulk,
     options: BulkOptions,
     time: Arc<AtomicI64>,
+}
+
+/// The number of random histories on a store engine: that of `cargo xtask soak` if it sets
+/// `TREFOIL_HISTORIES_MEMORY` or the like, else `usual`.
+pub fn cases(engine: &str, usual: u32) -> u32 {
+    let variable = format!("TREFOIL_HISTORIES_{}", engine.to_uppercase());
+    std::env::var(variable).ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
+}
+
+/// A store in an own database, or `None` if no PostgreSQL is installed.
+pub async fn in_database() -> Option<Store> {
+    let url = DatabaseUrl::new(TestDatabase::shared()?.create().unwrap(), None);
+    Some(Store::postgres(&url, DatabaseLimits::default()).await.unwrap())
+}
+
+/// Runs a test that needs no other thread.
+pub fn wait(work: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
 }
 
 pub const BASE: &str = "https://s.example/fhir/R4";
@@ -63,6 +82,7 @@ impl World {
             guide: trefoil_bulk::GuideVersion::V2,
             nested_groups: false,
             supporting: false,
+            group_leavers: trefoil_bulk::GroupLeavers::default(),
             open_downloads: 100,
         };
         change(&mut options);

@@ -15,7 +15,6 @@ use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreErro
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::GuideVersion;
 use crate::abort_on_drop::AbortOnDrop;
 use crate::files::export_files::ExportFiles;
 use crate::files::file_location::FileLocation;
@@ -30,6 +29,7 @@ use crate::serve::address::{AddressSigning, FileAddresses};
 use crate::serve::download::GzipLocks;
 use crate::write::job_record::JobRecord;
 use crate::write::worker::{CompletionObserver, Worker};
+use crate::{GroupLeavers, GuideVersion};
 
 /// Maximum number of jobs that run concurrently. Other jobs wait.
 const AT_ONCE: usize = 2;
@@ -73,6 +73,8 @@ pub struct BulkOptions {
     pub nested_groups: bool,
     /// `true` if exports of Groups without `_type` contain supporting resources.
     pub supporting: bool,
+    /// How the increments of exports tell what has left them.
+    pub group_leavers: GroupLeavers,
     /// Maximum number of concurrent downloads.
     pub open_downloads: usize,
     /// Maximum length of an output file in bytes, unless a single resource is longer.
@@ -102,6 +104,7 @@ pub struct Bulk {
     addresses: FileAddresses,
     guide: GuideVersion,
     supporting: bool,
+    group_leavers: GroupLeavers,
     /// Id of this process, which its leases contain.
     owner: String,
     clock: BulkClock,
@@ -148,6 +151,7 @@ impl Bulk {
             addresses: FileAddresses::new(&options.fhir_base, options.signing),
             guide: options.guide,
             supporting: options.supporting,
+            group_leavers: options.group_leavers,
             owner: random_id(&clock),
             clock,
             turns: Arc::new(Semaphore::new(AT_ONCE)),
@@ -297,6 +301,7 @@ impl Bulk {
             snapshot.time,
             lease,
         );
+        job.group_leavers = self.group_leavers;
         ExportPlan::choose_indexed_types(&mut job, store, &self.worker.reading.fhir_base).await?;
         loop {
             // The request may have waited for others.

@@ -17,8 +17,9 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use fhir::{Json as _, OperationOutcome};
 use jiff::{SignedDuration, Timestamp};
-use store::{Ledger as _, LedgerWrite, Store, StoreError};
+use store::{Ledger as _, LedgerWrite, ResourceKey, Store, StoreError};
 
+use crate::GroupLeavers;
 use crate::abort_on_drop::AbortOnDrop;
 use crate::files::attachment_urls::absolute_lines;
 use crate::files::export_files::{AttemptFile, ExportFiles};
@@ -425,6 +426,10 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 let page = selection.cursor();
                 let Some(versions) = selection.next().await? else { break };
                 for (index, version) in versions.iter().enumerate().skip(skip) {
+                    // It is listed below.
+                    if job.group_leavers == GroupLeavers::Deleted && criteria.scope.has_left(&version.key) {
+                        continue;
+                    }
                     if bundle.is_empty() {
                         let files = self.place.files;
                         begins = Checkpoint { part, page: page.clone(), skip: index, line: 0, files };
@@ -437,6 +442,20 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 // Candidates of a search may have been added since, so that the page has other bounds.
                 skip = skip.saturating_sub(versions.len());
                 self.record_if_due(job).await?;
+            }
+            if job.group_leavers == GroupLeavers::Deleted {
+                // They form one page after the tombstones.
+                let page = selection.cursor();
+                for (index, id) in criteria.scope.left(kind).into_iter().enumerate().skip(skip) {
+                    if bundle.is_empty() {
+                        let files = self.place.files;
+                        begins = Checkpoint { part, page: page.clone(), skip: index, line: 0, files };
+                    }
+                    bundle.add(&ResourceKey::new(kind, id));
+                    if bundle.is_full() {
+                        self.write_bundle(&mut bundle, &begins).await?;
+                    }
+                }
             }
         }
         if !bundle.is_empty() {

@@ -1,0 +1,296 @@
+//! Resources that left an export since `_since`, and those that entered it without being changed. A copy that
+//! a client keeps by increments would otherwise keep the former, and lack the latter.
+//!
+//! The export at `_since` and the one at the snapshot are compared resource by resource, for those that can
+//! differ: resources that were changed since, those of Patients who have left or joined the Group or who were
+//! deleted or created, and the Provenance of all these.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use resources::filter::TypeFilter;
+use store::{ResourceKey, ScanOptions, Seq, Store, StoreError, Version, Versions as _};
+
+use crate::group::{GroupError, GroupMembers};
+use crate::job::Job;
+use crate::request::exported_kinds::{ExportRole, role};
+use crate::request::kick_off::in_compartments;
+
+/// Number of changes in one read.
+const PAGE: usize = 5_000;
+/// Maximum number of resources that left or entered an export.
+const MAX_CHANGED: usize = 1_000_000;
+const PROVENANCE: &str = "Provenance";
+
+/// Ids of resources by type.
+type IdsByType = BTreeMap<String, BTreeSet<String>>;
+
+/// The resources that left and entered an export.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ScopeChanges {
+    /// Resources that were exported at `_since`, and are not exported at the snapshot. Some of them may be
+    /// deleted.
+    pub left: IdsByType,
+    /// Resources that were not exported at `_since`, are at the snapshot, and were not changed between.
+    pub entered: IdsByType,
+}
+
+impl ScopeChanges {
+    /// The ids of a type that left the export, sorted.
+    pub fn left(&self, kind: &str) -> Vec<&str> {
+        self.left.get(kind).into_iter().flatten().map(String::as_str).collect()
+    }
+
+    /// Checks that the lists fit into the memory.
+    fn check_size(&self) -> Result<(), GroupError> {
+        let count: usize = self.left.values().chain(self.entered.values()).map(BTreeSet::len).sum();
+        if count <= MAX_CHANGED {
+            return Ok(());
+        }
+        Err(GroupError::Bad(format!(
+            "more than {MAX_CHANGED} resources have left or entered this export since _since without being changed; export all without _since"
+        )))
+    }
+
+    /// `true` if the resource has left the export.
+    pub fn has_left(&self, key: &ResourceKey) -> bool {
+        self.left.get(&key.kind).is_some_and(|ids| ids.contains(&key.id))
+    }
+
+    /// `true` if the resource has entered the export.
+    pub fn has_entered(&self, key: &ResourceKey) -> bool {
+        self.entered.get(&key.kind).is_some_and(|ids| ids.contains(&key.id))
+    }
+}
+
+/// The Patients whose resources were exported at a time.
+pub(crate) enum ScopeAt<'a> {
+    /// All resources.
+    All,
+    /// The resources of all Patients that exist.
+    Patients,
+    /// The resources of these Patients.
+    Members(&'a GroupMembers),
+}
+
+/// The export at `_since` and at the snapshot.
+pub(crate) struct ScopeComparison<'a> {
+    pub store: &'a Store,
+    pub job: &'a Job,
+    pub filters: &'a [TypeFilter],
+    pub before: ScopeAt<'a>,
+    pub now: ScopeAt<'a>,
+    /// Sequence number of the last write at `_since`.
+    pub since: Seq,
+    /// `true` if the resources that left are listed under `deleted`.
+    pub lists: bool,
+    /// Patients whose resources need not be named one by one, because the Patients are.
+    pub named: &'a GroupMembers,
+}
+
+impl ScopeComparison<'_> {
+    /// Compares the exports. `leavers` are the Patients whose resources may have left although they were not
+    /// changed.
+    pub async fn run(&self, leavers: &GroupMembers) -> Result<ScopeChanges, GroupError> {
+        let mut found = ScopeChanges::default();
+        let kinds = self.store.kinds(self.job.seq()).await?;
+        let compartment_kinds: Vec<_> = kinds.iter().filter(|kind| in_compartments(kind)).collect();
+        for patient in leavers.iter() {
+            self.compare_compartment(&format!("Patient/{patient}"), &compartment_kinds, &mut found).await?;
+            found.check_size()?;
+        }
+        let mut after = self.since;
+        loop {
+            let changes = self.store.changes(after, PAGE).await?;
+            let Some(last) = changes.last() else { break };
+            after = last.seq;
+            for change in changes {
+                if change.seq > self.job.seq() {
+                    break;
+                }
+                let now = self.store.read(&change.key, self.job.seq()).await?;
+                // Of several changes of a resource, only the last one counts.
+                if now.as_ref().is_none_or(|now| now.seq != change.seq) {
+                    continue;
+                }
+                let exists = now.is_some_and(|now| !now.is_deleted());
+                self.compare(&change.key, &mut found).await?;
+                if change.key.kind == "Patient"
+                    && matches!(self.now, ScopeAt::Patients)
+                    && exists != self.existed(&change.key).await?
+                {
+                    let compartment = change.key.to_string();
+                    self.compare_compartment(&compartment, &compartment_kinds, &mut found).await?;
+                }
+            }
+            found.check_size()?;
+            if after >= self.job.seq() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// `true` if a resource existed at `_since`.
+    async fn existed(&self, key: &ResourceKey) -> Result<bool, StoreError> {
+        let before = self.store.read(key, self.since).await?;
+        Ok(before.is_some_and(|before| !before.is_deleted()))
+    }
+
+    /// Compares the resources in a compartment, at both times.
+    async fn compare_compartment(
+        &self,
+        compartment: &str,
+        kinds: &[&String],
+        found: &mut ScopeChanges,
+    ) -> Result<(), StoreError> {
+        for kind in kinds {
+            for key in self.ids_in(compartment, kind).await? {
+                self.compare(&key, found).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The resources of a type that are in a compartment at one of the times.
+    async fn ids_in(&self, compartment: &str, kind: &str) -> Result<BTreeSet<ResourceKey>, StoreError> {
+        let mut keys = BTreeSet::new();
+        for seq in [self.since, self.job.seq()] {
+            let mut after: Option<String> = None;
+            loop {
+                let scan = ScanOptions::at(seq).after(after.as_deref());
+                let page = self.store.scan_compartment(compartment, kind, scan).await?;
+                keys.extend(page.versions.into_iter().map(|version| version.key));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Compares a resource, and the Provenance that has it as a target.
+    async fn compare(&self, key: &ResourceKey, found: &mut ScopeChanges) -> Result<(), StoreError> {
+        self.compare_alone(key, found).await?;
+        if key.kind != PROVENANCE && self.exports(PROVENANCE) {
+            for provenance in self.ids_in(&key.to_string(), PROVENANCE).await? {
+                self.compare_alone(&provenance, found).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn compare_alone(&self, key: &ResourceKey, found: &mut ScopeChanges) -> Result<(), StoreError> {
+        if !self.exports(&key.kind) {
+            return Ok(());
+        }
+        let before = self.store.read(key, self.since).await?;
+        let now = self.store.read(key, self.job.seq()).await?;
+        let is_unchanged = now.as_ref().is_some_and(|now| now.seq <= self.since);
+        let was_exported = match &before {
+            Some(version) => self.has(&self.before, version, self.since).await?,
+            None => false,
+        };
+        let is_exported = match &now {
+            Some(version) => self.has(&self.now, version, self.job.seq()).await?,
+            None => false,
+        };
+        let is_named = |compartment: &String| {
+            compartment.strip_prefix("Patient/").is_some_and(|id| self.named.position(id).is_some())
+        };
+        if before.is_some_and(|before| before.compartments.iter().any(is_named)) {
+            return Ok(());
+        }
+        // Tombstones of exported Patients are listed in any case.
+        if !self.lists
+            && let Some(now) = now.filter(Version::is_deleted)
+            && self.keeps_tombstone(&now)
+        {
+            return Ok(());
+        }
+        let changed = match (was_exported, is_exported) {
+            (true, false) => &mut found.left,
+            (false, true) if is_unchanged => &mut found.entered,
+            _ => return Ok(()),
+        };
+        changed.entry(key.kind.clone()).or_default().insert(key.id.clone());
+        Ok(())
+    }
+
+    /// `true` if a tombstone is listed under `deleted` without regard to this comparison.
+    fn keeps_tombstone(&self, tombstone: &Version) -> bool {
+        let mut patients = tombstone.compartments.iter().filter_map(|own| own.strip_prefix("Patient/"));
+        match &self.now {
+            ScopeAt::All => true,
+            ScopeAt::Patients => patients.next().is_some(),
+            ScopeAt::Members(members) => patients.any(|id| members.position(id).is_some()),
+        }
+    }
+
+    /// `true` for types that the request selects. Associated Provenance depends on what the same export
+    /// contains, and supporting resources on references; both are not compared.
+    fn exports(&self, kind: &str) -> bool {
+        let is_associated = kind == PROVENANCE && self.job.parameters.provenance.is_some();
+        self.job.kinds.iter().any(|exported| exported == kind)
+            && role(&self.job.level, &self.job.parameters, kind) == Some(ExportRole::Main)
+            && !is_associated
+    }
+
+    /// `true` if the export at a time contains this version.
+    async fn has(&self, scope: &ScopeAt<'_>, version: &Version, seq: Seq) -> Result<bool, StoreError> {
+        let Some(body) = &version.body else { return Ok(false) };
+        if !is_met(self.filters, &version.key.kind, body) {
+            return Ok(false);
+        }
+        if matches!(scope, ScopeAt::All) {
+            return Ok(true);
+        }
+        for compartment in &version.compartments {
+            let is_inside = match compartment.split_once('/') {
+                Some(("Patient", id)) => self.has_patient(scope, id, seq).await?,
+                Some((kind, id)) => match self.store.read(&ResourceKey::new(kind, id), seq).await? {
+                    Some(target) if !target.is_deleted() => self.has_a_patient(scope, &target, seq).await?,
+                    _ => false,
+                },
+                None => false,
+            };
+            if is_inside {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn has_a_patient(
+        &self,
+        scope: &ScopeAt<'_>,
+        target: &Version,
+        seq: Seq,
+    ) -> Result<bool, StoreError> {
+        for compartment in &target.compartments {
+            if let Some(id) = compartment.strip_prefix("Patient/")
+                && self.has_patient(scope, id, seq).await?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn has_patient(&self, scope: &ScopeAt<'_>, id: &str, seq: Seq) -> Result<bool, StoreError> {
+        match scope {
+            ScopeAt::All => Ok(true),
+            ScopeAt::Members(members) => Ok(members.position(id).is_some()),
+            ScopeAt::Patients => {
+                let patient = self.store.read(&ResourceKey::new("Patient", id), seq).await?;
+                Ok(patient.is_some_and(|patient| !patient.is_deleted()))
+            }
+        }
+    }
+}
+
+/// `true` if a resource matches a search for its type, or there is no such search.
+pub(crate) fn is_met(filters: &[TypeFilter], kind: &str, resource: &[u8]) -> bool {
+    let mut filters = filters.iter().filter(|filter| filter.kind == kind).peekable();
+    filters.peek().is_none() || filters.any(|filter| filter.is_met(resource))
+}
