@@ -1,4 +1,5 @@
-//! HL7's definitions of FHIR R4: structure definitions, search parameters and the Patient compartment.
+//! HL7's definitions of FHIR R4: structure definitions, search parameters, value sets and the Patient
+//! compartment.
 //!
 //! They are read from the package `hl7.fhir.r4.core` 4.0.1, or from a folder with the JSON files of the
 //! package or of HL7's `definitions.json.zip`. A file is a resource or a Bundle of resources. Definitions of
@@ -20,13 +21,15 @@ pub const FOLDER: &str = "hl7.fhir.r4.core-4.0.1";
 
 const FHIR_VERSION: &str = "4.0.1";
 /// Prefixes of the names of the files that are read, in the package and in `definitions.json.zip`.
-const FILE_PREFIXES: [&str; 6] = [
+const FILE_PREFIXES: [&str; 8] = [
     "StructureDefinition-",
     "SearchParameter-",
     "CompartmentDefinition-",
     "profiles-resources.",
     "profiles-types.",
     "search-parameters.",
+    "ValueSet-",
+    "valuesets.",
 ];
 /// Extension with the FHIR type of an element whose type is stated as a FHIRPath type.
 const FHIR_TYPE: &str = "http://hl7.org/fhir/StructureDefinition/structuredefinition-fhir-type";
@@ -42,6 +45,8 @@ pub struct FhirDefinitions {
     /// Members of the Patient compartment: resource types with the search parameters that link them to a
     /// Patient.
     pub patient_compartment: Vec<CompartmentMember>,
+    /// The code system of each value set whose codes are all of one, by URL.
+    pub value_set_systems: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -56,8 +61,41 @@ enum DefinitionResource {
         code: String,
         resource: Vec<CompartmentMember>,
     },
+    ValueSet(ValueSetDefinition),
     #[serde(other)]
     Other,
+}
+
+/// A ValueSet, as far as it tells the code systems of its codes.
+#[derive(Deserialize)]
+struct ValueSetDefinition {
+    url: Option<String>,
+    compose: Option<ValueSetCompose>,
+}
+
+#[derive(Deserialize)]
+struct ValueSetCompose {
+    #[serde(default)]
+    include: Vec<ValueSetInclude>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ValueSetInclude {
+    system: Option<String>,
+    #[serde(default)]
+    value_set: Vec<String>,
+}
+
+impl ValueSetDefinition {
+    /// The only code system of its codes, with the URL of the value set.
+    fn only_system(self) -> Option<(String, String)> {
+        let include = self.compose?.include;
+        let first = include.first()?.system.clone()?;
+        let is_only =
+            include.iter().all(|part| part.system.as_ref() == Some(&first) && part.value_set.is_empty());
+        Some((self.url?, first)).filter(|_| is_only)
+    }
 }
 
 #[derive(Deserialize)]
@@ -96,6 +134,14 @@ pub struct ElementDefinition {
     pub content_reference: Option<String>,
     #[serde(rename = "type", default)]
     types: Vec<ElementTypeDefinition>,
+    binding: Option<ElementBinding>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ElementBinding {
+    strength: String,
+    value_set: Option<String>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -151,7 +197,7 @@ impl FhirDefinitions {
     /// Reads all definitions of a folder.
     ///
     /// # Errors
-    /// Fails if a file cannot be read, or if one of the three kinds of definitions is missing.
+    /// Fails if a file cannot be read, or if one of the kinds of definitions is missing.
     pub fn read(folder: &Path) -> Result<Self> {
         let listed =
             std::fs::read_dir(folder).with_context(|| format!("failed to list {}", folder.display()))?;
@@ -175,6 +221,7 @@ impl FhirDefinitions {
             ("StructureDefinition", definitions.types.is_empty()),
             ("SearchParameter", definitions.search_parameters.is_empty()),
             ("CompartmentDefinition for Patient", definitions.patient_compartment.is_empty()),
+            ("ValueSet", definitions.value_set_systems.is_empty()),
         ];
         if let Some((kind, _)) = missing.into_iter().find(|(_, is_missing)| *is_missing) {
             bail!("{} contains no {kind} of FHIR {FHIR_VERSION}", folder.display());
@@ -197,6 +244,9 @@ impl FhirDefinitions {
             {
                 self.search_parameters.push(definition);
             }
+            DefinitionResource::ValueSet(definition) => {
+                self.value_set_systems.extend(definition.only_system());
+            }
             DefinitionResource::CompartmentDefinition { code, resource } if code == "Patient" => {
                 self.patient_compartment = resource;
             }
@@ -218,6 +268,15 @@ impl TypeDefinition {
 
     pub fn elements(&self) -> &[ElementDefinition] {
         self.snapshot.as_ref().map_or(&[], |snapshot| &snapshot.element)
+    }
+}
+
+impl FhirDefinitions {
+    /// The code system of the values of an element of type `code`, if its required binding names one.
+    pub fn implicit_system(&self, element: &ElementDefinition) -> Option<&str> {
+        let binding = element.binding.as_ref().filter(|binding| binding.strength == "required")?;
+        let url = binding.value_set.as_deref()?.split('|').next()?;
+        self.value_set_systems.get(url).map(String::as_str)
     }
 }
 

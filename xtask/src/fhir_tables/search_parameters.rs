@@ -14,8 +14,8 @@ use super::search_paths::{self, SearchPath};
 const COMPARED_TYPES: [(&str, &[&str]); 7] = [
     ("date", &["Period", "Timing", "date", "dateTime", "instant"]),
     ("number", &["decimal", "integer"]),
-    ("quantity", &["Money", "Quantity"]),
-    ("reference", &["Reference", "canonical", "uri"]),
+    ("quantity", &["Money", "Quantity", "Range"]),
+    ("reference", &["Reference", "RelatedArtifact", "canonical", "uri"]),
     ("string", &["Address", "HumanName", "markdown", "string"]),
     (
         "token",
@@ -60,6 +60,11 @@ pub fn collect(definitions: &FhirDefinitions) -> SearchRows {
             }
         }
     }
+    // Its expression is a condition: a Patient is deceased if an element says so or has a date.
+    let deceased = SearchPath::new("deceasedBoolean", "boolean");
+    let died = SearchPath::new("deceasedDateTime", "dateTime");
+    let row = SearchRow { kind: "token".to_owned(), paths: vec![deceased, died] };
+    rows.entry("Patient".to_owned()).or_default().insert("deceased".to_owned(), row);
     rows
 }
 

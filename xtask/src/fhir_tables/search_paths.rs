@@ -3,8 +3,9 @@
 //!
 //! The supported subset of FHIRPath is the one that HL7's search parameters use most: unions of paths of
 //! elements, casts to a data type, `where(resolve() is Patient)` and `where(system='phone')`. A choice of
-//! types is supported only as the last element of a path in a resource. Elements within a choice and choices
-//! within data types (`useContext.value`) are not resolved.
+//! types is supported only as the last element of a path. Elements within a choice are not resolved. The path
+//! of `relatedArtifact.where(type='depends-on').resource` ends at `relatedArtifact`, whose values are compared
+//! as a whole.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -19,7 +20,7 @@ static PARENTHESES: LazyLock<Regex> = LazyLock::new(|| regex(r"^\(([\w.]+(?:\(\w
 /// One step of a path: an element, a cast, or one of the supported conditions.
 static STEP: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"^(?:(?:ofType|as)\((?<cast>\w+)\)|where\(resolve\(\) is (?<target>\w+)\)|where\(system='(?<system>\w+)'\)|(?<element>\w+))$",
+        r"^(?:(?:ofType|as)\((?<cast>\w+)\)|where\(resolve\(\) is (?<target>\w+)\)|where\(system='(?<system>\w+)'\)|where\(type='(?<relation>[\w-]+)'\)|(?<element>\w+))$",
     )
 });
 
@@ -33,13 +34,23 @@ pub struct SearchPath {
     /// Names of JSON members, separated by dots.
     pub members: String,
     pub data_type: String,
+    /// The code system of values that have none of their own.
+    system: Option<String>,
     /// Only this target type of references, or only this system, is searched.
     only: Option<String>,
+}
+
+impl SearchPath {
+    /// A path without conditions.
+    pub fn new(members: &str, data_type: &str) -> Self {
+        Self { members: members.to_owned(), data_type: data_type.to_owned(), system: None, only: None }
+    }
 }
 
 impl fmt::Display for SearchPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.members, self.data_type)?;
+        self.system.iter().try_for_each(|system| write!(f, "@{system}"))?;
         self.only.iter().try_for_each(|only| write!(f, "={only}"))
     }
 }
@@ -55,15 +66,17 @@ pub fn resolve(definitions: &FhirDefinitions, base: &str, expression: &str) -> O
     let mut paths = Vec::new();
     for alternative in expression.split('|') {
         let path = normalize_casts(alternative.trim());
+        // The expression of one parameter lacks the type.
+        let path = if path.starts_with(char::is_lowercase) { format!("{base}.{path}") } else { path };
         let (steps, only) = parse_steps(&path)?;
         let (first, steps) = steps.split_first()?;
         if first.element != base {
             continue;
         }
         let mut resolved = Vec::new();
-        ElementResolver { definitions, base, found: &mut resolved }.descend(base, steps, Vec::new());
-        for (members, data_type) in resolved {
-            let path = SearchPath { members, data_type, only: only.map(str::to_owned) };
+        ElementResolver { definitions, found: &mut resolved }.descend(base, steps, Vec::new());
+        for path in resolved {
+            let path = SearchPath { only: only.map(str::to_owned), ..path };
             if !paths.contains(&path) {
                 paths.push(path);
             }
@@ -80,11 +93,21 @@ fn normalize_casts(path: &str) -> String {
 
 /// Splits a path into elements, and returns the condition on its values.
 fn parse_steps(path: &str) -> Option<(Vec<PathStep<'_>>, Option<&str>)> {
-    let (mut steps, mut only) = (Vec::<PathStep<'_>>::new(), None);
+    let (mut steps, mut only, mut relation) = (Vec::<PathStep<'_>>::new(), None, None);
     for part in path.split('.') {
         let step = STEP.captures(part)?;
         let text = |name| step.name(name).map(|group| group.as_str());
-        if let Some(element) = text("element") {
+        if text("element") == Some("resource") && relation.is_some() {
+            continue;
+        }
+        if relation.is_some() {
+            return None;
+        }
+        if let Some(relation_type) = text("relation") {
+            let is_artifact = steps.last().is_some_and(|step| step.element == "relatedArtifact");
+            relation = Some(relation_type).filter(|_| is_artifact);
+            only = Some(relation?);
+        } else if let Some(element) = text("element") {
             steps.push(PathStep { element, cast: None });
         } else if let Some(cast) = text("cast") {
             steps.last_mut()?.cast = Some(cast);
@@ -98,8 +121,7 @@ fn parse_steps(path: &str) -> Option<(Vec<PathStep<'_>>, Option<&str>)> {
 /// Resolver of paths, which follows the definitions of elements.
 struct ElementResolver<'a> {
     definitions: &'a FhirDefinitions,
-    base: &'a str,
-    found: &'a mut Vec<(String, String)>,
+    found: &'a mut Vec<SearchPath>,
 }
 
 impl ElementResolver<'_> {
@@ -120,8 +142,7 @@ impl ElementResolver<'_> {
                 self.descend(&child, rest, members);
             }
         } else if let Some(choice) = elements.get(&format!("{child}[x]")) {
-            let is_of_resource = path.split('.').next() == Some(self.base);
-            if is_of_resource && rest.is_empty() {
+            if rest.is_empty() {
                 self.add_choice(choice, step, &members);
             }
         } else if let Some(data_type) = element.type_names().find(|name| elements.contains_key(*name)) {
@@ -132,11 +153,17 @@ impl ElementResolver<'_> {
         }
     }
 
+    fn push(&mut self, members: String, data_type: &str, system: Option<&str>) {
+        let (data_type, system) = (data_type.to_owned(), system.map(str::to_owned));
+        self.found.push(SearchPath { members, data_type, system, only: None });
+    }
+
     fn add(&mut self, element: &ElementDefinition, members: &[String]) {
         for name in element.type_names() {
             // The definition of Resource.id says string; the specification says id.
             let name = if element.path == "Resource.id" { "id" } else { comparable_type(name) };
-            self.found.push((members.join("."), name.to_owned()));
+            let system = if name == "code" { self.definitions.implicit_system(element) } else { None };
+            self.push(members.join("."), name, system);
         }
     }
 
@@ -146,7 +173,7 @@ impl ElementResolver<'_> {
             let (first, rest) = name.split_at(1);
             let member = format!("{}{}{rest}", step.element, first.to_ascii_uppercase());
             let path: Vec<_> = members.iter().map(String::as_str).chain([member.as_str()]).collect();
-            self.found.push((path.join("."), comparable_type(name).to_owned()));
+            self.push(path.join("."), comparable_type(name), None);
         }
     }
 }
@@ -176,6 +203,7 @@ mod tests {
             element("Observation.length", &["Duration"]),
             element("Observation.telecom", &["ContactPoint"]),
             element("Observation.useContext", &["UsageContext"]),
+            element("Observation.relatedArtifact", &["RelatedArtifact"]),
             element("Observation.component", &["BackboneElement"]),
             element("Observation.component.code", &["CodeableConcept"]),
             element("BackboneElement", &[]),
@@ -224,6 +252,15 @@ mod tests {
         check("Observation.length | Observation.length", Some("length:Quantity"));
         check("Observation.subject.where(resolve() is Patient)", Some("subject:Reference=Patient"));
         check("Observation.telecom.where(system='phone')", Some("telecom:ContactPoint=phone"));
+        check(
+            "Observation.useContext.value as CodeableConcept",
+            Some("useContext.valueCodeableConcept:CodeableConcept"),
+        );
+        check(
+            "Observation.relatedArtifact.where(type='depends-on').resource",
+            Some("relatedArtifact:RelatedArtifact=depends-on"),
+        );
+        check("length | unknown", Some("length:Quantity"));
     }
 
     #[test]
@@ -231,7 +268,7 @@ mod tests {
         check("Observation.subject.where(type='x') | Observation.length", None);
         check("Observation.value.exists() and Observation.value != false", None);
         check("(Observation.value as CodeableConcept).text | Observation.length", Some("length:Quantity"));
-        check("Observation.useContext.value", Some(""));
+        check("Observation.subject.where(type='x').resource", None);
         check("Observation.useContext.code", Some("useContext.code:Coding"));
         check("Observation.unknown", Some(""));
     }

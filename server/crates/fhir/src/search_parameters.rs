@@ -3,12 +3,12 @@
 //! `cargo xtask gen-fhir-tables` generates the table from HL7's search parameters and structure definitions
 //! 4.0.1. Below the line `[ResourceType]`, each line has the form `code type path:DataType …`.
 //! `path:Reference=Patient` means that only references to Patients are compared; `telecom:ContactPoint=email`
-//! means that only values of that system are. Paths consist of JSON member names, so a choice of data types
-//! is listed with each of its members.
+//! means that only values of that system are, and `relatedArtifact:RelatedArtifact=depends-on` only artifacts
+//! of that type. `gender:code@URL` means that the codes are of the code system with this URL. Paths consist of
+//! JSON member names, so a choice of data types is listed with each of its members.
 //!
-//! The table omits composite and special parameters, data types without an implemented comparison, parameters
-//! with an expression that the generator does not support (`where(type='depends-on')`), and choices of types
-//! within a data type (`useContext.value`).
+//! The table omits composite and special parameters, those of whole texts (`_text`, `_content`), data types
+//! without an implemented comparison, and parameters of elements that FHIR R4 does not have.
 
 /// The way in which values of a parameter are compared.
 #[expect(missing_docs, reason = "the names are those of FHIR's types of search parameters")]
@@ -30,7 +30,10 @@ pub struct ElementPath {
     pub path: Vec<&'static str>,
     /// Data type of the values.
     pub data: &'static str,
-    /// If set, only references to this type, or only values of this system, are compared.
+    /// The code system of the values, which have none of their own.
+    pub system: Option<&'static str>,
+    /// If set, only references to this type, only values of this system, or only artifacts of this type are
+    /// compared.
     pub only: Option<&'static str>,
 }
 
@@ -92,7 +95,8 @@ fn read(row: &'static str) -> Option<SearchParameter> {
     let place = |word: &'static str| {
         let (path, data) = word.split_once(':')?;
         let (data, only) = data.split_once('=').map_or((data, None), |(data, only)| (data, Some(only)));
-        Some(ElementPath { path: path.split('.').collect(), data, only })
+        let (data, system) = data.split_once('@').map_or((data, None), |(data, url)| (data, Some(url)));
+        Some(ElementPath { path: path.split('.').collect(), data, system, only })
     };
     Some(SearchParameter { code, comparison, places: words.map(place).collect::<Option<_>>()? })
 }
@@ -120,8 +124,10 @@ mod tests {
         let patient = find("Observation", "patient").unwrap();
         assert_eq!(
             patient.places,
-            [ElementPath { path: vec!["subject"], data: "Reference", only: Some("Patient") }]
+            [ElementPath { path: vec!["subject"], data: "Reference", system: None, only: Some("Patient") }]
         );
+        let gender = find("Patient", "gender").unwrap();
+        assert_eq!(gender.places[0].system, Some("http://hl7.org/fhir/administrative-gender"));
         assert_eq!(find("Observation", "_id").unwrap().comparison, ValueComparison::Token);
         assert_eq!(find("Observation", "date").unwrap().places.len(), 4);
         assert_eq!(find("Observation", "code-value-quantity"), None);

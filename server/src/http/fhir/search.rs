@@ -2,7 +2,7 @@
 //! RESTful API and search).
 
 use bytes::Bytes;
-use fhir::IssueCode;
+use fhir::{Issue, IssueCode, OperationOutcome, Severity};
 use http::StatusCode;
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
@@ -55,6 +55,24 @@ impl SearchPage {
         Ok(page)
     }
 
+    /// Removes the search parameters that are not supported (`Prefer: handling=lenient`; FHIR R4, search).
+    /// Returns a warning about each.
+    fn ignore_unsupported(&mut self, context: &RequestContext, kind: &str) -> Vec<Issue> {
+        let mut ignored = Vec::new();
+        self.rest.retain(|(name, value)| {
+            let parameter = [(name.clone(), value.clone())];
+            let why = match is_result_parameter(name) {
+                true => None,
+                false => supported_filter(context, kind, &parameter).err(),
+            };
+            let warning =
+                |why| Issue::new(Severity::Warning, IssueCode::NotSupported, format!("ignored: {why}"));
+            ignored.extend(why.as_ref().map(warning));
+            why.is_none()
+        });
+        ignored
+    }
+
     /// The URL of the page with this cursor.
     fn address(&self, base: &str, from: Option<&str>) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -72,10 +90,19 @@ fn parse_filter(
     kind: &str,
     rest: &[(String, String)],
 ) -> Result<TypeFilter, Problem> {
+    supported_filter(context, kind, rest)
+        .map_err(|why| Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::NotSupported, why))
+}
+
+/// Parses the search parameters of a type, or returns what is not supported.
+fn supported_filter(
+    context: &RequestContext,
+    kind: &str,
+    rest: &[(String, String)],
+) -> Result<TypeFilter, String> {
     let filters = rest.iter().filter(|(name, _)| !is_result_parameter(name));
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(filters).finish();
     TypeFilter::read(&format!("{kind}?{query}"), &context.app.address.fhir_base, context.now)
-        .map_err(|why| Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::NotSupported, why))
 }
 
 /// Parses the search of a conditional request. The token must grant the search, too.
@@ -128,7 +155,8 @@ pub async fn search_by_post(
 async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Result<Response, Problem> {
     let access = access::require_some(context, kind, ScopePermissions::SEARCH).await?;
     check_accept(context, &[])?;
-    let page = SearchPage::read(query)?;
+    let mut page = SearchPage::read(query)?;
+    let ignored = if context.is_lenient() { page.ignore_unsupported(context, kind) } else { Vec::new() };
     let parameters = page.rest.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let options = SearchResultOptions::read(kind, parameters)?;
     let has_filter = page.rest.iter().any(|(name, _)| !is_result_parameter(name));
@@ -181,6 +209,9 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
         options.project(&mut resource);
         let address = format!("{base}/{}", resource.id);
         bundle.entry(&address, Some(resource.bytes), "search", &json!({ "mode": "match" }));
+    }
+    if !ignored.is_empty() {
+        bundle.outcome(&OperationOutcome::new(ignored));
     }
     for resource in included {
         let address = format!("{}/{}/{}", context.app.address.fhir_base, resource.kind, resource.id);
@@ -334,6 +365,15 @@ impl BundleWriter {
 
     fn member_of_next(&mut self, name: &str, value: &impl serde::Serialize) {
         write_member(&mut self.ahead, name, value);
+    }
+
+    /// Writes an entry with remarks of the server about the search.
+    fn outcome(&mut self, outcome: &OperationOutcome) {
+        let start: &[u8] = if self.has_entries { b"," } else { b",\"entry\":[" };
+        self.has_entries = true;
+        let entry = json!({ "resource": outcome, "search": { "mode": "outcome" } });
+        self.text.extend_from_slice(start);
+        self.text.extend_from_slice(entry.to_string().as_bytes());
     }
 
     /// Writes an entry. All members of the Bundle precede its entries.

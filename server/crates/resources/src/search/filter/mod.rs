@@ -177,7 +177,14 @@ impl FilterClause {
                 .iter()
                 .any(|value| searched.iter().any(|searched| searched.is(place, value, fhir_base)))
         });
-        is_there == expected
+        (is_there || self.is_false_without_value(resource, searched)) == expected
+    }
+
+    /// `true` if the search looks for `deceased=false`, and the Patient has no element that says so: the
+    /// expression of the parameter is a condition, which is then false.
+    fn is_false_without_value(&self, resource: &RawValue, searched: &[SearchValue]) -> bool {
+        let is_false = |value: &SearchValue| matches!(value, SearchValue::Token { code: Some(code), .. } if code == "false");
+        self.parameter.code == "deceased" && searched.iter().any(is_false) && !self.has_value(resource)
     }
 
     /// Returns whether the resource has a value of the parameter, of the system or target type that the
@@ -237,6 +244,8 @@ mod tests {
                 "Observation?status=FINAL",
                 "Observation?status=amended,final",
                 "Observation?status=|final",
+                "Observation?status=http://hl7.org/fhir/observation-status|final",
+                "Observation?status=http://hl7.org/fhir/observation-status|",
                 "Observation?code=8302-2",
                 "Observation?code=http://loinc.org|8302-2",
                 "Observation?code=http%3A%2F%2Floinc.org%7C8302-2%2C8462-4",
@@ -253,6 +262,7 @@ mod tests {
             ],
             &[
                 "Observation?status=amended",
+                "Observation?status=http://hl7.org/fhir/observation-status|amended",
                 "Observation?code=|8302-2",
                 "Observation?code=http://snomed.info/sct|8302-2",
                 "Observation?code:not=8302-2",
@@ -289,6 +299,64 @@ mod tests {
         ] {
             check(&json!({ "subject": subject }), &["Observation?patient:missing=false"], &[]);
         }
+    }
+
+    #[test]
+    fn conditions_contexts_and_artifacts_are_matched() {
+        for (patient, is_deceased) in [
+            (json!({}), false),
+            (json!({ "deceasedBoolean": false }), false),
+            (json!({ "deceasedBoolean": true }), true),
+            (json!({ "deceasedDateTime": "2020" }), true),
+        ] {
+            let (met, unmet) = match is_deceased {
+                true => ("Patient?deceased=true", "Patient?deceased=false"),
+                false => ("Patient?deceased=false", "Patient?deceased=true"),
+            };
+            check(&patient, &[met], &[unmet]);
+            check(&patient, &[&unmet.replace('=', ":not=")], &[&met.replace('=', ":not=")]);
+        }
+        let measure = json!({
+            "library": ["http://example.org/Library/l|2"],
+            "relatedArtifact": [
+                { "type": "depends-on", "resource": "http://example.org/Library/d" },
+                { "type": "composed-of", "resource": "https://here.example/fhir/R4/Library/c" },
+                { "type": "citation" },
+            ],
+            "useContext": [
+                { "code": { "code": "age" }, "valueRange": {
+                    "low": { "value": 18, "system": "http://unitsofmeasure.org", "code": "a" },
+                    "high": { "value": 65, "system": "http://unitsofmeasure.org", "code": "a" } } },
+                { "code": { "code": "focus" }, "valueCodeableConcept": { "coding": [{ "system": "urn:f", "code": "x" }] } },
+            ],
+        });
+        check(
+            &measure,
+            &[
+                "Measure?depends-on=http://example.org/Library/d",
+                "Measure?depends-on=http://example.org/Library/l",
+                "Measure?composed-of=Library/c",
+                "Measure?successor:missing=true",
+                "Measure?composed-of:missing=false",
+                "Measure?context=urn:f|x",
+                "Measure?context-quantity=gt60",
+                "Measure?context-quantity=ge18|http://unitsofmeasure.org|a",
+                "Measure?context-quantity=ap40",
+            ],
+            &[
+                "Measure?depends-on=Library/c",
+                "Measure?composed-of=http://example.org/Library/d",
+                "Measure?context=urn:f|y",
+                "Measure?context-quantity=gt70",
+                "Measure?context-quantity=40",
+                "Measure?context-quantity=gt60||mo",
+            ],
+        );
+        check(
+            &json!({ "name": "Gold", "alias": ["Silver"] }),
+            &["InsurancePlan?name=silver"],
+            &["InsurancePlan?name=bronze"],
+        );
     }
 
     #[test]
@@ -455,7 +523,14 @@ mod tests {
             ("Observation?date=soon", "'soon' is not a date"),
             ("Observation?value-quantity=much", "'much' is not a number"),
             ("Observation?value-quantity=nan", "'nan' is not a number"),
-            ("Observation?status=http://x|final", "use the code only"),
+            (
+                "Observation?status=http://x|final",
+                "values of 'status' are of the system http://hl7.org/fhir/observation-status: use it, or the code only",
+            ),
+            (
+                "Patient?active=http://x|true",
+                "values of 'active' have no system of their own: use the code only",
+            ),
             ("Observation?subject=Pony/1", "'Pony' is not a resource type"),
             ("Observation?status=", "a value is empty"),
             ("Observation?status=final,", "a value is empty"),

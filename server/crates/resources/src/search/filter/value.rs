@@ -144,6 +144,9 @@ impl SearchValue {
             Self::Number(prefix, range, number) => {
                 value.get().parse().is_ok_and(|date| compare(*prefix, *range, *number, date, date))
             }
+            Self::Quantity(prefix, range, number, unit) if place.data == "Range" => {
+                quantity_range(value).is_some_and(|stored| stored.is(*prefix, *range, *number, unit))
+            }
             Self::Quantity(prefix, range, number, unit) => {
                 quantity(value).is_some_and(|date| date.is(*prefix, *range, *number, unit))
             }
@@ -157,6 +160,8 @@ impl SearchValue {
                 // FHIR prefers too many matches to too few, so codes are compared without regard to case, but
                 // ids exactly.
                 let is_same = if place.data == "id" { str::eq } else { folded_case };
+                let is_implicit = matches!(system, System::Is(system) if place.system == Some(system));
+                let system = if is_implicit { &System::Any } else { system };
                 tokens(place, value).iter().any(|date| date.is(system, code.as_deref(), is_same))
             }
             Self::Uri(wanted) => text(value).is_some_and(|date| is_uri(&date, wanted)),
@@ -358,6 +363,34 @@ fn quantity(value: &RawValue) -> Option<Quantity<'_>> {
     serde_json::from_str(value.get()).ok()
 }
 
+/// A Range, which has the unit of its limits.
+struct QuantityRange<'a> {
+    low: f64,
+    high: f64,
+    unit: Quantity<'a>,
+}
+
+fn quantity_range(value: &RawValue) -> Option<QuantityRange<'_>> {
+    #[derive(Deserialize)]
+    struct Limits<'a> {
+        #[serde(borrow)]
+        low: Option<Quantity<'a>>,
+        #[serde(borrow)]
+        high: Option<Quantity<'a>>,
+    }
+    let Limits { low, high } = serde_json::from_str(value.get()).ok()?;
+    let value_of = |limit: &Option<Quantity<'_>>| limit.as_ref().and_then(|limit| limit.value);
+    let (from, to) = (value_of(&low), value_of(&high));
+    let (low_value, high_value) = (from.unwrap_or(f64::NEG_INFINITY), to.unwrap_or(f64::INFINITY));
+    Some(QuantityRange { low: low_value, high: high_value, unit: low.or(high)? })
+}
+
+impl QuantityRange<'_> {
+    fn is(&self, prefix: SearchPrefix, range: Range<f64>, number: f64, unit: &Unit) -> bool {
+        self.unit.is_of(unit) && compare(prefix, range, number, self.low, self.high)
+    }
+}
+
 /// The number of a Quantity or Money.
 pub(crate) fn quantity_value(value: &RawValue) -> Option<f64> {
     quantity(value)?.value
@@ -371,7 +404,12 @@ impl Quantity<'_> {
             Some("<" | "<=") => (f64::NEG_INFINITY, value),
             Some(_) => (value, f64::INFINITY),
         };
-        let is_unit = match (&unit.system, &unit.code) {
+        self.is_of(unit) && compare(prefix, range, number, low, high)
+    }
+
+    /// `true` if the quantity has this unit.
+    fn is_of(&self, unit: &Unit) -> bool {
+        match (&unit.system, &unit.code) {
             (None, None) => true,
             (None, Some(code)) => {
                 [&self.code, &self.unit, &self.currency].into_iter().flatten().any(|token| **token == **code)
@@ -384,8 +422,7 @@ impl Quantity<'_> {
                 found_system == Some(system.as_str())
                     && code.as_ref().is_none_or(|code| found_code.is_some_and(|token| **token == **code))
             }
-        };
-        is_unit && compare(prefix, range, number, low, high)
+        }
     }
 }
 
@@ -428,6 +465,9 @@ struct Reference<'a> {
 /// reference is that in its URL, or its member `type`.
 pub(crate) fn is_included(place: &ElementPath, value: &RawValue) -> bool {
     let Some(only) = place.only else { return true };
+    if place.data == "RelatedArtifact" {
+        return artifact_text(place, value).is_some();
+    }
     if place.data != "Reference" {
         return !tokens(place, value).is_empty();
     }
@@ -447,15 +487,31 @@ pub(crate) fn reference_text<'a>(data: &str, value: &'a RawValue) -> Option<Text
     }
 }
 
+/// The canonical URL in a related artifact of the type that the parameter is limited to.
+fn artifact_text<'a>(place: &ElementPath, value: &'a RawValue) -> Option<Text<'a>> {
+    #[derive(Deserialize)]
+    struct RelatedArtifact<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Text<'a>,
+        #[serde(borrow)]
+        resource: Option<Text<'a>>,
+    }
+    let artifact: RelatedArtifact<'_> = serde_json::from_str(value.get()).ok()?;
+    artifact.resource.filter(|_| place.only == Some(&*artifact.kind))
+}
+
 impl Target {
     fn is_of(&self, place: &ElementPath, value: &RawValue, fhir_base: &str) -> bool {
-        let Some(reference) = reference_text(place.data, value) else { return false };
+        let is_artifact = place.data == "RelatedArtifact";
+        let reference =
+            if is_artifact { artifact_text(place, value) } else { reference_text(place.data, value) };
+        let Some(reference) = reference else { return false };
         match self {
             Self::Address(wanted) => is_uri(&reference, wanted),
             Self::Local { kind, id } => local(&reference, fhir_base).is_some_and(|(found_kind, found_id)| {
                 found_id == id
                     && kind.is_none_or(|kind| kind == found_kind)
-                    && place.only.is_none_or(|only| only == found_kind)
+                    && place.only.is_none_or(|only| is_artifact || only == found_kind)
             }),
         }
     }
@@ -505,8 +561,15 @@ fn token(parameter: &SearchParameter, value: &str) -> Result<SearchValue, String
         return Err("a value is empty".to_owned());
     }
     let is_plain = |place: &ElementPath| matches!(place.data, "code" | "boolean" | "string" | "id" | "uri");
-    if matches!(system, System::Is(_)) && parameter.places.iter().all(is_plain) {
-        return Err(format!("values of '{}' have no system of their own: use the code only", parameter.code));
+    if let System::Is(named) = &system
+        && parameter.places.iter().all(is_plain)
+        && parameter.places.iter().all(|place| place.system != Some(named))
+    {
+        let code = parameter.code;
+        return Err(match parameter.places.iter().find_map(|place| place.system) {
+            Some(own) => format!("values of '{code}' are of the system {own}: use it, or the code only"),
+            None => format!("values of '{code}' have no system of their own: use the code only"),
+        });
     }
     Ok(SearchValue::Token { system, code })
 }
@@ -541,6 +604,8 @@ pub(crate) fn tokens<'a>(place: &ElementPath, value: &'a RawValue) -> Vec<Token<
     let plain = |code: Option<Text<'a>>| Token { system: None, code };
     match place.data {
         "boolean" => vec![plain(Some(Text(Cow::Borrowed(value.get()))))],
+        // A date says that something is true.
+        "dateTime" => vec![plain(Some(Text(Cow::Borrowed("true"))))],
         "CodeableConcept" => {
             let mut codings = Vec::new();
             values(value, &["coding"], &mut codings);

@@ -38,6 +38,14 @@ impl TermName {
     /// All places of a date parameter have the same name, because whether a date is the only one of its
     /// resource depends on all of them.
     pub fn of(kind: &str, parameter: &SearchParameter, place: &ElementPath) -> Option<Self> {
+        // Stores that were written before these parameters were supported have no terms of them.
+        let is_recent = place.path[0] == "useContext" && place.path.len() > 1 && place.path[1] != "code"
+            || parameter.places.iter().any(|place| place.data == "RelatedArtifact")
+            || (kind, parameter.code) == ("InsurancePlan", "name")
+            || (kind, parameter.code) == ("Patient", "deceased");
+        if is_recent {
+            return None;
+        }
         let name = match parameter.comparison {
             ValueComparison::Date if parameter.code != "_lastUpdated" => {
                 format!("{kind} date {}", parameter.code)
