@@ -3,9 +3,9 @@
 //!
 //! The supported subset of FHIRPath is the one that HL7's search parameters use most: unions of paths of
 //! elements, casts to a data type, `where(resolve() is Patient)` and `where(system='phone')`. A choice of
-//! types is supported only as the last element of a path. Elements within a choice are not resolved. The path
-//! of `relatedArtifact.where(type='depends-on').resource` ends at `relatedArtifact`, whose values are compared
-//! as a whole.
+//! types is supported only as the last element of a path. Elements within a choice are not resolved. The
+//! path of `relatedArtifact.where(type='depends-on').resource` ends at `relatedArtifact`, whose values are
+//! compared as a whole.
 
 use std::fmt;
 use std::sync::LazyLock;

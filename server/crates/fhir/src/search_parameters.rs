@@ -4,8 +4,8 @@
 //! 4.0.1. Below the line `[ResourceType]`, each line has the form `code type path:DataType …`.
 //! `path:Reference=Patient` means that only references to Patients are compared; `telecom:ContactPoint=email`
 //! means that only values of that system are, and `relatedArtifact:RelatedArtifact=depends-on` only artifacts
-//! of that type. `gender:code@URL` means that the codes are of the code system with this URL. Paths consist of
-//! JSON member names, so a choice of data types is listed with each of its members.
+//! of that type. `gender:code@URL` means that the codes are of the code system with this URL. Paths consist
+//! of JSON member names, so a choice of data types is listed with each of its members.
 //!
 //! The table omits composite and special parameters, those of whole texts (`_text`, `_content`), data types
 //! without an implemented comparison, and parameters of elements that FHIR R4 does not have.

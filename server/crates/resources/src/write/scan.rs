@@ -285,7 +285,10 @@ impl<'a> ResourceScanner<'a> {
 
     fn copied_value(&mut self, trail: ElementTrail) -> Result<(), ResourceBodyError> {
         match (self.peek(), trail) {
-            (Some(b'{'), None) => self.members(|scanner, _| scanner.value(None)),
+            (Some(b'{'), None) => self.members(|scanner, key| match scanner.names {
+                Some(names) if key.text() == "div" => scanner.narrative(names),
+                _ => scanner.value(None),
+            }),
             (Some(b'{'), Some(node)) => self.members(|scanner, key| {
                 let name = key.text();
                 if node.is_compartment_reference && name == "reference" && scanner.peek() == Some(b'"') {
@@ -327,6 +330,22 @@ impl<'a> ResourceScanner<'a> {
         self.found.out.push(b'"');
         self.copied = self.at;
         Ok(Some(Cow::Borrowed(name)))
+    }
+
+    /// Reads the XHTML of a narrative, and replaces the names of other entries in links and images (FHIR R4,
+    /// transaction).
+    fn narrative(&mut self, names: &RenamedReferences) -> Result<(), ResourceBodyError> {
+        if self.peek() != Some(b'"') {
+            return self.value(None);
+        }
+        let start = self.at;
+        let escaped = self.string()?;
+        let text = MemberKey { quoted: &self.bytes[start..self.at], escaped }.text();
+        let Some(renamed) = renamed_attributes(&text, names) else { return Ok(()) };
+        self.found.out.extend_from_slice(&self.bytes[self.copied..start]);
+        serde_json::to_writer(&mut self.found.out, &renamed).expect("a text serialises to JSON");
+        self.copied = self.at;
+        Ok(())
     }
 
     /// Reads a string. Returns `true` if the string contains an escape.
@@ -468,6 +487,26 @@ impl<'a> ResourceScanner<'a> {
     }
 }
 
+/// The XHTML with renamed values of attributes, if any is renamed.
+fn renamed_attributes(html: &str, names: &RenamedReferences) -> Option<String> {
+    let mut renamed = String::new();
+    let mut copied = 0;
+    for (at, _) in html.match_indices('=') {
+        let quoted = html[at + 1..].trim_ascii_start();
+        let Some(quote) = quoted.chars().next().filter(|quote| matches!(quote, '"' | '\'')) else { continue };
+        let start = html.len() - quoted.len() + 1;
+        let Some(length) = html[start..].find(quote) else { continue };
+        if let Some(name) = names.get(&html[start..start + length])
+            && start >= copied
+        {
+            renamed.push_str(&html[copied..start]);
+            renamed.push_str(name);
+            copied = start + length;
+        }
+    }
+    (copied > 0).then(|| renamed + &html[copied..])
+}
+
 /// A checked string as in the text, with its quotation marks.
 struct MemberKey<'a> {
     quoted: &'a [u8],
@@ -503,6 +542,25 @@ fn is_imprecise(number: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::is_imprecise;
+
+    #[test]
+    fn links_of_narratives_are_renamed() {
+        let names = [("urn:uuid:1".to_owned(), "Patient/p".to_owned())].into();
+        #[track_caller]
+        fn check(html: &str, names: &super::RenamedReferences, expected: Option<&str>) {
+            assert_eq!(super::renamed_attributes(html, names).as_deref(), expected, "{html}");
+        }
+        check(
+            r#"<div><a href="urn:uuid:1">a=b</a><img src = 'urn:uuid:1'/></div>"#,
+            &names,
+            Some(r#"<div><a href="Patient/p">a=b</a><img src = 'Patient/p'/></div>"#),
+        );
+        for same in
+            [r#"<a href="urn:uuid:12">urn:uuid:1</a>"#, "<a href=urn:uuid:1>", "=", "=\"", "é='urn:uuid:1"]
+        {
+            check(same, &names, None);
+        }
+    }
 
     #[test]
     fn numbers_that_most_readers_round_are_recognized() {

@@ -159,7 +159,7 @@ async fn references_between_entries_of_a_bundle_are_replaced() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("bundle.json");
     let text = r##"{"resourceType":"Bundle","type":"transaction","entry":[
-        {"fullUrl":"urn:uuid:2","resource":{"resourceType":"Observation","subject":{"reference":"urn:uuid:1"},"focus":[{"reference":"#c"}],"note":[{"text":"see urn:uuid:1"}]}},
+        {"fullUrl":"urn:uuid:2","resource":{"resourceType":"Observation","subject":{"reference":"urn:uuid:1"},"focus":[{"reference":"#c"}],"note":[{"text":"see urn:uuid:1"}],"text":{"div":"<a href=\"urn:uuid:1\">é</a>"}}},
         {"fullUrl":"urn:uuid:1","resource":{"resourceType":"Patient","id":"p"}}]}"##;
     fs::write(&path, text).unwrap();
     let resources = Resources::new(Store::memory());
@@ -169,7 +169,7 @@ async fn references_between_entries_of_a_bundle_are_replaced() {
     let text = std::str::from_utf8(page.versions[0].body.as_ref().unwrap()).unwrap();
     assert!(
         text.ends_with(
-            r##""subject":{"reference":"Patient/p"},"focus":[{"reference":"#c"}],"note":[{"text":"see urn:uuid:1"}]}"##
+            r##""subject":{"reference":"Patient/p"},"focus":[{"reference":"#c"}],"note":[{"text":"see urn:uuid:1"}],"text":{"div":"<a href=\"Patient/p\">é</a>"}}"##
         ),
         "{text}"
     );

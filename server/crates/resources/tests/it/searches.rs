@@ -104,6 +104,24 @@ fn random_value(rng: &mut Rng, place: &ElementPath) -> Value {
             }
         }
         "canonical" | "uri" | "url" => json!(pick(rng, &URIS)),
+        "RelatedArtifact" => {
+            let kind = if rng.bool() { place.only.unwrap() } else { "citation" };
+            match rng.bool() {
+                true => json!({ "type": kind, "resource": pick(rng, &URIS) }),
+                false => json!({ "type": kind }),
+            }
+        }
+        "Range" => {
+            let mut range = json!({});
+            for bound in ["low", "high"] {
+                if rng.u8(..4) > 0 {
+                    let system = pick(rng, &SYSTEMS);
+                    range[bound] =
+                        json!({ "value": number(rng), "unit": "kilo", "system": system, "code": "kg" });
+                }
+            }
+            range
+        }
         "HumanName" => json!({ "family": pick(rng, &TEXTS).0, "given": [pick(rng, &TEXTS).0] }),
         "Address" => json!({ "line": [pick(rng, &TEXTS).0], "city": pick(rng, &TEXTS).0 }),
         "CodeableConcept" => json!({ "coding": [coding(rng), coding(rng)], "text": "x" }),
@@ -218,7 +236,8 @@ fn random_wanted(rng: &mut Rng, parameter: &SearchParameter, modifier: Option<&s
     let is_plain = parameter
         .places
         .iter()
-        .all(|place| matches!(place.data, "code" | "boolean" | "string" | "id" | "uri"));
+        .all(|place| matches!(place.data, "code" | "boolean" | "string" | "id" | "uri" | "dateTime"));
+    let implicit = parameter.places.iter().find_map(|place| place.system);
     match parameter.comparison {
         ValueComparison::Date => format!("{}{}", pick(rng, &PREFIXES), pick(rng, &DATES).0),
         ValueComparison::Number => format!("{}{}", pick(rng, &PREFIXES), pick(rng, &NUMBERS).0),
@@ -251,6 +270,7 @@ fn random_wanted(rng: &mut Rng, parameter: &SearchParameter, modifier: Option<&s
                 0 if !is_plain => format!("{}|{code}", pick(rng, &SYSTEMS)),
                 1 if !is_plain => format!("{}|", pick(rng, &SYSTEMS)),
                 2 => format!("|{code}"),
+                3 if implicit.is_some() => format!("{}|{code}", implicit.unwrap()),
                 _ => code.to_owned(),
             }
         }
@@ -266,7 +286,13 @@ impl NaiveClause {
             values(resource, &place.path, &mut found);
             all.extend(found.into_iter().map(|value| (place, value)));
         }
-        let any = |wanted: &String| all.iter().any(|(place, value)| self.is(wanted, place, value));
+        // A Patient without an element that says so is not deceased.
+        let is_false = |wanted: &String| {
+            self.parameter.code == "deceased" && all.is_empty() && wanted.trim_start_matches('|') == "false"
+        };
+        let any = |wanted: &String| {
+            is_false(wanted) || all.iter().any(|(place, value)| self.is(wanted, place, value))
+        };
         match self.modifier {
             Some("missing") => {
                 let has = all.iter().any(|(place, value)| is_in_scope(place, value));
@@ -287,6 +313,7 @@ impl NaiveClause {
                 let (prefix, text) = prefix(wanted);
                 value.as_f64().is_some_and(|found| is_number(prefix, text, found, found))
             }
+            ValueComparison::Quantity if place.data == "Range" => is_range(wanted, value),
             ValueComparison::Quantity => is_quantity(wanted, value),
             ValueComparison::Reference => is_reference(wanted, self.modifier, place, value),
             ValueComparison::String => {
@@ -319,6 +346,7 @@ fn is_in_scope(place: &ElementPath, value: &Value) -> bool {
             Some(reference) => reference.contains(&format!("{only}/")),
             None => value["type"] == only,
         },
+        (Some(only), "RelatedArtifact") => value["type"] == only && value["resource"].is_string(),
         (Some(only), _) => value["system"] == only,
     }
 }
@@ -397,29 +425,48 @@ fn is_number(prefix: &str, wanted: &str, low: f64, high: f64) -> bool {
 }
 
 fn is_quantity(wanted: &str, value: &Value) -> bool {
-    let mut parts = wanted.split('|');
-    let (prefix, number) = prefix(parts.next().unwrap());
-    let (system, code) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let (number, unit) = wanted.split_once('|').unwrap_or((wanted, ""));
+    let (prefix, number) = prefix(number);
     let Some(found) = value["value"].as_f64() else { return false };
     let (low, high) = match value["comparator"].as_str() {
         None => (found, found),
         Some("<" | "<=") => (f64::NEG_INFINITY, found),
         Some(_) => (found, f64::INFINITY),
     };
+    is_unit(unit, value) && is_number(prefix, number, low, high)
+}
+
+/// A Range is compared like a quantity that is somewhere between its limits.
+fn is_range(wanted: &str, value: &Value) -> bool {
+    let (number, unit) = wanted.split_once('|').unwrap_or((wanted, ""));
+    let (prefix, number) = prefix(number);
+    let low = value["low"]["value"].as_f64().unwrap_or(f64::NEG_INFINITY);
+    let high = value["high"]["value"].as_f64().unwrap_or(f64::INFINITY);
+    let limit = value.get("low").or(value.get("high"));
+    limit.is_some_and(|limit| is_unit(unit, limit)) && is_number(prefix, number, low, high)
+}
+
+/// Returns whether a quantity has the unit `system|code`, of which both can be empty.
+fn is_unit(unit: &str, value: &Value) -> bool {
+    let (system, code) = unit.split_once('|').unwrap_or((unit, ""));
     let (found_system, found_code) = match value["currency"].as_str() {
         Some(currency) => (json!("urn:iso:std:iso:4217"), json!(currency)),
         None => (value["system"].clone(), value["code"].clone()),
     };
-    let is_unit = match (system, code) {
+    match (system, code) {
         ("", "") => true,
         ("", code) => found_code == code || value["unit"] == code,
         (system, code) => found_system == system && found_code == code,
-    };
-    is_unit && is_number(prefix, number, low, high)
+    }
 }
 
 fn is_reference(wanted: &str, modifier: Option<&str>, place: &ElementPath, value: &Value) -> bool {
-    let text = if place.data == "Reference" { &value["reference"] } else { value };
+    let text = match place.data {
+        "Reference" => &value["reference"],
+        "RelatedArtifact" if is_in_scope(place, value) => &value["resource"],
+        "RelatedArtifact" => return false,
+        _ => value,
+    };
     let Some(text) = text.as_str() else { return false };
     let local = text.strip_prefix(BASE).map(|rest| rest.trim_start_matches('/')).unwrap_or(text);
     let wanted = wanted.strip_prefix(BASE).map(|rest| rest.trim_start_matches('/')).unwrap_or(wanted);
@@ -433,7 +480,10 @@ fn is_reference(wanted: &str, modifier: Option<&str>, place: &ElementPath, value
     let is_kind = |wanted: Option<&str>| wanted.is_none_or(|wanted| wanted == kind);
     let (wanted_kind, wanted_id) =
         wanted.split_once('/').map_or((None, wanted), |(kind, id)| (Some(kind), id));
-    wanted_id == id && is_kind(wanted_kind) && is_kind(modifier) && is_kind(place.only)
+    wanted_id == id
+        && is_kind(wanted_kind)
+        && is_kind(modifier)
+        && (place.data != "Reference" || is_kind(place.only))
 }
 
 fn code_of<'a>(value: &'a Value, member: &str) -> (Option<&'a str>, String) {
@@ -455,6 +505,7 @@ fn is_token(wanted: &str, place: &ElementPath, value: &Value) -> bool {
             vec![code_of(value, "value")]
         }
         "boolean" => vec![(None, value.to_string())],
+        "dateTime" => vec![(None, "true".to_owned())],
         _ => vec![(None, value.as_str().unwrap_or_default().to_owned())],
     };
     codings.iter().any(|(system, code)| {
@@ -466,7 +517,9 @@ fn is_token(wanted: &str, place: &ElementPath, value: &Value) -> bool {
             None => is_code(wanted),
             Some(("", wanted)) => system.is_none() && is_code(wanted),
             Some((wanted, "")) => *system == Some(wanted),
-            Some((wanted_system, wanted)) => *system == Some(wanted_system) && is_code(wanted),
+            Some((wanted_system, wanted)) => {
+                [*system, place.system].contains(&Some(wanted_system)) && is_code(wanted)
+            }
         }
     })
 }
