@@ -33,6 +33,11 @@ impl Writer {
         Self { client, fhir: server.fhir(), token }
     }
 
+    /// The access token.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     /// A request below the base URL, or to an absolute URL.
     pub fn request(&self, method: reqwest::Method, path: &str) -> RequestBuilder {
         let url = if path.contains("://") { path.to_owned() } else { format!("{}/{path}", self.fhir) };

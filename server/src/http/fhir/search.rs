@@ -47,8 +47,9 @@ impl SearchPage {
                     page.count = count.min(COUNT_LIMIT);
                 }
                 "_page" => page.from = Some(value.into_owned()),
-                // `_format` is checked elsewhere; `_pretty` is ignored.
-                "_format" | "_pretty" => {}
+                // `_format` is checked elsewhere; `_pretty` is ignored. fhirpy adds `_totalMethod` to
+                // `_count=0`, which by itself asks for the number of matches.
+                "_format" | "_pretty" | "_totalMethod" => {}
                 _ => page.rest.push((name.into_owned(), value.into_owned())),
             }
         }

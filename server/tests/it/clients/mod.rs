@@ -1,7 +1,8 @@
 //! Tests with real clients in other languages. With only their standard libraries, Python signs in and
 //! validates codes, and Node exports. With libraries that apps use (`tests/it/clients/package.json`,
 //! `requirements.txt`; `.ci/run` installs them), openid-client and Authlib run all flows that they support,
-//! smart-fetch exports, and fhirclient runs as a SMART app in a browser.
+//! smart-fetch exports, fhirpy and fhir-kit-client write resources, DuckDB keeps a copy, and fhirclient runs
+//! as a SMART app in a browser.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -138,6 +139,77 @@ async fn smart_fetch_puts_notes_into_its_documents() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let notes: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(notes, serde_json::Value::Object(expected));
+}
+
+/// Runs a client that writes and reads resources with a token of its own.
+async fn check_resources(program: &str, script: &str) {
+    let server = Server::demo();
+    let writer = Writer::register(&server, "writer", "system/*.cruds", &[]).await;
+    let output = Command::new(program)
+        .arg(clients().join(script))
+        .args([&server.fhir(), writer.token()])
+        .env("NODE_EXTRA_CA_CERTS", server.ca())
+        .env("SSL_CERT_FILE", server.ca())
+        .env("PYTHONPATH", python_packages())
+        .output()
+        .unwrap();
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.contains("all good"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fhirpy_writes_and_finds_resources() {
+    if have("python3", "fhirpy") && installed("fhirpy", &python_packages().join("fhirpy")) {
+        check_resources("python3", "fhirpy_notes.py").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fhir_kit_client_writes_and_finds_resources() {
+    let package = clients().join("node_modules/fhir-kit-client");
+    if have("node", "fhir-kit-client") && installed("fhir-kit-client", &package) {
+        check_resources("node", "fhir_kit.mjs").await;
+    }
+}
+
+#[test]
+fn duckdb_applies_an_increment_with_the_lines_of_the_documentation() {
+    if !have("python3", "DuckDB") || !installed("DuckDB", &python_packages().join("duckdb")) {
+        return;
+    }
+    let server = Server::in_fresh_folder();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let run = |args: &[&str]| {
+        let done = server.trefoil(args);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    let basic = |id: &str, language: &str| {
+        serde_json::json!({ "resourceType": "Basic", "id": id, "language": language }).to_string()
+    };
+    let patient = r#"{"resourceType":"Patient","id":"p","language":"en"}"#;
+    let lines = |texts: &[String]| std::fs::write(at("day.ndjson"), texts.join("\n")).unwrap();
+    lines(&[basic("a", "en"), basic("b", "en"), patient.to_owned()]);
+    run(&["import", &at("day.ndjson")]);
+    run(&["export", "--out", &at("full")]);
+    let manifest = std::fs::read(folder.path().join("full/manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let delete = r#"{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"DELETE","url":"Basic/b"}}]}"#;
+    lines(&[basic("a", "de"), basic("c", "en"), delete.to_owned()]);
+    run(&["import", &at("day.ndjson")]);
+    run(&["export", "--out", &at("day-2"), "--since", manifest["transactionTime"].as_str().unwrap()]);
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/bulk-export.md");
+    let output = Command::new("python3")
+        .arg(clients().join("duckdb_increment.py"))
+        .args([page.as_path(), folder.path()])
+        .env("PYTHONPATH", python_packages())
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    let copy: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(copy, serde_json::json!([["Basic/a", "de"], ["Basic/c", "en"], ["Patient/p", "en"]]));
 }
 
 #[test]
