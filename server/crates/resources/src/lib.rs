@@ -31,5 +31,7 @@ pub use import::{
 };
 pub use prepare::{IdSource, PreparedResource, ResourceLimits};
 pub use service::{DeleteResult, ExpectedVersion, Resources, StoredResource, Tombstone, WrittenResource};
-pub use transaction::{BundleOperation, EntryAction, EntryRead, EntryResult, PlannedEntry, TransactionPlan};
+pub use transaction::{
+    BundleOperation, BundleSearch, EntryAction, EntryRead, EntryResult, PlannedEntry, TransactionPlan,
+};
 pub use view::pages::{FoundResource, SearchLimit};

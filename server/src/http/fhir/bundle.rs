@@ -7,12 +7,13 @@ use bytes::Bytes;
 use fhir::{IssueCode, OperationOutcome};
 use futures_util::stream;
 use http::{HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt as _, Collected};
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use percent_encoding::percent_decode_str;
 use resources::{
-    BundleOperation, ContextRestrictions, DeleteResult, EntryAction, EntryRead, EntryResult, ResourceError,
-    Restriction, StoredResource, TransactionPlan,
+    BundleOperation, BundleSearch, ContextRestrictions, DeleteResult, EntryAction, EntryRead, EntryResult,
+    ResourceError, Restriction, StoredResource, TransactionPlan,
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -20,11 +21,11 @@ use warp::Reply as _;
 
 use super::binary::BINARY;
 use super::operation::{self, BundledAnswer};
-use super::{access, check_accept, json_body, recording};
+use super::{access, check_accept, json_body, recording, search};
 use crate::clock::resource_id;
 use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::{RequestBody, RequestContext};
-use crate::http::problem::{self, Problem};
+use crate::http::problem::{self, Dialect, Problem};
 use crate::http::reply::{self, Response};
 use crate::node::byte_budget::BudgetExhausted;
 use crate::records::audit::rest::RestInteraction;
@@ -52,6 +53,7 @@ pub async fn execute_bundle(
     let mut plan = context.app.resources.plan(&body, || resource_id(&*random), context.now)?;
     drop(body);
     let operations = std::mem::take(&mut plan.operations);
+    let searches = std::mem::take(&mut plan.searches);
     let mut types: Vec<_> = operations.iter().filter_map(operation_type).collect();
     types.sort_unstable();
     types.dedup();
@@ -62,7 +64,7 @@ pub async fn execute_bundle(
         }
     }
     let kind = if plan.is_transaction { "transaction-response" } else { "batch-response" };
-    let has_only_operations = plan.entries.is_empty() && !operations.is_empty();
+    let has_only_operations = plan.entries.is_empty() && searches.is_empty() && !operations.is_empty();
     let token = match (has_only_operations, token) {
         (false, None) => Some(access::authenticate(context).await?),
         (_, token) => token,
@@ -77,10 +79,13 @@ pub async fn execute_bundle(
         true => (Vec::new(), memory),
         false => operation::answer_bundle(context, token.as_deref(), operations, memory).await?,
     };
-    let entries =
-        merge_entries(entries, positions.into_iter().zip(answers.into_iter().map(operation_response)));
+    let answers = positions.into_iter().zip(answers.into_iter().map(operation_response));
+    let searches = searches.into_iter().map(|search| (search.position, ResponseEntry::Search(search)));
+    let mut others: Vec<_> = answers.chain(searches).collect();
+    others.sort_by_key(|(position, _)| *position);
+    let entries = merge_entries(entries, others.into_iter());
     let head = format!("{{\"resourceType\":\"Bundle\",\"type\":\"{kind}\",\"entry\":[");
-    let has_reads = entries.iter().any(|entry| matches!(entry, ResponseEntry::Read(_)));
+    let has_reads = entries.iter().any(|entry| !matches!(entry, ResponseEntry::Ready(_)));
     let response = match token {
         Some(token) if has_reads => {
             let is_of_binary =
@@ -192,6 +197,8 @@ enum ResponseEntry {
     Ready(Bytes),
     /// A resource that is read when the client has received the entries before it.
     Read(EntryRead),
+    /// A search, which is done at the same time.
+    Search(BundleSearch),
 }
 
 fn response_entry(result: Result<EntryResult, ResourceError>) -> ResponseEntry {
@@ -287,6 +294,34 @@ impl EntryReader {
     }
 }
 
+impl EntryReader {
+    /// The pieces of the response to a search, as [`EntryReader::read`] returns them.
+    async fn search(&self, search: &BundleSearch) -> Result<Vec<Bytes>, NotRecorded> {
+        let context = &self.context;
+        let caller = AuditCaller::of_request(context.client_address, context.request_id.clone());
+        let pieces = async {
+            let found = search::search_with(context, &self.token, search.kind, &search.query).await;
+            let (parts, body) = match found {
+                Ok(response) => response.into_parts(),
+                Err(problem) => problem.into_response(Dialect::Fhir).into_parts(),
+            };
+            // The body of this server's own response is in memory, so that reading it does not fail.
+            let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+            let (start, status) = (Bytes::from_static(b"{\"resource\":"), parts.status.to_string());
+            let end = match parts.status.is_success() {
+                true => format!(",\"response\":{}}}", json!({ "status": status })),
+                false => {
+                    let outcome = String::from_utf8_lossy(&body);
+                    format!(",\"response\":{{\"status\":{},\"outcome\":{outcome}}}}}", json!(status))
+                }
+            };
+            vec![start, body, end.into()]
+        };
+        let (pieces, recorded) = context.app.logs.audit.on_behalf(caller, pieces).await;
+        recorded.map(|()| pieces)
+    }
+}
+
 /// A response that reads its resources while it is sent. It needs memory for one resource at a time, and the
 /// reads end when the client leaves.
 fn stream_entries(
@@ -305,6 +340,13 @@ fn stream_entries(
             }
             let pieces = match entry {
                 ResponseEntry::Ready(text) => vec![text],
+                ResponseEntry::Search(search) => tokio::select! {
+                    pieces = reader.search(&search) => match pieces {
+                        Ok(pieces) => pieces,
+                        Err(error) => return sender.send(Err(error)).await,
+                    },
+                    () = sender.closed() => return Ok(()),
+                },
                 ResponseEntry::Read(read) => tokio::select! {
                     pieces = reader.read(&read) => match pieces {
                         Ok(pieces) => pieces,

@@ -154,8 +154,25 @@ pub async fn search_by_post(
 }
 
 async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Result<Response, Problem> {
-    let access = access::require_some(context, kind, ScopePermissions::SEARCH).await?;
+    let access = access::authenticate(context).await?;
     check_accept(context, &[])?;
+    search_with(context, &access, kind, query).await
+}
+
+/// Searches a type for the client of a token.
+///
+/// # Errors
+/// A 403 problem without the scope, and a 400 problem for a parameter that is not supported.
+pub async fn search_with(
+    context: &RequestContext,
+    access: &TokenAccess,
+    kind: &'static str,
+    query: &str,
+) -> Result<Response, Problem> {
+    if !access::has_access(context, access, kind, ScopePermissions::SEARCH) {
+        let permissions = ScopePermissions::SEARCH;
+        return Err(missing_scope(context, access, kind, permissions, NeededAccess::Some).await);
+    }
     let mut page = SearchPage::read(query)?;
     let ignored = if context.is_lenient() { page.ignore_unsupported(context, kind) } else { Vec::new() };
     let parameters = page.rest.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -163,17 +180,17 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
     let has_filter = page.rest.iter().any(|(name, _)| !is_result_parameter(name));
     let filter = if has_filter { Some(parse_filter(context, kind, &page.rest)?) } else { None };
     let from = page.from.as_deref().map(|cursor| verified_cursor(context, kind, cursor)).transpose()?;
-    let view = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
+    let view = permitted_view(context, access, kind, ScopePermissions::SEARCH).await?;
     let base = format!("{}/{kind}", context.app.address.fhir_base);
     let mut bundle = BundleWriter::new("searchset");
     // FHIR R4, search count: `_count=0` is a request for the total alone.
     if options.is_count || page.count == 0 {
         bundle.member("total", &view.count(kind, filter.as_ref()).await?);
         bundle.member("link", &[json!({ "relation": "self", "url": page.address(&base, None) })]);
-        recording::search(context, &access, query, []);
-        return Ok(bundle.answer(AnswerMemory::new(context, Some(&access))));
+        recording::search(context, access, query, []);
+        return Ok(bundle.answer(AnswerMemory::new(context, Some(access))));
     }
-    let mut memory = AnswerMemory::new(context, Some(&access));
+    let mut memory = AnswerMemory::new(context, Some(access));
     let limit = SearchLimit { count: page.count, bytes: AnswerMemory::page_bytes(context) };
     let (mut matches, mut total) = match &options.sort[..] {
         [] => {
@@ -194,8 +211,8 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
         total = Some(view.count(kind, filter.as_ref()).await?);
     }
     let is_only_page = page.from.is_none() && matches.next.is_none();
-    let included = options.included(context, &access, &matches.resources, &mut memory).await?;
-    recording::search(context, &access, query, matches.resources.iter().chain(&included));
+    let included = options.included(context, access, &matches.resources, &mut memory).await?;
+    recording::search(context, access, query, matches.resources.iter().chain(&included));
     // A cursor contains ids of the store, and must not be made up by clients.
     matches.next = matches.next.map(|cursor| signed_cursor(context, kind, &cursor));
     if let Some(total) = total.or(is_only_page.then_some(matches.resources.len())) {

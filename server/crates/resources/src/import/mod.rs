@@ -278,10 +278,10 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
             Ok(plan) => plan,
             Err(error) => return Ok(vec![error.to_string()]),
         };
-        let mut faults: Vec<_> = plan
-            .operations
-            .iter()
-            .map(|operation| format!("Bundle.entry[{}]: an import calls no operations", operation.position))
+        let operations = plan.operations.iter().map(|operation| operation.position);
+        let asked = operations.chain(plan.searches.iter().map(|search| search.position));
+        let mut faults: Vec<_> = asked
+            .map(|entry| format!("Bundle.entry[{entry}]: an import applies only DELETE, POST and PUT"))
             .collect();
         let answers = match self.resources.carry_out(plan, now).await {
             Ok(answers) => answers,

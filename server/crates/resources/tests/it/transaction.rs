@@ -125,7 +125,7 @@ async fn a_failed_transaction_writes_nothing() {
         ),
         (
             format!("{{{}}}", request("GET", "Basic?code=1", "")),
-            "Bundle.entry[1]: searches are not supported",
+            "Bundle.entry[1]: searches are accepted only in a batch, by GET",
         ),
         (
             format!("{{{}}}", request("DELETE", "Basic?colour=red", "")),

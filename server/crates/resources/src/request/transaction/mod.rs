@@ -4,7 +4,8 @@
 //! Processing has two steps, [`Resources::plan`] and [`Resources::carry_out`], so that the caller can check
 //! access before anything is written. Entries may create (POST `Type`), update (PUT `Type/id`), delete and
 //! read (GET) by type and id. Create, update and delete may be conditional (`ifNoneExist`, `Type?search`),
-//! and in a transaction, references too. Searches are rejected. Operations in a batch are left to the caller.
+//! and in a transaction, references too. Searches and operations in a batch are left to the caller; in a
+//! transaction, they are rejected.
 
 mod condition;
 mod entry_action;
@@ -27,7 +28,7 @@ use crate::write::prepare::{IdSource, ResourceLimits, prepare_named};
 use crate::write::scan::RenamedReferences;
 use crate::write::service::stored;
 use crate::{DeleteResult, ResourceBodyError, ResourceError, Resources, StoredResource};
-pub use operation::BundleOperation;
+pub use operation::{BundleOperation, BundleSearch};
 use reference::ConditionalReference;
 
 /// A checked Bundle of requests.
@@ -40,6 +41,8 @@ pub struct TransactionPlan {
     pub entries: Vec<Result<PlannedEntry, ResourceBodyError>>,
     /// The entries of a batch that call an operation, in the order of the Bundle.
     pub operations: Vec<BundleOperation>,
+    /// The entries of a batch that search a type, in the order of the Bundle.
+    pub searches: Vec<BundleSearch>,
     references: Vec<ConditionalReference>,
 }
 
@@ -122,11 +125,16 @@ impl Resources {
             "batch" => false,
             other => return Err(ResourceBodyError::BundleType(other.to_owned())),
         };
-        let (mut operations, mut others) = (Vec::new(), Vec::new());
+        let (mut operations, mut searches, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (position, entry) in bundle.entry.into_iter().enumerate() {
-            match BundleOperation::of(position, &entry).filter(|_| !is_transaction) {
-                Some(operation) => operations.push(operation),
-                None => others.push((position, entry)),
+            if is_transaction {
+                others.push((position, entry));
+            } else if let Some(operation) = BundleOperation::of(position, &entry) {
+                operations.push(operation);
+            } else if let Some(search) = BundleSearch::of(position, &entry) {
+                searches.push(search);
+            } else {
+                others.push((position, entry));
             }
         }
         let (positions, entries): (Vec<usize>, Vec<BundleEntry<'_>>) = others.into_iter().unzip();
@@ -180,7 +188,7 @@ impl Resources {
             }
             check_once(all)?;
         }
-        Ok(TransactionPlan { is_transaction, entries, operations, references })
+        Ok(TransactionPlan { is_transaction, entries, operations, searches, references })
     }
 
     /// Performs the writes of a plan and returns one result for each entry that reads or writes a resource.
@@ -350,7 +358,7 @@ impl Target {
             (Some((url, search)), None) if matches!(action, EntryAction::Update | EntryAction::Delete) => {
                 (url, Some(search))
             }
-            (Some(_), None) => return wrong("searches are not supported"),
+            (Some(_), None) => return wrong("searches are accepted only in a batch, by GET"),
             (_, Some(_)) => return wrong("ifNoneExist is accepted only with a POST to a resource type"),
         };
         if if_none_match.is_some() || (action == EntryAction::Create && if_match.is_some()) {

@@ -1,5 +1,5 @@
-//! Operations as entries of a batch (FHIR R4, `POST CodeSystem/$lookup`). This crate only separates them from
-//! the entries that read or write a resource; the caller performs them.
+//! Operations and searches as entries of a batch (FHIR R4, `POST CodeSystem/$lookup`, `GET Patient?name=…`).
+//! This crate only separates them from the entries that read or write a resource; the caller performs them.
 
 use bytes::Bytes;
 
@@ -23,6 +23,26 @@ pub struct BundleOperation {
     pub query: String,
     /// The resource of the entry, for a POST.
     pub body: Option<Bytes>,
+}
+
+/// An entry of a batch that searches a type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleSearch {
+    /// Position of the entry in the Bundle, from 0.
+    pub position: usize,
+    /// The resource type.
+    pub kind: &'static str,
+    /// The parameters, as in a URL.
+    pub query: String,
+}
+
+impl BundleSearch {
+    /// The search that an entry asks for; `None` if it asks for none.
+    pub(crate) fn of(position: usize, entry: &BundleEntry<'_>) -> Option<Self> {
+        let request = entry.request.as_ref().filter(|request| request.method == "GET")?;
+        let (kind, query) = request.url.split_once('?').unwrap_or((&request.url, ""));
+        Some(Self { position, kind: fhir::resource_type(kind)?, query: query.to_owned() })
+    }
 }
 
 impl BundleOperation {
