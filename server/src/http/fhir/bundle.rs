@@ -300,7 +300,8 @@ impl EntryReader {
         let context = &self.context;
         let caller = AuditCaller::of_request(context.client_address, context.request_id.clone());
         let pieces = async {
-            let found = search::search_with(context, &self.token, search.kind, &search.query).await;
+            // The future of a search is large.
+            let found = Box::pin(search::search_with(context, &self.token, search.kind, &search.query)).await;
             let (parts, body) = match found {
                 Ok(response) => response.into_parts(),
                 Err(problem) => problem.into_response(Dialect::Fhir).into_parts(),

@@ -161,6 +161,7 @@ fn capability_statement(app: &App, date: &str) -> Bytes {
                 "conditionalUpdate": true,
                 "conditionalDelete": "single",
                 "searchInclude": ["*"],
+                "searchRevInclude": ["*"],
             });
             // The parameters of all types are listed at each type, too: bulk clients look there for
             // `_lastUpdated` before they ask for an increment.

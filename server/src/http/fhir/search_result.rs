@@ -1,5 +1,5 @@
 //! Parameters that affect the results of a search (FHIR R4, search): `_summary`, `_elements`, `_sort`,
-//! `_include` and `_total`.
+//! `_include`, `_revinclude` and `_total`.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -7,10 +7,11 @@ use fhir::IssueCode;
 use http::StatusCode;
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
+use resources::filter::TypeFilter;
 use resources::result::elements::{ElementProjection, Summary, check_element};
-use resources::result::include::Include;
+use resources::result::include::{Include, ReverseInclude};
 use resources::result::sort::SortKey;
-use resources::{CompartmentView, ResourceError, StoredResource};
+use resources::{CompartmentView, FoundResource, ResourceError, SearchLimit, StoredResource};
 
 use super::access;
 use super::access::permitted_view;
@@ -18,13 +19,14 @@ use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
 
-/// Maximum number of resources that `_include` adds to a page. Together they have at most the size of a page.
+/// Maximum number of resources that `_include` and `_revinclude` add to a page. Together they have at most
+/// the size of a page.
 const MAX_INCLUDED: usize = 1_000;
 /// Maximum number of values of `_include`.
 const MAX_INCLUDES: usize = 20;
 
 /// The names of the parameters of this module. They are not search parameters of a type.
-const NAMES: [&str; 5] = ["_summary", "_elements", "_sort", "_include", "_total"];
+const NAMES: [&str; 6] = ["_summary", "_elements", "_sort", "_include", "_revinclude", "_total"];
 
 /// `true` for a parameter that affects only the results.
 pub fn is_result_parameter(name: &str) -> bool {
@@ -43,6 +45,7 @@ pub struct SearchResultOptions {
     /// The order of matches. Empty for the order of the server.
     pub sort: Vec<SortKey>,
     includes: Vec<Include>,
+    reverse_includes: Vec<ReverseInclude>,
 }
 
 impl SearchResultOptions {
@@ -81,11 +84,19 @@ impl SearchResultOptions {
                 },
                 "_sort" => options.sort.extend(SortKey::list(kind, value).map_err(not_supported)?),
                 "_include" => options.includes.push(Include::read(kind, value).map_err(not_supported)?),
+                "_revinclude" => {
+                    let include = ReverseInclude::read(kind, value).map_err(not_supported)?;
+                    options.reverse_includes.push(include);
+                }
                 _ => {}
             }
         }
-        if options.includes.len() > MAX_INCLUDES {
-            return Err(bad_parameter("_include", "at most 20 values are accepted"));
+        for (name, count) in
+            [("_include", options.includes.len()), ("_revinclude", options.reverse_includes.len())]
+        {
+            if count > MAX_INCLUDES {
+                return Err(bad_parameter(name, "at most 20 values are accepted"));
+            }
         }
         if summary.is_some() && !elements.is_empty() {
             return Err(bad_parameter("_elements", "it cannot be combined with _summary"));
@@ -157,7 +168,61 @@ impl SearchResultOptions {
                 break;
             }
         }
+        self.add_referring(context, token, matches, memory, &mut included, bytes).await?;
         Ok(included)
+    }
+
+    /// Adds the resources that refer to matches, as far as the token grants searching them. `bytes` is the
+    /// size of what is included already.
+    async fn add_referring(
+        &self,
+        context: &RequestContext,
+        token: &TokenAccess,
+        matches: &[StoredResource],
+        memory: &mut AnswerMemory,
+        included: &mut Vec<StoredResource>,
+        mut bytes: usize,
+    ) -> Result<(), Problem> {
+        let targets: Vec<_> = matches.iter().map(|found| (found.kind, found.id.as_str())).collect();
+        let mut known: HashSet<(&str, String)> =
+            matches.iter().chain(&*included).map(|found| (found.kind, found.id.clone())).collect();
+        let most_bytes = AnswerMemory::page_bytes(context);
+        for include in self.reverse_includes.iter().filter(|_| !targets.is_empty()) {
+            if !access::has_access(context, token, include.kind, ScopePermissions::SEARCH) {
+                continue;
+            }
+            let view = permitted_view(context, token, include.kind, ScopePermissions::SEARCH).await?;
+            for search in include.searches(&targets) {
+                let filter = TypeFilter::read(&search, &context.app.address.fhir_base, context.now)
+                    .map_err(|why| bad_parameter("_revinclude", &why))?;
+                let mut next: Option<String> = None;
+                loop {
+                    let (from, left) = (next.take(), MAX_INCLUDED.saturating_sub(included.len()));
+                    if left == 0 || bytes >= most_bytes {
+                        return Ok(());
+                    }
+                    let limit = SearchLimit { count: left, bytes: most_bytes - bytes };
+                    let read = || async {
+                        Ok::<_, Problem>(
+                            view.search(include.kind, Some(&filter), from.as_deref(), limit).await?,
+                        )
+                    };
+                    let size = |page: &FoundResource| page.resources.iter().map(|it| it.bytes.len()).sum();
+                    let page = memory.hold_for_bundle(read, size).await?;
+                    for found in page.resources {
+                        if known.insert((found.kind, found.id.clone())) {
+                            bytes += found.bytes.len();
+                            included.push(found);
+                        }
+                    }
+                    next = page.next;
+                    if next.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }
 

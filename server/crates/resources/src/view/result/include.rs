@@ -1,4 +1,5 @@
-//! `_include` (FHIR R4, search): the references of matches whose targets are added to the results.
+//! `_include` and `_revinclude` (FHIR R4, search): the references of matches whose targets are added to the
+//! results, and the references of other resources to matches.
 
 use std::collections::BTreeSet;
 
@@ -80,6 +81,64 @@ impl Include {
     }
 }
 
+/// A value of `_revinclude`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReverseInclude {
+    /// The type of the resources that are added.
+    pub kind: &'static str,
+    /// Codes of its reference parameters.
+    codes: Vec<&'static str>,
+}
+
+impl ReverseInclude {
+    /// Parses `Type:parameter` or `Type:parameter:Target` for a search of `kind`. The parameter `*` stands
+    /// for all reference parameters.
+    ///
+    /// # Errors
+    /// Returns a text that describes why the value is not accepted.
+    pub fn read(kind: &str, text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| {
+            format!("_revinclude: '{text}' {why}; expected TYPE:PARAMETER or TYPE:PARAMETER:{kind}")
+        };
+        let mut parts = text.split(':');
+        let (source, code, target) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+        if parts.next().is_some() {
+            return Err(wrong("has more than three parts"));
+        }
+        if target.is_some_and(|target| target != kind) {
+            return Err(wrong("does not end with the type of the search"));
+        }
+        let source = fhir::resource_type(source).ok_or_else(|| wrong("names an unknown type"))?;
+        let code = code.ok_or_else(|| wrong("names no search parameter"))?;
+        let refers = |parameter: &SearchParameter| parameter.comparison == ValueComparison::Reference;
+        let codes: Vec<_> = match code {
+            "*" => search_parameters::parameters(source).filter(refers).map(|known| known.code).collect(),
+            code => search_parameters::find(source, code)
+                .filter(refers)
+                .map(|known| known.code)
+                .into_iter()
+                .collect(),
+        };
+        if codes.is_empty() {
+            return Err(wrong("does not name a reference parameter"));
+        }
+        Ok(Self { kind: source, codes })
+    }
+
+    /// The searches for the resources that refer to some resources of a type, each as `Type?parameter=…`.
+    pub fn searches(&self, targets: &[(&str, &str)]) -> Vec<String> {
+        let chunks = || targets.chunks(TARGETS_AT_ONCE);
+        let search = |code: &str, targets: &[(&str, &str)]| {
+            let targets: Vec<_> = targets.iter().map(|(kind, id)| format!("{kind}/{id}")).collect();
+            format!("{}?{code}={}", self.kind, targets.join(","))
+        };
+        self.codes.iter().flat_map(|code| chunks().map(|targets| search(code, targets))).collect()
+    }
+}
+
+/// Number of targets in one search.
+const TARGETS_AT_ONCE: usize = 200;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +171,27 @@ mod tests {
             ("Observation:subject:Patient:x", "more than three parts"),
         ] {
             assert!(Include::read("Observation", bad).unwrap_err().contains(why), "{bad}");
+        }
+    }
+
+    #[test]
+    fn reverse_includes_become_searches() {
+        let searches = |text: &str| {
+            ReverseInclude::read("Patient", text).unwrap().searches(&[("Patient", "a"), ("Patient", "b")])
+        };
+        assert_eq!(searches("Provenance:target"), ["Provenance?target=Patient/a,Patient/b"]);
+        assert_eq!(searches("Observation:subject:Patient"), ["Observation?subject=Patient/a,Patient/b"]);
+        assert!(searches("Observation:*").len() > 5);
+        let many: Vec<_> = (0..401).map(|_| ("Patient", "a")).collect();
+        assert_eq!(ReverseInclude::read("Patient", "Provenance:target").unwrap().searches(&many).len(), 3);
+        for (text, why) in [
+            ("Pony:target", "names an unknown type"),
+            ("Provenance", "names no search parameter"),
+            ("Observation:code", "does not name a reference parameter"),
+            ("Observation:subject:Group", "does not end with the type of the search"),
+            ("Observation:subject:Patient:x", "has more than three parts"),
+        ] {
+            assert!(ReverseInclude::read("Patient", text).unwrap_err().contains(why), "{text}");
         }
     }
 }
