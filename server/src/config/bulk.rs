@@ -42,12 +42,12 @@ settings_table! {
         /// that the exported ones refer to, as with `includeAssociatedData=_supporting`. Certification tests
         /// of the USA expect this.
         supporting: bool = false,
-        /// How an increment (`_since`) tells which resources no longer belong to the export although they are
-        /// not deleted: those of Patients who have left the Group, those that now belong to other patients,
-        /// and those that no longer match `_typeFilter`. `outcome` names them in an OperationOutcome under
-        /// `error`; `deleted` lists them under `deleted`, so that a pipeline that applies `deleted` keeps an
-        /// exact copy. A pipeline that loads several Groups into one table should use `outcome`: a Patient
-        /// who has left one Group may be in another.
+        /// The list in which an increment (`_since`) reports resources that no longer belong to the export
+        /// although they are not deleted: those of Patients who have left the Group, those that now belong to
+        /// other patients, and those that no longer match `_typeFilter`. `outcome` names them in an
+        /// OperationOutcome under `error`; `deleted` lists them under `deleted`, so that a pipeline that
+        /// applies `deleted` keeps an exact copy. A pipeline that loads several Groups into one table should
+        /// use `outcome`: a Patient who has left one Group may be in another.
         group_leavers: ::bulk::GroupLeavers = ::bulk::GroupLeavers::default(),
     }
 }
@@ -118,6 +118,6 @@ pub struct BulkConfig {
     pub nested_groups: bool,
     /// `true` if exports of Groups without `_type` contain supporting resources.
     pub supporting: bool,
-    /// How increments tell what has left an export.
+    /// The list in which increments report what has left an export.
     pub group_leavers: ::bulk::GroupLeavers,
 }

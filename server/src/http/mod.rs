@@ -8,7 +8,7 @@
 //! | [`dispatch`], [`cors`] | from a request to the response of its handler |
 //! | [`peer`] | the address of the client, also through proxies |
 //! | [`extract`] | the request as handlers see it: context, body, path parameters |
-//! | [`browser_cookies`], [`path_parameters`] | parts of a request that are read once |
+//! | [`browser_cookies`], [`path_parameters`], [`quality_values`] | parts of a request that are read once |
 //! | [`reply`], [`answer_memory`], [`range`](mod@range) | building responses, their memory, and parts of them |
 //! | [`problem`] | why a handler does not answer, and the response to it in the dialect of the route |
 //! | [`oauth`], [`pages`], [`fhir`], [`admin`] | the handlers |
@@ -30,6 +30,7 @@ pub mod pages;
 pub mod path_parameters;
 pub mod peer;
 pub mod problem;
+pub mod quality_values;
 pub mod range;
 pub mod reply;
 pub mod routes;

@@ -58,7 +58,7 @@ pub fn requested_range(headers: &HeaderMap, etag: &str, length: u64) -> Requeste
 
 /// The response to a range that begins at or beyond the end, with the length.
 pub fn not_satisfiable(length: u64) -> Response {
-    let text = format!("range not satisfiable: the content has {length} bytes");
+    let text = format!("the range must begin before the end of the content, which has {length} bytes");
     let response = problem::fhir_error(StatusCode::RANGE_NOT_SATISFIABLE, IssueCode::Invalid, text);
     reply::with(response, header::CONTENT_RANGE, &format!("bytes */{length}"))
 }

@@ -66,7 +66,7 @@ enum DefinitionResource {
     Other,
 }
 
-/// A ValueSet, as far as it tells the code systems of its codes.
+/// The members of a ValueSet from which the code systems of its codes follow.
 #[derive(Deserialize)]
 struct ValueSetDefinition {
     url: Option<String>,

@@ -45,9 +45,9 @@ pub use write::worker::CompletionObserver;
 
 use serde::{Deserialize, Serialize};
 
-/// How the increment of an export tells which resources a client must remove although they are not deleted:
-/// those of Patients who have left the Group, those that now belong to another Patient, and those that no
-/// longer match `_typeFilter`.
+/// The list of the manifest in which an increment reports the resources that a client must remove although
+/// they are not deleted: those of Patients who have left the Group, those that now belong to another Patient,
+/// and those that no longer match `_typeFilter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GroupLeavers {

@@ -74,6 +74,11 @@ const PATIENT: &[(&str, &[&str])] = &[
     ("VisionPrescription", &["patient"]),
 ];
 
+/// `true` if resources of the type are in the compartments of Patients, by their references or as a Patient.
+pub fn contains_type(kind: &str) -> bool {
+    kind == "Patient" || !paths(kind).is_empty()
+}
+
 /// The paths of the References that determine the compartments of a resource of this type.
 pub fn paths(kind: &str) -> &'static [&'static str] {
     PATIENT.binary_search_by_key(&kind, |row| row.0).map_or(&[], |index| PATIENT[index].1)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fhir::IssueCode;
+use fhir::{IssueCode, patient_compartment};
 use http::StatusCode;
 use identity::model::scope::{ScopeContext, ScopePermissions};
 use identity::tokens::access_token::{GranularAccess, ResourceAccess, TokenAccess};
@@ -138,17 +138,12 @@ async fn reach_restriction(
     reach: ResourceAccess<'_>,
 ) -> Result<Restriction, Problem> {
     let is_of_patients = matches!(reach, ResourceAccess::Patients(_));
-    let needs_members = is_of_patients || kind != "Group" && is_of_compartments(kind);
+    let needs_members = is_of_patients || kind != "Group" && patient_compartment::contains_type(kind);
     let restriction = ClientGroups::of(context, access, needs_members).await?.restriction(kind, reach);
     match is_of_patients {
         true => of_patients(context, kind, restriction).await,
         false => Ok(restriction),
     }
-}
-
-/// `true` if resources of the type are in the compartments of Patients.
-fn is_of_compartments(kind: &str) -> bool {
-    kind == "Patient" || !fhir::patient_compartment::paths(kind).is_empty()
 }
 
 /// The Groups that limit a client.
@@ -190,7 +185,7 @@ impl ClientGroups {
             return Restriction::read_only(groups.clone());
         }
         match reach {
-            ResourceAccess::All if !is_of_compartments(kind) => Restriction::None,
+            ResourceAccess::All if !patient_compartment::contains_type(kind) => Restriction::None,
             ResourceAccess::All => Restriction::Compartments(Arc::clone(members)),
             ResourceAccess::Nothing => Restriction::patients([]),
             ResourceAccess::Patients(ids) => {

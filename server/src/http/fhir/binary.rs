@@ -15,6 +15,7 @@ use super::{JSON, check_accept, json_body};
 use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
+use crate::http::quality_values::quality_values;
 use crate::http::range::{RequestedRange, not_satisfiable, requested_range, with_content_range};
 use crate::http::reply::{self, Response};
 
@@ -41,14 +42,8 @@ pub struct AcceptWeights(Vec<(String, f32)>);
 
 impl AcceptWeights {
     fn read(context: &RequestContext) -> Self {
-        let values = context.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let ranges = values.flat_map(|value| value.split(',')).filter_map(|item| {
-            let mut parts = item.split(';').map(str::trim);
-            let range = parts.next().filter(|range| !range.is_empty())?.to_ascii_lowercase();
-            let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-            Some((range, weight.map_or(1.0, |text| text.parse().unwrap_or(0.0))))
-        });
-        let mut ranges: Vec<_> = ranges.collect();
+        let mut ranges = quality_values(&context.headers, &header::ACCEPT);
+        // A request without `Accept` accepts everything.
         if ranges.is_empty() {
             ranges.push(("*/*".to_owned(), 1.0));
         }
@@ -63,7 +58,7 @@ impl AcceptWeights {
         weight(&essence).or_else(|| weight(&format!("{family}/*"))).or_else(|| weight("*/*")).unwrap_or(0.0)
     }
 
-    /// The greatest weight of a name of FHIR JSON. Wildcards do not ask for it.
+    /// The greatest weight of a name of FHIR JSON. A wildcard does not request it.
     fn of_fhir_json(&self) -> f32 {
         let named = self.0.iter().filter(|(range, _)| JSON.contains(&range.as_str()));
         named.map(|(_, weight)| *weight).fold(0.0, f32::max)
@@ -82,9 +77,11 @@ impl RequestedForm {
     /// # Errors
     /// A 406 problem if the client accepts none of the forms of this type.
     pub fn of(context: &RequestContext, kind: &str) -> Result<Self, Problem> {
-        let asks_for_resource = ["_format", "_summary", "_elements"];
-        let params = context.params();
-        if kind != BINARY || asks_for_resource.iter().any(|name| params.get(name).is_some()) {
+        let selects_resource = || {
+            let params = context.params();
+            ["_format", "_summary", "_elements"].iter().any(|name| params.get(name).is_some())
+        };
+        if kind != BINARY || selects_resource() {
             check_accept(context, &[])?;
             return Ok(Self::Resource);
         }
@@ -118,7 +115,7 @@ impl RequestedForm {
         }
         let media_type = &content.media_type;
         Err(not_acceptable(format!(
-            "the content is {media_type}, and the resource application/fhir+json; Accept includes neither"
+            "the content is {media_type}, and the resource application/fhir+json; Accept must include one of them"
         )))
     }
 }
@@ -235,7 +232,9 @@ pub async fn written_body(
     if let Some(reference) = security_context
         && references::local(reference, &context.app.address.fhir_base).is_none()
     {
-        let text = "X-Security-Context must be a reference to a resource of this server, such as Patient/123";
+        let text = format!(
+            "'{reference}' in X-Security-Context is not a reference to a resource of this server, such as Patient/123"
+        );
         return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text));
     }
     let limit = binary::longest_content(context.app.resources.limits().bytes);

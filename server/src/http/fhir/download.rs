@@ -13,6 +13,7 @@ use super::export;
 use crate::config::audit::RecordedRequests;
 use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Problem};
+use crate::http::quality_values::quality_values;
 use crate::http::range::{RequestedRange, not_satisfiable, requested_range, with_content_range};
 use crate::http::reply::{self, Response};
 use crate::records::audit::{self, AuditActor, AuditEntry};
@@ -184,12 +185,7 @@ fn described(mut response: Response, etag: &str) -> Response {
 /// gzip is chosen if the client names it and does not prefer the other one.
 fn choose_encoding(headers: &HeaderMap) -> Option<ContentEncoding> {
     let (mut gzip, mut identity, mut any) = (None, None, None);
-    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    for item in values.flat_map(|value| value.split(',')) {
-        let mut parts = item.split(';').map(str::trim);
-        let coding = parts.next().unwrap_or_default().to_ascii_lowercase();
-        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-        let weight = weight.map_or(1.0, |text| text.trim().parse::<f32>().unwrap_or(0.0));
+    for (coding, weight) in quality_values(headers, &header::ACCEPT_ENCODING) {
         match coding.as_str() {
             "gzip" | "x-gzip" => gzip = Some(weight),
             "identity" => identity = Some(weight),
@@ -211,11 +207,8 @@ fn choose_encoding(headers: &HeaderMap) -> Option<ContentEncoding> {
 mod tests {
     use super::*;
 
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let pair = |(name, value): &(&'static str, &str)| {
-            (header::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
-        };
-        pairs.iter().map(pair).collect()
+    fn accepting(encodings: &str) -> HeaderMap {
+        [(header::ACCEPT_ENCODING, HeaderValue::from_str(encodings).unwrap())].into_iter().collect()
     }
 
     #[test]
@@ -223,7 +216,7 @@ mod tests {
         use ContentEncoding::{Gzip, Identity};
         #[track_caller]
         fn check(accept: &str, chosen: Option<ContentEncoding>) {
-            assert_eq!(choose_encoding(&headers(&[("accept-encoding", accept)])), chosen, "{accept}");
+            assert_eq!(choose_encoding(&accepting(accept)), chosen, "{accept}");
         }
         assert_eq!(choose_encoding(&HeaderMap::new()), Some(Identity));
         check("", Some(Identity));

@@ -65,8 +65,7 @@ fn scope_context(
     permissions: ScopePermissions,
     needed: NeededAccess,
 ) -> ScopeContext {
-    let is_of_patients = kind == "Patient"
-        || !fhir::patient_compartment::paths(kind).is_empty()
+    let is_of_patients = fhir::patient_compartment::contains_type(kind)
         || (ScopePermissions::READ.contains_all(permissions) && is_read_by_reference(kind));
     match (&access.user, needed) {
         (None, _) | (_, NeededAccess::Export) => ScopeContext::System,

@@ -35,7 +35,7 @@ pub struct Job {
     /// This is decided at the kick-off, because it determines the order of the resources.
     #[serde(default)]
     pub(crate) indexed_types: Vec<String>,
-    /// How an increment tells what has left the export.
+    /// The list in which an increment reports what has left the export.
     #[serde(default)]
     pub(crate) group_leavers: GroupLeavers,
     /// Version of the guide that determines the format of the manifest.

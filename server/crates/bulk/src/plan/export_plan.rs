@@ -175,7 +175,7 @@ impl ExportPlan {
             && !lacks_groups
             && (job.level != ExportLevel::System || !filters.is_empty())
         {
-            let (nobody, lists) = (GroupMembers::default(), job.group_leavers == GroupLeavers::Deleted);
+            let (no_patients, lists) = (GroupMembers::default(), job.group_leavers == GroupLeavers::Deleted);
             let comparison = ScopeComparison {
                 store,
                 job,
@@ -184,9 +184,9 @@ impl ExportPlan {
                 now: patients.at(),
                 since: store.seq_at(since).await?,
                 lists,
-                named: if lists { &nobody } else { &leavers },
+                named: if lists { &no_patients } else { &leavers },
             };
-            scope = comparison.run(if lists { &leavers } else { &nobody }).await?;
+            scope = comparison.run(if lists { &leavers } else { &no_patients }).await?;
         }
         let mut changes = match job.parameters.since {
             Some(since) => ListedResources::changed_since(store, since, job.seq()).await?,
@@ -229,7 +229,7 @@ impl ExportPlan {
         let mut texts: Vec<String> = self.excluded.iter().map(ToString::to_string).collect();
         if self.was_unknown {
             texts.push(
-                "at the time of _since, the Group was inactive or could not be read, so that this increment does not tell who left it before; to bring a copy up to date, export the Group without _since".to_owned(),
+                "the Group was inactive or could not be read at the time of _since, so that this increment does not list the Patients who left it before; to update a copy, export the Group without _since".to_owned(),
             );
         }
         // Patients and resources that are listed under `deleted` need no further words.

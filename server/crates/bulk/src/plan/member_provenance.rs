@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fhir::patient_compartment::contains_type;
 use store::{
     LineScanRange, PageLimit, ResourceKey, ScanOptions, Store, StoreError, UpdatedRange, VersionHeader,
     Versions as _,
@@ -10,7 +11,6 @@ use store::{
 
 use crate::group::GroupMembers;
 use crate::job::Job;
-use crate::request::kick_off::in_compartments;
 
 /// Number of Provenance resources, in all and for each member, that are read and filtered without a look at
 /// the members' resources, because that is cheaper. A member has about a hundred resources, and a lookup of
@@ -44,7 +44,7 @@ pub(crate) async fn provenance_of_members(
     let mut kinds = store.kinds(job.seq()).await?;
     kinds.retain(|kind| {
         let is_exported = !is_associated || job.kinds.contains(kind);
-        kind != "Provenance" && in_compartments(kind) && is_exported
+        kind != "Provenance" && contains_type(kind) && is_exported
     });
     let lookup = MemberLookup { store, job };
     let mut ids = Vec::new();

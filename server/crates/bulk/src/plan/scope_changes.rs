@@ -7,13 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fhir::patient_compartment::contains_type;
 use resources::filter::TypeFilter;
 use store::{ResourceKey, ScanOptions, Seq, Store, StoreError, Version, Versions as _};
 
 use crate::group::{GroupError, GroupMembers};
 use crate::job::Job;
 use crate::request::exported_kinds::{ExportRole, role};
-use crate::request::kick_off::in_compartments;
 
 /// Number of changes in one read.
 const PAGE: usize = 5_000;
@@ -93,7 +93,7 @@ impl ScopeComparison<'_> {
     pub async fn run(&self, leavers: &GroupMembers) -> Result<ScopeChanges, GroupError> {
         let mut found = ScopeChanges::default();
         let kinds = self.store.kinds(self.job.seq()).await?;
-        let compartment_kinds: Vec<_> = kinds.iter().filter(|kind| in_compartments(kind)).collect();
+        let compartment_kinds: Vec<_> = kinds.iter().filter(|kind| contains_type(kind)).collect();
         for patient in leavers.iter() {
             self.compare_compartment(&format!("Patient/{patient}"), &compartment_kinds, &mut found).await?;
             found.check_size()?;

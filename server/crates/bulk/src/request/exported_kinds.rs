@@ -1,7 +1,8 @@
 //! Which resource types an export has, and why.
 
-use crate::request::kick_off::{ExportLevel, KickOff, SUPPORTING, in_compartments};
+use crate::request::kick_off::{ExportLevel, KickOff, SUPPORTING};
 use crate::request::parameters::ExportParameters;
+use fhir::patient_compartment::contains_type;
 
 /// The stored types that the export contains (see [`ExportRole`]).
 pub fn kinds(request: &KickOff, parameters: &ExportParameters, mut stored: Vec<String>) -> Vec<String> {
@@ -25,7 +26,7 @@ pub fn role(level: &ExportLevel, parameters: &ExportParameters, kind: &str) -> O
     let names = |types: &Vec<String>| types.iter().any(|named| named == kind);
     let is_named = parameters.types.as_ref().is_none_or(names);
     let is_associated = kind == "Provenance" && parameters.provenance.is_some();
-    if is_associated || (is_named && (*level == ExportLevel::System || in_compartments(kind))) {
+    if is_associated || (is_named && (*level == ExportLevel::System || contains_type(kind))) {
         return Some(ExportRole::Main);
     }
     // Supporting resources belong to no block of organized output.

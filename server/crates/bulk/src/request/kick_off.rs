@@ -163,11 +163,6 @@ struct Reference {
     reference: Option<String>,
 }
 
-/// `true` if resources of this type can be in a Patient compartment.
-pub(crate) fn in_compartments(kind: &str) -> bool {
-    kind == "Patient" || !fhir::patient_compartment::paths(kind).is_empty()
-}
-
 impl From<GroupError> for KickOffError {
     fn from(error: GroupError) -> Self {
         match error {

@@ -1,9 +1,10 @@
 //! Parameters of a kick-off and their checks (Bulk Data Access 2.0.0 and 3.0.0, query parameters).
 
+use fhir::patient_compartment::contains_type;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::request::kick_off::{ExportLevel, KickOff, KickOffError, KickOffMethod, in_compartments};
+use crate::request::kick_off::{ExportLevel, KickOff, KickOffError, KickOffMethod};
 use crate::request::parameter_table::ExportParameter;
 use crate::{Format, GuideVersion};
 use resources::filter::{self, TypeFilter};
@@ -259,7 +260,7 @@ impl<'a> ParameterChecker<'a> {
             return self.note(name, format!("'{value}' is not a resource type of FHIR R4"));
         };
         self.allowed(kind)?;
-        if self.request.level != ExportLevel::System && !in_compartments(kind) {
+        if self.request.level != ExportLevel::System && !contains_type(kind) {
             let why = format!("{kind} is not in the compartment of a Patient; export it from the system");
             return self.note(name, why);
         }
@@ -274,7 +275,7 @@ impl<'a> ParameterChecker<'a> {
             return self
                 .note(ExportParameter::OrganizeOutputBy.row().name, format!("_type does not name {by}"));
         }
-        let outside = |types: &Vec<String>| types.iter().find(|kind| !in_compartments(kind)).cloned();
+        let outside = |types: &Vec<String>| types.iter().find(|kind| !contains_type(kind)).cloned();
         if (by == "Patient" || self.request.level != ExportLevel::System)
             && let Some(kind) = self.out.types.as_ref().and_then(outside)
         {
@@ -298,7 +299,7 @@ impl<'a> ParameterChecker<'a> {
         if let Some(mut types) = self.types.take() {
             types.sort();
             types.dedup();
-            let is_inside = |kind: &String| in_compartments(kind);
+            let is_inside = |kind: &String| contains_type(kind);
             let is_vain = !self.out.supporting && !types.iter().any(is_inside);
             if self.request.level != ExportLevel::System && is_vain {
                 let why =

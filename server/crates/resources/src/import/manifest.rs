@@ -55,19 +55,41 @@ impl FileRoles {
         if !self.folders.contains_key(folder) {
             self.folders.insert(folder.to_owned(), read(&folder.join(NAME)).unwrap_or_default());
         }
-        self.folders.get(folder)?.get(name).copied()
+        // A file may have been compressed after the export.
+        self.folders.get(folder)?.get(uncompressed(name)).copied()
     }
+}
+
+/// The name without the suffix of a compressed file.
+fn uncompressed(name: &str) -> &str {
+    name.strip_suffix(".gz").unwrap_or(name)
+}
+
+/// The files beside a manifest that it lists by a relative URL, as `trefoil export` does, and that are
+/// missing: the export was not copied completely. Downloaded files may have other names than their URLs.
+pub(super) fn missing_files(manifest: &Path) -> Vec<String> {
+    let Some(Manifest { output, deleted, .. }) = parse(manifest) else { return Vec::new() };
+    let names = output.into_iter().chain(deleted).map(|file| file.url).filter(|url| !url.contains("://"));
+    let is_missing = |name: &String| {
+        let file = manifest.with_file_name(name);
+        !file.exists() && !file.with_added_extension("gz").exists()
+    };
+    names.filter(is_missing).collect()
+}
+
+fn parse(path: &Path) -> Option<Manifest> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// The roles in a manifest, by file name. `None` if the file is missing or no manifest of an export.
 fn read(path: &Path) -> Option<HashMap<String, FileRole>> {
-    let Manifest { output, deleted, error, .. } = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let Manifest { output, deleted, error, .. } = parse(path)?;
     let mut roles = HashMap::from([(NAME.to_owned(), FileRole::Manifest)]);
     // A client that downloads files names them by the last segment of their URL.
     let lists = [(output, FileRole::Output), (deleted, FileRole::Deleted), (error, FileRole::Remarks)];
     for (files, role) in lists {
         let names = files.iter().filter_map(|file| file.url.rsplit('/').next()?.split(['?', '#']).next());
-        roles.extend(names.map(|name| (name.to_owned(), role)));
+        roles.extend(names.map(|name| (uncompressed(name).to_owned(), role)));
     }
     Some(roles)
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::bundle_requests::{self, BundleWrites, EntryWrite};
 use super::files::{self, FileContent, InputLine};
-use super::manifest::{FileRole, FileRoles};
+use super::manifest::{self, FileRole, FileRoles};
 use super::options::{ImportFault, ImportOptions, ImportWork};
 use crate::ResourceBodyError;
 use crate::write::bundle::{self, BundleHead, ParsedBundle};
@@ -118,7 +118,10 @@ impl<N: FnMut() -> String> LineReader<N> {
         self.send(ImportWork::File(name.clone()))?;
         self.role = self.roles.of(path);
         let read = match self.role {
-            Some(FileRole::Manifest) => Ok(()),
+            Some(FileRole::Manifest) => manifest::missing_files(path).into_iter().try_for_each(|file| {
+                let reason = format!("it lists {file}, which is not in the folder; copy the whole export");
+                self.bad(&name, None, &reason)
+            }),
             Some(FileRole::Remarks) => {
                 self.nothing(&name, false, "the manifest lists it under 'error': remarks about the export")
             }

@@ -34,10 +34,13 @@ impl Resources {
         let seq = self.store().last_seq().await?;
         let mut ids = Vec::new();
         let mut left = MAX_SEARCHED;
-        let has_compartments =
-            |own: &String| own == "Patient" || !fhir::patient_compartment::paths(own).is_empty();
-        let kinds: Vec<String> =
-            self.store().kinds(seq).await?.into_iter().filter(has_compartments).collect();
+        let kinds: Vec<String> = self
+            .store()
+            .kinds(seq)
+            .await?
+            .into_iter()
+            .filter(|own| fhir::patient_compartment::contains_type(own))
+            .collect();
         for compartment in compartments {
             for own in &kinds {
                 left = self.collect(compartment, own, kind, seq, left, &mut ids).await?;

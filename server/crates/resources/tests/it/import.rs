@@ -337,6 +337,22 @@ fn a_manifest_says_what_the_files_of_an_export_are() {
         runtime.block_on(import(&resources, vec![dir.path().to_owned()], ImportOptions::default()));
     assert_eq!(runtime.block_on(stored(&resources)), ["Basic/b", "Bundle/t"]);
     assert_eq!((report.bad_total, report.resources["Basic"].deleted, report.skipped_total), (0, 1, 1));
+    // Files that were compressed later have the same roles, and a file that was not copied is reported.
+    let compressed = dir.path().join("Bundle.ndjson.gz");
+    fs::write(compressed, gz(transaction.as_bytes())).unwrap();
+    fs::remove_file(dir.path().join("Bundle.ndjson")).unwrap();
+    fs::remove_file(dir.path().join("deleted.ndjson")).unwrap();
+    write(
+        "manifest.json",
+        &manifest.to_string().replace("https://there.example/1/", "").replace("?signature=x", ""),
+    );
+    let resources = Resources::new(Store::memory());
+    let (report, _) =
+        runtime.block_on(import(&resources, vec![dir.path().to_owned()], ImportOptions::default()));
+    assert_eq!(runtime.block_on(stored(&resources)), ["Basic/a", "Basic/b", "Bundle/t"]);
+    let reported: Vec<_> = report.bad.iter().map(|bad| told(bad, dir.path())).collect();
+    let missing = "manifest.json: it lists deleted.ndjson, which is not in the folder; copy the whole export";
+    assert_eq!(reported, [missing]);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use fhir::patient_compartment::contains_type;
 use serde_json::json;
 use store::{ResourceKey, StoreError, Versions as _};
 
@@ -11,7 +12,6 @@ use super::provenance::ProvenanceLookup;
 use crate::plan::export_plan::PatientScope;
 use crate::read::organized_output::collected_references::CollectedReferences;
 use crate::read::selection::{Selection, SelectionError};
-use crate::request::kick_off::in_compartments;
 
 /// Number of resources in a page, for blocks that are read by reference.
 const REFERENCE_PAGE: usize = 100;
@@ -94,7 +94,7 @@ impl<'a> BlockLines<'a> {
                     self.stage = BlockStage::Provenance(*index + 1, provenance);
                     return Ok(Some(Vec::new()));
                 }
-                if kind == source.head_type || !in_compartments(kind) {
+                if kind == source.head_type || !contains_type(kind) {
                     self.stage = BlockStage::Compartment(*index + 1, None);
                     return Ok(Some(Vec::new()));
                 }

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use fhir::patient_compartment::contains_type;
 use store::{ResourceKey, ScanOptions, StoreError, Version, Versions as _};
 
 use super::block_source::BlockSource;
 use crate::plan::export_plan::PatientScope;
 use crate::read::read_ahead::PAGE;
 use crate::read::selection::Selection;
-use crate::request::kick_off::in_compartments;
 
 /// Finds the Provenance of the resources in the compartment of a Patient, each once.
 pub(super) struct ProvenanceLookup<'a> {
@@ -35,7 +35,7 @@ impl<'a> ProvenanceLookup<'a> {
         scope: &'a PatientScope,
     ) -> Result<Self, StoreError> {
         let mut kinds = source.store.kinds(source.job.seq()).await?;
-        kinds.retain(|kind| kind != "Provenance" && in_compartments(kind));
+        kinds.retain(|kind| kind != "Provenance" && contains_type(kind));
         Ok(Self {
             source,
             chosen: source.resources_of("Provenance").within(scope),

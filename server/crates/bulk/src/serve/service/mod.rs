@@ -73,7 +73,7 @@ pub struct BulkOptions {
     pub nested_groups: bool,
     /// `true` if exports of Groups without `_type` contain supporting resources.
     pub supporting: bool,
-    /// How the increments of exports tell what has left them.
+    /// The list in which increments report what has left an export.
     pub group_leavers: GroupLeavers,
     /// Maximum number of concurrent downloads.
     pub open_downloads: usize,
