@@ -20,18 +20,25 @@ pub fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients")
 }
 
+/// Runs a script of a client, which prints `all good` at its end.
 #[track_caller]
-fn check(program: &str, script: &str, server: &Server) {
+fn run_script(program: &str, script: &str, server: &Server, args: &[&str]) {
     let output = Command::new(program)
         .arg(clients().join(script))
-        .arg(server.data())
+        .args(args)
         .env("NODE_EXTRA_CA_CERTS", server.ca())
+        .env("SSL_CERT_FILE", server.ca())
         .env("PYTHONPATH", python_packages())
         .output()
         .unwrap();
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.contains("all good"), "{text}");
+}
+
+#[track_caller]
+fn check(program: &str, script: &str, server: &Server) {
+    run_script(program, script, server, &[server.data().to_str().unwrap()]);
 }
 
 #[test]
@@ -145,17 +152,7 @@ async fn smart_fetch_puts_notes_into_its_documents() {
 async fn check_resources(program: &str, script: &str) {
     let server = Server::demo();
     let writer = Writer::register(&server, "writer", "system/*.cruds", &[]).await;
-    let output = Command::new(program)
-        .arg(clients().join(script))
-        .args([&server.fhir(), writer.token()])
-        .env("NODE_EXTRA_CA_CERTS", server.ca())
-        .env("SSL_CERT_FILE", server.ca())
-        .env("PYTHONPATH", python_packages())
-        .output()
-        .unwrap();
-    let text =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && text.contains("all good"), "{text}");
+    run_script(program, script, &server, &[&server.fhir(), writer.token()]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

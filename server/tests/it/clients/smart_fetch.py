@@ -2,15 +2,14 @@
 
 import gzip
 import json
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
+from smart_fetch_command import smart_fetch
+
 data = pathlib.Path(sys.argv[1])
 demo = json.loads((data / "demo.json").read_text())
-endpoint = json.loads((data / "endpoint.json").read_text())
 group = demo["groups"][0]
 
 
@@ -21,21 +20,8 @@ def lines(folder, kind):
 
 
 def fetch(client, level):
-    folder = pathlib.Path(tempfile.mkdtemp())
-    keys = folder / "keys.jwks"
-    keys.write_text(json.dumps({"keys": [{**client["jwk"], "alg": client["alg"], "key_ops": ["sign"]}]}))
-    out = folder / "out"
-    arguments = ["bulk", "--fhir-url", endpoint["fhir_base"], "--smart-client-id", client["client_id"]]
-    arguments += ["--smart-key", str(keys), "--no-default-filters", *level, str(out)]
-    program = "import sys; from smart_fetch.cli.main import main_cli; sys.exit(main_cli())"
-    run = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        env={**os.environ, "SSL_CERT_FILE": endpoint["ca"]},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    out = pathlib.Path(tempfile.mkdtemp()) / "out"
+    smart_fetch(data, client, "bulk", "--no-default-filters", *level, out)
     return out
 
 

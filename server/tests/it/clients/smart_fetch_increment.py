@@ -3,30 +3,18 @@ the folder of the exports, and `first` or `second`."""
 
 import gzip
 import json
-import os
 import pathlib
-import subprocess
 import sys
+
+from smart_fetch_command import smart_fetch
 
 data, out, day = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
 demo = json.loads((data / "demo.json").read_text())
-endpoint = json.loads((data / "endpoint.json").read_text())
-client = demo["backend"][0]
-keys = data / "keys.jwks"
-keys.write_text(json.dumps({"keys": [{**client["jwk"], "alg": client["alg"], "key_ops": ["sign"]}]}))
-arguments = ["export", "--fhir-url", endpoint["fhir_base"], "--smart-client-id", client["client_id"]]
-arguments += ["--smart-key", str(keys), "--export-mode", "bulk", "--hydration-tasks", "none", "--no-default-filters"]
-arguments += ["--type", "Patient,Observation", "--group", demo["groups"][0], "--nickname", day]
-arguments += ["--since", "auto"] if day == "second" else []
-program = "import sys; from smart_fetch.cli.main import main_cli; sys.exit(main_cli())"
-run = subprocess.run(
-    [sys.executable, "-c", program, *arguments, str(out)],
-    env={**os.environ, "SSL_CERT_FILE": endpoint["ca"]},
-    capture_output=True,
-    text=True,
-    timeout=120,
+export = ["--export-mode", "bulk", "--hydration-tasks", "none", "--no-default-filters", "--type", "Patient,Observation"]
+export += ["--since", "auto"] if day == "second" else []
+printed = smart_fetch(
+    data, demo["backend"][0], "export", *export, "--group", demo["groups"][0], "--nickname", day, out
 )
-assert run.returncode == 0, run.stdout + run.stderr
 
 
 def resources(folder):
@@ -48,4 +36,4 @@ deleted = sorted(
     for line in gzip.open(path, "rt")
     for entry in json.loads(line)["entry"]
 )
-print(json.dumps({"found": found, "deleted": deleted, "output": run.stdout}))
+print(json.dumps({"found": found, "deleted": deleted, "output": printed}))

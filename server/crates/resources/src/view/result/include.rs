@@ -10,6 +10,33 @@ use crate::body::json::values;
 use crate::body::references::local;
 use crate::search::filter::value::reference_text;
 
+/// The parts of `Type:parameter:Target`.
+struct IncludeParts<'a> {
+    source: &'a str,
+    code: &'a str,
+    target: Option<&'a str>,
+}
+
+impl<'a> IncludeParts<'a> {
+    fn read(text: &'a str) -> Result<Self, &'static str> {
+        let mut parts = text.split(':');
+        let (source, code, target) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+        if parts.next().is_some() {
+            return Err("has more than three parts");
+        }
+        Ok(Self { source, code: code.ok_or("names no search parameter")?, target })
+    }
+}
+
+/// The reference parameter of a type with this code, or all of them for `*`.
+fn reference_parameters(kind: &str, code: &str) -> Vec<SearchParameter> {
+    let is_reference = |parameter: &SearchParameter| parameter.comparison == ValueComparison::Reference;
+    match code {
+        "*" => search_parameters::parameters(kind).filter(is_reference).collect(),
+        code => search_parameters::find(kind, code).filter(is_reference).into_iter().collect(),
+    }
+}
+
 /// A value of `_include`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Include {
@@ -25,29 +52,19 @@ impl Include {
     /// # Errors
     /// Returns a text that describes why the value is not accepted.
     pub fn read(kind: &str, text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| {
-            format!("_include: '{text}' {why}; expected {kind}:PARAMETER or {kind}:PARAMETER:TARGET")
-        };
-        let mut parts = text.split(':');
-        let (source, code, target) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
-        if parts.next().is_some() {
-            return Err(wrong("has more than three parts"));
-        }
+        let expected = format!("{kind}:PARAMETER or {kind}:PARAMETER:TARGET");
+        let wrong = |why: &str| format!("_include: '{text}' {why}; expected {expected}");
+        let IncludeParts { source, code, target } = IncludeParts::read(text).map_err(wrong)?;
         if source != kind {
             return Err(wrong("does not begin with the type of the search"));
         }
-        let code = code.ok_or_else(|| wrong("names no search parameter"))?;
         let target = match target {
             Some(target) => {
                 Some(fhir::resource_type(target).ok_or_else(|| wrong("names an unknown target type"))?)
             }
             None => None,
         };
-        let is_reference = |parameter: &SearchParameter| parameter.comparison == ValueComparison::Reference;
-        let parameters: Vec<_> = match code {
-            "*" => search_parameters::parameters(kind).filter(is_reference).collect(),
-            code => search_parameters::find(kind, code).filter(is_reference).into_iter().collect(),
-        };
+        let parameters = reference_parameters(kind, code);
         if parameters.is_empty() {
             return Err(wrong("does not name a reference parameter"));
         }
@@ -97,28 +114,15 @@ impl ReverseInclude {
     /// # Errors
     /// Returns a text that describes why the value is not accepted.
     pub fn read(kind: &str, text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| {
-            format!("_revinclude: '{text}' {why}; expected TYPE:PARAMETER or TYPE:PARAMETER:{kind}")
-        };
-        let mut parts = text.split(':');
-        let (source, code, target) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
-        if parts.next().is_some() {
-            return Err(wrong("has more than three parts"));
-        }
+        let expected = format!("TYPE:PARAMETER or TYPE:PARAMETER:{kind}");
+        let wrong = |why: &str| format!("_revinclude: '{text}' {why}; expected {expected}");
+        let IncludeParts { source, code, target } = IncludeParts::read(text).map_err(wrong)?;
         if target.is_some_and(|target| target != kind) {
             return Err(wrong("does not end with the type of the search"));
         }
         let source = fhir::resource_type(source).ok_or_else(|| wrong("names an unknown type"))?;
-        let code = code.ok_or_else(|| wrong("names no search parameter"))?;
-        let refers = |parameter: &SearchParameter| parameter.comparison == ValueComparison::Reference;
-        let codes: Vec<_> = match code {
-            "*" => search_parameters::parameters(source).filter(refers).map(|known| known.code).collect(),
-            code => search_parameters::find(source, code)
-                .filter(refers)
-                .map(|known| known.code)
-                .into_iter()
-                .collect(),
-        };
+        let codes: Vec<_> =
+            reference_parameters(source, code).into_iter().map(|parameter| parameter.code).collect();
         if codes.is_empty() {
             return Err(wrong("does not name a reference parameter"));
         }
