@@ -1,7 +1,5 @@
 //! The selection of a job, prepared for reading: patients, searches and elements.
 
-use std::sync::Arc;
-
 use fhir::{Issue, IssueCode, Severity};
 use jiff::Timestamp;
 use resources::filter::TypeFilter;
@@ -10,11 +8,12 @@ use store::{PageLimit, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Mutex;
 
 use crate::GroupLeavers;
-use crate::group::{CurrentMembers, Excluded, GroupError, GroupMembers, MemberCollector};
+use crate::group::{Excluded, GroupError, GroupMembers};
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
 use crate::plan::listed_resources::ListedResources;
 use crate::plan::member_provenance::provenance_of_members;
+use crate::plan::membership::{GroupReader, Membership, PatientScope};
 use crate::plan::scope_changes::{ScopeAt, ScopeChanges, ScopeComparison, is_met};
 use crate::plan::supporting::ReferenceSet;
 use crate::request::exported_kinds::{ExportRole, role};
@@ -23,72 +22,6 @@ use crate::request::parameters::ExportParameters;
 
 /// Number of references in an OperationOutcome about resources that have left an export.
 const NAMED_TOGETHER: usize = 100;
-
-/// Reads Groups with the settings of the server.
-#[derive(Debug, Clone)]
-pub(crate) struct GroupReader {
-    /// Base URL of the FHIR interface.
-    pub fhir_base: String,
-    /// `true` if the members of nested Groups are included.
-    pub nested_groups: bool,
-}
-
-impl GroupReader {
-    /// The members of a Group at a time, from the snapshot `seq`, and the data on which the list depends. A
-    /// Group that contains itself is read once. A nested Group that does not exist has no members.
-    pub async fn current_members(
-        &self,
-        store: &Store,
-        id: &str,
-        seq: Seq,
-        time: Timestamp,
-    ) -> Result<CurrentMembers, GroupError> {
-        let mut gathering = MemberCollector::new(&self.fhir_base, time);
-        let (mut groups, mut exclusion) = (vec![id.to_owned()], None);
-        let mut next = 0;
-        while let Some(group) = groups.get(next) {
-            let found = store.read(&ResourceKey::new("Group", group), seq).await?;
-            match found.and_then(|version| version.body) {
-                Some(body) => {
-                    let added = gathering.add(group, &body).map_err(GroupError::Bad)?;
-                    exclusion = if next == 0 { added } else { exclusion };
-                }
-                None if next == 0 => return Err(GroupError::NoGroup(id.to_owned())),
-                None => {}
-            }
-            let nested = gathering.take_nested();
-            for group in nested {
-                if self.nested_groups && !groups.contains(&group) {
-                    groups.push(group);
-                }
-            }
-            next += 1;
-        }
-        Ok(CurrentMembers { exclusion, ..gathering.finish(groups) })
-    }
-}
-
-/// The patients whose resources are exported.
-#[derive(Debug)]
-pub(crate) enum PatientScope {
-    /// All resources, whether or not they are in a Patient compartment.
-    All,
-    /// Resources in the compartment of any Patient.
-    Patients,
-    /// Resources in the compartments of these Patients.
-    Members(Arc<GroupMembers>),
-}
-
-impl PatientScope {
-    /// The scope at one time.
-    fn at(&self) -> ScopeAt<'_> {
-        match self {
-            Self::All => ScopeAt::All,
-            Self::Patients => ScopeAt::Patients,
-            Self::Members(members) => ScopeAt::Members(members),
-        }
-    }
-}
 
 /// The selection of a job, prepared for reading.
 #[derive(Debug)]
@@ -143,51 +76,10 @@ pub(crate) enum CollectStage {
 impl ExportPlan {
     /// Prepares the selection of a job.
     pub async fn of(job: &Job, store: &Store, reading: &GroupReader) -> Result<Self, GroupError> {
-        let patients = job.parameters.patients.as_ref();
         let filters = read_filters(&job.parameters, &reading.fhir_base, job.transaction_time)?;
-        let (mut joiners, mut leavers, mut excluded) =
-            (GroupMembers::default(), GroupMembers::default(), Vec::new());
-        let (mut earlier, mut lacks_groups, mut was_unknown) = (None, false, false);
-        let patients = match (&job.level, patients) {
-            (ExportLevel::System, _) => PatientScope::All,
-            (ExportLevel::Patient, None) => PatientScope::Patients,
-            (ExportLevel::Patient, Some(patients)) => {
-                PatientScope::Members(Arc::new(patients.iter().collect()))
-            }
-            (ExportLevel::Group(id), patients) => {
-                let current = reading.current_members(store, id, job.seq(), job.transaction_time).await?;
-                lacks_groups = current.lacks_groups();
-                let exported = requested(patients, current.members);
-                if let Some((before, all_known)) = members_since(job, id, store, reading).await? {
-                    let before = requested(patients, before);
-                    joiners = exported.without(&before);
-                    // Nothing is known about the members of an excluded Group.
-                    leavers = if lacks_groups { GroupMembers::default() } else { before.without(&exported) };
-                    was_unknown = !lacks_groups && !all_known;
-                    earlier = Some(before);
-                }
-                excluded = current.excluded;
-                PatientScope::Members(Arc::new(exported))
-            }
-        };
-        let mut scope = ScopeChanges::default();
-        if let Some(since) = job.parameters.since
-            && !lacks_groups
-            && (job.level != ExportLevel::System || !filters.is_empty())
-        {
-            let (no_patients, lists) = (GroupMembers::default(), job.group_leavers == GroupLeavers::Deleted);
-            let comparison = ScopeComparison {
-                store,
-                job,
-                filters: &filters,
-                before: earlier.as_ref().map_or_else(|| patients.at(), ScopeAt::Members),
-                now: patients.at(),
-                since: store.seq_at(since).await?,
-                lists,
-                named: if lists { &no_patients } else { &leavers },
-            };
-            scope = comparison.run(if lists { &leavers } else { &no_patients }).await?;
-        }
+        let membership = Membership::of(job, store, reading).await?;
+        let scope = scope_changes(job, store, &filters, &membership).await?;
+        let Membership { patients, joiners, leavers, excluded, was_unknown, .. } = membership;
         let mut changes = match job.parameters.since {
             Some(since) => ListedResources::changed_since(store, since, job.seq()).await?,
             None => None,
@@ -301,34 +193,29 @@ impl ExportPlan {
     }
 }
 
-/// The members whom a request asks for: those of its parameter `patient`, or all.
-fn requested(patients: Option<&Vec<String>>, members: GroupMembers) -> GroupMembers {
-    match patients {
-        None => members,
-        Some(patients) => patients.iter().filter(|id| members.position(id).is_some()).collect(),
-    }
-}
-
-/// The members of a Group at `_since`, if the request has it, and whether all were known then. The history of
-/// Groups is never removed, so that the members of any time can be read.
-async fn members_since(
+/// The resources that left or entered the export since `_since`. An export of everything without a search has
+/// none.
+async fn scope_changes(
     job: &Job,
-    group: &str,
     store: &Store,
-    reading: &GroupReader,
-) -> Result<Option<(GroupMembers, bool)>, GroupError> {
-    let Some(since) = job.parameters.since else { return Ok(None) };
-    let seq = store.seq_at(since).await?;
-    match reading.current_members(store, group, seq, since).await {
-        Ok(current) => {
-            let all_known = !current.lacks_groups();
-            Ok(Some((current.members, all_known)))
-        }
-        // No earlier export contained members of a Group that was missing or could not be read.
-        Err(GroupError::NoGroup(_)) => Ok(Some((GroupMembers::default(), true))),
-        Err(GroupError::Bad(_)) => Ok(Some((GroupMembers::default(), false))),
-        Err(error) => Err(error),
-    }
+    filters: &[TypeFilter],
+    membership: &Membership,
+) -> Result<ScopeChanges, GroupError> {
+    let is_limited = job.level != ExportLevel::System || !filters.is_empty();
+    let Some(since) = job.parameters.since.filter(|_| is_limited && !membership.lacks_groups) else {
+        return Ok(ScopeChanges::default());
+    };
+    // Leavers are either named as Patients, or their resources are listed one by one.
+    let (no_patients, lists) = (GroupMembers::default(), job.group_leavers == GroupLeavers::Deleted);
+    let (listed, named) = match lists {
+        true => (&membership.leavers, &no_patients),
+        false => (&no_patients, &membership.leavers),
+    };
+    let now = membership.patients.at_one_time();
+    let before =
+        membership.before.as_ref().map_or_else(|| membership.patients.at_one_time(), ScopeAt::Members);
+    let since = store.seq_at(since).await?;
+    ScopeComparison { store, job, filters, before, now, since, lists, named }.run(listed).await
 }
 
 /// Reads the searches of a request, which were checked at the kick-off.

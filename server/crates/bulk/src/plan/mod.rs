@@ -3,5 +3,6 @@
 pub(crate) mod export_plan;
 pub(crate) mod listed_resources;
 pub(crate) mod member_provenance;
+pub(crate) mod membership;
 pub(crate) mod scope_changes;
 pub(crate) mod supporting;

@@ -9,7 +9,7 @@ use store::{ResourceKey, StoreError, Versions as _};
 
 use super::block_source::BlockSource;
 use super::provenance::ProvenanceLookup;
-use crate::plan::export_plan::PatientScope;
+use crate::plan::membership::PatientScope;
 use crate::read::organized_output::collected_references::CollectedReferences;
 use crate::read::selection::{Selection, SelectionError};
 

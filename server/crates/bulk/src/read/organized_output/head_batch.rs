@@ -7,7 +7,7 @@ use store::{ResourceKey, Version};
 
 use super::block::OutputBlock;
 use super::block_source::{BlockHead, BlockSource};
-use crate::plan::export_plan::PatientScope;
+use crate::plan::membership::PatientScope;
 use crate::read::organized_output::collected_references::CollectedReferences;
 use crate::read::selection::{Selection, SelectionError};
 
@@ -130,7 +130,8 @@ mod tests {
     use super::*;
     use crate::job::cursor::ExportCursor;
     use crate::job::{Job, Lease};
-    use crate::plan::export_plan::{ExportPlan, GroupReader};
+    use crate::plan::export_plan::ExportPlan;
+    use crate::plan::membership::GroupReader;
     use crate::read::organized_output::heads_of_page;
     use crate::request::kick_off::ExportLevel;
     use crate::request::parameters::ExportParameters;

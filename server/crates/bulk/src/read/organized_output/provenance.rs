@@ -7,7 +7,7 @@ use fhir::patient_compartment::contains_type;
 use store::{ResourceKey, ScanOptions, StoreError, Version, Versions as _};
 
 use super::block_source::BlockSource;
-use crate::plan::export_plan::PatientScope;
+use crate::plan::membership::PatientScope;
 use crate::read::read_ahead::PAGE;
 use crate::read::selection::Selection;
 
