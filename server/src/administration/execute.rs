@@ -1,7 +1,7 @@
 //! Runs one command of an administrator.
 
 use anyhow::{Context as _, Result};
-use resources::ImportOptions;
+use resources::{ImportOptions, ResourceRules};
 use terminology_import::StatedVersion;
 
 use super::protocol::{AdminCommand, CommandEvent};
@@ -20,7 +20,10 @@ pub async fn execute_command(
 ) -> Result<u8> {
     match command {
         AdminCommand::Import { paths, edition, version, keep_bundles } => {
-            let options = ImportOptions { keep_bundles, ..ImportOptions::default() };
+            let defaults = ImportOptions::default();
+            let validation = services.resources.rules().validation;
+            let rules = ResourceRules { validation, ..defaults.rules };
+            let options = ImportOptions { keep_bundles, rules, ..defaults };
             import::run_import(services, paths, StatedVersion { edition, version }, options, events).await
         }
         AdminCommand::Export(export) => export::run_export(services, export, events).await.map(|()| 0),

@@ -299,6 +299,20 @@ fn print_report(report: &ImportReport, events: EventSink<'_>) {
             unresolved.not_looked_at
         )));
     }
+    if report.irregular_total > 0 {
+        let text = format!(
+            "resources with defects: {}; they are stored ([resources] validation = \"reject\" refuses them)",
+            report.irregular_total
+        );
+        events(CommandEvent::Trouble(text));
+        for (file, irregular) in report.irregular.iter().take(MAX_NAMED) {
+            let text = format!("  {file}: {}, for example {}", irregular.total, irregular.first);
+            events(CommandEvent::Trouble(text));
+        }
+        if report.irregular.len() > MAX_NAMED {
+            events(CommandEvent::Trouble("  …".to_owned()));
+        }
+    }
     if let Some(first) = &report.first_imprecise {
         events(CommandEvent::Trouble(format!(
             "resources with numbers that a 64-bit floating-point number cannot hold: {}, for example {first}; they are \

@@ -109,6 +109,7 @@ async fn run_offline(
         ..ServeFlags::default()
     };
     let config = Config::load(&flags)?;
+    let rules = config.settings.resource_rules();
     // Stored references may begin with the base URL of the running server.
     let fhir_base = format!("{}/fhir/R4", config.base_url.as_deref().unwrap_or("https://localhost:8443"));
     make_data_folder(data)?;
@@ -129,6 +130,7 @@ async fn run_offline(
     let identity =
         Identity::open_with(store.clone(), random, dependencies, "https://localhost", true, now).await?;
     let resources = Resources::at(store, &fhir_base);
+    resources.set_rules(rules);
     let (identity, resources) = (&identity, &resources);
     let services =
         AdminServices { identity, resources, data, clock: &clock, audit: &audit, passwords, app: None, stop };

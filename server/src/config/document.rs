@@ -72,7 +72,8 @@ choices!(
     Durability,
     RecordedRequests,
     ::bulk::GuideVersion,
-    ::bulk::GroupLeavers
+    ::bulk::GroupLeavers,
+    ::resources::Validation
 );
 
 /// The names of the variants of an enum, as its derived `Deserialize` passes them to the format.

@@ -365,6 +365,7 @@ impl Config {
             trusted_proxies,
             rotate_keys_every: SignedDuration::from_hours(24 * i64::from(days)),
             body_limit_bytes: file.limits.body_limit_bytes,
+            validation: file.resources.validation,
             private_key_hosts: file.identity.allow_private_jwks.clone(),
             passwords: source.password_policy(&file.identity)?,
             throttle: source.throttle_limits(&file.identity.throttle)?,

@@ -36,6 +36,8 @@ settings_table! {
         pages: PagesSection = PagesSection::default(),
         /// External providers.
         provider: Vec<Spanned<ProviderSection>> = Vec::new(),
+        /// Resources.
+        resources: ResourcesSection = ResourcesSection::default(),
         /// Terminology.
         terminology: TerminologySection = TerminologySection::default(),
         /// Exports.
@@ -176,6 +178,17 @@ settings_table! {
         /// Versions to use if a request names none, each as `url|version`. A version may be a pattern such as
         /// `4.x`.
         preferred_versions: Vec<Spanned<String>> = Vec::new(),
+    }
+}
+
+settings_table! {
+    /// Resources.
+    pub struct ResourcesSection {
+        /// Validation of resources that are written or imported: the elements of their type, cardinalities
+        /// and the formats of primitive values, but not profiles and bindings. `warn` logs defects and
+        /// refuses what no reader of FHIR R4 can parse, such as a number instead of a string or a day that
+        /// the calendar does not have. `reject` refuses any defect. `off` validates nothing.
+        validation: ::resources::Validation = ::resources::Validation::default(),
     }
 }
 

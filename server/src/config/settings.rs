@@ -8,6 +8,7 @@ use identity::lifetimes::Lifetimes;
 use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::throttle::ThrottleLimits;
 use jiff::SignedDuration;
+use resources::{ResourceRules, Validation};
 use terminology::PreferredVersions;
 
 use crate::config::ConfiguredProvider;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub preferred_versions: PreferredVersions,
     /// Maximum size of a FHIR request body and of a resource, in bytes.
     pub body_limit_bytes: usize,
+    /// Validation of resources that are written or imported.
+    pub validation: Validation,
     /// Proxies whose header with the client's address is trusted.
     pub trusted_proxies: TrustedProxies,
     /// Hosts with private addresses from which key sets may be fetched.
@@ -56,6 +59,15 @@ pub struct CustomScope {
 }
 
 impl Settings {
+    /// The rules for resources. The maximum size of a request body is that of a resource, too.
+    pub fn resource_rules(&self) -> ResourceRules {
+        ResourceRules {
+            bytes: self.body_limit_bytes,
+            validation: self.validation,
+            ..ResourceRules::default()
+        }
+    }
+
     /// The description of a custom scope, if the scope is declared or belongs to the demo.
     pub fn describe(&self, scope: &str) -> Option<&str> {
         self.scopes

@@ -236,10 +236,11 @@ static FHIR: &[Route] = routes! {
     PUT    "fhir/R4/{kind}" Cors => fhir::resource::conditional_update(kind, body);
     DELETE "fhir/R4/{kind}" Cors => fhir::resource::conditional_delete(kind);
     POST   "fhir/R4/{kind}/_search" Cors Reads => fhir::search::search_by_post(kind, body);
+    GET    "fhir/R4/{kind}/_history" Cors => fhir::history::type_history(kind);
     GET    "fhir/R4/{kind}/{id}" Cors => fhir::resource::read_resource(kind, id);
     PUT    "fhir/R4/{kind}/{id}" Cors => fhir::resource::update_resource(kind, id, body);
     DELETE "fhir/R4/{kind}/{id}" Cors => fhir::resource::delete_resource(kind, id);
-    GET    "fhir/R4/{kind}/{id}/_history" Cors => fhir::search::instance_history(kind, id);
+    GET    "fhir/R4/{kind}/{id}/_history" Cors => fhir::history::instance_history(kind, id);
     GET    "fhir/R4/{kind}/{id}/_history/{version}" Cors => fhir::resource::read_version(kind, id, version);
 };
 

@@ -9,8 +9,8 @@ use arc_swap::ArcSwap;
 use bulk::{Bulk, GroupError};
 use bytes::Bytes;
 use identity::{Dependencies, Identity, KeyProvider, SystemKeys};
+use resources::Resources;
 use resources::filter::TypeFilter;
-use resources::{ResourceLimits, Resources};
 use store::Store;
 use terminology::Terminology;
 
@@ -137,7 +137,7 @@ impl App {
         let address = ServerAddress::new(base_url)?;
         let clock_check = ClockCheck::open(&config, &clock, &store).await?;
         let fixed = RestartSettings::of(&config);
-        let limits = ResourceLimits { bytes: config.settings.body_limit_bytes, ..ResourceLimits::default() };
+        let rules = config.settings.resource_rules();
         let settings = Arc::new(ArcSwap::from_pointee(std::mem::take(&mut config.settings)));
         let source = AuditSource { observer: address.base_url.clone(), node: config.node.clone() };
         let audit = AuditLog::open(&config.data, source, config.audit, clock.clone())
@@ -169,7 +169,7 @@ impl App {
             .await
             .context("failed to open the identity records")?;
         identity.lifetimes.configure(settings.load().lifetimes, now).await?;
-        resources.set_limits(limits);
+        resources.set_rules(rules);
         let bulk = open_bulk(&config, &resources, &identity, &audit, &clock)?;
         let exports = open_export_log(&config, &address, &clock, &store)?;
         let terminology = Terminology::default();
@@ -180,7 +180,7 @@ impl App {
             None => provider_calls::provider_caller()?,
         };
         let app = Arc::new(Self {
-            capacity: Capacity::new(&config, limits.bytes),
+            capacity: Capacity::new(&config, rules.bytes),
             config: RunningConfig {
                 settings,
                 fixed,
@@ -222,9 +222,7 @@ impl App {
 
     /// Replaces all settings.
     pub fn replace_settings(&self, settings: Settings) {
-        // The maximum size of a body is that of a resource, too.
-        self.resources
-            .set_limits(ResourceLimits { bytes: settings.body_limit_bytes, ..self.resources.limits() });
+        self.resources.set_rules(settings.resource_rules());
         self.terminology.prefer_versions(settings.preferred_versions.clone());
         self.config.settings.store(Arc::new(settings));
     }

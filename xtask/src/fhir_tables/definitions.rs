@@ -128,6 +128,9 @@ pub struct ElementDefinition {
     pub path: String,
     #[serde(default)]
     pub min: u32,
+    /// Maximum number of values: a number, or `*`.
+    #[serde(default)]
+    pub max: String,
     #[serde(default)]
     pub is_summary: bool,
     /// Path of the element that defines the content of this one, as `#path`.
@@ -261,9 +264,13 @@ impl TypeDefinition {
         self.fhir_version.as_deref() == Some(FHIR_VERSION) && self.derivation.as_deref() != Some("constraint")
     }
 
-    /// Returns whether this is a resource type that has instances.
-    pub fn is_concrete_resource(&self) -> bool {
-        self.kind == "resource" && !self.is_abstract
+    /// Returns whether instances of the type consist of elements. `Element` is abstract, but is the type of
+    /// what accompanies a primitive value.
+    pub fn has_elements(&self) -> bool {
+        match &*self.kind {
+            "resource" | "complex-type" => !self.is_abstract || self.name == "Element",
+            _ => false,
+        }
     }
 
     pub fn elements(&self) -> &[ElementDefinition] {

@@ -4,16 +4,16 @@
 //! | module | contents |
 //! |---|---|
 //! | [`definitions`] | finding and reading HL7's definitions |
-//! | [`root_elements`] | the table of root elements of each resource type |
 //! | [`search_parameters`] | the table of search parameters |
 //! | [`search_paths`] | the JSON paths to which the expression of a search parameter leads |
+//! | [`structures`] | the table of the elements of resource types and data types |
 //! | [`patient_compartment`] | the table of the Patient compartment |
 
 mod definitions;
 mod patient_compartment;
-mod root_elements;
 mod search_parameters;
 mod search_paths;
+mod structures;
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result, bail};
 use self::definitions::FhirDefinitions;
 use crate::workspace::root;
 
-const ROOT_ELEMENTS: &str = "server/crates/fhir/data/root-elements.txt";
+const STRUCTURES: &str = "server/crates/fhir/data/structures.txt";
 const SEARCH_PARAMETERS: &str = "server/crates/fhir/data/search-parameters.txt";
 const PATIENT_COMPARTMENT: &str = "server/crates/fhir/src/patient_compartment.rs";
 
@@ -51,7 +51,7 @@ pub fn run(only_compare: bool) -> Result<Option<String>> {
     let compartment_source = read_file(PATIENT_COMPARTMENT)?;
     let compartment_rows = patient_compartment::rows(&definitions, &parameters)?;
     let tables = [
-        (ROOT_ELEMENTS, root_elements::table(&definitions)),
+        (STRUCTURES, structures::table(&definitions)),
         (SEARCH_PARAMETERS, search_parameters::table(&parameters)),
         (PATIENT_COMPARTMENT, patient_compartment::replace_rows(&compartment_source, &compartment_rows)?),
     ];

@@ -3,7 +3,9 @@
 //! | module | contents |
 //! |---|---|
 //! | [`types`] | resource types and ids |
-//! | [`root_elements`](mod@root_elements) | root elements of each resource type |
+//! | [`structures`] | elements of each resource type and data type |
+//! | [`primitive`] | primitive data types and their formats |
+//! | [`validation`] | the defects of a resource |
 //! | [`search_parameters`] | search parameters of each resource type |
 //! | [`patient_compartment`] | elements that put a resource into the compartment of a Patient |
 //! | [`coding`] | Coding, CodeableConcept |
@@ -21,10 +23,12 @@ pub mod outcome;
 pub mod parameters;
 pub mod patient_compartment;
 pub mod period;
-pub mod root_elements;
+pub mod primitive;
 pub mod search_parameters;
+pub mod structures;
 pub mod text;
 pub mod types;
+pub mod validation;
 
 pub use coding::{CodeableConcept, Coding};
 pub use json::Json;

@@ -1,6 +1,16 @@
 //! Reasons why a resource cannot be read or written.
 
+use fhir::validation::ElementDefects;
 use store::StoreError;
+
+/// Describes the first defect, those that no reader can represent before others, and how many more there are.
+fn describe(defects: &ElementDefects) -> String {
+    let first = defects.first().map(ToString::to_string).unwrap_or_default();
+    match defects.total() {
+        0 | 1 => first,
+        total => format!("{first} (and {} more defects)", total - 1),
+    }
+}
 
 /// The defect of a text that is not a valid resource, with its position if it is known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +90,9 @@ pub enum ResourceBodyError {
         /// Line number, counted from 1.
         line: usize,
     },
+    /// The resource is refused because of the defects of its elements.
+    #[error("{}", describe(.0))]
+    Defects(ElementDefects),
     /// The text is not a valid Bundle.
     #[error("not a Bundle: {0}")]
     BadBundle(String),
@@ -119,7 +132,12 @@ impl ResourceBodyError {
     /// Adds the index of the Bundle entry that contained the text, counted from 0.
     #[must_use]
     pub fn in_entry(self, entry: usize) -> Self {
-        Self::BadEntry { entry, reason: self.to_string() }
+        match self {
+            Self::Defects(defects) => {
+                Self::Defects(defects.below(&format!("Bundle.entry[{entry}].resource")))
+            }
+            other => Self::BadEntry { entry, reason: other.to_string() },
+        }
     }
 }
 

@@ -27,9 +27,10 @@ pub use write::{prepare, service};
 pub use compartment_view::{CompartmentView, ContextRestrictions, Restriction, ViewPart};
 pub use error::{ResourceBodyError, ResourceError};
 pub use import::{
-    ImportCount, ImportFault, ImportOptions, ImportProgress, ImportReport, UnresolvedReferences,
+    ImportCount, ImportFault, ImportOptions, ImportProgress, ImportReport, IrregularResources,
+    UnresolvedReferences,
 };
-pub use prepare::{IdSource, PreparedResource, ResourceLimits};
+pub use prepare::{IdSource, PreparedResource, ResourceRules, Validation};
 pub use service::{DeleteResult, ExpectedVersion, Resources, StoredResource, Tombstone, WrittenResource};
 pub use transaction::{
     BundleOperation, BundleSearch, EntryAction, EntryRead, EntryResult, PlannedEntry, TransactionPlan,

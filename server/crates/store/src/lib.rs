@@ -57,8 +57,8 @@ pub use ports::{Ledger, Versions};
 pub use postgres::{Announcement, DatabaseLimits, DatabaseUrl};
 pub use store::{Store, WriteGate};
 pub use types::{
-    ChangeRecord, Commit, Expect, ExpectVersion, IndexCondition, IndexEntry, IndexLookup, IndexRange,
-    IndexTerm, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceDraft, ResourceKey,
-    ScanOptions, ScanPosition, Seq, StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage,
-    VersionWrite, WriteEffect, WriteResult,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, Expect, ExpectVersion, IndexCondition, IndexEntry,
+    IndexLookup, IndexRange, IndexTerm, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit,
+    ResourceDraft, ResourceKey, ScanOptions, ScanPosition, Seq, StoreSnapshot, UpdatedRange, Version,
+    VersionHeader, VersionPage, VersionWrite, WriteEffect, WriteResult,
 };

@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use crate::page::{self, FillingLines, PageBuilder, unknown_start};
 use crate::plan::{PresentState, StoreCounters, StoredRecord, WriteRound};
 use crate::{
-    ChangeRecord, Commit, IndexEntry, IndexLookup, IndexRange, Ledger, LedgerRecord, LedgerWrite, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition, Seq, StoreError, StoreSnapshot,
-    UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, IndexRange, Ledger,
+    LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition,
+    Seq, StoreError, StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite,
+    Versions,
 };
 
 /// A store in memory. Clones share the same data.
@@ -400,6 +401,16 @@ impl Versions for MemoryEngine {
         let behind = state.changes.range((Bound::Excluded(after), Bound::Unbounded));
         let changes = behind.filter(|(_, change)| kinds.contains(&change.key.kind.as_str()));
         Ok(changes.take(limit).map(|(_, change)| change.clone()).collect())
+    }
+
+    async fn changes_before(&self, kind: &str, range: ChangesBefore) -> Result<ChangePage, StoreError> {
+        let state = self.read_state();
+        let bounds = (Bound::Excluded(range.after), Bound::Excluded(range.before));
+        if range.after >= range.before {
+            return Ok(ChangePage::default());
+        }
+        let changes = state.changes.range(bounds).rev();
+        ChangePage::of_kind(kind, range, changes.map(|(_, change)| Ok(change.clone())))
     }
 
     async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {

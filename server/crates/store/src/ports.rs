@@ -8,9 +8,9 @@ use std::future::Future;
 use jiff::Timestamp;
 
 use crate::{
-    ChangeRecord, Commit, IndexEntry, IndexLookup, LedgerRecord, LedgerWrite, LinePage, LineScanRange,
-    PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, UpdatedRange, Version,
-    VersionHeader, VersionPage, VersionWrite,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, LedgerRecord, LedgerWrite,
+    LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot,
+    UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite,
 };
 
 /// Small records with compare-and-set and expiry, for example users, clients, codes, sessions, jobs and audit
@@ -168,6 +168,13 @@ pub trait Versions: Clone + Send + Sync + 'static {
         after: Seq,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<ChangeRecord>, StoreError>> + Send;
+
+    /// The changes of one type in a range, newest first.
+    fn changes_before(
+        &self,
+        kind: &str,
+        range: ChangesBefore,
+    ) -> impl Future<Output = Result<ChangePage, StoreError>> + Send;
 
     /// The sequence number of the last write whose `lastUpdated` is not after `time`, or [`Seq::ZERO`] if
     /// there is none. `lastUpdated` never decreases from a write to the next, so all later writes are after

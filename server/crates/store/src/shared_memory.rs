@@ -16,9 +16,9 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::memory::MemoryEngine;
 use crate::{
-    ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, UpdatedRange,
-    Version, VersionHeader, VersionPage, VersionWrite, Versions,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord,
+    LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
+    StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// Time between two looks at the sequence number of the other nodes.
@@ -292,6 +292,10 @@ impl Versions for SharedMemoryNode {
         limit: usize,
     ) -> Result<Vec<ChangeRecord>, StoreError> {
         self.ask(self.shared.data.changes_of(kinds, after, limit)).await
+    }
+
+    async fn changes_before(&self, kind: &str, range: ChangesBefore) -> Result<ChangePage, StoreError> {
+        self.ask(self.shared.data.changes_before(kind, range)).await
     }
 
     async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {

@@ -10,9 +10,9 @@ use crate::memory::MemoryEngine;
 use crate::postgres::{Announcement, DatabaseLimits, DatabaseUrl, PostgresEngine};
 use crate::shared_memory::{SharedMemory, SharedMemoryNode, StoreLink};
 use crate::{
-    ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, UpdatedRange,
-    Version, VersionHeader, VersionPage, VersionWrite, Versions,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord,
+    LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
+    StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// A function that decides whether writes are accepted now.
@@ -305,6 +305,10 @@ impl Versions for Store {
         limit: usize,
     ) -> Result<Vec<ChangeRecord>, StoreError> {
         each!(self, engine => engine.changes_of(kinds, after, limit).await)
+    }
+
+    async fn changes_before(&self, kind: &str, range: ChangesBefore) -> Result<ChangePage, StoreError> {
+        each!(self, engine => engine.changes_before(kind, range).await)
     }
 
     async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {

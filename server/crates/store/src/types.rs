@@ -431,6 +431,52 @@ pub struct ChangeRecord {
     pub deleted: bool,
 }
 
+/// A range of changes that is read backwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangesBefore {
+    /// Changes before this sequence number are read, the newest first.
+    pub before: Seq,
+    /// Changes at or before this sequence number are not read.
+    pub after: Seq,
+    /// Maximum number of changes on a page; at least 1.
+    pub count: usize,
+    /// Maximum number of changes, of other types too, that a page may examine; at least 1. An engine with an
+    /// index by type examines no others.
+    pub examined: usize,
+}
+
+/// A page of changes, newest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChangePage {
+    /// The changes. There may be none although more follow.
+    pub changes: Vec<ChangeRecord>,
+    /// The sequence number before which the next page begins, if more changes may follow.
+    pub next: Option<Seq>,
+}
+
+impl ChangePage {
+    /// Selects the changes of a type among all changes of the range, which are newest first.
+    pub(crate) fn of_kind<E>(
+        kind: &str,
+        range: ChangesBefore,
+        changes: impl Iterator<Item = Result<ChangeRecord, E>>,
+    ) -> Result<Self, E> {
+        let mut page = Self::default();
+        for (index, change) in changes.enumerate() {
+            let change = change?;
+            let seq = change.seq;
+            if change.key.kind == kind {
+                page.changes.push(change);
+            }
+            if page.changes.len() == range.count || index + 1 == range.examined {
+                page.next = Some(seq);
+                break;
+            }
+        }
+        Ok(page)
+    }
+}
+
 /// Header of a stored version. It can be read without the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VersionHeader<'a> {

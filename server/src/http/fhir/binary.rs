@@ -237,7 +237,7 @@ pub async fn written_body(
         );
         return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text));
     }
-    let limit = binary::longest_content(context.app.resources.limits().bytes);
+    let limit = binary::longest_content(context.app.resources.rules().bytes);
     let content = body.bytes(limit).await?;
     let resource = binary::resource_of(id, sent.trim(), security_context, &content);
     Ok(WrittenBody { resource: resource.into(), is_raw: true })

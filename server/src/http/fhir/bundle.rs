@@ -13,7 +13,7 @@ use identity::tokens::access_token::TokenAccess;
 use percent_encoding::percent_decode_str;
 use resources::{
     BundleOperation, BundleSearch, ContextRestrictions, DeleteResult, EntryAction, EntryRead, EntryResult,
-    ResourceError, Restriction, StoredResource, TransactionPlan,
+    PlannedEntry, ResourceError, Restriction, StoredResource, TransactionPlan,
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -142,6 +142,7 @@ async fn execute_plan(
             check_all_of_type(context, token, entry.kind, permission).await?;
         }
     }
+    let mut remarks = defects_of_entries(context, &plan);
     let answers = context.app.resources.carry_out(plan, context.now).await?;
     for (index, done) in answers.iter().enumerate() {
         if let Ok(done) = done {
@@ -152,7 +153,19 @@ async fn execute_plan(
         }
     }
     context.app.terminology_sync.apply_changes().await?;
-    Ok(answers.into_iter().map(response_entry).collect())
+    remarks.resize(answers.len(), None);
+    Ok(answers.into_iter().zip(remarks).map(|(answer, remarks)| response_entry(answer, remarks)).collect())
+}
+
+/// The defects with which the resources of the entries are accepted, if the client prefers to know them
+/// (`Prefer: return=OperationOutcome`).
+fn defects_of_entries(context: &RequestContext, plan: &TransactionPlan) -> Vec<Option<OperationOutcome>> {
+    if context.preference("return") != Some("OperationOutcome") {
+        return Vec::new();
+    }
+    let defects = plan.entries.iter().map(|entry| entry.as_ref().ok().and_then(PlannedEntry::defects));
+    let outcomes = defects.map(|defects| Some(OperationOutcome::new(problem::resource_issues(defects?))));
+    outcomes.collect()
 }
 
 /// Inserts the responses of operations at their positions in the Bundle, which ascend.
@@ -201,8 +214,12 @@ enum ResponseEntry {
     Search(BundleSearch),
 }
 
-fn response_entry(result: Result<EntryResult, ResourceError>) -> ResponseEntry {
-    let response = match result {
+fn response_entry(
+    result: Result<EntryResult, ResourceError>,
+    remarks: Option<OperationOutcome>,
+) -> ResponseEntry {
+    let is_written = matches!(result, Ok(EntryResult::Created(_) | EntryResult::Updated(_)));
+    let mut response = match result {
         Ok(EntryResult::Created(stored)) => stored_response("201 Created", &stored),
         Ok(EntryResult::Updated(stored) | EntryResult::Found(stored)) => stored_response("200 OK", &stored),
         Ok(EntryResult::Read(read)) => return ResponseEntry::Read(read),
@@ -211,12 +228,14 @@ fn response_entry(result: Result<EntryResult, ResourceError>) -> ResponseEntry {
         }
         Err(error) => return ResponseEntry::Ready(failed_entry(&error)),
     };
+    if let Some(remarks) = remarks.filter(|_| is_written) {
+        response["outcome"] = json!(remarks);
+    }
     ResponseEntry::Ready(json!({ "response": response }).to_string().into())
 }
 
 fn failed_entry(error: &ResourceError) -> Bytes {
-    let (status, _) = problem::resource_status(error);
-    let outcome = OperationOutcome::error(IssueCode::Processing, error.to_string());
+    let (status, outcome) = problem::resource_outcome(error);
     json!({ "response": { "status": status.to_string(), "outcome": outcome } }).to_string().into()
 }
 

@@ -32,12 +32,13 @@ const CHANGELOG: &str = include_str!("../../../../CHANGELOG.md");
 const TEST_VERSION: &str = "1.9.0";
 
 /// The interactions of resources with their routes (FHIR R4, RESTful API).
-const INTERACTIONS: [(&str, Method, &str); 7] = [
+const INTERACTIONS: [(&str, Method, &str); 8] = [
     ("read", Method::GET, "{kind}/{id}"),
     ("vread", Method::GET, "{kind}/{id}/_history/{version}"),
     ("update", Method::PUT, "{kind}/{id}"),
     ("delete", Method::DELETE, "{kind}/{id}"),
     ("history-instance", Method::GET, "{kind}/{id}/_history"),
+    ("history-type", Method::GET, "{kind}/_history"),
     ("create", Method::POST, "{kind}"),
     ("search-type", Method::GET, "{kind}"),
 ];

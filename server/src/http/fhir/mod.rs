@@ -3,8 +3,10 @@
 pub mod access;
 pub mod binary;
 pub mod bundle;
+mod bundle_writer;
 pub mod download;
 pub mod export;
+pub mod history;
 pub mod metadata;
 mod missing_scope;
 pub mod operation;
@@ -57,6 +59,6 @@ async fn json_body(context: &RequestContext, body: &mut RequestBody) -> Result<B
     if let Some(text) = refused {
         return Err(Problem::fhir(StatusCode::UNSUPPORTED_MEDIA_TYPE, IssueCode::NotSupported, text));
     }
-    let limit = context.app.resources.limits().bytes;
+    let limit = context.app.resources.rules().bytes;
     Ok(body.bytes(limit).await?)
 }

@@ -44,11 +44,14 @@ pub fn deleted(context: &RequestContext, access: &TokenAccess, deletion: &Delete
     }
 }
 
-/// Records a page of the history of a resource.
-pub fn history(context: &RequestContext, access: &TokenAccess, kind: &str, id: &str, versions: &[Version]) {
+/// Records a page of a history: that of a resource, or for `None` that of a type, which is recorded as the
+/// request.
+pub fn history(context: &RequestContext, access: &TokenAccess, resource: Option<&str>, versions: &[Version]) {
     if is_recorded(context, RestInteraction::History) {
         let compartments = distinct(versions.iter().map(|version| &version.compartments));
-        add(context, access, RestInteraction::History, Some(format!("{kind}/{id}")), compartments, None);
+        let request = resource.is_none().then(|| request_of(context, &context.query));
+        let resource = resource.map(str::to_owned);
+        add(context, access, RestInteraction::History, resource, compartments, request);
     }
 }
 
@@ -61,9 +64,13 @@ pub fn search<'a>(
 ) {
     if is_recorded(context, RestInteraction::Search) {
         let compartments = distinct(results.into_iter().map(|stored| &stored.compartments));
-        let request = format!("{} {}{}?{query}", context.method, context.app.address.base_url, context.path);
-        add(context, access, RestInteraction::Search, None, compartments, Some(request));
+        add(context, access, RestInteraction::Search, None, compartments, Some(request_of(context, query)));
     }
+}
+
+/// The request with the parameters of its URL or of its form.
+fn request_of(context: &RequestContext, query: &str) -> String {
+    format!("{} {}{}?{query}", context.method, context.app.address.base_url, context.path)
 }
 
 fn is_recorded(context: &RequestContext, interaction: RestInteraction) -> bool {

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fhir::validation::validate;
 use fhir::{Issue, IssueCode, Json as _, OperationOutcome, Severity};
 use http::{HeaderName, StatusCode, header};
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use resources::filter::TypeFilter;
-use resources::{CompartmentView, DeleteResult, ExpectedVersion, StoredResource, WrittenResource};
+use resources::{
+    CompartmentView, DeleteResult, ExpectedVersion, StoredResource, Validation, WrittenResource,
+};
 
 use super::access::{authorize_addressed, check_addressed, permitted_view};
 use super::binary::{RequestedForm, WrittenBody, content_response, written_body};
@@ -18,7 +21,7 @@ use crate::clock::resource_id;
 use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::{RequestBody, RequestContext, etag_version};
 use crate::http::path_parameters::ResourceType;
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, resource_issues};
 use crate::http::reply::{self, Response};
 use crate::records::audit::rest::RestInteraction;
 
@@ -111,9 +114,12 @@ async fn write_response(
         ReturnedBody::Resource => {}
         ReturnedBody::Nothing => stored.bytes = Bytes::new(),
         ReturnedBody::Outcome => {
-            let issue =
-                Issue::new(Severity::Information, IssueCode::Informational, format!("stored {resource}"));
-            stored.bytes = OperationOutcome::from(issue).to_json().into();
+            let text = format!("stored {resource}");
+            let mut issues = vec![Issue::new(Severity::Information, IssueCode::Informational, text)];
+            if context.app.settings().validation != Validation::Off {
+                issues.extend(resource_issues(&validate(stored.kind, &stored.bytes)));
+            }
+            stored.bytes = OperationOutcome::new(issues).to_json().into();
         }
     }
     let mut response = resource_response(status, stored);

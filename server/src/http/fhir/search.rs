@@ -1,7 +1,5 @@
-//! Searches of one type, the history of a resource, and the searches of conditional requests (FHIR R4,
-//! RESTful API and search).
+//! Searches of one type, and the searches of conditional requests (FHIR R4, RESTful API and search).
 
-use bytes::Bytes;
 use fhir::{Issue, IssueCode, OperationOutcome, Severity};
 use http::StatusCode;
 use identity::model::scope::ScopePermissions;
@@ -9,9 +7,9 @@ use identity::tokens::access_token::TokenAccess;
 use resources::filter::TypeFilter;
 use resources::{CompartmentView, FoundResource, ResourceError, SearchLimit, StoredResource};
 use serde_json::json;
-use store::{PageLimit, Seq, Version};
 
-use super::access::{check_addressed, permitted_view};
+use super::access::permitted_view;
+use super::bundle_writer::BundleWriter;
 use super::missing_scope::{NeededAccess, missing_scope};
 use super::search_result::{SearchResultOptions, bad_parameter, is_result_parameter};
 use super::{access, check_accept, recording};
@@ -19,7 +17,7 @@ use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::path_parameters::ResourceType;
 use crate::http::problem::Problem;
-use crate::http::reply::{self, Response};
+use crate::http::reply::Response;
 
 /// Default and maximum number of resources on a page.
 const COUNT: usize = 100;
@@ -28,16 +26,21 @@ const COUNT_LIMIT: usize = 1_000;
 const FORM_LIMIT: usize = 64 * 1024;
 
 /// The paging parameters of a search, and all others.
-struct SearchPage {
-    count: usize,
+pub(super) struct SearchPage {
+    /// Maximum number of results.
+    pub count: usize,
     /// Cursor of the page.
-    from: Option<String>,
+    pub from: Option<String>,
     /// The other parameters, in their order.
-    rest: Vec<(String, String)>,
+    pub rest: Vec<(String, String)>,
 }
 
 impl SearchPage {
-    fn read(query: &str) -> Result<Self, Problem> {
+    /// Reads the parameters of a query.
+    ///
+    /// # Errors
+    /// A 400 problem if `_count` is not a number.
+    pub fn read(query: &str) -> Result<Self, Problem> {
         let mut page = Self { count: COUNT, from: None, rest: Vec::new() };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
@@ -75,7 +78,7 @@ impl SearchPage {
     }
 
     /// The URL of the page with this cursor.
-    fn address(&self, base: &str, from: Option<&str>) -> String {
+    pub fn address(&self, base: &str, from: Option<&str>) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(&self.rest).append_pair("_count", &self.count.to_string());
         if let Some(from) = from {
@@ -259,50 +262,6 @@ pub fn verified_cursor(context: &RequestContext, kind: &str, signed: &str) -> Re
     Ok(cursor.to_owned())
 }
 
-/// GET {fhir_base}/{type}/{id}/_history
-pub async fn instance_history(
-    context: &RequestContext,
-    ResourceType(kind): ResourceType,
-    id: String,
-) -> Result<Response, Problem> {
-    let access = check_addressed(context, kind, &id, ScopePermissions::GET).await?;
-    let page = SearchPage::read(&context.query)?;
-    if let Some((name, _)) = page.rest.first() {
-        return Err(bad_parameter(name, "not supported; a history takes only _count"));
-    }
-    // A history is in reverse order, so that a page continues before a sequence number.
-    let before = match page.from.as_deref().map(str::parse) {
-        None => Seq::LATEST,
-        Some(Ok(before)) => Seq(before),
-        Some(Err(_)) => return Err(ResourceError::Page.into()),
-    };
-    let limit = PageLimit { count: page.count.max(1), ..PageLimit::default() };
-    let view = permitted_view(context, &access, kind, ScopePermissions::GET).await?;
-    let mut memory = AnswerMemory::new(context, Some(&access));
-    let read = || async { Ok::<_, Problem>(view.history(kind, &id, before, limit).await?) };
-    let size = |version: &Version| version.body.as_ref().map_or(0, Bytes::len);
-    let (versions, next) =
-        memory.hold_for_bundle(read, |(versions, _)| versions.iter().map(size).sum()).await?;
-    recording::history(context, &access, kind, &id, &versions);
-    let base = format!("{}/{kind}/{id}", context.app.address.fhir_base);
-    let mut bundle = BundleWriter::new("history");
-    let address = |from: Option<&str>| page.address(&format!("{base}/_history"), from);
-    let mut links = vec![json!({ "relation": "self", "url": address(page.from.as_deref()) })];
-    links.extend(next.map(|next| json!({ "relation": "next", "url": address(Some(&next.to_string())) })));
-    bundle.member("link", &links);
-    for version in versions {
-        let method = if version.is_deleted() { "DELETE" } else { "PUT" };
-        bundle.member_of_next("request", &json!({ "method": method, "url": format!("{kind}/{id}") }));
-        let response = json!({
-            "status": if version.is_deleted() { "204" } else { "200" },
-            "etag": format!("W/\"{}\"", version.version),
-            "lastModified": fhir::instant::format(version.updated),
-        });
-        bundle.entry(&base, version.body, "response", &response);
-    }
-    Ok(bundle.answer(memory))
-}
-
 /// Size in bytes of the steps in which a page is read; the memory of each step is reserved before the next
 /// one.
 const STEP: usize = 1 << 20;
@@ -356,74 +315,6 @@ impl StepwiseSearch<'_> {
 
 fn bytes_of(resources: &[StoredResource]) -> usize {
     resources.iter().map(|resource| resource.bytes.len()).sum()
-}
-
-/// Resources of this size are pieces of the body; smaller ones are copied into the text before them.
-const OWN_PIECE: usize = 16 << 10;
-
-/// Writes a Bundle. Stored resources are written without being parsed.
-struct BundleWriter {
-    /// Finished pieces of the text, of which large resources are not copied.
-    pieces: Vec<Bytes>,
-    text: Vec<u8>,
-    has_entries: bool,
-    /// Members of the next entry.
-    ahead: Vec<u8>,
-}
-
-impl BundleWriter {
-    fn new(kind: &str) -> Self {
-        let text = format!("{{\"resourceType\":\"Bundle\",\"type\":\"{kind}\"").into_bytes();
-        Self { pieces: Vec::new(), text, has_entries: false, ahead: Vec::new() }
-    }
-
-    fn member(&mut self, name: &str, value: &impl serde::Serialize) {
-        write_member(&mut self.text, name, value);
-    }
-
-    fn member_of_next(&mut self, name: &str, value: &impl serde::Serialize) {
-        write_member(&mut self.ahead, name, value);
-    }
-
-    /// Writes an entry with remarks of the server about the search.
-    fn outcome(&mut self, outcome: &OperationOutcome) {
-        let start: &[u8] = if self.has_entries { b"," } else { b",\"entry\":[" };
-        self.has_entries = true;
-        let entry = json!({ "resource": outcome, "search": { "mode": "outcome" } });
-        self.text.extend_from_slice(start);
-        self.text.extend_from_slice(entry.to_string().as_bytes());
-    }
-
-    /// Writes an entry. All members of the Bundle precede its entries.
-    fn entry(&mut self, address: &str, resource: Option<Bytes>, name: &str, value: &impl serde::Serialize) {
-        let start: &[u8] = if self.has_entries { b",{\"fullUrl\":" } else { b",\"entry\":[{\"fullUrl\":" };
-        self.has_entries = true;
-        self.text.extend_from_slice(start);
-        serde_json::to_writer(&mut self.text, address).expect("a text serialises to JSON");
-        if let Some(resource) = resource {
-            self.text.extend_from_slice(b",\"resource\":");
-            if resource.len() < OWN_PIECE {
-                self.text.extend_from_slice(&resource);
-            } else {
-                self.pieces.push(std::mem::take(&mut self.text).into());
-                self.pieces.push(resource);
-            }
-        }
-        self.text.append(&mut self.ahead);
-        write_member(&mut self.text, name, value);
-        self.text.push(b'}');
-    }
-
-    fn answer(mut self, memory: AnswerMemory) -> Response {
-        self.text.extend_from_slice(if self.has_entries { b"]}" } else { b"}" });
-        self.pieces.push(self.text.into());
-        reply::no_store(memory.respond(reply::FHIR_JSON, self.pieces))
-    }
-}
-
-fn write_member(text: &mut Vec<u8>, name: &str, value: &impl serde::Serialize) {
-    text.extend_from_slice(format!(",\"{name}\":").as_bytes());
-    serde_json::to_writer(text, value).expect("these values serialise to JSON");
 }
 
 /// The query of a conditional create, from the header `If-None-Exist`.

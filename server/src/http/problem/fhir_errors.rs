@@ -1,7 +1,8 @@
 //! Errors of the FHIR endpoints as responses: resources, terminology, exports.
 
 use bulk::{FileError, GroupError, JobRequestError, KickOffError};
-use fhir::IssueCode;
+use fhir::validation::ElementDefects;
+use fhir::{Issue, IssueCode, OperationOutcome, Severity};
 use http::{StatusCode, header};
 use resources::{ResourceBodyError, ResourceError};
 use terminology::{ExhaustionCause, TxError};
@@ -69,12 +70,34 @@ pub(super) fn resource_error(error: &ResourceError) -> Response {
     if let ResourceError::Store(error) = error {
         return store_error(Dialect::Fhir, error);
     }
+    let (status, outcome) = resource_outcome(error);
+    outcome_response(status, &outcome)
+}
+
+/// The status and the outcome of a resource that could not be read or written.
+pub fn resource_outcome(error: &ResourceError) -> (StatusCode, OperationOutcome) {
     let (status, code) = resource_status(error);
-    fhir_error(status, code, error.to_string())
+    let outcome = match error {
+        ResourceError::Body(ResourceBodyError::Defects(defects)) => {
+            OperationOutcome::new(resource_issues(defects))
+        }
+        _ => OperationOutcome::error(code, error.to_string()),
+    };
+    (status, outcome)
+}
+
+/// The issues of a resource: its described defects, and the number of those that are not described.
+pub fn resource_issues(defects: &ElementDefects) -> Vec<Issue> {
+    let left_out = defects.total() - defects.described.len();
+    let more = (left_out > 0).then(|| {
+        let text = format!("{left_out} more defects are not listed");
+        Issue::new(Severity::Information, IssueCode::Informational, text)
+    });
+    defects.described.iter().map(Issue::from).chain(more).collect()
 }
 
 /// The status and the issue code of a resource that could not be read or written.
-pub fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
+fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
     match error {
         ResourceError::Store(error) => {
             let (status, code, _) = store_status(error);
@@ -97,6 +120,10 @@ pub fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
             ResourceBodyError::Json { .. }
             | ResourceBodyError::NotObject { .. }
             | ResourceBodyError::TooDeep { .. } => (StatusCode::BAD_REQUEST, IssueCode::Structure),
+            ResourceBodyError::Defects(defects) => {
+                let code = defects.first().map_or(IssueCode::Invalid, |first| first.code);
+                (StatusCode::BAD_REQUEST, code)
+            }
             ResourceBodyError::NoType | ResourceBodyError::NoId => {
                 (StatusCode::BAD_REQUEST, IssueCode::Required)
             }

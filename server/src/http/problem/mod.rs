@@ -46,7 +46,7 @@ use crate::node::byte_budget::BudgetExhausted;
 use crate::node::question_pool::QuestionRejected;
 
 pub use self::dialect::{Dialect, bearer_challenge, fhir_error, oauth_error, outcome_response};
-pub use self::fhir_errors::{resource_status, terminology_status};
+pub use self::fhir_errors::{resource_issues, resource_outcome, terminology_status};
 pub(crate) use self::store_errors::log_store_error;
 
 /// Why a handler does not answer as requested. `?` converts the errors of the domains.

@@ -222,8 +222,8 @@ async fn a_patient_export_omits_resources_of_missing_patients() {
 async fn a_large_group_is_exported_like_a_small_one() {
     const MEMBERS: usize = 120_000;
     let world = World::new();
-    let limits = resources::prepare::ResourceLimits { bytes: 64 << 20, ..Default::default() };
-    world.resources.set_limits(limits);
+    let rules = resources::prepare::ResourceRules { bytes: 64 << 20, ..Default::default() };
+    world.resources.set_rules(rules);
     for patient in ["m0000001", "m0099999", "other"] {
         world.put("Patient", patient, json!({})).await;
         let body = json!({ "status": "final", "subject": { "reference": format!("Patient/{patient}") },

@@ -38,7 +38,7 @@ fn resource(kind: &str, value: u8) -> Value {
         "Binary" => json!({ "contentType": "text/plain", "data": "SGVsbG8=", "language": value.to_string() }),
         "Bundle" => json!({
             "type": BUNDLE_TYPES[usize::from(value) % BUNDLE_TYPES.len()],
-            "timestamp": value.to_string(),
+            "timestamp": format!("2026-01-31T08:00:00.{value:03}Z"),
             "entry": [{ "request": { "method": "DELETE", "url": format!("Patient/{}", value % 5) } }],
         }),
         _ => {

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use store::{ResourceKey, VersionWrite};
 
 use crate::write::bundle::{self, BundleHead, EntryRequest, ParsedBundle};
-use crate::write::prepare::{IdSource, PreparedResource, ResourceLimits, prepare_named};
+use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, prepare_named};
 use crate::write::scan::RenamedReferences;
 use crate::{ResourceBodyError, references};
 
@@ -65,7 +65,7 @@ impl<'a> EntryRequestKind<'a> {
 pub(super) fn writes_of(
     bundle: &ParsedBundle<'_>,
     new_id: &mut impl FnMut() -> String,
-    limits: &ResourceLimits,
+    rules: &ResourceRules,
     fhir_base: &str,
 ) -> Result<(BundleWrites, Vec<ResourceBodyError>), ResourceBodyError> {
     let requests: Vec<_> =
@@ -89,10 +89,10 @@ pub(super) fn writes_of(
             }
             (EntryRequestKind::Update(kind, id), Some(_), Some(text)) => {
                 check_own_id(text.get(), id)?;
-                prepared((kind, id, text), &names, limits, fhir_base).map(Some)
+                prepared((kind, id, text), &names, rules, fhir_base).map(Some)
             }
             (_, Some((kind, id)), Some(text)) => {
-                prepared((kind, id, text), &names, limits, fhir_base).map(Some)
+                prepared((kind, id, text), &names, rules, fhir_base).map(Some)
             }
             (EntryRequestKind::Create, ..) if entry.request.is_none() => Ok(None),
             _ => Err(ResourceBodyError::Entry("it has no resource")),
@@ -109,11 +109,11 @@ pub(super) fn writes_of(
 fn prepared(
     (kind, id, text): (&'static str, &str, &RawValue),
     names: &RenamedReferences,
-    limits: &ResourceLimits,
+    rules: &ResourceRules,
     fhir_base: &str,
 ) -> Result<EntryWrite, ResourceBodyError> {
     let text = text.get().as_bytes();
-    prepare_named(text, Some(kind), IdSource::Given(id), limits, fhir_base, Some(names)).map(EntryWrite::Put)
+    prepare_named(text, Some(kind), IdSource::Given(id), rules, fhir_base, Some(names)).map(EntryWrite::Put)
 }
 
 /// Checks that the id in a resource, if it has one, is that of the URL.

@@ -98,11 +98,16 @@ fn content(mut source: impl Read + 'static, has_lines: bool) -> io::Result<FileC
         return Ok(FileContent::Text(Box::new(Cursor::new(utf_16.decode(&bytes)?.into_bytes()))));
     }
     let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&head);
-    let first = text.iter().find(|byte| !byte.is_ascii_whitespace()).copied();
+    let mut visible = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace());
+    let (first, second) = (visible.next(), visible.next());
     let other = |what| Ok(FileContent::Other(what));
     match first {
         // A file without resources is a valid export.
         None if has_lines => {}
+        // HL7's definitions contain a file that begins with `[FHIR]`.
+        Some(b'[') if !has_lines && second.is_some_and(|byte| byte.is_ascii_uppercase()) => {
+            return other("neither JSON nor a package");
+        }
         Some(b'{' | b'[') => {}
         None => return other("it is empty"),
         Some(b'<') => return other("it is XML; Trefoil reads resources as JSON"),

@@ -32,12 +32,12 @@ use store::{StoreError, VersionWrite, Versions as _, WriteEffect};
 use tokio::sync::mpsc;
 
 use self::options::ImportWork;
-pub use self::options::{ImportFault, ImportOptions};
+pub use self::options::{ImportFault, ImportOptions, IrregularResources};
 use self::pending_references::PendingReferences;
 pub use self::pending_references::UnresolvedReferences;
 use self::reader::LineReader;
 use crate::request::transaction::PlanRules;
-use crate::{DeleteResult, EntryResult, ResourceError, ResourceLimits, Resources};
+use crate::{DeleteResult, EntryResult, ResourceError, ResourceRules, Resources};
 
 /// Maximum number of invalid and skipped inputs in the report. [`ImportProgress`] events report all of them.
 const LISTED: usize = 1_000;
@@ -113,6 +113,10 @@ pub struct ImportReport {
     pub skipped_total: u64,
     /// The first 1,000 files without resources.
     pub skipped: Vec<ImportFault>,
+    /// Resources that were imported although they have defects, by file: the first 1,000 files.
+    pub irregular: BTreeMap<String, IrregularResources>,
+    /// Number of resources that were imported although they have defects.
+    pub irregular_total: u64,
     /// Number of imported resources with a number that a 64-bit floating-point number cannot hold.
     pub imprecise_total: u64,
     /// The first of these resources, such as `Observation/o`.
@@ -157,7 +161,7 @@ impl Resources {
             resources: self,
             options,
             new_id,
-            references: PendingReferences::new(self, options.limits),
+            references: PendingReferences::new(self, options.rules),
             report: ImportReport::default(),
         };
         let mut stop = std::pin::pin!(stop);
@@ -218,8 +222,11 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
             ImportWork::FileDone(file) => return Ok(vec![ImportProgress::Done { file }]),
             ImportWork::ImportFault(bad) => return Ok(vec![self.add_fault(bad)]),
             ImportWork::Writes(writes) => self.write(writes, now).await?,
+            ImportWork::Irregular(files) => files.into_iter().for_each(|(file, irregular)| {
+                self.add_irregular(file, irregular);
+            }),
             ImportWork::Requests { file, line, bundle } => {
-                let faults = self.apply(&bundle, now).await?.into_iter();
+                let faults = self.apply(&file, line, &bundle, now).await?.into_iter();
                 let faults = faults.map(|reason| ImportFault { file: file.clone(), line, reason });
                 return Ok(faults.map(|fault| self.add_fault(fault)).collect());
             }
@@ -244,6 +251,14 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
             self.report.bad.push(bad.clone());
         }
         ImportProgress::ImportFault(bad)
+    }
+
+    fn add_irregular(&mut self, file: String, irregular: IrregularResources) {
+        self.report.irregular_total += irregular.total;
+        let is_listed = self.report.irregular.len() < LISTED || self.report.irregular.contains_key(&file);
+        if is_listed && irregular.total > 0 {
+            self.report.irregular.entry(file).or_default().extend(irregular);
+        }
     }
 
     async fn write(&mut self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<(), StoreError> {
@@ -271,13 +286,22 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
 
     /// Applies a Bundle whose requests depend on the store. Returns the reasons why requests, or the whole
     /// transaction, were not applied.
-    async fn apply(&mut self, bundle: &[u8], now: Timestamp) -> Result<Vec<String>, StoreError> {
-        let limits = ResourceLimits { bytes: self.options.bundle_bytes, ..self.options.limits };
-        let rules = PlanRules { limits, is_import: true };
+    async fn apply(
+        &mut self,
+        file: &str,
+        line: Option<u64>,
+        bundle: &[u8],
+        now: Timestamp,
+    ) -> Result<Vec<String>, StoreError> {
+        let resource = ResourceRules { bytes: self.options.bundle_bytes, ..self.options.rules };
+        let rules = PlanRules { resource, is_import: true };
         let plan = match self.resources.plan_by(rules, bundle, &mut self.new_id, now) {
             Ok(plan) => plan,
             Err(error) => return Ok(vec![error.to_string()]),
         };
+        let mut irregular = IrregularResources::default();
+        plan.irregular().for_each(|prepared| irregular.add(line, prepared));
+        self.add_irregular(file.to_owned(), irregular);
         let operations = plan.operations.iter().map(|operation| operation.position);
         let asked = operations.chain(plan.searches.iter().map(|search| search.position));
         let mut faults: Vec<_> = asked

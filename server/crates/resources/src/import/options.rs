@@ -1,14 +1,16 @@
 //! The options of an import, its work, and what is reported.
 
+use std::collections::BTreeMap;
+
 use store::VersionWrite;
 
-use crate::ResourceLimits;
+use crate::{PreparedResource, ResourceRules};
 
 /// Options of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// Limits for one resource. The default is 256 MiB, because terminology resources may be large.
-    pub limits: ResourceLimits,
+    /// Rules for one resource. The default limit is 256 MiB, because terminology resources may be large.
+    pub rules: ResourceRules,
     /// Maximum length of a Bundle in bytes. A Bundle is held in memory; the default is 512 MiB.
     pub bundle_bytes: usize,
     /// Maximum length of a line of NDJSON in bytes. A line is held in memory; the default is 64 MiB.
@@ -22,8 +24,37 @@ pub struct ImportOptions {
 
 impl Default for ImportOptions {
     fn default() -> Self {
-        let limits = ResourceLimits { bytes: 256 << 20, ..ResourceLimits::default() };
-        Self { limits, bundle_bytes: 512 << 20, line_bytes: 64 << 20, lines: 1_000, keep_bundles: false }
+        let rules = ResourceRules { bytes: 256 << 20, ..ResourceRules::default() };
+        Self { rules, bundle_bytes: 512 << 20, line_bytes: 64 << 20, lines: 1_000, keep_bundles: false }
+    }
+}
+
+/// Resources of a file that were imported although they have defects.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IrregularResources {
+    /// Number of resources.
+    pub total: u64,
+    /// The first of them with its line, if the file has lines, and its first defect.
+    pub first: String,
+}
+
+impl IrregularResources {
+    /// Adds a resource, if it has defects.
+    pub(super) fn add(&mut self, line: Option<u64>, prepared: &PreparedResource) {
+        let Some(first) = prepared.defects.first() else { return };
+        self.total += 1;
+        if self.total == 1 {
+            let line = line.map(|line| format!("line {line}, ")).unwrap_or_default();
+            self.first = format!("{line}{}/{}: {first}", prepared.kind, prepared.id);
+        }
+    }
+
+    /// Adds resources that were read after these.
+    pub(super) fn extend(&mut self, later: Self) {
+        self.total += later.total;
+        if self.first.is_empty() {
+            self.first = later.first;
+        }
     }
 }
 
@@ -54,6 +85,8 @@ pub(super) enum ImportWork {
         line: Option<u64>,
         bundle: Vec<u8>,
     },
+    /// Resources of the next writes with defects, by file.
+    Irregular(BTreeMap<String, IrregularResources>),
     /// Resources of the next writes with numbers that most readers round, such as `Observation/o`.
     Imprecise(Vec<String>),
     Lines(String, u64),

@@ -9,7 +9,7 @@ use store::{ExpectVersion, ResourceKey, Seq, StoreError, VersionWrite, Versions 
 
 use crate::body::references::conditional_texts;
 use crate::search::filter::TypeFilter;
-use crate::write::prepare::{IdSource, PreparedResource, ResourceLimits, prepare_named};
+use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, Validation, prepare_named};
 use crate::write::scan::RenamedReferences;
 use crate::{ResourceError, Resources, Restriction};
 
@@ -45,7 +45,7 @@ pub struct UnresolvedReferences {
 /// Resolves the conditional references of an import.
 pub(super) struct PendingReferences<'a> {
     resources: &'a Resources,
-    limits: ResourceLimits,
+    rules: ResourceRules,
     /// Matches by reference. After all files were read, also references without a match.
     remembered: HashMap<String, FoundTarget>,
     /// Resources with references that had no match when they were written.
@@ -55,10 +55,11 @@ pub(super) struct PendingReferences<'a> {
 }
 
 impl<'a> PendingReferences<'a> {
-    pub(super) fn new(resources: &'a Resources, limits: ResourceLimits) -> Self {
+    pub(super) fn new(resources: &'a Resources, rules: ResourceRules) -> Self {
         Self {
             resources,
-            limits,
+            // The reader has validated the resources.
+            rules: ResourceRules { validation: Validation::Off, ..rules },
             remembered: HashMap::new(),
             pending: Vec::new(),
             unresolved: UnresolvedReferences::default(),
@@ -117,7 +118,7 @@ impl<'a> PendingReferences<'a> {
         }
         let (kind, id) = (fhir::resource_type(kind), IdSource::Given(id));
         let base = self.resources.fhir_base();
-        Ok((Some(prepare_named(body, kind, id, &self.limits, base, Some(&names))?), missing))
+        Ok((Some(prepare_named(body, kind, id, &self.rules, base, Some(&names))?), missing))
     }
 
     fn report(&mut self, text: String, why: &str) {

@@ -1,6 +1,7 @@
 //! Converts files to writes. The reader runs on a thread that may block, and waits if the store is slower
 //! than the reader.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,10 @@ use tokio::sync::mpsc;
 use super::bundle_requests::{self, BundleWrites, EntryWrite};
 use super::files::{self, FileContent, InputLine};
 use super::manifest::{self, FileRole, FileRoles};
-use super::options::{ImportFault, ImportOptions, ImportWork};
+use super::options::{ImportFault, ImportOptions, ImportWork, IrregularResources};
 use crate::ResourceBodyError;
 use crate::write::bundle::{self, BundleHead, ParsedBundle};
-use crate::write::prepare::{IdSource, PreparedResource, ResourceLimits, prepare};
+use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, prepare};
 
 /// Size in bytes of the drafts in a batch at which the batch is committed.
 const BATCH_BYTES: usize = 2 << 20;
@@ -72,6 +73,8 @@ pub(super) struct LineReader<N> {
     batch: Vec<VersionWrite>,
     /// Resources of the batch with numbers that most readers round.
     imprecise: Vec<String>,
+    /// Resources of the batch with defects, by file.
+    irregular: BTreeMap<String, IrregularResources>,
     batch_bytes: usize,
     /// The roles of the files according to manifests, and the role of the current file.
     roles: FileRoles,
@@ -90,6 +93,7 @@ impl<N: FnMut() -> String> LineReader<N> {
             sink,
             batch: Vec::new(),
             imprecise: Vec::new(),
+            irregular: BTreeMap::new(),
             batch_bytes: 0,
             roles: FileRoles::default(),
             role: None,
@@ -204,7 +208,7 @@ impl<N: FnMut() -> String> LineReader<N> {
     }
 
     fn lines(&mut self, name: &str, source: &mut dyn BufRead) -> Result<(), ReadHalt> {
-        let limit = self.options.line_bytes.min(self.options.limits.bytes);
+        let limit = self.options.line_bytes.min(self.options.rules.bytes);
         let mut line = Vec::new();
         let mut number = 0;
         loop {
@@ -247,7 +251,7 @@ impl<N: FnMut() -> String> LineReader<N> {
             return self.apply(name, Some(number), text, &bundle);
         }
         let prepared = self.resource(text)?;
-        self.add(prepared);
+        self.add(name, Some(number), prepared);
         Ok(())
     }
 
@@ -380,7 +384,7 @@ impl<N: FnMut() -> String> LineReader<N> {
             return self.apply(name, line, unmarked, &bundle);
         }
         let prepared = self.resource(text)?;
-        self.add(prepared);
+        self.add(name, line, prepared);
         Ok(())
     }
 
@@ -418,19 +422,19 @@ impl<N: FnMut() -> String> LineReader<N> {
         }
         // The requests of other types are those with which a server answered, or none.
         let is_request = REQUESTS.contains(&&*bundle.kind);
-        let limits = self.options.limits;
+        let rules = self.options.rules;
         let (writes, faults) = match is_request {
-            true => bundle_requests::writes_of(bundle, &mut self.new_id, &limits, &self.fhir_base)?,
+            true => bundle_requests::writes_of(bundle, &mut self.new_id, &rules, &self.fhir_base)?,
             false => {
                 let resources = bundle.resources();
-                bundle_requests::writes_of(&resources, &mut self.new_id, &limits, &self.fhir_base)?
+                bundle_requests::writes_of(&resources, &mut self.new_id, &rules, &self.fhir_base)?
             }
         };
         match writes {
             BundleWrites::Known(writes) => {
                 for write in writes {
                     match write {
-                        EntryWrite::Put(prepared) => self.add(prepared),
+                        EntryWrite::Put(prepared) => self.add(name, line, prepared),
                         EntryWrite::Delete(write) => self.batch.push(write),
                     }
                 }
@@ -446,17 +450,20 @@ impl<N: FnMut() -> String> LineReader<N> {
     }
 
     fn resource(&mut self, text: &[u8]) -> Result<PreparedResource, ResourceBodyError> {
-        let limits: ResourceLimits = self.options.limits;
-        match prepare(text, None, IdSource::Own, &limits, &self.fhir_base) {
+        let rules: ResourceRules = self.options.rules;
+        match prepare(text, None, IdSource::Own, &rules, &self.fhir_base) {
             Err(ResourceBodyError::NoId) => {
-                prepare(text, None, IdSource::Given(&(self.new_id)()), &limits, &self.fhir_base)
+                prepare(text, None, IdSource::Given(&(self.new_id)()), &rules, &self.fhir_base)
             }
             other => other,
         }
     }
 
-    fn add(&mut self, prepared: PreparedResource) {
-        let PreparedResource { kind, id, draft, compartments, terms, has_imprecise_number } = prepared;
+    fn add(&mut self, name: &str, line: Option<u64>, prepared: PreparedResource) {
+        if !prepared.defects.is_empty() {
+            self.irregular.entry(name.to_owned()).or_default().add(line, &prepared);
+        }
+        let PreparedResource { kind, id, draft, compartments, terms, has_imprecise_number, .. } = prepared;
         if has_imprecise_number {
             self.imprecise.push(format!("{kind}/{id}"));
         }
@@ -477,6 +484,10 @@ impl<N: FnMut() -> String> LineReader<N> {
         let imprecise = mem::take(&mut self.imprecise);
         if !imprecise.is_empty() {
             self.send(ImportWork::Imprecise(imprecise))?;
+        }
+        let irregular = mem::take(&mut self.irregular);
+        if !irregular.is_empty() {
+            self.send(ImportWork::Irregular(irregular))?;
         }
         if batch.is_empty() { Ok(()) } else { self.send(ImportWork::Writes(batch)) }
     }

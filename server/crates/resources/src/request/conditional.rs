@@ -215,7 +215,7 @@ impl Resources {
         body: &[u8],
         kind: &'static str,
     ) -> Result<Option<String>, ResourceBodyError> {
-        match prepare(body, Some(kind), IdSource::Own, &self.limits(), self.fhir_base()) {
+        match prepare(body, Some(kind), IdSource::Own, &self.rules(), self.fhir_base()) {
             Ok(prepared) => Ok(Some(prepared.id)),
             Err(ResourceBodyError::NoId) => Ok(None),
             Err(error) => Err(error),

@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Deserialize;
-use store::{ExpectVersion, PageLimit, ResourceKey, Seq, Version, Versions};
+use store::{ChangePage, ChangesBefore, ExpectVersion, PageLimit, ResourceKey, Seq, Version, Versions};
 
 use crate::body::binary::security_context;
 use crate::search::filter::TypeFilter;
@@ -16,6 +17,9 @@ use crate::write::service::{WrittenResource, stored};
 use crate::{
     DeleteResult, ExpectedVersion, ResourceBodyError, ResourceError, Resources, StoredResource, references,
 };
+
+/// Maximum number of versions, of other types too, that are examined for a page of the history of a type.
+const EXAMINED: usize = 20_000;
 
 /// Restriction of the resources that a caller may access.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -226,8 +230,8 @@ impl<'a> CompartmentView<'a> {
         kind: &'static str,
         id: IdSource<'_>,
     ) -> Result<PreparedResource, ResourceError> {
-        let (limits, fhir_base) = (self.resources.limits(), self.resources.fhir_base());
-        self.inside(prepare(body, Some(kind), id, &limits, fhir_base)?)
+        let (rules, fhir_base) = (self.resources.rules(), self.resources.fhir_base());
+        self.inside(prepare(body, Some(kind), id, &rules, fhir_base)?)
     }
 
     /// Checks that the targets of a Provenance are in the view. An export of a Patient contains the
@@ -322,6 +326,34 @@ impl<'a> CompartmentView<'a> {
         }
         // A next page must not reveal that versions outside of the view exist.
         let next = next.filter(|_| !seen.is_empty());
+        Ok((seen, next))
+    }
+
+    /// The versions of all resources of a type that are in the view, including tombstones, newest first. Only
+    /// versions before `range.before` and after `range.after` are returned. The second value is the start of
+    /// the next page, if there may be more versions. A page may contain fewer than `limit` because others are
+    /// outside of the view, or because many versions of other types were examined.
+    ///
+    /// # Errors
+    /// A store error.
+    pub async fn type_history(
+        &self,
+        kind: &'static str,
+        range: std::ops::Range<Seq>,
+        limit: PageLimit,
+    ) -> Result<(Vec<Version>, Option<Seq>), ResourceError> {
+        let (store, count) = (self.resources.store(), limit.count);
+        let range = ChangesBefore { before: range.end, after: range.start, count, examined: EXAMINED };
+        let ChangePage { changes, next } = store.changes_before(kind, range).await?;
+        let (mut seen, mut bytes) = (Vec::with_capacity(changes.len()), 0);
+        for change in changes {
+            let version = self.visible(store.read(&change.key, change.seq).await?).await?;
+            bytes += version.as_ref().and_then(|version| version.body.as_ref()).map_or(0, Bytes::len);
+            seen.extend(version);
+            if bytes >= limit.bytes {
+                return Ok((seen, Some(change.seq)));
+            }
+        }
         Ok((seen, next))
     }
 

@@ -4,24 +4,58 @@
 
 use std::mem;
 
+use fhir::validation::{ElementDefects, validate};
+use serde::Deserialize;
 use store::{IndexTerm, ResourceDraft};
 
 use crate::write::scan::{self, RenamedReferences, ResourceScan};
 use crate::{ResourceBodyError, references};
 
-/// Limits for one resource.
+/// Rules for one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ResourceLimits {
+pub struct ResourceRules {
     /// Maximum length of the text in bytes.
     pub bytes: usize,
     /// Maximum nesting depth of objects and arrays.
     pub depth: usize,
+    /// The defects for which the resource is refused.
+    pub validation: Validation,
 }
 
-impl Default for ResourceLimits {
-    /// Returns limits of 16 MiB and 100 levels.
+impl Default for ResourceRules {
+    /// Returns 16 MiB, 100 levels and the default validation.
     fn default() -> Self {
-        Self { bytes: 16 << 20, depth: 100 }
+        Self { bytes: 16 << 20, depth: 100, validation: Validation::default() }
+    }
+}
+
+/// The validation of resources: their elements, cardinalities and primitive values, but not profiles and
+/// bindings ([`fhir::validation`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Validation {
+    /// No resource is validated.
+    Off,
+    /// A resource with elements that typed readers cannot represent is refused. Other defects are logged.
+    #[default]
+    Warn,
+    /// A resource with any defect is refused.
+    Reject,
+}
+
+impl Validation {
+    /// The defects of a resource that is not refused.
+    fn check(self, kind: &str, resource: &[u8]) -> Result<ElementDefects, ResourceBodyError> {
+        let defects = match self {
+            Self::Off => ElementDefects::default(),
+            Self::Warn | Self::Reject => validate(kind, resource),
+        };
+        let is_refused = match self {
+            Self::Off => false,
+            Self::Warn => defects.unreadable > 0,
+            Self::Reject => !defects.is_empty(),
+        };
+        if is_refused { Err(ResourceBodyError::Defects(defects)) } else { Ok(defects) }
     }
 }
 
@@ -53,6 +87,22 @@ pub struct PreparedResource {
     pub terms: Vec<IndexTerm>,
     /// `true` if a number has more digits or a greater exponent than most readers of JSON keep.
     pub has_imprecise_number: bool,
+    /// The defects with which the resource is accepted.
+    pub defects: ElementDefects,
+}
+
+impl PreparedResource {
+    /// Logs that the resource is accepted with defects, if it has any. The log contains no values.
+    pub(crate) fn log_defects(&self) {
+        if let Some(first) = self.defects.described.first() {
+            tracing::warn!(
+                resource = format!("{}/{}", self.kind, self.id),
+                defects = self.defects.total(),
+                first = first.expression,
+                "a resource is accepted with defects"
+            );
+        }
+    }
 }
 
 /// Prepares one resource. A reference determines a compartment if it is relative, or absolute below
@@ -64,10 +114,10 @@ pub struct PreparedResource {
 /// after `id`. `versionId` and `lastUpdated` in `meta` are replaced.
 ///
 /// ```
-/// use trefoil_resources::prepare::{IdSource, ResourceLimits, prepare};
+/// use trefoil_resources::prepare::{IdSource, ResourceRules, prepare};
 ///
 /// let body = br#"{ "resourceType": "Observation", "id": "o", "subject": {"reference": "Patient/p"} }"#;
-/// let prepared = prepare(body, None, IdSource::Own, &ResourceLimits::default(), "https://here.example/r4").unwrap();
+/// let prepared = prepare(body, None, IdSource::Own, &ResourceRules::default(), "https://here.example/r4").unwrap();
 /// assert_eq!(prepared.compartments, ["Patient/p"]);
 /// assert_eq!(
 ///     prepared.draft.bytes,
@@ -76,15 +126,15 @@ pub struct PreparedResource {
 /// ```
 ///
 /// # Errors
-/// Returns the first defect of the text.
+/// Returns the first defect of the text, or the defects of its elements for which the rules refuse it.
 pub fn prepare(
     body: &[u8],
     kind: Option<&'static str>,
     id: IdSource<'_>,
-    limits: &ResourceLimits,
+    rules: &ResourceRules,
     fhir_base: &str,
 ) -> Result<PreparedResource, ResourceBodyError> {
-    prepare_named(body, kind, id, limits, fhir_base, None)
+    prepare_named(body, kind, id, rules, fhir_base, None)
 }
 
 /// Prepares a resource, and replaces strings that refer to entries of the same Bundle.
@@ -92,15 +142,15 @@ pub(crate) fn prepare_named(
     body: &[u8],
     kind: Option<&'static str>,
     id: IdSource<'_>,
-    limits: &ResourceLimits,
+    rules: &ResourceRules,
     fhir_base: &str,
     names: Option<&RenamedReferences>,
 ) -> Result<PreparedResource, ResourceBodyError> {
-    if body.len() > limits.bytes {
-        return Err(ResourceBodyError::TooBig { limit: limits.bytes });
+    if body.len() > rules.bytes {
+        return Err(ResourceBodyError::TooBig { limit: rules.bytes });
     }
     let body = text(body)?;
-    let mut scan = scan::scan(body, None, limits.depth, names)?;
+    let mut scan = scan::scan(body, None, rules.depth, names)?;
     let kind_name = scan.kind.as_deref().ok_or(ResourceBodyError::NoType)?;
     let known = fhir::resource_type(kind_name).ok_or_else(|| match kind_name {
         "Parameters" => ResourceBodyError::Parameters,
@@ -116,13 +166,15 @@ pub(crate) fn prepare_named(
     }
     if scan.late_type {
         // The type followed elements whose meaning depends on it, so the text is scanned again.
-        scan = scan::scan(body, Some(known), limits.depth, names)?;
+        scan = scan::scan(body, Some(known), rules.depth, names)?;
     }
     let id = settle_id(&mut scan, id)?;
+    let defects = rules.validation.check(known, body)?;
     let compartments = compartments(known, &id, &scan, fhir_base);
     let terms = mem::take(&mut scan.terms).finish();
     let has_imprecise_number = scan.has_imprecise_number;
-    Ok(PreparedResource { kind: known, id, draft: draft(scan), compartments, terms, has_imprecise_number })
+    let draft = draft(scan);
+    Ok(PreparedResource { kind: known, id, draft, compartments, terms, has_imprecise_number, defects })
 }
 
 /// The text as UTF-8 bytes without byte order mark.
@@ -209,9 +261,12 @@ mod tests {
     use super::*;
 
     const BASE: &str = "https://here.example/r4";
+    const UNVALIDATED: ResourceRules =
+        ResourceRules { bytes: 16 << 20, depth: 100, validation: Validation::Off };
 
+    /// Prepares a text without validation: most of these tests are about JSON and not about FHIR.
     fn prepared(body: impl AsRef<[u8]>) -> Result<PreparedResource, ResourceBodyError> {
-        prepare(body.as_ref(), None, IdSource::Own, &ResourceLimits::default(), BASE)
+        prepare(body.as_ref(), None, IdSource::Own, &UNVALIDATED, BASE)
     }
 
     /// The draft with example values for those that the store inserts.
@@ -331,6 +386,26 @@ mod tests {
     }
 
     #[test]
+    fn the_validation_selects_the_defects_that_are_refused() {
+        #[track_caller]
+        fn check(body: &str, off: Option<usize>, warn: Option<usize>, reject: Option<usize>) {
+            for (validation, expected) in
+                [(Validation::Off, off), (Validation::Warn, warn), (Validation::Reject, reject)]
+            {
+                let rules = ResourceRules { validation, ..ResourceRules::default() };
+                let prepared = prepare(body.as_bytes(), None, IdSource::Own, &rules, BASE);
+                let defects = prepared.map(|prepared| prepared.defects.total());
+                assert_eq!(defects.as_ref().ok(), expected.as_ref(), "{validation:?}: {defects:?}");
+                assert!(defects.is_ok() || matches!(defects, Err(ResourceBodyError::Defects(_))));
+            }
+        }
+        let body = |rest| format!(r#"{{"resourceType":"Patient","id":"p"{rest}}}"#);
+        check(&body(r#","active":true"#), Some(0), Some(0), Some(0));
+        check(&body(r#","nickname":"A","name":[]"#), Some(0), Some(2), None);
+        check(&body(r#","nickname":"A","active":1"#), Some(0), None, None);
+    }
+
+    #[test]
     fn depth_and_size_are_bounded() {
         let nested = |levels: usize| {
             let (open, close) = ("[".repeat(levels), "]".repeat(levels));
@@ -339,11 +414,11 @@ mod tests {
         assert!(prepared(nested(99)).is_ok());
         assert_eq!(prepared(nested(100)), Err(ResourceBodyError::TooDeep { limit: 100, line: 1 }));
         assert_eq!(prepared("[".repeat(1_000_000)), Err(ResourceBodyError::TooDeep { limit: 100, line: 1 }));
-        let limits = ResourceLimits { bytes: 34, ..ResourceLimits::default() };
+        let rules = ResourceRules { bytes: 34, ..ResourceRules::default() };
         let body = r#"{"resourceType":"Basic","id":"b"}"#;
-        assert!(prepare(body.as_bytes(), None, IdSource::Own, &limits, BASE).is_ok());
+        assert!(prepare(body.as_bytes(), None, IdSource::Own, &rules, BASE).is_ok());
         let body = format!("{body}  ");
-        let answer = prepare(body.as_bytes(), None, IdSource::Own, &limits, BASE);
+        let answer = prepare(body.as_bytes(), None, IdSource::Own, &rules, BASE);
         assert_eq!(answer, Err(ResourceBodyError::TooBig { limit: 34 }));
     }
 
@@ -351,7 +426,7 @@ mod tests {
     fn the_id_is_taken_from_its_source() {
         #[track_caller]
         fn check(body: &str, id: IdSource<'_>, expected: Result<&str, &str>) {
-            let answer = prepare(body.as_bytes(), Some("Basic"), id, &ResourceLimits::default(), BASE);
+            let answer = prepare(body.as_bytes(), Some("Basic"), id, &ResourceRules::default(), BASE);
             let answer = answer.map(|prepared| ready(&prepared)).map_err(|error| error.to_string());
             assert_eq!(answer.as_deref().map_err(String::as_str), expected);
         }
@@ -482,8 +557,8 @@ mod tests {
             let text = text.unwrap();
             // `serde_json` may change the last digit of floating-point numbers.
             let mut body: Map<String, Value> = serde_json::from_str(&text).unwrap();
-            let prepared = prepared(text).unwrap();
-            let text = ready(&prepared);
+            let first = prepared(text).unwrap();
+            let text = ready(&first);
             let mut content: Map<String, Value> = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(content["meta"]["versionId"].take(), json!("7"));
             prop_assert_eq!(content["meta"]["lastUpdated"].take(), json!("NOW"));
@@ -494,8 +569,7 @@ mod tests {
             }
             prop_assert_eq!(&content, &body);
             // Preparing a prepared text again changes nothing.
-            let again = prepare(text.as_bytes(), None, IdSource::Own, &ResourceLimits::default(), BASE).unwrap();
-            prop_assert_eq!(again, prepared);
+            prop_assert_eq!(prepared(text).unwrap(), first);
         }
 
         #[test]

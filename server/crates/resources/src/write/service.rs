@@ -8,7 +8,7 @@ use store::{
     ExpectVersion, PageLimit, ResourceKey, Seq, Store, Version, VersionWrite, Versions, WriteEffect,
 };
 
-use crate::write::prepare::{IdSource, PreparedResource, ResourceLimits, prepare};
+use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, prepare};
 use crate::write::search_guard::SearchGuard;
 use crate::{ResourceBodyError, ResourceError};
 
@@ -16,7 +16,7 @@ use crate::{ResourceBodyError, ResourceError};
 #[derive(Clone)]
 pub struct Resources {
     store: Store,
-    limits: Arc<RwLock<ResourceLimits>>,
+    rules: Arc<RwLock<ResourceRules>>,
     /// Base URL of the FHIR interface; empty if it is not known.
     fhir_base: Arc<str>,
 }
@@ -102,7 +102,7 @@ pub enum DeleteResult {
 }
 
 impl Resources {
-    /// Creates the service on a store with the default limits. All absolute references are to other servers.
+    /// Creates the service on a store with the default rules. All absolute references are to other servers.
     pub fn new(store: Store) -> Self {
         Self::at(store, "")
     }
@@ -110,7 +110,7 @@ impl Resources {
     /// Creates the service on a store. Absolute references below the base URL `fhir_base` are to resources in
     /// this store.
     pub fn at(store: Store, fhir_base: &str) -> Self {
-        Self { store, limits: Arc::default(), fhir_base: fhir_base.into() }
+        Self { store, rules: Arc::default(), fhir_base: fhir_base.into() }
     }
 
     /// The base URL of the FHIR interface; empty if it is not known.
@@ -118,20 +118,20 @@ impl Resources {
         &self.fhir_base
     }
 
-    /// Sets the limits for one resource, for all clones.
+    /// Sets the rules for one resource, for all clones.
     ///
     /// # Panics
     /// Does not panic, because no thread panics while it holds the lock.
-    pub fn set_limits(&self, limits: ResourceLimits) {
-        *self.limits.write().expect("no thread panics while it holds the lock") = limits;
+    pub fn set_rules(&self, rules: ResourceRules) {
+        *self.rules.write().expect("no thread panics while it holds the lock") = rules;
     }
 
-    /// The limits for one resource.
+    /// The rules for one resource.
     ///
     /// # Panics
     /// Does not panic, because no thread panics while it holds the lock.
-    pub fn limits(&self) -> ResourceLimits {
-        *self.limits.read().expect("no thread panics while it holds the lock")
+    pub fn rules(&self) -> ResourceRules {
+        *self.rules.read().expect("no thread panics while it holds the lock")
     }
 
     /// The store, for scans. Its keys consist of type and id.
@@ -152,7 +152,7 @@ impl Resources {
         now: Timestamp,
     ) -> Result<StoredResource, ResourceError> {
         let prepared =
-            prepare(body.as_ref(), Some(kind), IdSource::Given(&id), &self.limits(), &self.fhir_base)?;
+            prepare(body.as_ref(), Some(kind), IdSource::Given(&id), &self.rules(), &self.fhir_base)?;
         // The body is dropped before the store allocates its copy.
         drop(body);
         Ok(self.put(prepared, ExpectVersion::Absent, now).await?.stored)
@@ -175,7 +175,7 @@ impl Resources {
             return Err(ResourceBodyError::BadId(id.to_owned()).into());
         }
         let prepared =
-            prepare(body.as_ref(), Some(kind), IdSource::Same(id), &self.limits(), &self.fhir_base)?;
+            prepare(body.as_ref(), Some(kind), IdSource::Same(id), &self.rules(), &self.fhir_base)?;
         drop(body);
         self.put(prepared, self.condition(kind, id, expected.into()).await?, now).await
     }
@@ -216,6 +216,7 @@ impl Resources {
         guard: Option<SearchGuard>,
         now: Timestamp,
     ) -> Result<WrittenResource, ResourceError> {
+        prepared.log_defects();
         let PreparedResource { kind, id, draft, compartments, terms, .. } = prepared;
         let key = ResourceKey::new(kind, &*id);
         let write = VersionWrite::put(key.clone(), draft, compartments).indexed(terms).expecting(expect);

@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use store::{ScanOptions, Seq, Store, Versions};
 use tempfile::TempDir;
-use trefoil_resources::{ImportCount, ImportOptions, ImportProgress, ResourceLimits, Resources};
+use trefoil_resources::{ImportCount, ImportOptions, ImportProgress, ResourceRules, Resources, Validation};
 
 use crate::import;
 
@@ -120,6 +120,7 @@ fn a_file_with_one_resource_is_imported() {
     let zip = "x.zip: it is a ZIP archive that is not a release of a code system; unpack it first";
     check("x.zip", "PK\u{3}\u{4}…", &[], &[zip]);
     check("x.txt", "hello", &[], &["x.txt: neither JSON nor a package"]);
+    check("x.info", "[FHIR]\nversion=4.0.1", &[], &["x.info: neither JSON nor a package"]);
 }
 
 #[test]
@@ -558,9 +559,9 @@ async fn sizes_are_bounded() {
     let long = basic("long").replace('}', &format!(r#","x":"{}"}}"#, "x".repeat(200)));
     fs::write(&path, [basic("a"), long, basic("b")].join("\n")).unwrap();
     let resources = Resources::new(Store::memory());
-    let limits = ResourceLimits { bytes: 100, ..ResourceLimits::default() };
+    let rules = ResourceRules { bytes: 100, ..ResourceRules::default() };
     let (report, _) =
-        import(&resources, vec![path], ImportOptions { limits, ..ImportOptions::default() }).await;
+        import(&resources, vec![path], ImportOptions { rules, ..ImportOptions::default() }).await;
     assert_eq!(stored(&resources).await, ["Basic/a", "Basic/b"]);
     assert_eq!(
         (report.bad[0].line, &*report.bad[0].reason),
@@ -580,4 +581,46 @@ async fn numbers_that_most_readers_round_are_reported() {
     let (report, _) = import(&resources, vec![path], ImportOptions::default()).await;
     assert_eq!((report.total(), report.bad_total, report.imprecise_total), (3, 0, 2));
     assert_eq!(report.first_imprecise.as_deref(), Some("Basic/b"));
+}
+
+#[tokio::test]
+async fn resources_with_defects_are_counted_by_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let [lines, bundle, regular] = ["a.ndjson", "b.json", "c.ndjson"].map(|name| dir.path().join(name));
+    let patient = |id: &str, rest: &str| format!("{{\"resourceType\":\"Patient\",\"id\":\"{id}\"{rest}}}\n");
+    let texts = [
+        patient("a", ""),
+        patient("b", ",\"nickname\":\"B\""),
+        patient("c", ",\"birthDate\":\"1980-02-30\""),
+        patient("d", ",\"name\":[]"),
+    ];
+    std::fs::write(&lines, texts.concat()).unwrap();
+    // A conditional entry depends on the store, so that the whole Bundle is applied by another way.
+    let entries = [("e", "\"ifNoneExist\":\"identifier=x\","), ("f", "")].map(|(id, condition)| {
+        let resource = patient(id, ",\"gender\":null");
+        format!(
+            "{{\"request\":{{{condition}\"method\":\"POST\",\"url\":\"Patient\"}},\"resource\":{resource}}}"
+        )
+    });
+    let text =
+        format!("{{\"resourceType\":\"Bundle\",\"type\":\"transaction\",\"entry\":[{}]}}", entries.join(","));
+    std::fs::write(&bundle, text).unwrap();
+    std::fs::write(&regular, patient("g", "")).unwrap();
+    let resources = Resources::new(Store::memory());
+    let paths = vec![lines.clone(), bundle.clone(), regular];
+    let (report, _) = import(&resources, paths.clone(), ImportOptions::default()).await;
+    assert_eq!((report.total(), report.bad_total, report.irregular_total), (6, 1, 4));
+    let expected = [
+        (&lines, 2, "line 2, Patient/b: Patient: FHIR R4 has no element 'nickname' here"),
+        (&bundle, 2, "Patient/e: Patient.gender: the value is null; leave the element out"),
+    ];
+    let found =
+        report.irregular.iter().map(|(file, irregular)| (&**file, irregular.total, &*irregular.first));
+    let expected = expected.map(|(path, total, first)| (path.to_str().unwrap(), total, first));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    // Nothing is counted twice, and nothing is counted if nothing is validated.
+    let rules = ResourceRules { validation: Validation::Off, ..ResourceRules::default() };
+    let options = ImportOptions { rules, ..ImportOptions::default() };
+    let (report, _) = import(&Resources::new(Store::memory()), paths, options).await;
+    assert_eq!((report.total(), report.bad_total, report.irregular_total), (7, 0, 0));
 }

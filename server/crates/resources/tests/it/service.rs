@@ -244,6 +244,45 @@ async fn the_history_of_resources_outside_is_hidden() {
 }
 
 #[tokio::test]
+async fn the_history_of_a_type_contains_the_versions_in_the_view() {
+    let resources = Resources::new(Store::memory());
+    for (kind, id, subject) in [
+        ("Observation", "a", "p1"),
+        ("Basic", "b", "p1"),
+        ("Observation", "c", "p2"),
+        ("Observation", "a", "p1"),
+    ] {
+        let body = format!(
+            r#"{{"resourceType":"{kind}","id":"{id}","subject":{{"reference":"Patient/{subject}"}},"code":{{"text":"c"}}}}"#
+        );
+        resources.update(kind, id, body.as_bytes(), None, now()).await.unwrap();
+    }
+    resources.delete("Observation", "c", None, now()).await.unwrap();
+    for (restriction, expected) in [
+        (Restriction::None, &[("c", 2), ("a", 2), ("c", 1), ("a", 1)][..]),
+        (Restriction::patients(vec!["p1"]), &[("a", 2), ("a", 1)]),
+        (Restriction::patients(vec!["p3"]), &[]),
+    ] {
+        let view = resources.restricted_to(restriction);
+        for limit in [PageLimit { count: 1, ..PageLimit::default() }, PageLimit { count: 9, bytes: 1 }] {
+            let (mut found, mut before) = (Vec::new(), Some(Seq::LATEST));
+            while let Some(end) = before {
+                let (page, next) = view.type_history("Observation", Seq::ZERO..end, limit).await.unwrap();
+                assert!(page.iter().filter(|version| !version.is_deleted()).count() <= 1, "{limit:?}");
+                found.extend(page.into_iter().map(|version| (version.key.id, version.version)));
+                before = next;
+            }
+            let expected: Vec<_> =
+                expected.iter().map(|(id, version)| ((*id).to_owned(), *version)).collect();
+            assert_eq!(found, expected);
+        }
+    }
+    let view = resources.restricted_to(Restriction::None);
+    let (page, next) = view.type_history("Observation", Seq(3)..Seq(5), PageLimit::default()).await.unwrap();
+    assert_eq!((page.len(), page[0].seq, next), (1, Seq(4), None));
+}
+
+#[tokio::test]
 async fn a_sorted_search_has_more_matches_than_its_pages_reach() {
     let resources = Resources::new(Store::memory());
     let count = 21_000;

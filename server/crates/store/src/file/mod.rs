@@ -47,9 +47,9 @@ use self::readers::ReaderThreads;
 use self::view::CommittedView;
 use self::writer::{MonotonicClock, ReplySender, WriteRequest, WriterThread};
 use crate::{
-    ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, UpdatedRange,
-    Version, VersionHeader, VersionPage, VersionWrite, Versions,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord,
+    LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
+    StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 use crate::{folder, page, space};
 
@@ -353,6 +353,11 @@ impl Versions for FileEngine {
         limit: usize,
     ) -> Result<Vec<ChangeRecord>, StoreError> {
         self.page(move |view| view.changes_of(kinds, after, limit)).await
+    }
+
+    async fn changes_before(&self, kind: &str, range: ChangesBefore) -> Result<ChangePage, StoreError> {
+        let kind = kind.to_owned();
+        self.page(move |view| view.changes_before(&kind, range)).await
     }
 
     async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {

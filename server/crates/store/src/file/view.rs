@@ -12,8 +12,9 @@ use super::tables::StoreTables;
 use crate::page::{FillingLines, PageBuilder, unknown_start};
 use crate::plan::{StoreCounters, check_key, check_ledger_key};
 use crate::{
-    ChangeRecord, IndexEntry, IndexLookup, LedgerRecord, LinePage, LineScanRange, PageLimit, ResourceKey,
-    ScanOptions, ScanPosition, Seq, StoreError, UpdatedRange, Version, VersionHeader, VersionPage,
+    ChangePage, ChangeRecord, ChangesBefore, IndexEntry, IndexLookup, LedgerRecord, LinePage, LineScanRange,
+    PageLimit, ResourceKey, ScanOptions, ScanPosition, Seq, StoreError, UpdatedRange, Version, VersionHeader,
+    VersionPage,
 };
 
 type TableEntry = Result<(Slice, Slice), StoreError>;
@@ -401,6 +402,21 @@ impl<'a> CommittedView<'a> {
             change.as_ref().map_or(true, |change| kinds.contains(&change.key.kind.as_str()))
         };
         self.changes_after(after).filter(is_wanted).take(limit).collect()
+    }
+
+    pub fn changes_before(&self, kind: &str, range: ChangesBefore) -> Result<ChangePage, StoreError> {
+        if range.after >= range.before {
+            return Ok(ChangePage::default());
+        }
+        let [after, before] = [range.after, range.before].map(|seq| seq.0.to_be_bytes().to_vec());
+        let bounds = (Bound::Excluded(after), Bound::Excluded(before));
+        let table = self.tables.of(StoreTable::Changes);
+        let entries = self.snapshot.range(table, bounds).rev();
+        let changes = entries.map(|entry| {
+            let (key, value) = entry.into_inner().map_err(read_failure(table))?;
+            keys::decode_change(&key, &value)
+        });
+        ChangePage::of_kind(kind, range, changes)
     }
 
     fn changes_after(&self, after: Seq) -> impl Iterator<Item = Result<ChangeRecord, StoreError>> {

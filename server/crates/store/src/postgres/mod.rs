@@ -47,9 +47,9 @@ use self::records::{LedgerRequest, LedgerRounds};
 use crate::page::{self, FillingLines, PageBuilder};
 use crate::plan::StoredRecord;
 use crate::{
-    ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, UpdatedRange,
-    Version, VersionHeader, VersionPage, VersionWrite, Versions,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord,
+    LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
+    StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// Number of writes from which statistics are collected.
@@ -424,6 +424,10 @@ impl Versions for PostgresEngine {
         limit: usize,
     ) -> Result<Vec<ChangeRecord>, StoreError> {
         read::changes(&self.database, Some(kinds), after, limit).await
+    }
+
+    async fn changes_before(&self, kind: &str, range: ChangesBefore) -> Result<ChangePage, StoreError> {
+        read::changes_before(&self.database, kind, range).await
     }
 
     async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {

@@ -19,8 +19,8 @@ use super::failure::{failure, too_late};
 use super::prefetched::{number, text, time, utf8};
 use crate::page::{PageBuilder, unknown_start};
 use crate::{
-    ChangeRecord, IndexEntry, IndexLookup, IndexRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
-    UpdatedRange, Version,
+    ChangePage, ChangeRecord, ChangesBefore, IndexEntry, IndexLookup, IndexRange, PageLimit, ResourceKey,
+    ScanOptions, Seq, StoreError, UpdatedRange, Version,
 };
 
 /// Number of rows of the first page of a scan, and of its largest page. Each page has four times as many rows
@@ -204,15 +204,37 @@ pub(super) async fn changes(
         None => database.query("read changes", all, &parameters[..2]).await?,
         Some(_) => database.query("read changes", of_kinds, parameters).await?,
     };
-    let change = |row: &Row| {
-        Ok(ChangeRecord {
-            seq: Seq(row.get::<_, i64>(0) as u64),
-            key: ResourceKey { kind: text(row.get(1))?, id: text(row.get(2))? },
-            version: row.get::<_, i64>(3) as u64,
-            deleted: row.get(4),
-        })
-    };
-    rows.iter().map(change).collect()
+    rows.iter().map(change_of_row).collect()
+}
+
+/// Returns the changes of a type in a range, newest first.
+pub(super) async fn changes_before(
+    database: &Database,
+    kind: &str,
+    range: ChangesBefore,
+) -> Result<ChangePage, StoreError> {
+    let sql = "SELECT seq, kind, id, version, deleted FROM change WHERE kind = $1 AND seq > $2 AND seq < $3 \
+               ORDER BY seq DESC LIMIT $4";
+    let count = i64::try_from(range.count).unwrap_or(i64::MAX);
+    let parameters: &[Parameter<'_>] = &[
+        (&kind.as_bytes(), Type::BYTEA),
+        (&number(range.after), Type::INT8),
+        (&number(range.before), Type::INT8),
+        (&count, Type::INT8),
+    ];
+    let rows = database.query("read changes", sql, parameters).await?;
+    let changes: Vec<_> = rows.iter().map(change_of_row).collect::<Result<_, StoreError>>()?;
+    let next = changes.last().filter(|_| changes.len() == range.count).map(|last| last.seq);
+    Ok(ChangePage { changes, next })
+}
+
+fn change_of_row(row: &Row) -> Result<ChangeRecord, StoreError> {
+    Ok(ChangeRecord {
+        seq: Seq(row.get::<_, i64>(0) as u64),
+        key: ResourceKey { kind: text(row.get(1))?, id: text(row.get(2))? },
+        version: row.get::<_, i64>(3) as u64,
+        deleted: row.get(4),
+    })
 }
 
 /// The entries of the search index for each of the lookups.

@@ -9,7 +9,7 @@ use super::planned_entry::check_once;
 use super::reference::ConditionalReference;
 use crate::Restriction;
 use crate::search::filter::TypeFilter;
-use crate::write::prepare::{IdSource, prepare_named};
+use crate::write::prepare::{IdSource, ResourceRules, Validation, prepare_named};
 use crate::write::scan::RenamedReferences;
 use crate::{EntryAction, ExpectedVersion, PlannedEntry, ResourceBodyError, ResourceError, Resources};
 
@@ -74,12 +74,13 @@ impl Resources {
             return Ok(());
         }
         check_once(&*entries)?;
-        let limits = self.limits();
+        // The plan has validated the resource.
+        let rules = ResourceRules { validation: Validation::Off, ..self.rules() };
         for entry in entries.iter_mut() {
             if let Some(prepared) = &entry.prepared {
                 let (text, id) = (&prepared.draft.bytes, IdSource::Given(&entry.id));
                 let prepared =
-                    prepare_named(text, Some(entry.kind), id, &limits, self.fhir_base(), Some(&names))?;
+                    prepare_named(text, Some(entry.kind), id, &rules, self.fhir_base(), Some(&names))?;
                 entry.prepared = Some(prepared);
             }
         }

@@ -24,7 +24,7 @@ pub use self::planned_entry::PlannedEntry;
 pub(crate) use self::planned_entry::check_once;
 use crate::request::conditional::{MAX_SEARCHES, is_overtaken};
 use crate::write::bundle::{self, BundleEntry, EntryRequest};
-use crate::write::prepare::{IdSource, ResourceLimits, prepare_named};
+use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, prepare_named};
 use crate::write::scan::RenamedReferences;
 use crate::write::service::stored;
 use crate::{DeleteResult, ResourceBodyError, ResourceError, Resources, StoredResource};
@@ -47,6 +47,13 @@ pub struct TransactionPlan {
 }
 
 impl TransactionPlan {
+    /// The resources that are accepted although they have defects.
+    pub(crate) fn irregular(&self) -> impl Iterator<Item = &PreparedResource> {
+        let entries = self.entries.iter().filter_map(|entry| entry.as_ref().ok());
+        let prepared = entries.filter_map(|entry| entry.prepared.as_ref());
+        prepared.filter(|prepared| !prepared.defects.is_empty())
+    }
+
     /// The types of the resources that conditional references search for.
     pub fn searched_types(&self) -> impl Iterator<Item = &'static str> {
         self.references.iter().map(ConditionalReference::kind)
@@ -95,8 +102,10 @@ impl Resources {
         new_id: impl FnMut() -> String,
         now: Timestamp,
     ) -> Result<TransactionPlan, ResourceBodyError> {
-        let rules = PlanRules { limits: self.limits(), is_import: false };
-        self.plan_by(rules, body, new_id, now)
+        let rules = PlanRules { resource: self.rules(), is_import: false };
+        let plan = self.plan_by(rules, body, new_id, now)?;
+        plan.irregular().for_each(PreparedResource::log_defects);
+        Ok(plan)
     }
 
     /// Like [`Resources::plan`], with other rules.
@@ -107,9 +116,8 @@ impl Resources {
         mut new_id: impl FnMut() -> String,
         now: Timestamp,
     ) -> Result<TransactionPlan, ResourceBodyError> {
-        let limits = rules.limits;
-        if body.len() > limits.bytes {
-            return Err(ResourceBodyError::TooBig { limit: limits.bytes });
+        if body.len() > rules.resource.bytes {
+            return Err(ResourceBodyError::TooBig { limit: rules.resource.bytes });
         }
         let head =
             bundle::BundleHead::of(body).and_then(|head| head.kind).ok_or(ResourceBodyError::NoType)?;
@@ -164,7 +172,7 @@ impl Resources {
                         text.as_bytes(),
                         Some(target.kind),
                         id,
-                        &limits,
+                        &rules.resource,
                         self.fhir_base(),
                         Some(&names),
                     )?)
@@ -305,8 +313,8 @@ impl Resources {
 
 /// Rules for the plan of a Bundle.
 pub(crate) struct PlanRules {
-    /// Limits for the Bundle.
-    pub limits: ResourceLimits,
+    /// Rules for the resources. The size is also the limit for the Bundle.
+    pub resource: ResourceRules,
     /// `true` for an import: created resources keep their ids, so that it can be repeated, and conditional
     /// references are resolved later.
     pub is_import: bool,

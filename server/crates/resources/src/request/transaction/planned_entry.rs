@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use fhir::validation::ElementDefects;
 use store::{ExpectVersion, ResourceKey, VersionWrite};
 
 use super::entry_action::EntryAction;
@@ -33,6 +34,11 @@ impl PlannedEntry {
     /// `true` if the write depends on a search.
     pub fn is_conditional(&self) -> bool {
         self.condition.is_some()
+    }
+
+    /// The defects with which the resource of the entry is accepted.
+    pub fn defects(&self) -> Option<&ElementDefects> {
+        self.prepared.as_ref().map(|prepared| &prepared.defects).filter(|defects| !defects.is_empty())
     }
 
     /// Returns whether this entry creates, for a search, the resource that another entry searches for.

@@ -5,8 +5,7 @@
 
 use std::fmt;
 
-use fhir::root_elements::{RootElement, root_elements};
-
+use fhir::structures::{Element, elements};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -32,7 +31,7 @@ pub fn check_element(value: &str) -> Result<(), String> {
         let top = kind.map_or_else(|| root.to_owned(), |kind| format!("{kind}.{root}"));
         return Err(format!("_elements accepts only top-level elements: use '{top}' instead of '{value}'"));
     }
-    let has = |kind: &str| root_elements(kind).any(|root| root.has_member(name));
+    let has = |kind: &str| elements(kind).iter().any(|root| root.has_member(name));
     let is_known = match kind {
         Some(kind) => has(kind),
         None => fhir::RESOURCE_TYPES.iter().any(|kind| has(kind)),
@@ -54,29 +53,29 @@ pub enum Summary {
 /// The elements of one type that results include.
 #[derive(Debug, Clone)]
 pub struct ElementProjection {
-    kept: Vec<RootElement>,
+    kept: Vec<&'static Element>,
     /// Members requested by a JSON name that includes the data type, such as `valueQuantity`.
     exact: Vec<String>,
 }
 
 impl ElementProjection {
     /// Creates a projection from values that [`check_element`] accepts.
-    pub fn new(kind: &str, elements: &[String]) -> Self {
-        let requested: Vec<&str> = elements
+    pub fn new(kind: &str, requested: &[String]) -> Self {
+        let requested: Vec<&str> = requested
             .iter()
             .filter_map(|element| match element.split_once('.') {
                 Some((named, name)) => (named == kind).then_some(name),
                 None => Some(element.as_str()),
             })
             .collect();
-        let is_asked = |root: &RootElement| {
+        let is_asked = |root: &&'static Element| {
             let names = |requested: &&str| match requested.strip_suffix("[x]") {
                 Some(name) => root.is_choice && name == root.name,
                 None => *requested == root.name,
             };
             ["id", "meta"].contains(&root.name) || root.is_mandatory || requested.iter().any(names)
         };
-        let kept = root_elements(kind).filter(is_asked).collect();
+        let kept = elements(kind).iter().filter(is_asked).collect();
         let exact = requested
             .iter()
             .filter(|requested| !requested.ends_with("[x]"))
@@ -87,12 +86,12 @@ impl ElementProjection {
 
     /// Creates a projection for a value of `_summary`.
     pub fn summary(kind: &str, summary: Summary) -> Self {
-        let is_kept = |root: &RootElement| match summary {
+        let is_kept = |root: &&'static Element| match summary {
             Summary::Summary => root.is_summary || root.is_mandatory,
             Summary::Text => ["id", "meta", "text"].contains(&root.name) || root.is_mandatory,
             Summary::Data => root.name != "text",
         };
-        Self { kept: root_elements(kind).filter(is_kept).collect(), exact: Vec::new() }
+        Self { kept: elements(kind).iter().filter(is_kept).collect(), exact: Vec::new() }
     }
 
     /// The resource with only the requested elements, or `None` if no element was removed.

@@ -1,0 +1,118 @@
+//! The history of a resource and that of a type (FHIR R4, RESTful API, history).
+
+use bytes::Bytes;
+use identity::model::scope::ScopePermissions;
+use jiff::SignedDuration;
+use serde_json::json;
+use store::{PageLimit, Seq, Version, Versions as _};
+
+use super::access::{self, check_addressed, permitted_view};
+use super::bundle_writer::BundleWriter;
+use super::search::SearchPage;
+use super::search_result::bad_parameter;
+use super::{check_accept, recording};
+use crate::http::answer_memory::AnswerMemory;
+use crate::http::extract::RequestContext;
+use crate::http::path_parameters::ResourceType;
+use crate::http::problem::Problem;
+use crate::http::reply::Response;
+
+/// A page of a history, in reverse order, so that a page continues before a sequence number.
+struct HistoryPage {
+    page: SearchPage,
+    before: Seq,
+    limit: PageLimit,
+}
+
+impl HistoryPage {
+    fn read(context: &RequestContext) -> Result<Self, Problem> {
+        let page = SearchPage::read(&context.query)?;
+        let before = match page.from.as_deref().map(str::parse) {
+            None => Seq::LATEST,
+            Some(Ok(before)) => Seq(before),
+            Some(Err(_)) => return Err(resources::ResourceError::Page.into()),
+        };
+        let limit = PageLimit { count: page.count.max(1), ..PageLimit::default() };
+        Ok(Self { page, before, limit })
+    }
+
+    /// The Bundle with the versions of this page. `path` is that of the history, and `next` the start of the
+    /// next page.
+    fn answer(
+        self,
+        context: &RequestContext,
+        path: &str,
+        memory: AnswerMemory,
+        versions: Vec<Version>,
+        next: Option<Seq>,
+    ) -> Response {
+        let fhir_base = &context.app.address.fhir_base;
+        let address = |from: Option<&str>| self.page.address(&format!("{fhir_base}/{path}"), from);
+        let mut links = vec![json!({ "relation": "self", "url": address(self.page.from.as_deref()) })];
+        links.extend(next.map(|next| json!({ "relation": "next", "url": address(Some(&next.to_string())) })));
+        let mut bundle = BundleWriter::new("history");
+        bundle.member("link", &links);
+        for version in versions {
+            let resource = format!("{}/{}", version.key.kind, version.key.id);
+            let method = if version.is_deleted() { "DELETE" } else { "PUT" };
+            bundle.member_of_next("request", &json!({ "method": method, "url": resource }));
+            let response = json!({
+                "status": if version.is_deleted() { "204" } else { "200" },
+                "etag": format!("W/\"{}\"", version.version),
+                "lastModified": fhir::instant::format(version.updated),
+            });
+            bundle.entry(&format!("{fhir_base}/{resource}"), version.body, "response", &response);
+        }
+        bundle.answer(memory)
+    }
+}
+
+fn size_of(versions: &[Version]) -> usize {
+    versions.iter().map(|version| version.body.as_ref().map_or(0, Bytes::len)).sum()
+}
+
+/// GET {fhir_base}/{type}/{id}/_history
+pub async fn instance_history(
+    context: &RequestContext,
+    ResourceType(kind): ResourceType,
+    id: String,
+) -> Result<Response, Problem> {
+    let access = check_addressed(context, kind, &id, ScopePermissions::GET).await?;
+    let page = HistoryPage::read(context)?;
+    if let Some((name, _)) = page.page.rest.first() {
+        return Err(bad_parameter(name, "not supported; the history of a resource takes only _count"));
+    }
+    let view = permitted_view(context, &access, kind, ScopePermissions::GET).await?;
+    let mut memory = AnswerMemory::new(context, Some(&access));
+    let read = || async { Ok::<_, Problem>(view.history(kind, &id, page.before, page.limit).await?) };
+    let (versions, next) = memory.hold_for_bundle(read, |(versions, _)| size_of(versions)).await?;
+    let resource = format!("{kind}/{id}");
+    recording::history(context, &access, Some(&resource), &versions);
+    Ok(page.answer(context, &format!("{resource}/_history"), memory, versions, next))
+}
+
+/// GET {fhir_base}/{type}/_history
+pub async fn type_history(
+    context: &RequestContext,
+    ResourceType(kind): ResourceType,
+) -> Result<Response, Problem> {
+    let access = access::require_some(context, kind, ScopePermissions::SEARCH).await?;
+    check_accept(context, &[])?;
+    let page = HistoryPage::read(context)?;
+    let store = context.app.resources.store();
+    let mut after = Seq::ZERO;
+    for (name, value) in &page.page.rest {
+        if name != "_since" {
+            return Err(bad_parameter(name, "not supported; the history of a type takes _count and _since"));
+        }
+        let since = fhir::instant::parse(value).map_err(|why| bad_parameter(name, &why))?;
+        // Versions of this instant are included, and the store has milliseconds.
+        after = store.seq_at(since - SignedDuration::from_millis(1)).await?;
+    }
+    let view = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
+    let mut memory = AnswerMemory::new(context, Some(&access));
+    let read = || async { Ok::<_, Problem>(view.type_history(kind, after..page.before, page.limit).await?) };
+    let (versions, next) = memory.hold_for_bundle(read, |(versions, _)| size_of(versions)).await?;
+    recording::history(context, &access, None, &versions);
+    Ok(page.answer(context, &format!("{kind}/_history"), memory, versions, next))
+}
