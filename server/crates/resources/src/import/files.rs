@@ -21,7 +21,15 @@ pub(super) enum FileContent {
     Other(&'static str),
 }
 
-/// The files in a folder tree, sorted and without hidden files. If the path is a file, returns only the path.
+/// Types to which others refer by a search, such as `Organization?identifier=…`. Types that refer to others
+/// follow them.
+const REFERRED: [&str; 5] = ["Organization", "Location", "Practitioner", "PractitionerRole", "Patient"];
+/// Number of bytes in which the first type of a file is looked for.
+const TYPE_BYTES: u64 = 4 << 10;
+
+/// The files in a folder tree, without hidden files, in the order of their names. Files that begin with a
+/// resource of a type to which others refer come first: the references are then resolved before the resource
+/// with the reference is written. If the path is a file, returns only the path.
 pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -44,12 +52,32 @@ pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     files.sort();
+    files.sort_by_cached_key(|file| {
+        let first = first_type(file).unwrap_or_default();
+        REFERRED.iter().position(|kind| *kind == first).unwrap_or(REFERRED.len())
+    });
     Ok(files)
 }
 
-/// The total size in bytes of all files below some paths. Files that cannot be read count as 0.
-pub(super) fn size(paths: &[PathBuf]) -> u64 {
-    let files = paths.iter().filter_map(|path| below(path).ok()).flatten();
+/// The type of the first resource in a file that is not a Bundle. A file that cannot be read has none.
+fn first_type(path: &Path) -> Option<String> {
+    let mut file = BufReader::with_capacity(TYPE_BYTES as usize, File::open(path).ok()?);
+    let mut head = Vec::new();
+    match file.fill_buf().ok()?.starts_with(&MAGIC) {
+        true => GzipMembers::new(file).take(TYPE_BYTES).read_to_end(&mut head).ok()?,
+        false => file.take(TYPE_BYTES).read_to_end(&mut head).ok()?,
+    };
+    let types = memchr::memmem::find_iter(&head, b"\"resourceType\"").filter_map(|start| {
+        let after = std::str::from_utf8(&head[start..]).unwrap_or_else(|error| {
+            std::str::from_utf8(&head[start..start + error.valid_up_to()]).unwrap_or_default()
+        });
+        after.split('"').nth(3)
+    });
+    types.filter(|kind| *kind != "Bundle").map(str::to_owned).next()
+}
+
+/// The total size in bytes of some files. Files that cannot be read count as 0.
+pub(super) fn size<'a>(files: impl Iterator<Item = &'a PathBuf>) -> u64 {
     files.filter_map(|file| Some(fs::metadata(file).ok()?.len())).sum()
 }
 

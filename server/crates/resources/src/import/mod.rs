@@ -26,6 +26,7 @@ mod reader;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use store::{StoreError, VersionWrite, Versions as _, WriteEffect};
@@ -33,8 +34,8 @@ use tokio::sync::mpsc;
 
 use self::options::ImportWork;
 pub use self::options::{ImportFault, ImportOptions, IrregularResources};
-use self::pending_references::PendingReferences;
 pub use self::pending_references::UnresolvedReferences;
+use self::pending_references::{KnownMatches, PendingReferences};
 use self::reader::LineReader;
 use crate::request::transaction::PlanRules;
 use crate::{DeleteResult, EntryResult, ResourceError, ResourceRules, Resources};
@@ -136,7 +137,8 @@ impl ImportReport {
 
 impl Resources {
     /// Imports files and folders in the given order. The files of a folder are imported in the order of their
-    /// names. If `stop` completes, no more is read; everything in the report is on the disk.
+    /// names, but those to whose resources others refer first. If `stop` completes, no more is read;
+    /// everything in the report is on the disk.
     ///
     /// `new_id` creates ids for resources without one. `now` returns the time of each commit. Invalid input
     /// is listed in the report and is not an error.
@@ -154,14 +156,15 @@ impl Resources {
     ) -> Result<ImportReport, StoreError> {
         let (sink, mut source) = mpsc::channel(WAITING);
         let base = self.fhir_base().to_owned();
-        let reader = LineReader::new(options, base, new_id.clone(), sink);
+        let matches = KnownMatches::default();
+        let reader = LineReader::new(options, base, new_id.clone(), Arc::clone(&matches), sink);
         // Files are read on a blocking thread. The bounded channel keeps it from running ahead of the writes.
         let reading = tokio::task::spawn_blocking(move || reader.run(&paths));
         let mut run = ImportRun {
             resources: self,
             options,
             new_id,
-            references: PendingReferences::new(self, options.rules),
+            references: PendingReferences::new(self, options.rules, matches),
             report: ImportReport::default(),
         };
         let mut stop = std::pin::pin!(stop);
@@ -269,6 +272,7 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
         let kinds: Vec<_> = resolved.iter().map(|write| fhir::resource_type(&write.key.kind)).collect();
         let commit = self.resources.store().commit(resolved, now).await?;
         for (kind, written) in kinds.into_iter().zip(commit.written) {
+            kind.into_iter().for_each(|kind| self.references.stored(kind));
             let count = self
                 .report
                 .resources
@@ -331,6 +335,7 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
                     continue;
                 }
             };
+            self.references.stored(kind);
             *count(self.report.resources.entry(kind).or_default()) += 1;
         }
         Ok(faults)

@@ -3,6 +3,7 @@
 //! is stored already, else after all files were read.
 
 use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
 
 use jiff::Timestamp;
 use store::{ExpectVersion, ResourceKey, Seq, StoreError, VersionWrite, Versions as _};
@@ -42,12 +43,18 @@ pub struct UnresolvedReferences {
     pub not_looked_at: u64,
 }
 
+/// The references to the matches that were found, by conditional reference. The reader replaces those that it
+/// meets, which is cheaper than to replace them in a resource that is read already.
+pub(super) type KnownMatches = Arc<RwLock<RenamedReferences>>;
+
 /// Resolves the conditional references of an import.
 pub(super) struct PendingReferences<'a> {
     resources: &'a Resources,
     rules: ResourceRules,
-    /// Matches by reference. After all files were read, also references without a match.
-    remembered: HashMap<String, FoundTarget>,
+    matches: KnownMatches,
+    /// References without a usable match, by the type that they search. They are forgotten when a resource of
+    /// this type is stored.
+    missing: HashMap<String, HashMap<String, FoundTarget>>,
     /// Resources with references that had no match when they were written.
     pending: Vec<ResourceKey>,
     unresolved: UnresolvedReferences,
@@ -55,12 +62,13 @@ pub(super) struct PendingReferences<'a> {
 }
 
 impl<'a> PendingReferences<'a> {
-    pub(super) fn new(resources: &'a Resources, rules: ResourceRules) -> Self {
+    pub(super) fn new(resources: &'a Resources, rules: ResourceRules, matches: KnownMatches) -> Self {
         Self {
             resources,
             // The reader has validated the resources.
             rules: ResourceRules { validation: Validation::Off, ..rules },
-            remembered: HashMap::new(),
+            matches,
+            missing: HashMap::new(),
             pending: Vec::new(),
             unresolved: UnresolvedReferences::default(),
             is_last_pass: false,
@@ -130,7 +138,11 @@ impl<'a> PendingReferences<'a> {
     }
 
     async fn target(&mut self, text: &str, now: Timestamp) -> Result<FoundTarget, ResourceError> {
-        if let Some(known) = self.remembered.get(text) {
+        if let Some(target) = self.known(text) {
+            return Ok(FoundTarget::One(target));
+        }
+        let kind = text.split('?').next().unwrap_or_default();
+        if let Some(known) = self.missing.get(kind).and_then(|missing| missing.get(text)) {
             return Ok(known.clone());
         }
         let found = match TypeFilter::read(text, self.resources.fhir_base(), now) {
@@ -147,14 +159,29 @@ impl<'a> PendingReferences<'a> {
                 }
             }
         };
-        // A resource that is missing now may be in a later file.
-        if self.is_last_pass || matches!(found, FoundTarget::One(_)) {
-            if self.remembered.len() >= MAX_REMEMBERED {
-                self.remembered.clear();
+        if let FoundTarget::One(target) = &found {
+            let mut matches = self.matches.write().expect("no thread panics while it holds the lock");
+            if matches.len() >= MAX_REMEMBERED {
+                matches.clear();
             }
-            self.remembered.insert(text.to_owned(), found.clone());
+            matches.insert(text.to_owned(), target.clone());
+        } else {
+            let missing = self.missing.entry(kind.to_owned()).or_default();
+            if missing.len() >= MAX_REMEMBERED {
+                missing.clear();
+            }
+            missing.insert(text.to_owned(), found.clone());
         }
         Ok(found)
+    }
+
+    fn known(&self, text: &str) -> Option<String> {
+        self.matches.read().expect("no thread panics while it holds the lock").get(text).cloned()
+    }
+
+    /// Called when a resource of a type is stored. References may match it now.
+    pub(super) fn stored(&mut self, kind: &str) {
+        self.missing.remove(kind);
     }
 
     /// Resolves the references of the resources that were written before their targets. A resource that was

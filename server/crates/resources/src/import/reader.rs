@@ -15,9 +15,10 @@ use super::bundle_requests::{self, BundleWrites, EntryWrite};
 use super::files::{self, FileContent, InputLine};
 use super::manifest::{self, FileRole, FileRoles};
 use super::options::{ImportFault, ImportOptions, ImportWork, IrregularResources};
+use super::pending_references::KnownMatches;
 use crate::ResourceBodyError;
 use crate::write::bundle::{self, BundleHead, ParsedBundle};
-use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, prepare};
+use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, prepare_named};
 
 /// Size in bytes of the drafts in a batch at which the batch is committed.
 const BATCH_BYTES: usize = 2 << 20;
@@ -69,6 +70,8 @@ pub(super) struct LineReader<N> {
     options: ImportOptions,
     fhir_base: String,
     new_id: N,
+    /// Conditional references whose match is known.
+    matches: KnownMatches,
     sink: mpsc::Sender<ImportWork>,
     batch: Vec<VersionWrite>,
     /// Resources of the batch with numbers that most readers round.
@@ -85,9 +88,16 @@ pub(super) struct LineReader<N> {
 }
 
 impl<N: FnMut() -> String> LineReader<N> {
-    pub fn new(options: ImportOptions, fhir_base: String, new_id: N, sink: mpsc::Sender<ImportWork>) -> Self {
+    pub fn new(
+        options: ImportOptions,
+        fhir_base: String,
+        new_id: N,
+        matches: KnownMatches,
+        sink: mpsc::Sender<ImportWork>,
+    ) -> Self {
         Self {
             options,
+            matches,
             fhir_base,
             new_id,
             sink,
@@ -104,9 +114,10 @@ impl<N: FnMut() -> String> LineReader<N> {
 
     /// Reads all files. Stops early if the store fails.
     pub fn run(mut self, paths: &[PathBuf]) {
-        self.of = files::size(paths);
-        for path in paths {
-            let done = match files::below(path) {
+        let found: Vec<_> = paths.iter().map(|path| (path, files::below(path))).collect();
+        self.of = files::size(found.iter().flat_map(|(_, found)| found.iter().flatten()));
+        for (path, found) in found {
+            let done = match found {
                 Ok(found) => found.iter().try_for_each(|file| self.file(file, file == path)),
                 Err(error) => self.bad(&path.display().to_string(), None, &error.to_string()),
             };
@@ -450,10 +461,12 @@ impl<N: FnMut() -> String> LineReader<N> {
     }
 
     fn resource(&mut self, text: &[u8]) -> Result<PreparedResource, ResourceBodyError> {
-        let rules: ResourceRules = self.options.rules;
-        match prepare(text, None, IdSource::Own, &rules, &self.fhir_base) {
+        let (rules, base): (ResourceRules, _) = (self.options.rules, &self.fhir_base);
+        let matches = self.matches.read().expect("no thread panics while it holds the lock");
+        match prepare_named(text, None, IdSource::Own, &rules, base, Some(&matches)) {
             Err(ResourceBodyError::NoId) => {
-                prepare(text, None, IdSource::Given(&(self.new_id)()), &rules, &self.fhir_base)
+                let id = (self.new_id)();
+                prepare_named(text, None, IdSource::Given(&id), &rules, base, Some(&matches))
             }
             other => other,
         }
