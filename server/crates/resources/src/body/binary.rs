@@ -5,6 +5,7 @@ use std::ops::Range;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use fhir::primitive::are_base64_digits;
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::json;
@@ -106,9 +107,9 @@ impl BinaryContent {
             reference: Option<String>,
         }
         let Binary { content_type, security_context, data } = serde_json::from_slice(binary).ok()?;
-        let has_space = data.bytes().any(|byte| byte.is_ascii_whitespace());
+        let has_others = !are_base64_digits(data.trim_end_matches('=').as_bytes());
         let base64 = match &*data {
-            text if has_space => text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect(),
+            text if has_others => text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect(),
             // Text without escapes is a part of the resource, which is not copied.
             text if binary.as_ptr_range().contains(&text.as_ptr()) => binary.slice_ref(text.as_bytes()),
             text => Bytes::copy_from_slice(text.as_bytes()),
@@ -144,11 +145,10 @@ impl BinaryContent {
 fn decoded_length(base64: &[u8]) -> Option<usize> {
     let padding = base64.iter().rev().take(2).take_while(|byte| **byte == b'=').count();
     let (digits, _) = base64.split_at(base64.len() - padding);
-    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     // The last group shows whether its unused bits are zero.
     let last = &base64[base64.len().saturating_sub(4)..];
     let is_valid =
-        base64.len().is_multiple_of(4) && digits.iter().all(is_digit) && STANDARD.decode(last).is_ok();
+        base64.len().is_multiple_of(4) && are_base64_digits(digits) && STANDARD.decode(last).is_ok();
     is_valid.then(|| base64.len() / 4 * 3 - padding)
 }
 

@@ -5,12 +5,15 @@
 //! that nothing was added to this term since the search, nor to the terms of an indexed parameter with few
 //! entries; if something was, the search is repeated.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use store::Versions as _;
 
 use crate::search::filter::TypeFilter;
 use crate::search::index::candidates;
 use crate::view::compartment_view::Restriction;
+use crate::write::bundle::BundleHead;
 use crate::write::prepare::{IdSource, prepare};
 use crate::write::search_guard::SearchGuard;
 use crate::write::service::WrittenResource;
@@ -24,18 +27,21 @@ use crate::{
 pub(crate) const MAX_SEARCHES: usize = 100;
 
 impl CompartmentView<'_> {
-    /// Performs the search of a conditional request. Returns the only match, and the condition under which
-    /// the search still has this result.
+    /// Performs the search of a conditional request. Returns the only match, or the condition under which the
+    /// search still has none.
     pub(crate) async fn search_guarded(
         &self,
         filter: &TypeFilter,
-    ) -> Result<(Option<StoredResource>, SearchGuard), ResourceError> {
+    ) -> Result<(Option<StoredResource>, Option<SearchGuard>), ResourceError> {
         let store = self.resources().store();
+        // The condition is about all writes after this one, so it may be read after the search.
         let since = store.last_seq().await?;
+        if let Some(found) = self.only(filter.kind, filter).await? {
+            return Ok((Some(found), None));
+        }
         let clauses = filter.index_clauses();
         let clause = candidates::small_clause(store, &clauses).await?;
-        let guard = SearchGuard::new(filter, clause, since);
-        Ok((self.only(filter.kind, filter).await?, guard))
+        Ok((None, Some(SearchGuard::new(filter, clause, since))))
     }
 
     /// The only resource that matches the search of a conditional request, or `None` if no resource matches.
@@ -151,7 +157,7 @@ impl CompartmentView<'_> {
             if let Some(stored) = matches {
                 return Ok(WrittenResource { stored, created: false });
             }
-            let created = self.create_if(filter.kind, new_id.clone(), body, Some(guard), now).await;
+            let created = self.create_if(filter.kind, new_id.clone(), body, guard, now).await;
             searches += 1;
             if !is_overtaken(&created) || searches == MAX_SEARCHES {
                 return Ok(WrittenResource { stored: created?, created: true });
@@ -215,6 +221,15 @@ impl Resources {
         body: &[u8],
         kind: &'static str,
     ) -> Result<Option<String>, ResourceBodyError> {
+        // The text is checked when it is written. Here only its id is read, unless its head is invalid.
+        match BundleHead::of(body) {
+            Some(BundleHead { kind: Some(own_kind), id })
+                if own_kind == kind && id.as_deref().is_none_or(fhir::is_id) =>
+            {
+                return Ok(id.map(Cow::into_owned));
+            }
+            _ => {}
+        }
         match prepare(body, Some(kind), IdSource::Own, &self.rules(), self.fhir_base()) {
             Ok(prepared) => Ok(Some(prepared.id)),
             Err(ResourceBodyError::NoId) => Ok(None),

@@ -26,9 +26,11 @@ async fn terminology_and_patients_are_imported() {
     let terminology = vec![data.join("hl7.fhir.r4.terminology-4.0.1.tgz")];
     let (report, _) = import(&resources, terminology, ImportOptions::default()).await;
     assert_eq!((report.total(), report.bad_total), (2_380, 0), "{:?}", report.bad);
+    assert_eq!(report.irregular_total, 0, "{:?}", report.irregular);
     let clinical = vec![data.join("synthea-10")];
     let (report, _) = import(&resources, clinical.clone(), ImportOptions::default()).await;
     assert_eq!((report.total(), report.bad_total), (7_160, 0), "{:?}", report.bad);
+    assert_eq!(report.irregular_total, 0, "{:?}", report.irregular);
     let (report, _) = import(&resources, clinical, ImportOptions::default()).await;
     assert!(report.resources.values().all(|count| count.same == count.total()), "{report:?}");
 

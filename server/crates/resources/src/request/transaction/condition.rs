@@ -53,7 +53,7 @@ impl Resources {
                 entry.condition = Some(EntryCondition::LeftOut);
                 continue;
             }
-            entry.guard = Some(guard).filter(|_| matches.is_none());
+            entry.guard = guard;
             let is_there = matches.is_some();
             if let Some(matches) = matches {
                 if let Some(own) = own.filter(|own| *own != matches.id) {
