@@ -78,10 +78,12 @@ impl<'q> CodingResult<'q> {
         self.in_set && self.has_no_error()
     }
 
-    /// Downgrades errors to warnings, because another coding is valid.
-    pub(super) fn downgrade_errors(&mut self) {
+    /// Downgrades errors to warnings, because another coding is valid. Code systems that are missing did not
+    /// decide the result.
+    pub(super) fn accept_beside_valid(&mut self) {
         let errors = self.issues.iter_mut().filter(|note| note.issue.severity == Severity::Error);
         errors.for_each(|note| note.issue.severity = Severity::Warning);
+        self.missing.clear();
     }
 }
 

@@ -347,18 +347,17 @@ fn to_answer(result: CodingResult<'_>) -> ValidateAnswer {
     }
 }
 
-/// Combines the results of a concept. It is valid if one coding is in the value set (FHIR R4). The ecosystem
-/// also requires that no coding has an error. In the plain interface the errors of the other codings become
-/// warnings, because records contain local codes next to standard ones.
+/// Combines the results of a concept. It is valid if one coding is in the value set (FHIR R4). Records
+/// contain local codes next to standard ones: if one coding is valid, another one of an unknown code system
+/// or version has only warnings. The ecosystem requires that the other codings have no error; in the plain
+/// interface their errors become warnings too.
 fn answer_concept(validator: &CodingValidator<'_, '_>, mut results: Vec<CodingResult<'_>>) -> ValidateAnswer {
     let plain = !validator.request.ecosystem;
-    let right = results.iter().position(|one| plain && one.is_valid());
+    let right = results.iter().position(CodingResult::is_valid);
     if let Some(right) = right {
-        results
-            .iter_mut()
-            .enumerate()
-            .filter(|(index, _)| *index != right)
-            .for_each(|(_, other)| other.downgrade_errors());
+        let others = results.iter_mut().enumerate().filter(|(index, _)| *index != right);
+        let others = others.filter(|(_, other)| plain || !other.missing.is_empty());
+        others.for_each(|(_, other)| other.accept_beside_valid());
     }
     let member = right.or_else(|| results.iter().position(|one| one.in_set));
     let undecided = results.iter().any(|one| one.undecided);
