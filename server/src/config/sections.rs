@@ -175,8 +175,8 @@ settings_table! {
     pub struct TerminologySection {
         /// Answer terminology requests without a token.
         anonymous: bool = false,
-        /// Versions to use if a request names none, each as `url|version`. A version may be a pattern such as
-        /// `4.x`.
+        /// Versions to use if a request names none, each as `url|version`. A URL that ends with `*` is a
+        /// prefix, and a version may be a pattern such as `4.x`: `http://hl7.org/fhir/*|5.x`.
         preferred_versions: Vec<Spanned<String>> = Vec::new(),
     }
 }

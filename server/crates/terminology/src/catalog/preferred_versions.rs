@@ -6,22 +6,33 @@ use crate::model::canonical;
 
 /// Preferred versions by canonical URL.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct PreferredVersions(HashMap<String, String>);
+pub struct PreferredVersions {
+    by_url: HashMap<String, String>,
+    /// Preferences for all URLs with a prefix.
+    by_prefix: Vec<(String, String)>,
+}
 
 impl PreferredVersions {
-    /// Adds a preference, as `url|version`. The version may be a pattern such as `4.x`. Returns whether the
-    /// text has a version.
+    /// Adds a preference, as `url|version`. A URL that ends with `*` is a prefix. The version may be a
+    /// pattern such as `4.x`. Returns whether the text has a version.
     pub fn add(&mut self, canonical: &str) -> bool {
         let (url, version) = canonical::split(canonical);
-        let version = version.filter(|_| !url.is_empty());
-        version.map(|version| self.0.insert(url.to_owned(), version.to_owned())).is_some()
+        let Some(version) = version.filter(|_| !url.is_empty()) else { return false };
+        match url.strip_suffix('*') {
+            Some(prefix) => self.by_prefix.push((prefix.to_owned(), version.to_owned())),
+            None => drop(self.by_url.insert(url.to_owned(), version.to_owned())),
+        }
+        true
     }
 
-    /// The preferred version or pattern of a URL.
+    /// The preferred version or pattern of a URL: that of the URL itself, else that of the longest prefix.
     pub(crate) fn version_of(&self, url: &str) -> Option<&str> {
-        if self.0.is_empty() {
-            return None;
-        }
-        self.0.get(url).map(String::as_str)
+        let by_prefix = || {
+            let matching = self.by_prefix.iter().filter(|(prefix, _)| url.starts_with(prefix));
+            matching.max_by_key(|(prefix, _)| prefix.len()).map(|(_, version)| version)
+        };
+        // Most servers have no preferences, so that nothing is hashed.
+        let own = if self.by_url.is_empty() { None } else { self.by_url.get(url) };
+        own.or_else(by_prefix).map(String::as_str)
     }
 }

@@ -123,8 +123,7 @@ pub(super) fn preferred<'a, T: CompiledResource + 'a>(
 
 /// The position of the preferred resource; of equal ones the first.
 ///
-/// The criteria are, in this order: complete, then fragment, then any other content; SNOMED CT's
-/// International Edition; the newest version (see [`version_choice`]).
+/// The criteria are those of [`VersionRank`], then the newest version (see [`version_choice`]).
 fn preferred_position<'a, T: CompiledResource + 'a>(
     candidates: impl Iterator<Item = &'a StoredResource<T>> + Clone,
 ) -> Option<usize> {
@@ -135,11 +134,38 @@ fn preferred_position<'a, T: CompiledResource + 'a>(
     of_best().nth(newest).map(|(index, _)| index)
 }
 
-/// The rank of a resource regardless of its version; the preferred one is less.
-fn rank(header: &ResourceHeader) -> (ContentMode, bool) {
-    let is_international =
-        header.version.as_deref().is_some_and(|version| version.starts_with(INTERNATIONAL));
-    (header.content.unwrap_or(ContentMode::Complete), !is_international)
+/// The rank of a resource before its version is compared; the preferred one is less. The criteria are in
+/// descending order.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct VersionRank {
+    /// Complete, then fragment, then any other content.
+    content: ContentMode,
+    /// `true` for a resource of FHIR itself in another release than R4, which is the one of this server.
+    is_of_other_release: bool,
+    /// `true` for a retired resource, and for a version that precedes a release, such as a ballot.
+    is_not_in_use: bool,
+    /// `true` for all but SNOMED CT's International Edition.
+    is_not_international: bool,
+}
+
+fn rank(header: &ResourceHeader) -> VersionRank {
+    let version = header.version.as_deref().unwrap_or_default();
+    let is_of_fhir = header.url.as_deref().is_some_and(is_of_fhir);
+    VersionRank {
+        content: header.content.unwrap_or(ContentMode::Complete),
+        is_of_other_release: is_of_fhir && !version.starts_with("4.0."),
+        is_not_in_use: header.status.as_deref() == Some("retired") || version_choice::is_pre_release(version),
+        is_not_international: !version.starts_with(INTERNATIONAL),
+    }
+}
+
+/// Returns whether a code system or value set belongs to FHIR itself, such as
+/// `http://hl7.org/fhir/encounter-status`. Those of HL7's terminology (`terminology.hl7.org`), of
+/// implementation guides and of other organizations (`http://hl7.org/fhir/sid/…`) have versions of their own.
+fn is_of_fhir(url: &str) -> bool {
+    let Some(path) = url.strip_prefix("http://hl7.org/fhir/") else { return false };
+    let name = path.strip_prefix("ValueSet/").or(path.strip_prefix("CodeSystem/")).unwrap_or(path);
+    !name.contains('/')
 }
 
 fn dated_version(header: &ResourceHeader) -> DatedVersion<'_> {
@@ -148,11 +174,17 @@ fn dated_version(header: &ResourceHeader) -> DatedVersion<'_> {
 
 /// Returns why a resource is preferred to another one, as a short text for the log.
 pub(super) fn reason(chosen: &ResourceHeader, other: &ResourceHeader) -> &'static str {
-    let ((content, _), (other_content, _)) = (rank(chosen), rank(other));
-    if content != other_content {
+    let (rank, other_rank) = (rank(chosen), rank(other));
+    if rank.content != other_rank.content {
         return "its content is more complete";
     }
-    if rank(chosen) != rank(other) {
+    if rank.is_of_other_release != other_rank.is_of_other_release {
+        return "it is of FHIR R4";
+    }
+    if rank.is_not_in_use != other_rank.is_not_in_use {
+        return "it is in use, and the other one is retired or precedes a release";
+    }
+    if rank.is_not_international != other_rank.is_not_international {
         return "it is the International Edition";
     }
     match dated_version(chosen).compare(&dated_version(other)).1 {

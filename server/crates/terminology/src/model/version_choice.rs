@@ -48,6 +48,11 @@ impl<'v> VersionScheme<'v> {
     }
 }
 
+/// Returns whether a version precedes a release by its text: `6.0.0-ballot2`.
+pub(crate) fn is_pre_release(version: &str) -> bool {
+    matches!(VersionScheme::of(Some(version)), VersionScheme::Semantic(version) if !version.pre.is_empty())
+}
+
 /// Returns whether a version is a day or month: `2018-08-12`, `2018-08` or `20180812`, from 1900 on.
 fn is_date(version: &str) -> bool {
     let digits = |part: &str, length| part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -69,6 +69,54 @@ fn an_operator_can_prefer_a_version() {
     assert!(is_valid(&terminology, "new"));
 }
 
+#[test]
+fn resources_of_r4_and_versions_in_use_come_first() {
+    #[track_caller]
+    fn check(url: &str, versions: &[(&str, &str)], expected: &str) {
+        // The order in which they are stored has no influence.
+        for reversed in [false, true] {
+            let terminology = Terminology::default();
+            let mut stored: Vec<_> = versions.iter().enumerate().collect();
+            if reversed {
+                stored.reverse();
+            }
+            terminology.apply(stored.into_iter().map(|(index, (version, status))| {
+                put(&format!(
+                    r#"{{"resourceType":"CodeSystem","id":"s{index}","url":"{url}","version":"{version}",
+                        "status":"{status}","content":"complete","concept":[{{"code":"c"}}]}}"#
+                ))
+            }));
+            let chosen = terminology.code_systems_by_url()[url][0].clone();
+            assert_eq!(chosen.as_deref(), Some(expected), "{url} {versions:?}");
+        }
+    }
+    let of_fhir = "http://hl7.org/fhir/encounter-status";
+    check(of_fhir, &[("4.0.1", "draft"), ("5.0.0", "active"), ("4.3.0", "active")], "4.0.1");
+    check(of_fhir, &[("4.0.0", "active"), ("4.0.1", "active"), ("6.0.0-ballot2", "active")], "4.0.1");
+    check(of_fhir, &[("5.0.0", "active"), ("4.3.0", "active")], "5.0.0");
+    check("http://hl7.org/fhir/us/core/CodeSystem/x", &[("4.0.0", "active"), ("5.0.1", "active")], "5.0.1");
+    check("http://hl7.org/fhir/sid/x", &[("4.0.0", "active"), ("2025", "active")], "4.0.0");
+    check("http://terminology.hl7.org/CodeSystem/x", &[("4.0.0", "active"), ("5.0.0", "active")], "5.0.0");
+    check(TABLE, &[("1.0.0", "active"), ("2.0.0", "retired")], "1.0.0");
+    check(TABLE, &[("1.0.0", "draft"), ("2.0.0-ballot", "active")], "1.0.0");
+    check(TABLE, &[("1.0.0", "retired"), ("2.0.0", "retired")], "2.0.0");
+}
+
+#[test]
+fn an_operator_can_prefer_the_versions_of_a_prefix() {
+    let mut preferred = PreferredVersions::default();
+    assert!(preferred.add("http://garden.example/*|2018-08-12"));
+    let terminology = tables();
+    terminology.prefer_versions(preferred.clone());
+    assert!(is_valid(&terminology, "old"));
+    assert!(preferred.add("http://garden.example/t*|4.x"));
+    terminology.prefer_versions(preferred.clone());
+    assert!(is_valid(&terminology, "new"), "the longest prefix decides");
+    assert!(preferred.add(&format!("{TABLE}|2018-08-12")));
+    terminology.prefer_versions(preferred);
+    assert!(is_valid(&terminology, "old"), "the URL itself precedes prefixes");
+}
+
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
