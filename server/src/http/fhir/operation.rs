@@ -4,14 +4,16 @@
 use std::borrow::Cow;
 
 use ::terminology::ExhaustionCause;
-use ::terminology::{Budget, OperationInput, OperationLevel, TerminologyOperation, TxError};
+use ::terminology::{Budget, OperationInput, OperationLevel, TerminologyOperation, TxError, parameters};
 use bytes::Bytes;
-use fhir::{IssueCode, OperationOutcome, Parameters};
+use fhir::{IssueCode, OperationOutcome, Parameters, Value};
 use http::{Method, StatusCode, header};
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use percent_encoding::percent_decode_str;
 use resources::BundleOperation;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::{access, check_accept, json_body};
 use crate::http::answer_memory::AnswerMemory;
@@ -32,21 +34,67 @@ const EXPANSION_LIMIT: &str = "x-too-costly-threshold";
 #[derive(Clone, Copy)]
 enum CallParameters<'a> {
     Query(&'a str),
-    Body(&'a [u8]),
+    /// The body of a POST: Parameters, or one resource, with which the other parameters are in the query.
+    Body {
+        body: &'a [u8],
+        query: &'a str,
+    },
 }
 
 impl<'a> CallParameters<'a> {
     /// The parameters of a request, which by POST are in its body.
     fn of_request(context: &'a RequestContext, body: Option<&'a Bytes>) -> Self {
-        body.map_or(Self::Query(&context.query), |body| Self::Body(body))
+        let query = &context.query;
+        body.map_or(Self::Query(query), |body| Self::Body { body, query })
     }
 
     fn len(self) -> usize {
         match self {
             Self::Query(query) => query.len(),
-            Self::Body(body) => body.len(),
+            Self::Body { body, query } => body.len() + query.len(),
         }
     }
+
+    /// Parses the parameters. Returns also whether their values have types, as those of a body have.
+    fn parse(self, operation: TerminologyOperation) -> Result<(Parameters, bool), CallError> {
+        let (body, query) = match self {
+            Self::Query(query) => return Ok((Parameters::from_query(query), false)),
+            Self::Body { body, query } => (body, query),
+        };
+        match Parameters::from_json(body) {
+            Ok(parameters) => {
+                let mut names = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
+                let is_parameter =
+                    |name: &Cow<'_, str>| parameters::of_operation(operation).any(|row| row.name == *name);
+                match names.find(is_parameter) {
+                    // It would be ignored, because the parameters are in the body.
+                    Some(name) => Err(CallError::InUrl(name.into_owned())),
+                    None => Ok((parameters, true)),
+                }
+            }
+            Err(why) => {
+                let (name, resource) = lone_resource(operation, body).ok_or(CallError::Body(why))?;
+                let mut parameters = Parameters::from_query(query);
+                parameters.push(name, Value::Resource(resource));
+                Ok((parameters, false))
+            }
+        }
+    }
+}
+
+/// The resource of a body that is not Parameters, with the name of the parameter of its type. It can be the
+/// body of an operation by itself (FHIR R4, operations, executing an operation synchronously).
+fn lone_resource(operation: TerminologyOperation, body: &[u8]) -> Option<(&'static str, Box<RawValue>)> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head<'a> {
+        #[serde(borrow)]
+        resource_type: fhir::Text<'a>,
+    }
+    let head: Head<'_> = serde_json::from_slice(body).ok()?;
+    let mut rows = parameters::of_operation(operation);
+    let row = rows.find(|row| row.fhir_type == &*head.resource_type && !row.repeats)?;
+    Some((row.name, serde_json::from_slice(body).ok()?))
 }
 
 /// An operation that a request or an entry of its Bundle calls.
@@ -63,6 +111,8 @@ struct OperationCall<'a> {
 enum CallError {
     /// The body is not a Parameters resource.
     Body(String),
+    /// A parameter of the operation is in the URL of a POST with Parameters.
+    InUrl(String),
     Terminology(TxError),
 }
 
@@ -74,8 +124,13 @@ impl From<CallError> for Problem {
                 let text = format!("the body is not a Parameters resource: {error}");
                 Self::fhir(StatusCode::BAD_REQUEST, IssueCode::Structure, text)
             }
+            CallError::InUrl(name) => Self::fhir(StatusCode::BAD_REQUEST, IssueCode::Invalid, in_url(&name)),
         }
     }
+}
+
+fn in_url(name: &str) -> String {
+    format!("parameter '{name}' is in the URL of a POST; send it in the Parameters of the body, or use GET")
 }
 
 impl CallError {
@@ -89,13 +144,10 @@ impl OperationCall<'_> {
     /// Parses the parameters, runs the operation and serializes the answer.
     fn execute(self, budget: &Budget<'_>) -> Result<Vec<u8>, CallError> {
         let (context, level) = (self.context, self.id.map_or(OperationLevel::Type, OperationLevel::Instance));
-        let parameters = match self.parameters {
-            CallParameters::Query(query) => Parameters::from_query(query),
-            CallParameters::Body(body) => Parameters::from_json(body).map_err(CallError::Body)?,
-        };
-        let input = match self.parameters {
-            CallParameters::Query(_) => OperationInput::from_query(&parameters),
-            CallParameters::Body(_) => OperationInput::from_body(&parameters),
+        let (parameters, is_typed) = self.parameters.parse(self.operation)?;
+        let input = match is_typed {
+            true => OperationInput::from_body(&parameters),
+            false => OperationInput::from_query(&parameters),
         };
         let input = input
             .accept_language(context.header(header::ACCEPT_LANGUAGE))
@@ -221,7 +273,7 @@ fn execute_entry(
         (StatusCode::NOT_FOUND, OperationOutcome::error(IssueCode::NotSupported, text))
     })?;
     let parameters = match &entry.body {
-        Some(body) => CallParameters::Body(body),
+        Some(body) => CallParameters::Body { body, query: &entry.query },
         None => CallParameters::Query(&entry.query),
     };
     let call = OperationCall { context, caller, operation, id, parameters };
@@ -230,6 +282,9 @@ fn execute_entry(
         CallError::Body(why) => {
             let text = format!("the resource of the entry is not a Parameters resource: {why}");
             (StatusCode::BAD_REQUEST, OperationOutcome::error(IssueCode::Structure, text))
+        }
+        CallError::InUrl(name) => {
+            (StatusCode::BAD_REQUEST, OperationOutcome::error(IssueCode::Invalid, in_url(&name)))
         }
     })
 }

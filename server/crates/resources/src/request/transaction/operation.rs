@@ -19,7 +19,8 @@ pub struct BundleOperation {
     pub position: usize,
     /// Path without the query, as in `ValueSet/$expand`.
     pub path: String,
-    /// Query of a GET. A POST sends its parameters in the body.
+    /// Query of the URL. A POST sends its parameters in the body, or a resource in the body and the other
+    /// parameters in the query.
     pub query: String,
     /// The resource of the entry, for a POST.
     pub body: Option<Bytes>,
