@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use fhir::{IssueCode, Json as _, OperationOutcome, Parameters};
+use fhir::{Json as _, OperationOutcome};
 use http::{Method, header};
 use serde_json::Value;
-use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation};
+use terminology::{OperationLevel, ReceivedParameters, Terminology, TerminologyChange, TerminologyOperation};
 use trefoil_conformance::spec::endpoints;
 use trefoil_conformance::wire::exchange::SentRequest;
 
@@ -59,21 +59,18 @@ impl TerminologyService {
         let operation = path.strip_prefix(&base).and_then(TerminologyOperation::at_path);
         let (operation, id) = operation.ok_or_else(|| format!("{path} is not a terminology operation"))?;
         let level = id.map_or(OperationLevel::Type, OperationLevel::Instance);
-        let parameters = if sent.method == Method::POST {
-            match Parameters::from_json(&sent.body) {
-                Ok(parameters) => parameters,
-                Err(why) => return Ok(Err(OperationOutcome::error(IssueCode::Structure, why).to_json())),
-            }
-        } else {
-            Parameters::from_query(sent.url.query().unwrap_or_default())
-        };
-        let input = match sent.method {
-            Method::POST => OperationInput::from_body(&parameters),
-            Method::GET => OperationInput::from_query(&parameters),
+        let query = sent.url.query().unwrap_or_default();
+        let received = match sent.method {
+            Method::POST => ReceivedParameters::Body { body: &sent.body, query },
+            Method::GET => ReceivedParameters::Query(query),
             _ => return Err(format!("{} {path} is not a terminology operation", sent.method)),
         };
+        let parameters = match received.parse(operation) {
+            Ok(parameters) => parameters,
+            Err(why) => return Ok(Err(OperationOutcome::error(why.code(), why.to_string()).to_json())),
+        };
         let language = sent.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
-        let input = input.accept_language(language);
+        let input = parameters.input().accept_language(language);
         let result = self.0.run(operation, level, input, NOW).map(|answer| answer.to_json());
         Ok(result.map_err(|error| error.outcome().to_json()))
     }

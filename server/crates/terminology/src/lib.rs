@@ -48,7 +48,10 @@ pub use self::model::filter_fault::FilterFault;
 pub use catalog::{PreferredVersions, ResourceProblem, TerminologyChange};
 pub use code_system::{CodeSystemIndex, Subsumption};
 pub use interface::operations::{OperationMethods, OperationRow};
-pub use interface::{OperationInput, OperationLevel, TerminologyOperation, parameters};
+pub use interface::{
+    OperationInput, OperationLevel, ParsedParameters, ReceivedFault, ReceivedParameters,
+    TerminologyOperation, parameters,
+};
 pub use model::budget::{Budget, BudgetCheck, BudgetExhausted, ExhaustionCause};
 pub use model::error::{TxError, Unprocessable};
 pub use model::language::MAX_LANGUAGES;

@@ -4,16 +4,16 @@
 use std::borrow::Cow;
 
 use ::terminology::ExhaustionCause;
-use ::terminology::{Budget, OperationInput, OperationLevel, TerminologyOperation, TxError, parameters};
+use ::terminology::{
+    Budget, OperationLevel, ReceivedFault, ReceivedParameters, TerminologyOperation, TxError,
+};
 use bytes::Bytes;
-use fhir::{IssueCode, OperationOutcome, Parameters, Value};
+use fhir::{IssueCode, OperationOutcome};
 use http::{Method, StatusCode, header};
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use percent_encoding::percent_decode_str;
 use resources::BundleOperation;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::{access, check_accept, json_body};
 use crate::http::answer_memory::AnswerMemory;
@@ -30,71 +30,10 @@ const INLINE_BYTES: usize = 64 << 10;
 /// it.
 const EXPANSION_LIMIT: &str = "x-too-costly-threshold";
 
-/// The parameters of an operation, not parsed.
-#[derive(Clone, Copy)]
-enum CallParameters<'a> {
-    Query(&'a str),
-    /// The body of a POST: Parameters, or one resource, with which the other parameters are in the query.
-    Body {
-        body: &'a [u8],
-        query: &'a str,
-    },
-}
-
-impl<'a> CallParameters<'a> {
-    /// The parameters of a request, which by POST are in its body.
-    fn of_request(context: &'a RequestContext, body: Option<&'a Bytes>) -> Self {
-        let query = &context.query;
-        body.map_or(Self::Query(query), |body| Self::Body { body, query })
-    }
-
-    fn len(self) -> usize {
-        match self {
-            Self::Query(query) => query.len(),
-            Self::Body { body, query } => body.len() + query.len(),
-        }
-    }
-
-    /// Parses the parameters. Returns also whether their values have types, as those of a body have.
-    fn parse(self, operation: TerminologyOperation) -> Result<(Parameters, bool), CallError> {
-        let (body, query) = match self {
-            Self::Query(query) => return Ok((Parameters::from_query(query), false)),
-            Self::Body { body, query } => (body, query),
-        };
-        match Parameters::from_json(body) {
-            Ok(parameters) => {
-                let mut names = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
-                let is_parameter =
-                    |name: &Cow<'_, str>| parameters::of_operation(operation).any(|row| row.name == *name);
-                match names.find(is_parameter) {
-                    // It would be ignored, because the parameters are in the body.
-                    Some(name) => Err(CallError::InUrl(name.into_owned())),
-                    None => Ok((parameters, true)),
-                }
-            }
-            Err(why) => {
-                let (name, resource) = lone_resource(operation, body).ok_or(CallError::Body(why))?;
-                let mut parameters = Parameters::from_query(query);
-                parameters.push(name, Value::Resource(resource));
-                Ok((parameters, false))
-            }
-        }
-    }
-}
-
-/// The resource of a body that is not Parameters, with the name of the parameter of its type. It can be the
-/// body of an operation by itself (FHIR R4, operations, executing an operation synchronously).
-fn lone_resource(operation: TerminologyOperation, body: &[u8]) -> Option<(&'static str, Box<RawValue>)> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Head<'a> {
-        #[serde(borrow)]
-        resource_type: fhir::Text<'a>,
-    }
-    let head: Head<'_> = serde_json::from_slice(body).ok()?;
-    let mut rows = parameters::of_operation(operation);
-    let row = rows.find(|row| row.fhir_type == &*head.resource_type && !row.repeats)?;
-    Some((row.name, serde_json::from_slice(body).ok()?))
+/// The parameters of a request, which by POST are in its body.
+fn received<'a>(context: &'a RequestContext, body: Option<&'a Bytes>) -> ReceivedParameters<'a> {
+    let query = &context.query;
+    body.map_or(ReceivedParameters::Query(query), |body| ReceivedParameters::Body { body, query })
 }
 
 /// An operation that a request or an entry of its Bundle calls.
@@ -104,15 +43,12 @@ struct OperationCall<'a> {
     caller: &'a str,
     operation: TerminologyOperation,
     id: Option<&'a str>,
-    parameters: CallParameters<'a>,
+    parameters: ReceivedParameters<'a>,
 }
 
 /// An error that prevents an answer.
 enum CallError {
-    /// The body is not a Parameters resource.
-    Body(String),
-    /// A parameter of the operation is in the URL of a POST with Parameters.
-    InUrl(String),
+    Received(ReceivedFault),
     Terminology(TxError),
 }
 
@@ -120,17 +56,12 @@ impl From<CallError> for Problem {
     fn from(error: CallError) -> Self {
         match error {
             CallError::Terminology(error) => error.into(),
-            CallError::Body(error) => {
-                let text = format!("the body is not a Parameters resource: {error}");
-                Self::fhir(StatusCode::BAD_REQUEST, IssueCode::Structure, text)
+            CallError::Received(fault) => {
+                let what = if matches!(fault, ReceivedFault::Body(_)) { "the body is " } else { "" };
+                Self::fhir(StatusCode::BAD_REQUEST, fault.code(), format!("{what}{fault}"))
             }
-            CallError::InUrl(name) => Self::fhir(StatusCode::BAD_REQUEST, IssueCode::Invalid, in_url(&name)),
         }
     }
-}
-
-fn in_url(name: &str) -> String {
-    format!("parameter '{name}' is in the URL of a POST; send it in the Parameters of the body, or use GET")
 }
 
 impl CallError {
@@ -144,12 +75,9 @@ impl OperationCall<'_> {
     /// Parses the parameters, runs the operation and serializes the answer.
     fn execute(self, budget: &Budget<'_>) -> Result<Vec<u8>, CallError> {
         let (context, level) = (self.context, self.id.map_or(OperationLevel::Type, OperationLevel::Instance));
-        let (parameters, is_typed) = self.parameters.parse(self.operation)?;
-        let input = match is_typed {
-            true => OperationInput::from_body(&parameters),
-            false => OperationInput::from_query(&parameters),
-        };
-        let input = input
+        let parameters = self.parameters.parse(self.operation).map_err(CallError::Received)?;
+        let input = parameters
+            .input()
             .accept_language(context.header(header::ACCEPT_LANGUAGE))
             .expansion_limit(expansion_limit(context))
             .caller(self.caller)
@@ -194,8 +122,8 @@ pub async fn answer_operation(
     };
     context.app.terminology_sync.apply_changes().await?;
     let caller = caller_identity(context, access.as_deref());
-    let parameters = CallParameters::of_request(context, body.as_ref());
-    if parameters.len() <= INLINE_BYTES {
+    let parameters = received(context, body.as_ref());
+    if parameters.length() <= INLINE_BYTES {
         let call = OperationCall { context, caller: &caller, operation, id: id.as_deref(), parameters };
         match call.execute(&Budget::inline()) {
             // So few bytes need no reservation.
@@ -216,7 +144,7 @@ pub async fn answer_operation(
     let pooled_context = context.clone();
     let execute = move |budget: &Budget<'_>| {
         let context = &pooled_context;
-        let parameters = CallParameters::of_request(context, body.as_ref());
+        let parameters = received(context, body.as_ref());
         let call = OperationCall { context, caller: &caller, operation, id: id.as_deref(), parameters };
         let answer = call.execute(budget);
         // Still in the pool, so that few answers exist that are not counted.
@@ -273,18 +201,17 @@ fn execute_entry(
         (StatusCode::NOT_FOUND, OperationOutcome::error(IssueCode::NotSupported, text))
     })?;
     let parameters = match &entry.body {
-        Some(body) => CallParameters::Body { body, query: &entry.query },
-        None => CallParameters::Query(&entry.query),
+        Some(body) => ReceivedParameters::Body { body, query: &entry.query },
+        None => ReceivedParameters::Query(&entry.query),
     };
     let call = OperationCall { context, caller, operation, id, parameters };
     call.execute(budget).map_err(|error| match error {
         CallError::Terminology(error) => (problem::terminology_status(&error), error.outcome()),
-        CallError::Body(why) => {
-            let text = format!("the resource of the entry is not a Parameters resource: {why}");
-            (StatusCode::BAD_REQUEST, OperationOutcome::error(IssueCode::Structure, text))
-        }
-        CallError::InUrl(name) => {
-            (StatusCode::BAD_REQUEST, OperationOutcome::error(IssueCode::Invalid, in_url(&name)))
+        CallError::Received(fault) => {
+            let what =
+                if matches!(fault, ReceivedFault::Body(_)) { "the resource of the entry is " } else { "" };
+            let outcome = OperationOutcome::error(fault.code(), format!("{what}{fault}"));
+            (StatusCode::BAD_REQUEST, outcome)
         }
     })
 }

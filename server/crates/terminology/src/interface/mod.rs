@@ -4,6 +4,8 @@
 pub(crate) mod input;
 pub mod operations;
 pub mod parameters;
+mod received;
 
 pub use self::input::{OperationInput, OperationLevel};
 pub use self::operations::TerminologyOperation;
+pub use self::received::{ParsedParameters, ReceivedFault, ReceivedParameters};
