@@ -67,7 +67,9 @@ impl TerminologyService {
         };
         let parameters = match received.parse(operation) {
             Ok(parameters) => parameters,
-            Err(why) => return Ok(Err(OperationOutcome::error(why.code(), why.to_string()).to_json())),
+            Err(fault) => {
+                return Ok(Err(OperationOutcome::error(fault.code(), fault.text("the body")).to_json()));
+            }
         };
         let language = sent.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
         let input = parameters.input().accept_language(language);

@@ -44,7 +44,7 @@ pub enum JsonForm {
 pub struct FormatDefect {
     /// The format that is expected.
     pub expected: &'static str,
-    /// `true` if typed readers cannot represent the value at all, because it is no date or no integer.
+    /// `true` if typed readers cannot represent the value at all, because it is not a date or not an integer.
     pub is_unreadable: bool,
 }
 
@@ -135,7 +135,11 @@ impl Primitive {
                     && !value.contains(|c: char| c.is_ascii_whitespace() && c != ' ');
                 regular(is_code, "a code without whitespace, except single spaces between words")
             }
-            Self::Id => regular(is_any_id(value), "1 to 64 letters, digits, '-' and '.'"),
+            // The ids `.` and `..` are refused only for resources.
+            Self::Id => {
+                let is_id = crate::is_id(value) || [".", ".."].contains(&value);
+                regular(is_id, "1 to 64 letters, digits, '-' and '.'")
+            }
             Self::Oid => regular(is_oid(value), "an OID such as urn:oid:1.2.3"),
             Self::Uuid => {
                 let uuid = value.strip_prefix("urn:uuid:").unwrap_or_default();
@@ -264,26 +268,11 @@ pub fn are_base64_digits(bytes: &[u8]) -> bool {
 
 /// FHIR R4 permits whitespace within base64.
 fn is_base64(text: &str) -> bool {
-    let unpadded = text.strip_suffix("==").or(text.strip_suffix('=')).unwrap_or(text);
-    if text.len().is_multiple_of(4) && are_base64_digits(unpadded.as_bytes()) {
-        return true;
-    }
-    let (mut digits, mut padding) = (0usize, 0usize);
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'+' | b'/' if padding == 0 => digits += 1,
-            b'=' => padding += 1,
-            b' ' | b'\t' | b'\r' | b'\n' => {}
-            _ => return false,
-        }
-    }
-    padding <= 2 && (digits + padding).is_multiple_of(4)
-}
-
-/// An id as the data type `id` describes it. The ids `.` and `..` are only refused for resources.
-fn is_any_id(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+    let is_compact = |text: &str| {
+        let digits = text.strip_suffix("==").or(text.strip_suffix('=')).unwrap_or(text);
+        text.len().is_multiple_of(4) && are_base64_digits(digits.as_bytes())
+    };
+    is_compact(text) || is_compact(&text.replace([' ', '\t', '\r', '\n'], ""))
 }
 
 fn is_oid(text: &str) -> bool {

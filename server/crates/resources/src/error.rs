@@ -8,7 +8,7 @@ fn describe(defects: &ElementDefects) -> String {
     let first = defects.first().map(ToString::to_string).unwrap_or_default();
     match defects.total() {
         0 | 1 => first,
-        total => format!("{first} (and {} more defects)", total - 1),
+        total => format!("{first} (and {} more)", total - 1),
     }
 }
 

@@ -111,7 +111,7 @@ pub async fn type_history(
     }
     let view = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
     let mut memory = AnswerMemory::new(context, Some(&access));
-    let read = || async { Ok::<_, Problem>(view.type_history(kind, after..page.before, page.limit).await?) };
+    let read = || async { Ok::<_, Problem>(view.type_history(kind, page.before, after, page.limit).await?) };
     let (versions, next) = memory.hold_for_bundle(read, |(versions, _)| size_of(versions)).await?;
     recording::history(context, &access, None, &versions);
     Ok(page.answer(context, &format!("{kind}/_history"), memory, versions, next))

@@ -57,8 +57,7 @@ impl From<CallError> for Problem {
         match error {
             CallError::Terminology(error) => error.into(),
             CallError::Received(fault) => {
-                let what = if matches!(fault, ReceivedFault::Body(_)) { "the body is " } else { "" };
-                Self::fhir(StatusCode::BAD_REQUEST, fault.code(), format!("{what}{fault}"))
+                Self::fhir(StatusCode::BAD_REQUEST, fault.code(), fault.text("the body"))
             }
         }
     }
@@ -208,9 +207,7 @@ fn execute_entry(
     call.execute(budget).map_err(|error| match error {
         CallError::Terminology(error) => (problem::terminology_status(&error), error.outcome()),
         CallError::Received(fault) => {
-            let what =
-                if matches!(fault, ReceivedFault::Body(_)) { "the resource of the entry is " } else { "" };
-            let outcome = OperationOutcome::error(fault.code(), format!("{what}{fault}"));
+            let outcome = OperationOutcome::error(fault.code(), fault.text("the resource of the entry"));
             (StatusCode::BAD_REQUEST, outcome)
         }
     })

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use store::{ResourceKey, VersionWrite};
 
-use crate::write::bundle::{self, BundleHead, EntryRequest, ParsedBundle};
+use crate::write::bundle::{self, EntryRequest, ParsedBundle, ResourceHead};
 use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, prepare_named};
 use crate::write::scan::RenamedReferences;
 use crate::{ResourceBodyError, references};
@@ -118,7 +118,7 @@ fn prepared(
 
 /// Checks that the id in a resource, if it has one, is that of the URL.
 fn check_own_id(resource: &str, expected: &str) -> Result<(), ResourceBodyError> {
-    match BundleHead::of(resource.as_bytes()).and_then(|head| head.id) {
+    match ResourceHead::of(resource.as_bytes()).and_then(|head| head.id) {
         Some(own) if own != expected => {
             Err(ResourceBodyError::WrongId { expected: expected.to_owned(), found: own.into_owned() })
         }

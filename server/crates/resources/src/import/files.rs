@@ -24,7 +24,7 @@ pub(super) enum FileContent {
 /// Types to which others refer by a search, such as `Organization?identifier=…`. Types that refer to others
 /// follow them.
 const REFERRED: [&str; 5] = ["Organization", "Location", "Practitioner", "PractitionerRole", "Patient"];
-/// Number of bytes in which the first type of a file is looked for.
+/// Number of bytes at the start of a file in which its first type is searched.
 const TYPE_BYTES: u64 = 4 << 10;
 
 /// The files in a folder tree, without hidden files, in the order of their names. Files that begin with a
@@ -67,13 +67,9 @@ fn first_type(path: &Path) -> Option<String> {
         true => GzipMembers::new(file).take(TYPE_BYTES).read_to_end(&mut head).ok()?,
         false => file.take(TYPE_BYTES).read_to_end(&mut head).ok()?,
     };
-    let types = memchr::memmem::find_iter(&head, b"\"resourceType\"").filter_map(|start| {
-        let after = std::str::from_utf8(&head[start..]).unwrap_or_else(|error| {
-            std::str::from_utf8(&head[start..start + error.valid_up_to()]).unwrap_or_default()
-        });
-        after.split('"').nth(3)
-    });
-    types.filter(|kind| *kind != "Bundle").map(str::to_owned).next()
+    let head = String::from_utf8_lossy(&head);
+    let types = head.split("\"resourceType\"").skip(1).filter_map(|after| after.split('"').nth(1));
+    types.map(str::to_owned).find(|kind| kind != "Bundle")
 }
 
 /// The total size in bytes of some files. Files that cannot be read count as 0.

@@ -272,12 +272,9 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
         let kinds: Vec<_> = resolved.iter().map(|write| fhir::resource_type(&write.key.kind)).collect();
         let commit = self.resources.store().commit(resolved, now).await?;
         for (kind, written) in kinds.into_iter().zip(commit.written) {
-            kind.into_iter().for_each(|kind| self.references.stored(kind));
-            let count = self
-                .report
-                .resources
-                .entry(kind.expect("only prepared resources, which have a known type, are written"))
-                .or_default();
+            let kind = kind.expect("only prepared resources, which have a known type, are written");
+            self.references.stored(kind);
+            let count = self.report.resources.entry(kind).or_default();
             match written.effect {
                 WriteEffect::Created => count.created += 1,
                 WriteEffect::Replaced => count.replaced += 1,

@@ -43,8 +43,8 @@ pub struct UnresolvedReferences {
     pub not_looked_at: u64,
 }
 
-/// The references to the matches that were found, by conditional reference. The reader replaces those that it
-/// meets, which is cheaper than to replace them in a resource that is read already.
+/// The references to the matches, by conditional reference. The reader replaces them while it reads a
+/// resource, which is cheaper than preparing the resource twice.
 pub(super) type KnownMatches = Arc<RwLock<RenamedReferences>>;
 
 /// Resolves the conditional references of an import.

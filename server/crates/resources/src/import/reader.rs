@@ -17,7 +17,7 @@ use super::manifest::{self, FileRole, FileRoles};
 use super::options::{ImportFault, ImportOptions, ImportWork, IrregularResources};
 use super::pending_references::KnownMatches;
 use crate::ResourceBodyError;
-use crate::write::bundle::{self, BundleHead, ParsedBundle};
+use crate::write::bundle::{self, ParsedBundle, ResourceHead};
 use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, prepare_named};
 
 /// Size in bytes of the drafts in a batch at which the batch is committed.
@@ -409,7 +409,7 @@ impl<N: FnMut() -> String> LineReader<N> {
         if is_kept || self.role == Some(FileRole::Output) {
             return Ok(None);
         }
-        let head = BundleHead::of(text).and_then(|head| head.kind);
+        let head = ResourceHead::of(text).and_then(|head| head.kind);
         if head.is_none_or(|kind| kind != "Bundle") {
             return Ok(None);
         }

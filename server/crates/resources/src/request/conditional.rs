@@ -13,7 +13,7 @@ use store::Versions as _;
 use crate::search::filter::TypeFilter;
 use crate::search::index::candidates;
 use crate::view::compartment_view::Restriction;
-use crate::write::bundle::BundleHead;
+use crate::write::bundle::ResourceHead;
 use crate::write::prepare::{IdSource, prepare};
 use crate::write::search_guard::SearchGuard;
 use crate::write::service::WrittenResource;
@@ -222,13 +222,11 @@ impl Resources {
         kind: &'static str,
     ) -> Result<Option<String>, ResourceBodyError> {
         // The text is checked when it is written. Here only its id is read, unless its head is invalid.
-        match BundleHead::of(body) {
-            Some(BundleHead { kind: Some(own_kind), id })
-                if own_kind == kind && id.as_deref().is_none_or(fhir::is_id) =>
-            {
-                return Ok(id.map(Cow::into_owned));
-            }
-            _ => {}
+        if let Some(head) = ResourceHead::of(body)
+            && head.kind.is_some_and(|own_kind| own_kind == kind)
+            && head.id.as_deref().is_none_or(fhir::is_id)
+        {
+            return Ok(head.id.map(Cow::into_owned));
         }
         match prepare(body, Some(kind), IdSource::Own, &self.rules(), self.fhir_base()) {
             Ok(prepared) => Ok(Some(prepared.id)),

@@ -329,21 +329,22 @@ impl<'a> CompartmentView<'a> {
         Ok((seen, next))
     }
 
-    /// The versions of all resources of a type that are in the view, including tombstones, newest first. Only
-    /// versions before `range.before` and after `range.after` are returned. The second value is the start of
-    /// the next page, if there may be more versions. A page may contain fewer than `limit` because others are
-    /// outside of the view, or because many versions of other types were examined.
+    /// The versions of all resources of a type that are in the view, including tombstones, newest first. They
+    /// precede the sequence number `before` and follow `after`. The second value is the start of the next
+    /// page, if there may be more versions. A page may contain fewer than `limit` because others are outside
+    /// of the view, or because many versions of other types were examined.
     ///
     /// # Errors
     /// A store error.
     pub async fn type_history(
         &self,
         kind: &'static str,
-        range: std::ops::Range<Seq>,
+        before: Seq,
+        after: Seq,
         limit: PageLimit,
     ) -> Result<(Vec<Version>, Option<Seq>), ResourceError> {
-        let (store, count) = (self.resources.store(), limit.count);
-        let range = ChangesBefore { before: range.end, after: range.start, count, examined: EXAMINED };
+        let store = self.resources.store();
+        let range = ChangesBefore { before, after, count: limit.count, examined: EXAMINED };
         let ChangePage { changes, next } = store.changes_before(kind, range).await?;
         let (mut seen, mut bytes) = (Vec::with_capacity(changes.len()), 0);
         for change in changes {

@@ -54,16 +54,16 @@ pub(crate) struct EntryRequest<'a> {
     pub if_none_exist: Option<Cow<'a, str>>,
 }
 
-/// The two members that identify a Bundle and its type.
+/// The two members that identify a resource.
 #[derive(Deserialize)]
-pub(crate) struct BundleHead<'a> {
+pub(crate) struct ResourceHead<'a> {
     #[serde(borrow, rename = "resourceType")]
     pub kind: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub id: Option<Cow<'a, str>>,
 }
 
-impl<'a> BundleHead<'a> {
+impl<'a> ResourceHead<'a> {
     /// `None` if the text is not an object in which these members are strings.
     pub fn of(text: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(text).ok()
@@ -94,7 +94,7 @@ pub(crate) fn place(
     new_id: &mut impl FnMut() -> String,
 ) -> Result<Option<(&'static str, String)>, ResourceBodyError> {
     let Some(resource) = entry.resource else { return Ok(None) };
-    let head = BundleHead::of(resource.get().as_bytes()).ok_or(ResourceBodyError::NoType)?;
+    let head = ResourceHead::of(resource.get().as_bytes()).ok_or(ResourceBodyError::NoType)?;
     let kind = head.kind.ok_or(ResourceBodyError::NoType)?;
     let kind = fhir::resource_type(&kind).ok_or_else(|| ResourceBodyError::UnknownType(kind.into_owned()))?;
     let of_url = || {

@@ -602,7 +602,7 @@ async fn resources_with_defects_are_counted_by_file() {
         patient("d", ",\"name\":[]"),
     ];
     std::fs::write(&lines, texts.concat()).unwrap();
-    // A conditional entry depends on the store, so that the whole Bundle is applied by another way.
+    // A conditional entry depends on the store, so that its Bundle is not read as a list of writes.
     let entries = [("e", "\"ifNoneExist\":\"identifier=x\","), ("f", "")].map(|(id, condition)| {
         let resource = patient(id, ",\"gender\":null");
         format!(

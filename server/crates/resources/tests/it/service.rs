@@ -267,7 +267,7 @@ async fn the_history_of_a_type_contains_the_versions_in_the_view() {
         for limit in [PageLimit { count: 1, ..PageLimit::default() }, PageLimit { count: 9, bytes: 1 }] {
             let (mut found, mut before) = (Vec::new(), Some(Seq::LATEST));
             while let Some(end) = before {
-                let (page, next) = view.type_history("Observation", Seq::ZERO..end, limit).await.unwrap();
+                let (page, next) = view.type_history("Observation", end, Seq::ZERO, limit).await.unwrap();
                 assert!(page.iter().filter(|version| !version.is_deleted()).count() <= 1, "{limit:?}");
                 found.extend(page.into_iter().map(|version| (version.key.id, version.version)));
                 before = next;
@@ -278,7 +278,7 @@ async fn the_history_of_a_type_contains_the_versions_in_the_view() {
         }
     }
     let view = resources.restricted_to(Restriction::None);
-    let (page, next) = view.type_history("Observation", Seq(3)..Seq(5), PageLimit::default()).await.unwrap();
+    let (page, next) = view.type_history("Observation", Seq(5), Seq(3), PageLimit::default()).await.unwrap();
     assert_eq!((page.len(), page[0].seq, next), (1, Seq(4), None));
 }
 

@@ -31,13 +31,12 @@ pub struct ParsedParameters {
 }
 
 /// The reason why the parameters of a request cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceivedFault {
-    /// The body is no Parameters resource, and no resource that the operation has a parameter for.
-    #[error("not a Parameters resource: {0}")]
+    /// The body is not a Parameters resource, nor a resource of a type for which the operation has a
+    /// parameter.
     Body(String),
     /// A parameter is in the URL although the body contains Parameters.
-    #[error("parameter '{0}' is in the URL of a POST; send it in the Parameters of the body, or use GET")]
     InUrl(String),
 }
 
@@ -47,6 +46,16 @@ impl ReceivedFault {
         match self {
             Self::Body(_) => IssueCode::Structure,
             Self::InUrl(_) => IssueCode::Invalid,
+        }
+    }
+
+    /// Describes the fault. `body` names the body, such as `the body`.
+    pub fn text(&self, body: &str) -> String {
+        match self {
+            Self::Body(why) => format!("{body} is not a Parameters resource: {why}"),
+            Self::InUrl(name) => format!(
+                "parameter '{name}' is in the URL of a POST, where it would be ignored; send it in the Parameters of {body}, or use GET"
+            ),
         }
     }
 }

@@ -120,7 +120,7 @@ impl Resources {
             return Err(ResourceBodyError::TooBig { limit: rules.resource.bytes });
         }
         let head =
-            bundle::BundleHead::of(body).and_then(|head| head.kind).ok_or(ResourceBodyError::NoType)?;
+            bundle::ResourceHead::of(body).and_then(|head| head.kind).ok_or(ResourceBodyError::NoType)?;
         if head != "Bundle" {
             return Err(ResourceBodyError::WrongType {
                 expected: "Bundle".to_owned(),
