@@ -9,7 +9,7 @@ use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::throttle::ThrottleLimits;
 use identity::storage::encryption::{KeyEncryptionKey, SecretEncryption};
 use jiff::SignedDuration;
-use terminology::PreferredVersions;
+use terminology::{PreferredVersions, SnomedDialects};
 use toml::Spanned;
 
 use super::sections::{ConfigFile, IdentitySection, LifetimesSection, TerminologySection, ThrottleSection};
@@ -94,6 +94,24 @@ impl ConfigSource<'_> {
             }
         }
         Ok(preferred)
+    }
+
+    /// Reads the dialects of SNOMED CT that are preferred.
+    pub(super) fn snomed_dialects(
+        &self,
+        section: &TerminologySection,
+    ) -> Result<SnomedDialects, ConfigError> {
+        let mut dialects = SnomedDialects::default();
+        for dialect in &section.snomed_dialects {
+            if !dialects.add(dialect.as_ref()) {
+                let why = format!(
+                    "'{}' is not a dialect; write an alias such as en-gb, or the id of a language reference set",
+                    dialect.as_ref()
+                );
+                return Err(self.value_error(dialect.span(), "snomed_dialects", why));
+            }
+        }
+        Ok(dialects)
     }
 }
 

@@ -53,6 +53,7 @@ use identity::sign_in::pending_quota::PendingLimits;
 use identity::storage::encryption::{SecretEncryption, SecretStorageError};
 use jiff::SignedDuration;
 use store::{DatabaseLimits, DatabaseUrl, Store, StoreError};
+use terminology::SnomedDialects;
 
 use self::audit::AuditConfig;
 use self::bulk::BulkConfig;
@@ -161,6 +162,8 @@ pub struct Config {
     pub base_url: Option<String>,
     /// The data folder.
     pub data: PathBuf,
+    /// Dialects of SNOMED CT whose terms are displays.
+    pub snomed_dialects: SnomedDialects,
     /// The storage engine.
     pub engine: StoreEngine,
     /// Number of the configuration, on a store that several servers share.
@@ -351,6 +354,7 @@ impl Config {
             let why = "without trusted_proxies the header is not read; name the networks of the proxies";
             return Err(source.value_error(hops.span(), "proxy_hops", why));
         }
+        let snomed_dialects = source.snomed_dialects(&file.terminology)?;
         let settings = Settings {
             providers: file
                 .provider
@@ -379,6 +383,7 @@ impl Config {
             base_url: base_url.map(|base| base.trim_end_matches('/').to_owned()),
             data: flags.data.clone().unwrap_or(file.store.data),
             engine,
+            snomed_dialects,
             edition: file.store.edition,
             plain_http,
             demo: flags.demo,
@@ -612,6 +617,10 @@ mod tests {
         check_refused(
             "[terminology]\npreferred_versions = [\n\"urn:a|1\",\n\"urn:b\"]\n",
             "line 4: preferred_versions: 'urn:b' has no version; write url|version",
+        );
+        check_refused(
+            "[terminology]\nsnomed_dialects = [\n\"en-gb\",\n\"english\"]\n",
+            "line 4: snomed_dialects: 'english' is not a dialect",
         );
         let provider = "[[provider]]\nname = \"P\"\npreset = \"google\"\nclient_id = \"c\"\n";
         check_refused(&format!("{provider}client_secret = \"x\"\n"), "line 5: client_secret");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use identity::sign_in::pending_quota::PendingLimits;
+use terminology::SnomedDialects;
 
 use super::audit::AuditConfig;
 use super::bulk::BulkConfig;
@@ -41,6 +42,7 @@ restart_settings! { config;
     "[store]" store: (StoreEngine, PathBuf) = (config.engine.clone(), config.data.clone());
     "[identity] key_encryption_key" key_ids: [Option<String>; 2] = config.encryption.key_ids();
     "[bulk]" bulk: BulkConfig = config.bulk.clone();
+    "[terminology] snomed_dialects" snomed_dialects: SnomedDialects = config.snomed_dialects.clone();
     "[files]" files: String = config.files.description.clone();
     "[audit]" audit: AuditConfig = config.audit;
     "[node]" node: String = config.node.clone();

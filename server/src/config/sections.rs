@@ -178,6 +178,10 @@ settings_table! {
         /// Versions to use if a request names none, each as `url|version`. A URL that ends with `*` is a
         /// prefix, and a version may be a pattern such as `4.x`: `http://hl7.org/fhir/*|5.x`.
         preferred_versions: Vec<Spanned<String>> = Vec::new(),
+        /// Dialects of SNOMED CT, best first, each as alias (`en-gb`) or as the id of a language reference
+        /// set. Their preferred terms are displays before those that the edition prefers, and decide between
+        /// the terms of a language that a request asks for without a dialect.
+        snomed_dialects: Vec<Spanned<String>> = Vec::new(),
     }
 }
 

@@ -172,7 +172,7 @@ impl App {
         resources.set_rules(rules);
         let bulk = open_bulk(&config, &resources, &identity, &audit, &clock)?;
         let exports = open_export_log(&config, &address, &clock, &store)?;
-        let terminology = Terminology::default();
+        let terminology = Terminology::with_dialects(config.snomed_dialects.clone());
         terminology.prefer_versions(settings.load().preferred_versions.clone());
         let terminology_sync = open_terminology(&config, &terminology, &store, now).await?;
         let providers = match http {

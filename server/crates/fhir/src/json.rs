@@ -30,6 +30,12 @@ impl Json for Box<RawValue> {
     }
 }
 
+impl Json for serde_json::Value {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.to_string().as_bytes());
+    }
+}
+
 impl Json for String {
     fn write(&self, out: &mut Vec<u8>) {
         text(self, out);

@@ -82,12 +82,19 @@ pub struct Parameter {
     pub value: Option<Value>,
     /// Nested parameters.
     pub part: Vec<Parameter>,
+    /// Extensions of an answer, as JSON. Those of a request are not read.
+    pub extension: Vec<serde_json::Value>,
 }
 
 impl Parameter {
     /// Creates a parameter with a value.
     pub fn new(name: impl Into<Cow<'static, str>>, value: Value) -> Self {
-        Self { name: name.into(), value: Some(value), part: Vec::new() }
+        Self { name: name.into(), value: Some(value), part: Vec::new(), extension: Vec::new() }
+    }
+
+    /// Creates a parameter that consists of parts.
+    pub fn of_parts(name: impl Into<Cow<'static, str>>, part: Vec<Self>) -> Self {
+        Self { name: name.into(), value: None, part, extension: Vec::new() }
     }
 }
 
@@ -191,6 +198,7 @@ impl Json for Parameters {
 impl Json for Parameter {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = Object::begin(out);
+        object.list("extension", &self.extension);
         object.text("name", Some(&self.name));
         match &self.value {
             None => {}
@@ -301,7 +309,7 @@ impl<'de> Deserialize<'de> for Parameter {
                 let name = name
                     .filter(|name| !name.is_empty())
                     .ok_or_else(|| de::Error::custom("a parameter has no name"))?;
-                Ok(Parameter { name: name.into(), value, part: part.unwrap_or_default() })
+                Ok(Parameter { value, ..Parameter::of_parts(name, part.unwrap_or_default()) })
             }
         }
         deserializer.deserialize_map(Members)

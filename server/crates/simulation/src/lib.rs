@@ -150,7 +150,8 @@ fn simulate(seed: u64, folder: &Path) -> Result<RunReport> {
             let start = random.u64(..);
             starts.set(random);
             let (parts, nodes) = (Arc::clone(&parts), Arc::clone(&nodes));
-            async move { node::run_node(&parts, &nodes, start).await.map_err(Into::into) }.boxed_local()
+            async move { Box::pin(node::run_node(&parts, &nodes, start)).await.map_err(Into::into) }
+                .boxed_local()
         });
         links.push(NodeLinks { store, bucket });
     }

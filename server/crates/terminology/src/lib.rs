@@ -25,14 +25,13 @@
 //!
 //! let colours = r#"{"resourceType":"CodeSystem","id":"colours","url":"urn:colours","status":"active",
 //!     "content":"complete","concept":[{"code":"red","concept":[{"code":"crimson"}]}]}"#;
-//! let terminology = Terminology::default();
-//! terminology.apply([TerminologyChange::Put { kind: "CodeSystem", id: "colours".into(), bytes: colours.into() }]);
+//! let terminology = Terminology::default(); terminology.apply([TerminologyChange::Put { kind: "CodeSystem",
+//! id: "colours".into(), bytes: colours.into() }]);
 //!
-//! let query = Parameters::from_query("codeA=red&codeB=crimson");
-//! let (operation, level) = (TerminologyOperation::Subsumes, OperationLevel::Instance("colours"));
-//! let answer = terminology.run(operation, level, OperationInput::from_query(&query), "2026-01-01T00:00:00Z");
-//! let answer = answer.unwrap().into_parameters().unwrap();
-//! assert_eq!(answer.text("outcome"), Some("subsumes"));
+//! let query = Parameters::from_query("codeA=red&codeB=crimson"); let (operation, level) =
+//! (TerminologyOperation::Subsumes, OperationLevel::Instance("colours")); let answer =
+//! terminology.run(operation, level, OperationInput::from_query(&query), "2026-01-01T00:00:00Z"); let answer
+//! = answer.unwrap().into_parameters().unwrap(); assert_eq!(answer.text("outcome"), Some("subsumes"));
 //! ```
 
 mod catalog;
@@ -53,6 +52,7 @@ pub use interface::{
     TerminologyOperation, parameters,
 };
 pub use model::budget::{Budget, BudgetCheck, BudgetExhausted, ExhaustionCause};
+pub use model::dialects::SnomedDialects;
 pub use model::error::{TxError, Unprocessable};
 pub use model::language::MAX_LANGUAGES;
 pub use ops::expand::MAX_EXPANSION_CODES;

@@ -192,11 +192,12 @@ fn read_descriptions(
             let (language, kind, term) = (fields.get(5), fields.get(6), fields.get(7));
             let is_name = kind == FULLY_SPECIFIED_NAME;
             let description = description_facts(table, fields, dialects)?;
-            let dialect_rank = dialects.of(description.id).rank;
-            // English is preferred, because every edition has it. A fully specified name is used only if
-            // there is no other text.
-            let rank =
-                1 + u8::from(!is_name && dialect_rank > 0) * (dialect_rank + 3 * u8::from(language == "en"));
+            // A fully specified name is used only if there is no other text. An edition without any language
+            // reference set has its English terms, which every edition has.
+            let rank = match is_name {
+                true => 1,
+                false => 2 + 2 * dialects.display_rank(description.id) + u8::from(language == "en"),
+            };
             if is_active && rank > best[concept as usize] {
                 best[concept as usize] = rank;
                 builder.set_display(concept, term).map_err(|why| table.line_error(why))?;

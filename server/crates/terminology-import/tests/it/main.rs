@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod dialects;
 mod extensions;
 mod fuzz;
 mod icd10cm;
+mod packages;
 mod progress;
 mod releases;
 mod support;

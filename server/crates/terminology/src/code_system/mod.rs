@@ -18,6 +18,7 @@ pub(crate) mod index_builder;
 mod link_graph;
 pub(crate) mod member_columns;
 pub(crate) mod member_table;
+mod preferred_terms;
 mod property_role;
 mod resource_reader;
 mod row_column;
@@ -25,7 +26,9 @@ mod row_offsets;
 mod subsumption;
 pub(crate) mod word_index;
 
+use std::collections::HashMap;
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) use self::ancestor_filter::AncestorFilter;
@@ -41,6 +44,7 @@ use self::hierarchy::ConceptHierarchy;
 pub(crate) use self::identifier_columns::IdentifierColumns;
 pub use self::index::CodeSystemIndex;
 use self::member_columns::MemberColumns;
+use self::preferred_terms::PreferredTerms;
 use self::property_role::PropertyRole;
 use self::row_column::{RowColumn, TextColumn};
 use self::row_offsets::RowOffsets;
@@ -48,20 +52,12 @@ pub use self::subsumption::Subsumption;
 use self::word_index::WordIndex;
 use crate::model::Unprocessable;
 use crate::model::concept_text::{ConceptText, TextKind};
+use crate::model::dialects::{ELSEWHERE, SnomedDialects};
 use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader, STANDARDS_STATUS};
 use crate::model::text_folding::same_folded;
 
 /// Property by which `$lookup` and `$expand` request the definition of a concept.
 pub(crate) const DEFINITION: &str = "definition";
-
-impl<'a> From<ConceptDesignation<'a>> for ConceptText<'a> {
-    fn from(designation: ConceptDesignation<'a>) -> Self {
-        let kind = designation
-            .usage
-            .map_or(TextKind::Display, |[system, code, _]| TextKind::from_use(Some(system), Some(code)));
-        Self { text: designation.value, language: designation.language, retired: designation.status, kind }
-    }
-}
 
 /// The index of one code system.
 #[derive(Debug, Default)]
@@ -100,6 +96,8 @@ pub(crate) struct CodeSystem {
     members: MemberColumns,
     identifiers: IdentifierColumns,
     words: WordIndex,
+    /// Displays by the dialects that the operator prefers; not part of the saved index.
+    preferred_terms: OnceLock<PreferredTerms>,
 }
 
 /// Number of a code system in this process, starting at 1. Cached results carry it, so that they are not used
@@ -226,13 +224,81 @@ impl CodeSystem {
     }
 
     pub(crate) fn display(&self, concept: u32) -> Option<&str> {
-        Some(self.displays.get(concept)).filter(|display| !display.is_empty())
+        let preferred = self.preferred_terms.get().and_then(|terms| terms.designations.get(concept as usize));
+        let by_dialect =
+            preferred.filter(|number| **number != NONE).map(|number| self.designations.texts.get(*number));
+        Some(by_dialect.unwrap_or_else(|| self.displays.get(concept))).filter(|display| !display.is_empty())
+    }
+
+    /// The display of a concept with its language. In a release of SNOMED CT, it is one of the descriptions
+    /// and has the language and dialects of that one; a concept that is not translated has one in another
+    /// language than the edition.
+    pub(crate) fn display_text(&self, concept: u32) -> Option<ConceptText<'_>> {
+        let text = self.display(concept)?;
+        let plain = ConceptText::own(text, self.language.as_deref());
+        if self.designations.description_ids.is_empty() {
+            return Some(plain);
+        }
+        let described = self.designations(concept).find(|one| one.value == text && one.status.is_none());
+        Some(described.map_or(plain, |one| ConceptText { kind: TextKind::Display, ..self.text_of(&one) }))
     }
 
     /// The display and all designations of a concept, the display first.
     pub(crate) fn displays(&self, concept: u32) -> impl Iterator<Item = ConceptText<'_>> {
-        let first = self.display(concept).map(|text| ConceptText::own(text, self.language.as_deref()));
-        first.into_iter().chain(self.designations(concept).map(ConceptText::from))
+        let designations = self.designations(concept).map(|designation| self.text_of(&designation));
+        self.display_text(concept).into_iter().chain(designations)
+    }
+
+    /// A designation as a text of its concept.
+    pub(crate) fn text_of<'a>(&self, designation: &ConceptDesignation<'a>) -> ConceptText<'a> {
+        let kind = designation
+            .usage
+            .map_or(TextKind::Display, |[system, code, _]| TextKind::from_use(Some(system), Some(code)));
+        let text = ConceptText {
+            retired: designation.status,
+            kind,
+            ..ConceptText::own(designation.value, designation.language)
+        };
+        let Some(DescriptionFacts { dialects, .. }) = designation.description else { return text };
+        let preference = match self.preferred_terms.get() {
+            Some(terms) => terms.dialects.preference(dialects),
+            None => SnomedDialects::default().preference(dialects),
+        };
+        ConceptText { dialects, preference, ..text }
+    }
+
+    /// Prefers terms of these dialects as displays. Only the first call has an effect.
+    pub(crate) fn prefer_dialects(&self, dialects: &SnomedDialects) {
+        if !dialects.is_empty() && !self.designations.description_ids.is_empty() {
+            let select = || {
+                let designations = self.terms_preferred_in(dialects);
+                PreferredTerms { dialects: dialects.clone(), designations }
+            };
+            self.preferred_terms.get_or_init(select);
+        }
+    }
+
+    /// The number of the designation of each concept that a dialect of the list prefers, or `NONE`.
+    fn terms_preferred_in(&self, dialects: &SnomedDialects) -> Vec<u32> {
+        // Many descriptions share their facts, so each text of these is read once.
+        let mut preferences: HashMap<u32, u8> = HashMap::new();
+        let mut preference = |facts: u32| {
+            *preferences.entry(facts).or_insert_with(|| {
+                let parts = self.interned(facts).unwrap_or_default();
+                dialects.preference(parts.rsplit(SEPARATOR).next().unwrap_or_default())
+            })
+        };
+        let preferred_of = |concept: u32| {
+            let numbers = self.designations.range(concept).zip(self.designations(concept));
+            let terms = numbers.filter_map(|(number, designation)| {
+                let is_term =
+                    designation.status.is_none() && self.text_of(&designation).kind == TextKind::Other;
+                let rank = preference(self.designations.facts[number as usize][2]);
+                (is_term && rank < ELSEWHERE).then_some((rank, number))
+            });
+            terms.min().map_or(NONE, |(_, number)| number)
+        };
+        (0..self.len() as u32).map(preferred_of).collect()
     }
 
     /// An interned text, if there is one with this number.

@@ -2,6 +2,7 @@
 
 use super::TxError;
 use super::concept_text::{ConceptText, TextKind};
+use super::dialects::{self, Acceptability};
 use super::error::malformed;
 
 /// Maximum number of language ranges in a list.
@@ -10,14 +11,47 @@ pub const MAX_LANGUAGES: usize = 32;
 /// The languages of the caller, best first (RFC 9110, Accept-Language).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LanguageRanges {
-    /// Ranges in lower case.
-    ranges: Vec<String>,
+    ranges: Vec<LanguageRange>,
     /// The list in order of weight, as messages show it.
     pub(crate) named: String,
     /// `*`: any other language is acceptable.
     any: bool,
     /// `*;q=0`: only the listed languages are acceptable.
     pub(crate) only: bool,
+}
+
+/// A language or region, and the language reference set of SNOMED CT that is meant by it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LanguageRange {
+    /// Language tag in lower case; empty if only the reference set is stated.
+    tag: String,
+    /// Id of the language reference set.
+    reference_set: Option<String>,
+}
+
+/// The rank of a text in a list of languages, of which the lowest is best: the number of the range, whether
+/// the text is a fully specified name, its acceptability in the language reference set of the range, and how
+/// near its language is.
+type TextRank = (usize, bool, Acceptability, u8);
+
+impl LanguageRange {
+    fn parse(range: &str) -> Self {
+        let range = range.to_ascii_lowercase();
+        let (tag, reference_set) = dialects::split_tag(&range);
+        Self { tag: tag.to_owned(), reference_set }
+    }
+
+    /// How near a language is to this one; `None` if it is another language. Regions are preferences only:
+    /// `en-AU` also matches `en` and `en-US`, but with a higher rank.
+    fn nearness(&self, language: &str) -> Option<u8> {
+        let range = self.tag.as_str();
+        let primary = |tag: &str| tag.split('-').next().map(str::len).unwrap_or_default();
+        match language.strip_prefix(range).filter(|_| !range.is_empty()) {
+            Some("") => Some(0),
+            Some(rest) if rest.starts_with('-') => Some(1),
+            _ => (language[..primary(language)] == range[..primary(range)]).then_some(2),
+        }
+    }
 }
 
 impl LanguageRanges {
@@ -63,7 +97,7 @@ impl LanguageRanges {
         };
         out.named = weighted.iter().map(name).collect::<Vec<_>>().join(", ");
         let accepted = weighted.iter().filter(|(range, weight)| *range != "*" && *weight > 0.0);
-        out.ranges = accepted.map(|(range, _)| range.to_ascii_lowercase()).collect();
+        out.ranges = accepted.map(|(range, _)| LanguageRange::parse(range)).collect();
         Ok(out)
     }
 
@@ -76,31 +110,42 @@ impl LanguageRanges {
         self.ranges.is_empty()
     }
 
-    /// Returns whether a text in this language must not be shown (`*;q=0`).
-    pub(crate) fn refuses(&self, language: Option<&str>) -> bool {
-        self.only && self.rank(language).is_none()
+    /// Returns whether a text must not be shown (`*;q=0`).
+    pub(crate) fn refuses(&self, text: &ConceptText<'_>) -> bool {
+        self.only && self.rank(text).is_none()
     }
 
-    /// Returns whether the list includes a language.
-    pub(crate) fn covers(&self, language: Option<&str>) -> bool {
-        language.is_some() && self.rank(language).is_some()
-    }
-
-    /// The rank of a language, of which the lowest is best; `None` if the list does not include it.
-    ///
-    /// A text without a language matches any list. Regions are preferences only: `en-AU` also matches `en`
-    /// and `en-US`, but with a higher rank.
-    pub(crate) fn rank(&self, language: Option<&str>) -> Option<(usize, u8)> {
-        let last = (self.ranges.len(), 0);
-        let Some(language) = language else { return Some(last) };
-        let language = language.to_ascii_lowercase();
-        let primary = |tag: &str| tag.split('-').next().map(str::len).unwrap_or_default();
-        let near = |range: &str| match language.strip_prefix(range) {
-            Some("") => Some(0),
-            Some(rest) if rest.starts_with('-') => Some(1),
-            _ => (language[..primary(&language)] == range[..primary(range)]).then_some(2),
+    /// Returns whether the list includes the language of a text. A term of SNOMED CT must be in the language
+    /// reference set that a range means.
+    pub(crate) fn covers(&self, text: &ConceptText<'_>) -> bool {
+        let Some(language) = text.language.map(str::to_ascii_lowercase) else { return false };
+        let is_covered = |range: &LanguageRange| match &range.reference_set {
+            Some(id) if !text.dialects.is_empty() => {
+                dialects::acceptability(text.dialects, id) != Acceptability::NotAccepted
+            }
+            _ => range.nearness(&language).is_some(),
         };
-        let best = self.ranges.iter().enumerate().find_map(|(index, range)| Some((index, near(range)?)));
+        self.any || self.ranges.iter().any(is_covered)
+    }
+
+    /// The rank of a text; `None` if the list does not include its language.
+    ///
+    /// A text without a language matches any list. A term in the language reference set that a range means is
+    /// included whatever its language is.
+    pub(crate) fn rank(&self, text: &ConceptText<'_>) -> Option<TextRank> {
+        let is_name = text.kind == TextKind::FullySpecifiedName;
+        let last = (self.ranges.len(), is_name, Acceptability::NotAccepted, 0);
+        let Some(language) = text.language else { return Some(last) };
+        let language = language.to_ascii_lowercase();
+        let best = self.ranges.iter().enumerate().find_map(|(index, range)| {
+            let accepted = range
+                .reference_set
+                .as_ref()
+                .map_or(Acceptability::NotAccepted, |id| dialects::acceptability(text.dialects, id));
+            let is_member = accepted != Acceptability::NotAccepted;
+            let near = range.nearness(&language).or(is_member.then_some(0))?;
+            Some((index, is_name, accepted, near))
+        });
         best.or_else(|| self.any.then_some(last))
     }
 
@@ -110,7 +155,7 @@ impl LanguageRanges {
         let names = || displays.iter().filter(|display| display.kind != TextKind::Definition);
         let current = || names().filter(|display| display.retired.is_none());
         let best = current()
-            .filter_map(|d| Some(((self.rank(d.language)?, d.kind), d)))
+            .filter_map(|d| Some(((self.rank(d)?, d.kind, d.preference), d)))
             .min_by_key(|(rank, _)| *rank);
         let chosen = match best {
             Some((_, best)) if !self.is_empty() => Some(best),

@@ -17,7 +17,7 @@ use super::concept_text::TextKind;
 pub(crate) const STANDARDS_STATUS: &str =
     "http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status";
 /// Extension with the id of a description of SNOMED CT.
-const DESCRIPTION_ID: &str = "http://hl7.org/fhir/StructureDefinition/coding-sctdescid";
+pub(crate) const DESCRIPTION_ID: &str = "http://hl7.org/fhir/StructureDefinition/coding-sctdescid";
 /// Extension with a supplement that a value set requires.
 const SUPPLEMENT: &str = "http://hl7.org/fhir/StructureDefinition/valueset-supplement";
 /// Extension that marks a code of a value set as deprecated.
@@ -314,16 +314,6 @@ pub(crate) fn standards_status<'e>(list: &'e [NamedValue<'_>]) -> Option<&'e str
 /// The id of the description of SNOMED CT among these extensions.
 pub(crate) fn description_id<'e>(list: &'e [NamedValue<'_>]) -> Option<&'e str> {
     extension(list, DESCRIPTION_ID)
-}
-
-/// The extensions of a designation, as JSON.
-pub(crate) fn designation_extensions(
-    status: Option<&str>,
-    description_id: Option<&str>,
-) -> Vec<serde_json::Value> {
-    let status = status.map(|status| serde_json::json!({ "url": STANDARDS_STATUS, "valueCode": status }));
-    let id = description_id.map(|id| serde_json::json!({ "url": DESCRIPTION_ID, "valueId": id }));
-    status.into_iter().chain(id).collect()
 }
 
 /// Returns whether these extensions mark a code of a value set as deprecated.

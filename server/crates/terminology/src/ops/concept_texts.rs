@@ -2,15 +2,21 @@
 //! of supplements.
 
 use fhir::Coding;
+use serde_json::json;
 
 use super::first_positions::FirstPositions;
 use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
 use crate::model::concept_text::ConceptText;
+use crate::model::dialects;
+use crate::model::known_systems::SNOMED_CT;
 use crate::model::language::LanguageRanges;
-use crate::model::resource_json::{ContentMode, ResourceHeader};
+use crate::model::resource_json::{ContentMode, DESCRIPTION_ID, ResourceHeader, STANDARDS_STATUS};
 use crate::model::{Budget, TxError, Unprocessable, canonical};
 use crate::value_set::ListedCode;
+
+/// SNOMED International's extension for the context in which a designation is used, such as a dialect.
+const USE_CONTEXT: &str = "http://snomed.info/fhir/StructureDefinition/designation-use-context";
 
 pub(crate) type LoadedSupplement<'a> = (&'a ResourceHeader, &'a CodeSystem);
 
@@ -28,6 +34,26 @@ pub(crate) struct TextWithUse<'a> {
 impl<'a> TextWithUse<'a> {
     fn of(display: ConceptText<'a>) -> Self {
         Self { display, purpose: None, description_id: None, source: None }
+    }
+
+    /// The extensions of the designation in a ValueSet, as JSON: its standards status, the id of its
+    /// description, and its dialects.
+    pub(crate) fn extensions(&self) -> Vec<serde_json::Value> {
+        let status = self.display.retired.map(|code| json!({ "url": STANDARDS_STATUS, "valueCode": code }));
+        let id = self.description_id.map(|id| json!({ "url": DESCRIPTION_ID, "valueId": id }));
+        status.into_iter().chain(id).chain(self.dialects()).collect()
+    }
+
+    /// The language reference sets of SNOMED CT that contain the designation, each as an extension with its
+    /// acceptability.
+    pub(crate) fn dialects(&self) -> impl Iterator<Item = serde_json::Value> {
+        dialects::members(self.display.dialects).map(|(id, acceptability)| {
+            let (role, name) = acceptability.concept();
+            json!({ "url": USE_CONTEXT, "extension": [
+                { "url": "context", "valueCoding": { "system": SNOMED_CT, "code": id } },
+                { "url": "role", "valueCoding": { "system": SNOMED_CT, "code": role, "display": name } },
+            ] })
+        })
     }
 
     /// The `use` as a Coding, if there is one.
@@ -90,11 +116,7 @@ pub(crate) fn default_display<'a>(
 ) -> Option<ConceptText<'a>> {
     let own =
         listed.and_then(|(listed, language)| Some(ConceptText::own(listed.display.as_deref()?, language)));
-    own.or_else(|| {
-        concept.and_then(|(system, concept_number)| {
-            Some(ConceptText::own(system.display(concept_number)?, system.language.as_deref()))
-        })
-    })
+    own.or_else(|| concept.and_then(|(system, concept_number)| system.display_text(concept_number)))
 }
 
 /// All texts of a concept, the default display first. `listed` is the entry in the list of a value set, and
@@ -121,12 +143,11 @@ pub(crate) fn collect_texts<'a>(
     }
     let of_system = |system: &'a CodeSystem, concept_number| {
         let source = Some(&system.header).filter(|header| header.content == Some(ContentMode::Supplement));
-        let first = system.display(concept_number).map(|text| TextWithUse {
-            source,
-            ..TextWithUse::of(ConceptText::own(text, system.language.as_deref()))
-        });
+        let first = system
+            .display_text(concept_number)
+            .map(|display| TextWithUse { source, ..TextWithUse::of(display) });
         let more = system.designations(concept_number).map(move |designation| TextWithUse {
-            display: designation.into(),
+            display: system.text_of(&designation),
             purpose: designation.usage,
             description_id: designation.description_id,
             source,
@@ -154,6 +175,10 @@ pub(crate) fn collect_texts<'a>(
                     places.rename(index, (words, language));
                 }
                 other.display.kind = other.display.kind.min(text.display.kind);
+                if other.display.dialects.is_empty() {
+                    other.display.dialects = text.display.dialects;
+                    other.display.preference = text.display.preference;
+                }
                 other.purpose = other.purpose.or(text.purpose);
             }
             None => {
@@ -170,5 +195,5 @@ pub(crate) fn choose_display(texts: &[TextWithUse<'_>], languages: &LanguageRang
     let displays: Vec<_> = texts.iter().map(|text| text.display).collect();
     let chosen = languages.choose(&displays)?;
     let index = displays.iter().position(|display| std::ptr::eq(display.text, chosen))?;
-    (!languages.refuses(displays[index].language)).then_some(index)
+    (!languages.refuses(&displays[index])).then_some(index)
 }

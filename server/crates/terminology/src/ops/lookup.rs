@@ -99,7 +99,8 @@ pub(crate) fn answer_lookup(
             part.push(Parameter::new("source", Value::Text("Canonical", canonical_url(source))));
         }
         part.push(Parameter::new("value", Value::Text("String", text.display.text.to_owned())));
-        out.parameter.push(Parameter { name: "designation".into(), value: None, part });
+        let extension = text.dialects().collect();
+        out.parameter.push(Parameter { extension, ..Parameter::of_parts("designation", part) });
     }
     let mut push = |code: &str, value: Value, description: Option<&str>| {
         let mut part = vec![
@@ -109,7 +110,7 @@ pub(crate) fn answer_lookup(
         if let Some(text) = description {
             part.push(Parameter::new("description", Value::Text("String", text.to_owned())));
         }
-        out.parameter.push(Parameter { name: "property".into(), value: None, part });
+        out.parameter.push(Parameter::of_parts("property", part));
     };
     if wanted_parts.wants_property("inactive") {
         push("inactive", Value::Boolean(system.is_inactive(concept)), None);
@@ -172,12 +173,13 @@ fn definition<'a>(
         let plain = from.definition(index);
         let translated = from
             .designations(index)
-            .filter(|definition| ConceptText::from(*definition).kind == TextKind::Definition);
+            .map(move |designation| from.text_of(&designation))
+            .filter(|text| text.kind == TextKind::Definition);
         let language = from.language.as_deref();
         plain
             .into_iter()
             .map(move |text| ConceptText::own(text, language))
-            .chain(translated.map(|definition| ConceptText::own(definition.value, definition.language)))
+            .chain(translated.map(|text| ConceptText::own(text.text, text.language)))
     });
     languages.choose(&definition.collect::<Vec<_>>())
 }
@@ -227,7 +229,7 @@ impl<'a> LookupProperties<'a> {
 
     /// Returns whether a designation is requested: `designation` requests all, `lang.X` those of a language.
     fn wants_designation(&self, text: &concept_texts::TextWithUse<'_>) -> bool {
-        let covers = |range: &LanguageRanges| range.covers(text.display.language);
+        let covers = |range: &LanguageRanges| range.covers(&text.display);
         self.wants_property("designation") || self.languages.iter().any(covers)
     }
 }

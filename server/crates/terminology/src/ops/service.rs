@@ -17,6 +17,7 @@ use crate::interface::{OperationInput, OperationLevel, TerminologyOperation};
 use crate::membership::imports::{self, ValueSetScope};
 use crate::membership::search::{CodeQuery, CodeSearch};
 use crate::membership::version_pins::VersionPins;
+use crate::model::dialects::SnomedDialects;
 use crate::model::{Budget, TxError, canonical};
 
 /// The answer of an operation.
@@ -54,9 +55,15 @@ impl OperationAnswer {
 pub struct Terminology {
     catalog: Arc<ArcSwap<Catalog>>,
     overlays: Arc<OverlayCache>,
+    dialects: Arc<SnomedDialects>,
 }
 
 impl Terminology {
+    /// A terminology without content that prefers terms of SNOMED CT in these dialects.
+    pub fn with_dialects(dialects: SnomedDialects) -> Self {
+        Self { dialects: Arc::new(dialects), ..Self::default() }
+    }
+
     /// Applies a batch of changes atomically.
     ///
     /// An invalid resource does not stop the batch. It is stored with the reason, which
@@ -65,6 +72,11 @@ impl Terminology {
     /// batch.
     pub fn apply(&self, changes: impl IntoIterator<Item = TerminologyChange>) {
         let changes: Vec<_> = changes.into_iter().collect();
+        for change in &changes {
+            if let TerminologyChange::Index { index, .. } = change {
+                index.0.prefer_dialects(&self.dialects);
+            }
+        }
         // Runs again if another batch was applied in the meantime, so that no batch is lost.
         self.catalog.rcu(|catalog| catalog.with_changes(changes.iter().cloned()));
         self.overlays.drop_overlays();

@@ -8,6 +8,7 @@ use crate::interface::parameters::{
     INCLUDE_DEFINITION, INCLUDE_DESIGNATIONS, OFFSET, USE_SUPPLEMENT,
 };
 use crate::membership::version_pins::VersionPins;
+use crate::model::concept_text::ConceptText;
 use crate::model::known_systems::BCP_47;
 use crate::model::language::LanguageRanges;
 use crate::model::{Budget, TxError};
@@ -48,9 +49,9 @@ impl<'a> DesignationToken<'a> {
     }
 
     /// Returns whether the token requests a language.
-    pub(super) fn has_language(&self, language: Option<&str>) -> bool {
-        match (&self.languages, language) {
-            (Some(ranges), language) => ranges.covers(language),
+    pub(super) fn has_language(&self, text: &ConceptText<'_>) -> bool {
+        match (&self.languages, text.language) {
+            (Some(ranges), _) => ranges.covers(text),
             (None, Some(language)) => self.system == BCP_47 && self.code.eq_ignore_ascii_case(language),
             (None, None) => false,
         }

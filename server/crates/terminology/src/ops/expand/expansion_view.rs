@@ -14,7 +14,6 @@ use crate::membership::member_part::{MemberCode, MemberPart};
 use crate::membership::members::ValueSetMembers;
 use crate::model::concept_extensions::{REPEATED, RepeatedAs, RepeatedExtension};
 use crate::model::language::LanguageRanges;
-use crate::model::resource_json::designation_extensions;
 use crate::model::{Budget, TxError, canonical};
 use crate::ops::concept_texts::{self, LoadedSupplement, TextWithUse};
 use crate::ops::lookup::typed_value;
@@ -236,7 +235,7 @@ impl<'a> ExpansionView<'a, '_> {
     /// (`system|code`).
     fn wants_designation(&self, text: &TextWithUse<'_>) -> bool {
         let by = |token: &DesignationToken<'_>| {
-            let language = || token.has_language(text.display.language);
+            let language = || token.has_language(&text.display);
             let purpose = || text.purpose.is_some_and(|[s, c, _]| s == token.system && c == token.code);
             language() || purpose()
         };
@@ -340,7 +339,7 @@ pub(super) struct ContainsRow<'a> {
 impl Serialize for TextWithUse<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let extensions = designation_extensions(self.display.retired, self.description_id);
+        let extensions = self.extensions();
         if !extensions.is_empty() {
             map.serialize_entry("extension", &extensions)?;
         }

@@ -167,6 +167,9 @@ impl<'a> CodingValidator<'a, '_> {
                     let other = &mut out[index];
                     other.language = other.language.or(display.language);
                     other.kind = other.kind.min(display.kind);
+                    if other.dialects.is_empty() {
+                        (other.dialects, other.preference) = (display.dialects, display.preference);
+                    }
                 }
                 None => {
                     places.push(display.text);

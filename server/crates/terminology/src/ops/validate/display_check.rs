@@ -46,8 +46,7 @@ pub(crate) fn compare_display<'a>(
     languages: &LanguageRanges,
 ) -> DisplayVerdict<'a> {
     let same = |a: &str, b: &str| a == b || same_folded(a, b);
-    let fits =
-        |display: &&ConceptText<'a>| languages.is_empty() || languages.rank(display.language).is_some();
+    let fits = |display: &&ConceptText<'a>| languages.is_empty() || languages.rank(display).is_some();
     let current = || displays.iter().filter(|display| display.retired.is_none());
     let preferred: Vec<ConceptText<'a>> = current().filter(fits).copied().collect();
     if preferred.iter().any(|display| same(display.text, given)) {
@@ -73,11 +72,16 @@ pub(crate) fn compare_display<'a>(
             },
         };
     }
+    // In a dialect, only its own term is proposed.
+    let in_dialect = || {
+        let best = languages.choose(&preferred).filter(|_| !languages.is_empty())?;
+        preferred.iter().find(|text| text.text == best && !text.dialects.is_empty()).copied()
+    };
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     DisplayVerdict::Wrong {
         whitespace: preferred.iter().any(|display| same(&words(display.text), &words(given))),
         languages: if languages.is_empty() { "--".to_owned() } else { languages.named.clone() },
-        right: preferred_displays(preferred),
+        right: in_dialect().map_or_else(|| preferred_displays(preferred.clone()), |text| vec![text]),
     }
 }
 

@@ -8,44 +8,12 @@ use super::filters::{
 };
 use super::parser::{Comparison, EclParser, is_alias};
 use super::syntax::{EclError, EclExpression};
+use crate::model::dialects::{self, ACCEPTABLE, PREFERRED};
 use crate::model::known_systems::{SNOMED_CT_DEFINITION, SNOMED_CT_NAME, SNOMED_CT_SYNONYM};
 
 /// Concepts of the definition statuses.
 const DEFINED: &str = "900000000000073002";
 const PRIMITIVE: &str = "900000000000074008";
-/// Concepts of the acceptabilities.
-const PREFERRED: &str = "900000000000548007";
-const ACCEPTABLE: &str = "900000000000549004";
-
-/// Aliases of dialects, with their language reference sets (ECL, appendix C).
-const DIALECTS: [(&str, &str); 26] = [
-    ("da-dk", "554461000005103"),
-    ("de", "722130004"),
-    ("en-au", "32570271000036106"),
-    ("en-ca", "19491000087109"),
-    ("en-gb", "900000000000508004"),
-    ("en-ie", "21000220103"),
-    ("en-int-gmdn", "608771002"),
-    ("en-nhs-clinical", "999001261000000100"),
-    ("en-nhs-dmd", "999000671000001103"),
-    ("en-nhs-pharmacy", "999000691000001104"),
-    ("en-nz", "271000210107"),
-    ("en-uk-drug", "999000681000001101"),
-    ("en-uk-ext", "999001251000000103"),
-    ("en-us", "900000000000509007"),
-    ("es", "448879004"),
-    ("es-ar", "450828004"),
-    ("es-uy", "5641000179103"),
-    ("et-ee", "71000181105"),
-    ("fr", "722131000"),
-    ("fr-be", "21000172104"),
-    ("ja", "722129009"),
-    ("nb-no", "61000202103"),
-    ("nl-be", "31000172101"),
-    ("nl-nl", "31000146106"),
-    ("nn-no", "91000202106"),
-    ("sv-se", "46011000052107"),
-];
 
 /// The filters behind an operand.
 #[derive(Default)]
@@ -408,10 +376,8 @@ impl EclParser<'_> {
     fn parse_dialect_alias(&mut self) -> Result<EclExpression, EclError> {
         let here = self.at;
         let alias = self.take_while(|c| c.is_ascii_alphanumeric() || c == '-');
-        let dialect =
-            DIALECTS.iter().find(|(dialect, _)| is_alias(alias) && dialect.eq_ignore_ascii_case(alias));
-        match dialect {
-            Some((_, reference_set)) => Ok(EclExpression::Concept((*reference_set).to_owned())),
+        match dialects::of_alias(alias).filter(|_| is_alias(alias)) {
+            Some(reference_set) => Ok(EclExpression::Concept(reference_set.to_owned())),
             None => {
                 self.at = here;
                 Err(self.expected("expected the alias of a dialect, such as en-us; use dialectId for others"))
