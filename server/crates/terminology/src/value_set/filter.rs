@@ -37,6 +37,8 @@ pub(super) enum FilterOperator {
     /// The concept itself is a reference set.
     IsSubset,
     Ecl(Box<EclConstraint>),
+    /// Passes all concepts.
+    All,
 }
 
 /// The part of a concept that a filter tests.
@@ -227,6 +229,7 @@ impl ValueSetFilter {
                 budget.spend(steps + bytes.get() / 16)?;
                 is_match
             }
+            FilterOperator::All => true,
             FilterOperator::Exists(wanted) => self.any_value(system, concept_number, |_| true) == *wanted,
             _ => unreachable!("operators that walk the hierarchy are handled above"),
         })
@@ -442,11 +445,17 @@ fn system_specific_operator(
 ) -> Option<Result<FilterOperator, String>> {
     match (system, written.property.as_str(), written.op.as_str()) {
         (SNOMED_CT, "concept", "in") => Some(Ok(FilterOperator::MemberOf)),
-        (SNOMED_CT, "constraint", "=") => Some(
+        (SNOMED_CT, "constraint" | "expression", "=") => Some(
             EclConstraint::parse(&written.value)
                 .map(|constraint| FilterOperator::Ecl(Box::new(constraint)))
                 .map_err(|fault| fault.to_string()),
         ),
+        // No code here is a post-coordinated expression, so it makes no difference whether these are
+        // included.
+        (SNOMED_CT, "expressions", "=") => Some(match written.value.as_str() {
+            "true" | "false" => Ok(FilterOperator::All),
+            other => Err(format!("the value of expressions is true or false, not '{other}'")),
+        }),
         (LOINC, "LIST" | "answer-list", "=") => Some(Ok(FilterOperator::MemberOf)),
         (LOINC, "ancestor", "=") => Some(Ok(FilterOperator::DescendentOf)),
         _ => None,
