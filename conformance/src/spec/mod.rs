@@ -79,6 +79,7 @@ pub const FILES: &[(&str, &str)] = tables![
     "validate-code.toml",
     "fhir-operations.toml",
     "subsumes.toml",
+    "translate.toml",
     "ecosystem.toml",
     "lookup.toml",
     "expand.toml",

@@ -23,7 +23,7 @@ use super::resources;
 
 /// Types of parameters by name, for values whose JSON type does not determine the FHIR type.
 const PARAMETER_TYPES: &[(&str, &[&str])] = &[
-    ("valueUri", &["url", "system", "context"]),
+    ("valueUri", &["url", "system", "context", "source", "target", "targetsystem"]),
     ("valueCode", &["code", "codeA", "codeB", "displayLanguage", "property", "outcome", "normalized-code"]),
     (
         "valueString",
@@ -54,7 +54,7 @@ const PARAMETER_TYPES: &[(&str, &[&str])] = &[
             "x-caused-by-unknown-system",
         ],
     ),
-    ("valueCoding", &["coding", "codingA", "codingB"]),
+    ("valueCoding", &["coding", "codingA", "codingB", "sourceCoding", "targetCoding"]),
     ("valueCodeableConcept", &["codeableConcept"]),
 ];
 
@@ -148,7 +148,7 @@ fn parameters(with: &[String], input: Map<String, Value>) -> Result<Value, Strin
         };
         for value in values {
             let mut parameter = match (name.as_str(), value) {
-                ("valueSet" | "codeSystem", Value::String(resource)) => {
+                ("valueSet" | "codeSystem" | "conceptMap", Value::String(resource)) => {
                     json!({ "resource": resources::named(&resource)? })
                 }
                 // An item of a batch is a Parameters resource.
@@ -160,6 +160,11 @@ fn parameters(with: &[String], input: Map<String, Value>) -> Result<Value, Strin
         }
     }
     Ok(json!({ "resourceType": "Parameters", "parameter": list }))
+}
+
+/// Returns whether this is a member of a parameter besides its name.
+fn is_parameter_member(key: &str) -> bool {
+    key.starts_with("value") || matches!(key, "resource" | "part")
 }
 
 /// A value as a member whose name contains the type: `{ "valueCode": "a" }`.
@@ -175,7 +180,7 @@ fn typed(name: &str, value: Value) -> Result<Value, String> {
         Value::Number(_) => "valueInteger",
         // A parameter that the output must not contain.
         Value::String(text) if text == "$absent" => return Ok(value),
-        Value::Object(members) if members.keys().all(|key| key.starts_with("value") || key == "resource") => {
+        Value::Object(members) if members.keys().all(|key| is_parameter_member(key)) => {
             return Ok(value);
         }
         _ => of_name()?,

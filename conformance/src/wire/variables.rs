@@ -6,8 +6,16 @@
 use serde_json::{Map, Value};
 
 /// FHIR operations, whose names begin with `$` like variables.
-pub const OPERATIONS: [&str; 7] =
-    ["validate-code", "batch-validate-code", "subsumes", "lookup", "expand", "export", "versions"];
+pub const OPERATIONS: [&str; 8] = [
+    "validate-code",
+    "batch-validate-code",
+    "subsumes",
+    "lookup",
+    "expand",
+    "translate",
+    "export",
+    "versions",
+];
 
 /// The name of an unknown variable in a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -133,7 +133,7 @@ fn limits() -> String {
 #[test]
 fn the_pages_contain_the_generated_tables() {
     use TerminologyOperation::{
-        BatchValidateCode, Expand, Lookup, Subsumes, ValidateCode, ValidateCodeInSystem,
+        BatchValidateCode, Expand, Lookup, Subsumes, Translate, ValidateCode, ValidateCodeInSystem,
     };
     check_page("interface.md", &[("limits", limits())]);
     let of = operation_parameters;
@@ -145,6 +145,7 @@ fn the_pages_contain_the_generated_tables() {
         ("Expand", of(Expand)),
         ("Lookup", of(Lookup)),
         ("Subsumes", of(Subsumes)),
+        ("Translate", of(Translate)),
     ];
     check_page("interface/terminology.md", &terminology);
     check_page("interface/bulk.md", &[("parameters", export_parameters())]);

@@ -15,7 +15,7 @@ use crate::node::saved_indexes::{MIN_SAVED_BYTES, SavedIndexes};
 use crate::node::shared_releases::SharedReleases;
 
 /// The resource types that the terminology is built from.
-const TERMINOLOGY_TYPES: [&str; 3] = ["CodeSystem", "ValueSet", "StructureDefinition"];
+const TERMINOLOGY_TYPES: [&str; 4] = ["CodeSystem", "ValueSet", "ConceptMap", "StructureDefinition"];
 
 /// Applies the resources of a store to the terminology.
 pub struct TerminologySync {

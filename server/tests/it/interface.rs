@@ -33,6 +33,11 @@ fn valid_request(operation: TerminologyOperation) -> Vec<Value> {
         TerminologyOperation::BatchValidateCodeInSystem => vec![item(vec![uri("url"), code("code")])],
         TerminologyOperation::Lookup => vec![uri("system"), code("code")],
         TerminologyOperation::Subsumes => vec![uri("system"), code("codeA"), code("codeB")],
+        TerminologyOperation::Translate => {
+            let map = json!({ "resourceType": "ConceptMap", "url": "urn:map", "status": "active" });
+            let map = json!({ "name": "tx-resource", "resource": map });
+            vec![map, json!({ "name": "url", "valueUri": "urn:map" }), uri("system"), code("code")]
+        }
     }
 }
 

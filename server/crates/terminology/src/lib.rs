@@ -1,5 +1,5 @@
 //! FHIR R4 terminology over immutable, in-memory indexes: `$validate-code` of value sets and of code systems,
-//! `$batch-validate-code`, `$subsumes`, `$lookup` and `$expand`. No HTTP, no async, no IO.
+//! `$batch-validate-code`, `$subsumes`, `$lookup`, `$expand` and `$translate`. No HTTP, no async, no IO.
 //!
 //! The modules are layers: each one uses only those above it in this table.
 //!
@@ -9,6 +9,7 @@
 //! | `interface` | one row for each operation and each parameter, and the typed access to a request by these rows |
 //! | `grammar` | codes that follow a grammar: language tags, media types, units |
 //! | `code_system` | the index of one code system: codes, columns, hierarchy, word index; its builder and its file |
+//! | `concept_map` | one compiled concept map, in which codes of both sides are looked up |
 //! | `value_set` | one compiled value set: includes, filters, expression constraints, implicit value sets |
 //! | `catalog` | the stored and built-in resources by id and canonical URL, and the resources of a request |
 //! | `membership` | the search for one code in a value set, and the list of all its codes |
@@ -25,17 +26,19 @@
 //!
 //! let colours = r#"{"resourceType":"CodeSystem","id":"colours","url":"urn:colours","status":"active",
 //!     "content":"complete","concept":[{"code":"red","concept":[{"code":"crimson"}]}]}"#;
-//! let terminology = Terminology::default(); terminology.apply([TerminologyChange::Put { kind: "CodeSystem",
-//! id: "colours".into(), bytes: colours.into() }]);
+//! let terminology = Terminology::default();
+//! terminology.apply([TerminologyChange::Put { kind: "CodeSystem", id: "colours".into(), bytes: colours.into() }]);
 //!
-//! let query = Parameters::from_query("codeA=red&codeB=crimson"); let (operation, level) =
-//! (TerminologyOperation::Subsumes, OperationLevel::Instance("colours")); let answer =
-//! terminology.run(operation, level, OperationInput::from_query(&query), "2026-01-01T00:00:00Z"); let answer
-//! = answer.unwrap().into_parameters().unwrap(); assert_eq!(answer.text("outcome"), Some("subsumes"));
+//! let query = Parameters::from_query("codeA=red&codeB=crimson");
+//! let (operation, level) = (TerminologyOperation::Subsumes, OperationLevel::Instance("colours"));
+//! let answer = terminology.run(operation, level, OperationInput::from_query(&query), "2026-01-01T00:00:00Z");
+//! let answer = answer.unwrap().into_parameters().unwrap();
+//! assert_eq!(answer.text("outcome"), Some("subsumes"));
 //! ```
 
 mod catalog;
 mod code_system;
+mod concept_map;
 mod grammar;
 mod interface;
 mod membership;

@@ -271,6 +271,7 @@ async fn terminology_capabilities(context: &RequestContext) -> Result<Response, 
             "textFilter": "Every word of the filter must begin a word of the code, the display or a designation; case does not matter.",
         },
         "validateCode": { "translations": false },
+        "translation": { "needsMap": false },
     });
     // The statement changes with the stored code systems.
     Ok(reply::no_store(reply::fhir_json(StatusCode::OK, &statement)))

@@ -42,6 +42,7 @@ pub fn terminology_status(error: &TxError) -> StatusCode {
         | TxError::UnknownValueSet { .. } => StatusCode::BAD_REQUEST,
         TxError::UnknownInstance { .. }
         | TxError::UnknownCodeSystem { .. }
+        | TxError::UnknownConceptMap(_)
         | TxError::NotOnDay { .. }
         | TxError::UnknownCode { .. }
         | TxError::UnknownConcept { .. } => StatusCode::NOT_FOUND,

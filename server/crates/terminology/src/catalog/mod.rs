@@ -24,6 +24,7 @@ pub use self::preferred_versions::PreferredVersions;
 use self::resources_by_url::{ResourcesByUrl, existed_on, is_supplement, preferred, reason};
 pub(crate) use self::stored_resource::{BYTES_PER_STEP, StoredResource, TxResource};
 use crate::code_system::{CodeSystem, CodeSystemIndex};
+use crate::concept_map::ConceptMap;
 use crate::grammar::CodeGrammar;
 use crate::model::error::malformed;
 use crate::model::resource_json::{ContentMode, ResourceHeader};
@@ -39,6 +40,7 @@ pub(crate) struct Catalog {
     code_systems: ResourcesByUrl<CodeSystem>,
     value_sets: ResourcesByUrl<ValueSet>,
     definitions: ResourcesByUrl<ElementBindings>,
+    concept_maps: ResourcesByUrl<ConceptMap>,
     /// Cached codes of grammars, shared by successive catalogs.
     built_in: Arc<built_in::GrammarCodeCache>,
     /// Implicit value sets. Their compiled form does not depend on the catalog, but their caches do, so each
@@ -56,6 +58,7 @@ impl Clone for Catalog {
             code_systems: self.code_systems.clone(),
             value_sets: self.value_sets.clone(),
             definitions: self.definitions.clone(),
+            concept_maps: self.concept_maps.clone(),
             built_in: Arc::clone(&self.built_in),
             implicit: AppendCache::default(),
             preferred_versions: Arc::clone(&self.preferred_versions),
@@ -88,6 +91,10 @@ impl Catalog {
                     drop(definition.compiled_arc());
                     next.definitions.put(Arc::new(definition));
                 }
+                TerminologyChange::Put { kind: ConceptMap::KIND, id, bytes } => {
+                    next.concept_maps.put(Arc::new(StoredResource::new(id, bytes)));
+                }
+                TerminologyChange::Delete { kind: ConceptMap::KIND, id } => next.concept_maps.remove(&id),
                 TerminologyChange::Delete { kind: ValueSet::KIND, id } => next.value_sets.remove(&id),
                 TerminologyChange::Delete { kind: ElementBindings::KIND, id } => next.definitions.remove(&id),
                 TerminologyChange::Put { .. } | TerminologyChange::Delete { .. } => {}
@@ -112,6 +119,7 @@ impl Catalog {
                 TxResource::CodeSystem(resource) => next.code_systems.put(resource),
                 TxResource::ValueSet(resource) => next.value_sets.put(resource),
                 TxResource::Definition(resource) => next.definitions.put(resource),
+                TxResource::ConceptMap(resource) => next.concept_maps.put(resource),
             }
         }
         next
@@ -406,6 +414,50 @@ impl Catalog {
         })
     }
 
+    /// The concept map with this canonical URL.
+    ///
+    /// # Errors
+    /// [`Unprocessable`] if the concept map is invalid.
+    pub(crate) fn concept_map(
+        &self,
+        url: &str,
+        version: Option<&str>,
+        budget: &Budget<'_>,
+    ) -> Result<Option<&ConceptMap>, Unprocessable> {
+        let mut layers = self.layers();
+        let stored = layers.find_map(|layer| layer.find_in_layer(&layer.concept_maps, url, version));
+        stored.map(|stored| stored.get(budget)).transpose()
+    }
+
+    /// The preferred version of every concept map, in the order of their URLs, those of the request first.
+    ///
+    /// # Errors
+    /// [`Unprocessable`] if the budget is spent. An invalid concept map is left out.
+    pub(crate) fn concept_maps(&self, budget: &Budget<'_>) -> Result<Vec<&ConceptMap>, Unprocessable> {
+        let mut maps: Vec<&ConceptMap> = Vec::new();
+        for layer in self.layers() {
+            let mut urls: Vec<&String> = layer.concept_maps.by_url.keys().collect();
+            urls.sort_unstable();
+            budget.spend(urls.len())?;
+            for url in urls {
+                match layer.concept_map(url, None, budget) {
+                    Ok(Some(map)) if maps.iter().all(|known| known.url != map.url) => maps.push(map),
+                    Err(Unprocessable::Broken { .. }) | Ok(_) => {}
+                    Err(exhausted) => return Err(exhausted),
+                }
+            }
+        }
+        Ok(maps)
+    }
+
+    /// The concept map with an id.
+    ///
+    /// # Errors
+    /// [`TxError`] if the concept map does not exist or is invalid.
+    pub(crate) fn concept_map_by_id(&self, id: &str, budget: &Budget<'_>) -> Result<&ConceptMap, TxError> {
+        find_by_id(self.layers().map(|layer| &layer.concept_maps), id, budget)
+    }
+
     /// The number of CodeSystem resources.
     pub(crate) fn code_system_count(&self) -> usize {
         self.code_systems.by_id.len()
@@ -459,7 +511,9 @@ impl Catalog {
         let code_systems = self.code_systems.by_id.values().filter_map(|r| r.problem());
         let value_sets = self.value_sets.by_id.values().filter_map(|r| r.problem());
         let definitions = self.definitions.by_id.values().filter_map(|r| r.problem());
-        let mut list: Vec<_> = code_systems.chain(value_sets).chain(definitions).collect();
+        let concept_maps = self.concept_maps.by_id.values().filter_map(|r| r.problem());
+        let mut list: Vec<_> =
+            code_systems.chain(value_sets).chain(definitions).chain(concept_maps).collect();
         list.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
         list
     }

@@ -8,6 +8,7 @@ use super::change::ResourceProblem;
 use super::compiled_resource::CompiledResource;
 use super::element_bindings::ElementBindings;
 use crate::code_system::CodeSystem;
+use crate::concept_map::ConceptMap;
 use crate::model::resource_json::ResourceHeader;
 use crate::model::{Budget, Unprocessable};
 use crate::value_set::ValueSet;
@@ -32,6 +33,18 @@ impl CompiledResource for ValueSet {
 
     fn compile(header: &ResourceHeader, bytes: &[u8]) -> Result<Self, String> {
         Self::compile(header, bytes)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+}
+
+impl CompiledResource for ConceptMap {
+    const KIND: &'static str = "ConceptMap";
+
+    fn compile(_: &ResourceHeader, bytes: &[u8]) -> Result<Self, String> {
+        Self::compile(bytes)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -125,6 +138,7 @@ pub(crate) enum TxResource {
     CodeSystem(Arc<StoredResource<CodeSystem>>),
     ValueSet(Arc<StoredResource<ValueSet>>),
     Definition(Arc<StoredResource<ElementBindings>>),
+    ConceptMap(Arc<StoredResource<ConceptMap>>),
 }
 
 impl TxResource {
@@ -135,6 +149,7 @@ impl TxResource {
             CodeSystem::KIND => Some(Self::CodeSystem(Arc::new(StoredResource::new(id, bytes)))),
             ValueSet::KIND => Some(Self::ValueSet(Arc::new(StoredResource::new(id, bytes)))),
             ElementBindings::KIND => Some(Self::Definition(Arc::new(StoredResource::new(id, bytes)))),
+            ConceptMap::KIND => Some(Self::ConceptMap(Arc::new(StoredResource::new(id, bytes)))),
             _ => None,
         }
     }
@@ -145,6 +160,7 @@ impl TxResource {
             Self::CodeSystem(resource) => resource.memory_bytes(),
             Self::ValueSet(resource) => resource.memory_bytes(),
             Self::Definition(resource) => resource.memory_bytes(),
+            Self::ConceptMap(resource) => resource.memory_bytes(),
         }
     }
 }

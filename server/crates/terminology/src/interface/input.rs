@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::operations::TerminologyOperation;
 use super::parameters::{
-    self, Boolean, Integer, OneCoding, OneConcept, OneResource, ParameterRow, Resources, Text, Texts,
+    self, Boolean, Integer, OneCoding, OneConcept, OneResource, ParameterRow, Parts, Resources, Text, Texts,
 };
 use crate::model::error::malformed;
 use crate::model::{Budget, TxError};
@@ -290,6 +290,18 @@ impl<'a> OperationInput<'a> {
     /// [`TxError`] if one is in a query string or is not a resource.
     pub(crate) fn resources(&self, parameter: Resources) -> Result<Vec<&'a RawValue>, TxError> {
         self.resources_of(parameter.row())
+    }
+
+    /// Parameters that consist of parts.
+    ///
+    /// # Errors
+    /// [`TxError`] if one is in a query string.
+    pub(crate) fn parts(&self, parameter: Parts) -> Result<Vec<&'a Parameter>, TxError> {
+        let row = parameter.row();
+        if !self.typed && self.has(row) {
+            return Err(needs_body(row.name, "parameter with parts"));
+        }
+        Ok(self.parameters_of(row).collect())
     }
 
     fn resources_of(&self, row: &'static ParameterRow) -> Result<Vec<&'a RawValue>, TxError> {

@@ -107,6 +107,14 @@ operations! {
         methods: OperationMethods::GetAndPost,
         definition: Some("http://hl7.org/fhir/OperationDefinition/CodeSystem-subsumes"),
     }
+    /// Returns the counterparts of a code by concept maps and by the maps of SNOMED CT.
+    Translate {
+        resource_type: "ConceptMap",
+        name: "translate",
+        on_instances: true,
+        methods: OperationMethods::GetAndPost,
+        definition: Some("http://hl7.org/fhir/OperationDefinition/ConceptMap-translate"),
+    }
 }
 
 impl TerminologyOperation {

@@ -2,7 +2,7 @@
 //! has two rows. Names that are not in a row of the operation are ignored.
 
 use super::operations::TerminologyOperation::{
-    self, BatchValidateCode, BatchValidateCodeInSystem, Expand, Lookup, Subsumes, ValidateCode,
+    self, BatchValidateCode, BatchValidateCodeInSystem, Expand, Lookup, Subsumes, Translate, ValidateCode,
     ValidateCodeInSystem,
 };
 
@@ -54,7 +54,14 @@ impl ParameterRow {
     pub fn needs_body(&self) -> bool {
         matches!(
             self.fhir_type,
-            "Coding" | "CodeableConcept" | "Resource" | "ValueSet" | "CodeSystem" | "Parameters"
+            "Coding"
+                | "CodeableConcept"
+                | "Resource"
+                | "ValueSet"
+                | "CodeSystem"
+                | "ConceptMap"
+                | "Parameters"
+                | "parts"
         )
     }
 
@@ -102,6 +109,8 @@ handles! {
     OneResource(false);
     /// A parameter that is a resource and can occur more than once.
     Resources(true);
+    /// A parameter that consists of parts and can occur more than once.
+    Parts(true);
 }
 
 /// Declares the rows. A row is a constant of a handle type, with the columns of [`ParameterRow`].
@@ -169,7 +178,7 @@ parameters! {
     CODE: Text {
         name: "code",
         fhir_type: "code",
-        operations: &[ValidateCode, ValidateCodeInSystem, Lookup],
+        operations: &[ValidateCode, ValidateCodeInSystem, Lookup, Translate],
     }
     /// Canonical URL of the code system of `code`, with or without `|version`. Required with `code`, unless
     /// `inferSystem` or `context` is sent.
@@ -207,7 +216,7 @@ parameters! {
     VERSION: Text {
         name: "version",
         fhir_type: "string",
-        operations: &[ValidateCodeInSystem, Lookup, Subsumes],
+        operations: &[ValidateCodeInSystem, Lookup, Subsumes, Translate],
     }
     /// Text that must be a display of the code.
     DISPLAY: Text {
@@ -219,13 +228,125 @@ parameters! {
     CODING: OneCoding {
         name: "coding",
         fhir_type: "Coding",
-        operations: &[ValidateCode, ValidateCodeInSystem, Lookup],
+        operations: &[ValidateCode, ValidateCodeInSystem, Lookup, Translate],
     }
-    /// Several codes, of which one must be valid.
+    /// Several codes. One must be valid, or all that can be are translated.
     CODEABLE_CONCEPT: OneConcept {
         name: "codeableConcept",
         fhir_type: "CodeableConcept",
-        operations: VALIDATIONS,
+        operations: &[ValidateCode, ValidateCodeInSystem, Translate],
+    }
+    /// Canonical URL of the concept map, with or without `|version`, or `http://snomed.info/sct?fhir_cm=ID`
+    /// for a map of SNOMED CT. Without it, all maps between the requested value sets and systems are used.
+    /// Ignored if the operation is called on an instance.
+    CONCEPT_MAP_URL: Text {
+        name: "url",
+        fhir_type: "uri",
+        operations: &[Translate],
+    }
+    /// The concept map itself, instead of its URL.
+    CONCEPT_MAP: OneResource {
+        name: "conceptMap",
+        fhir_type: "ConceptMap",
+        operations: &[Translate],
+    }
+    /// Version of the concept map.
+    CONCEPT_MAP_VERSION: Text {
+        name: "conceptMapVersion",
+        fhir_type: "string",
+        operations: &[Translate],
+    }
+    /// Canonical URL of the code system of the code. Required with `code`, `sourceCode` and `targetCode`.
+    TRANSLATE_SYSTEM: Text {
+        name: "system",
+        fhir_type: "uri",
+        operations: &[Translate],
+    }
+    /// Value set that the map is from; with `reverse`, the one that it leads to.
+    MAP_SOURCE: Text {
+        name: "source",
+        fhir_type: "uri",
+        operations: &[Translate],
+    }
+    /// Value set that the map leads to; with `reverse`, the one that it is from.
+    MAP_TARGET: Text {
+        name: "target",
+        fhir_type: "uri",
+        operations: &[Translate],
+    }
+    /// Code system of the translations.
+    TARGET_SYSTEM_R4: Text {
+        name: "targetsystem",
+        fhir_type: "uri",
+        operations: &[Translate],
+    }
+    /// Value of another element on which a translation depends, in the parts `element` and `concept`. A
+    /// translation with a dependency is returned only if the request states its value.
+    DEPENDENCY: Parts {
+        name: "dependency",
+        fhir_type: "parts",
+        operations: &[Translate],
+    }
+    /// Whether the codes that lead to the code are returned. Default: false.
+    REVERSE: Boolean {
+        name: "reverse",
+        fhir_type: "boolean",
+        operations: &[Translate],
+    }
+    /// The code, as R5 names it. A request with a parameter of R5 is answered with `relationship` and
+    /// `originMap`, instead of `equivalence` and `source`.
+    SOURCE_CODE: Text {
+        name: "sourceCode",
+        fhir_type: "code",
+        operations: &[Translate],
+    }
+    /// The code with its system, as R5 names it.
+    SOURCE_CODING: OneCoding {
+        name: "sourceCoding",
+        fhir_type: "Coding",
+        operations: &[Translate],
+    }
+    /// Several codes, as R5 names them.
+    SOURCE_CODEABLE_CONCEPT: OneConcept {
+        name: "sourceCodeableConcept",
+        fhir_type: "CodeableConcept",
+        operations: &[Translate],
+    }
+    /// A code that the map leads to, for the reverse direction, as R5 names it.
+    TARGET_CODE: Text {
+        name: "targetCode",
+        fhir_type: "code",
+        operations: &[Translate],
+    }
+    /// A code that the map leads to with its system, for the reverse direction, as R5 names it.
+    TARGET_CODING: OneCoding {
+        name: "targetCoding",
+        fhir_type: "Coding",
+        operations: &[Translate],
+    }
+    /// Several codes that the map leads to, for the reverse direction, as R5 names them.
+    TARGET_CODEABLE_CONCEPT: OneConcept {
+        name: "targetCodeableConcept",
+        fhir_type: "CodeableConcept",
+        operations: &[Translate],
+    }
+    /// Value set that the map is from, as R5 names it. `reverse` does not change its meaning.
+    SOURCE_SCOPE: Text {
+        name: "sourceScope",
+        fhir_type: "uri",
+        operations: &[Translate],
+    }
+    /// Value set that the map leads to, as R5 names it. `reverse` does not change its meaning.
+    TARGET_SCOPE: Text {
+        name: "targetScope",
+        fhir_type: "uri",
+        operations: &[Translate],
+    }
+    /// Code system that the map leads to, as R5 names it.
+    TARGET_SYSTEM: Text {
+        name: "targetSystem",
+        fhir_type: "uri",
+        operations: &[Translate],
     }
     /// The first code. Both codes, or both codings, are required.
     CODE_A: Text {
@@ -269,7 +390,7 @@ parameters! {
     DISPLAY_LANGUAGE: Text {
         name: "displayLanguage",
         fhir_type: "code",
-        operations: &[ValidateCode, ValidateCodeInSystem, Expand, Lookup],
+        operations: &[ValidateCode, ValidateCodeInSystem, Expand, Lookup, Translate],
         in_expansion: InExpansion::Repeated("Code"),
     }
     /// Words in any order. Each must begin a word of the code, the display or a designation, without regard

@@ -43,7 +43,10 @@ pub enum TxError {
         /// interface (`invalid`).
         ecosystem: bool,
     },
-    /// No CodeSystem or ValueSet has this id (404).
+    /// No concept map has this canonical URL (404).
+    #[error("the concept map '{0}' is not known; store it, or send it as 'conceptMap' or 'tx-resource'")]
+    UnknownConceptMap(String),
+    /// No CodeSystem, ValueSet or ConceptMap has this id (404).
     #[error("{kind}/{id} is not known")]
     UnknownInstance {
         /// Resource type.
@@ -235,9 +238,10 @@ impl TxError {
             // The terminology ecosystem tests expect other issue codes than FHIR R4 suggests.
             Self::UnknownValueSet { ecosystem: true, .. } => issue(IssueCode::NotFound).tx("not-found"),
             Self::UnknownValueSet { ecosystem: false, .. } => issue(IssueCode::Invalid).tx("not-found"),
-            Self::UnknownInstance { .. } | Self::UnknownCodeSystem { .. } | Self::NotOnDay { .. } => {
-                issue(IssueCode::NotFound).tx("not-found")
-            }
+            Self::UnknownInstance { .. }
+            | Self::UnknownCodeSystem { .. }
+            | Self::UnknownConceptMap(_)
+            | Self::NotOnDay { .. } => issue(IssueCode::NotFound).tx("not-found"),
             Self::UnknownCode { parameter, .. } => {
                 issue(IssueCode::CodeInvalid).tx("invalid-code").at(*parameter)
             }

@@ -7,6 +7,7 @@ mod lookup;
 mod messages;
 pub(crate) mod service;
 mod subsumes;
+mod translate;
 pub(crate) mod validate;
 
 use crate::interface::{OperationInput, OperationLevel};

@@ -8,7 +8,7 @@ use arc_swap::{ArcSwap, Guard};
 use fhir::{Json as _, Parameters};
 use serde_json::value::RawValue;
 
-use super::{expand, lookup, subsumes, validate};
+use super::{expand, lookup, subsumes, translate, validate};
 use crate::catalog::overlay::{OverlayCache, SentResources};
 use crate::catalog::{Catalog, PreferredVersions, ResourceProblem, TerminologyChange};
 use crate::code_system::CodeSystemIndex;
@@ -137,6 +137,7 @@ impl Terminology {
                 ),
                 TerminologyOperation::Lookup => lookup::answer_lookup(catalog, input, budget),
                 TerminologyOperation::Subsumes => subsumes::answer_subsumes(catalog, level, input, budget),
+                TerminologyOperation::Translate => translate::answer_translate(catalog, level, input, budget),
                 TerminologyOperation::Expand => {
                     let value_set = expand::answer_expand(catalog, level, input, &now.to_string(), budget)?;
                     return Ok(OperationAnswer::ValueSet(value_set));

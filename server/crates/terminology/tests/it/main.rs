@@ -15,5 +15,6 @@ mod real_data;
 mod subsumption;
 mod support;
 mod text_filter;
+mod translate;
 mod validate_code;
 mod version_choice;

@@ -97,6 +97,7 @@ fn kind(error: &TxError) -> String {
         TxError::UnknownValueSet { .. } => "UnknownValueSet",
         TxError::UnknownInstance { .. } => "UnknownInstance",
         TxError::UnknownCodeSystem { .. } => "UnknownCodeSystem",
+        TxError::UnknownConceptMap(_) => "UnknownConceptMap",
         TxError::NotOnDay { .. } => "NotOnDay",
         TxError::UnknownCode { .. } => "UnknownCode",
         TxError::UnknownConcept { .. } => "UnknownConcept",
