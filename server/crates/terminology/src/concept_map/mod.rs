@@ -132,8 +132,8 @@ impl MapGroup {
     }
 
     fn add_element(&mut self, element: ElementJson) -> Result<(), String> {
-        // R5 also maps a whole value set at once, which the groups of R4 cannot say.
-        let code = element.code.filter(|code| !code.is_empty()).ok_or(".code is missing")?;
+        // Both codes are optional (R4, ConceptMap.group.element.code): a target without a source is a note.
+        let Some(code) = element.code.filter(|code| !code.is_empty()) else { return Ok(()) };
         let source = MappedCode { code, display: element.display };
         if element.target.is_empty() {
             // An element without a target states that the code has no counterpart.
@@ -146,9 +146,6 @@ impl MapGroup {
                 Equivalence::read(target.equivalence.as_deref(), target.relationship.as_deref())
                     .map_err(|why| fault(format!(": {why}")))?;
             let code = target.code.filter(|code| !code.is_empty());
-            if code.is_none() && equivalence != Equivalence::Unmatched {
-                return Err(fault(".code is missing, and the equivalence is not unmatched".to_owned()));
-            }
             let values = |list: Vec<DependencyJson>| list.into_iter().map(Dependency::compile).collect();
             self.push(MapTarget {
                 source: source.clone(),
@@ -270,14 +267,13 @@ mod tests {
     #[test]
     fn a_fault_is_reported_with_its_place() {
         for (group, expected) in [
-            (r#"{"element":[{"target":[]}]}"#, "ConceptMap.group[0].element[0].code is missing"),
             (
                 r#"{"element":[{"code":"1","target":[{"code":"x","equivalence":"same"}]}]}"#,
                 "ConceptMap.group[0].element[0].target[0]: equivalence is 'same'",
             ),
             (
-                r#"{"element":[{"code":"1","target":[{"equivalence":"equal"}]}]}"#,
-                "ConceptMap.group[0].element[0].target[0].code is missing",
+                r#"{"element":[{"code":"1","target":[{"code":"x"}]}]}"#,
+                "ConceptMap.group[0].element[0].target[0]: equivalence is missing",
             ),
             (r#"{"unmapped":{"mode":"fixed"}}"#, "ConceptMap.group[0].unmapped.code is missing"),
             (r#"{"unmapped":{"mode":"none"}}"#, "ConceptMap.group[0].unmapped.mode is 'none'"),

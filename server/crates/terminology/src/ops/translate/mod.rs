@@ -279,7 +279,8 @@ impl Translation<'_, '_> {
             known.insert((one.equivalence.code(), concept, one.map.clone(), one.properties.clone()))
         });
         let mut out = Parameters::new();
-        let is_translated = self.matches.iter().any(|one| one.equivalence.is_translation());
+        let is_translated =
+            self.matches.iter().any(|one| one.concept.is_some() && one.equivalence.is_translation());
         out.push_boolean("result", is_translated);
         if !is_translated {
             out.push_string("message", self.failure(map_count));
