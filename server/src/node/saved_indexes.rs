@@ -74,7 +74,10 @@ impl SavedIndexes {
                 continue;
             };
             match read_index(&path) {
-                Ok(index) => names.push(TerminologyChange::Index { id: id.to_owned(), index }),
+                Ok(index) => {
+                    self.update_format(&path, &index);
+                    names.push(TerminologyChange::Index { id: id.to_owned(), index });
+                }
                 Err(error) => tracing::error!(
                     %error, path = %path.display(),
                     "a code system cannot be used; import its release again"
@@ -82,6 +85,18 @@ impl SavedIndexes {
             }
         }
         Ok(names)
+    }
+
+    /// Saves an index of an older format again, so that it need not be updated at the next start.
+    fn update_format(&self, path: &Path, index: &CodeSystemIndex) {
+        if !index.is_updated() {
+            return;
+        }
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.write_file(path, |out| index.save(out)) {
+            Ok(()) => tracing::info!(path = %path.display(), "updated an index to the current format"),
+            Err(error) => tracing::warn!(%error, path = %path.display(), "failed to save an updated index"),
+        }
     }
 
     /// Removes the partial files of a killed process. The caller must hold the lock of the store, and must

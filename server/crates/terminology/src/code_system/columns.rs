@@ -9,9 +9,12 @@ use super::row_column::TextColumn;
 
 /// First bytes of a saved index.
 const MAGIC: &[u8; 8] = b"TREFOIL\n";
-/// Version of the file format. It increases with every change of the columns or of their content, and an
-/// index of another format is rebuilt from its source.
-const FORMAT: u32 = 11;
+/// Version of the file format. It increases with every change of the columns or of their content. An index of
+/// an older format from [`OLDEST_FORMAT`] on is read and updated; one of another format is rebuilt from its
+/// source.
+pub(super) const FORMAT: u32 = 12;
+/// Oldest format that is read. Before format 12, the words of the word index had accents and widths.
+const OLDEST_FORMAT: u32 = 11;
 /// Byte order mark: a machine with the other byte order reads a different number.
 const ORDER: u32 = 0x0102_0304;
 /// Size of the pieces in which a column is read, in bytes, so that a corrupt length does not allocate memory
@@ -96,6 +99,8 @@ impl<W: Write> IndexWriter<W> {
 pub(crate) struct IndexReader<R> {
     input: R,
     sum: Hasher,
+    /// Version of the file format.
+    pub(super) format: u32,
 }
 
 impl<R: Read> IndexReader<R> {
@@ -105,13 +110,16 @@ impl<R: Read> IndexReader<R> {
     /// [`io::Error`] if the file cannot be read, of the kind `InvalidData` if it is not an index, or is an
     /// index of another format or byte order.
     pub(crate) fn begin(input: R) -> io::Result<Self> {
-        let mut player = Self { input, sum: Hasher::new() };
+        let mut player = Self { input, sum: Hasher::new(), format: FORMAT };
         let mut magic = [0; 8];
         player.fill(&mut magic)?;
         let mut numbers = [0_u32; 2];
         player.fill(bytemuck::bytes_of_mut(&mut numbers))?;
         match (&magic, numbers) {
-            (MAGIC, [FORMAT, ORDER]) => Ok(player),
+            (MAGIC, [format @ OLDEST_FORMAT..=FORMAT, ORDER]) => {
+                player.format = format;
+                Ok(player)
+            }
             (MAGIC, _) => Err(invalid("the index has another format; import its source again")),
             _ => Err(invalid("the file is not an index of Trefoil")),
         }

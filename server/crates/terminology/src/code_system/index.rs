@@ -47,6 +47,12 @@ impl CodeSystemIndex {
         CodeSystem::read(input).map(Self::from)
     }
 
+    /// Returns whether the index was read from a file of an older format, so that saving it again makes the
+    /// next start faster.
+    pub fn is_updated(&self) -> bool {
+        self.0.is_updated
+    }
+
     /// Returns the canonical URL.
     pub fn url(&self) -> &str {
         &self.0.url
@@ -136,6 +142,17 @@ mod tests {
         let (a, b) = (is.find("a").unwrap(), is.find("b").unwrap());
         assert!(is.hierarchy().is_a(b, a) && is.is_inactive(b) && !is.is_inactive(a));
         assert_eq!(is.properties(b).collect::<Vec<_>>(), [("n", "7"), ("inactive", "true")]);
+        // The older format differs by the words, which are built again. Its checksum covers the number.
+        let mut older = file.clone();
+        older[8..12].copy_from_slice(&11_u32.to_ne_bytes());
+        let end = older.len() - 4;
+        let sum = crc32fast::hash(&older[..end]);
+        older[end..].copy_from_slice(&sum.to_ne_bytes());
+        let updated = CodeSystemIndex::read(&older[..]).unwrap();
+        assert!(updated.is_updated() && !back.is_updated());
+        let mut again = Vec::new();
+        updated.save(&mut again).unwrap();
+        assert_eq!(again, file);
         let designation = is.designations(a).next().unwrap();
         assert_eq!((designation.language, designation.value), (Some("de"), "eins"));
         assert_eq!(designation.usage, Some(["urn:u", "s", "Synonym"]));

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) use self::ancestor_filter::AncestorFilter;
 use self::code_table::CodeTable;
 pub(crate) use self::code_table::LocatedConcept;
-use self::columns::{IndexColumn, IndexReader, IndexWriter, columns};
+use self::columns::{FORMAT, IndexColumn, IndexReader, IndexWriter, columns};
 use self::concept_attribute::{
     ABSTRACT, AttributeValue, ConceptAttribute, DEPRECATED, INACTIVE, LITERAL, NONE,
 };
@@ -96,6 +96,8 @@ pub(crate) struct CodeSystem {
     members: MemberColumns,
     identifiers: IdentifierColumns,
     words: WordIndex,
+    /// Whether the index was read from a file of an older format.
+    is_updated: bool,
     /// Displays by the dialects that the operator prefers; not part of the saved index.
     preferred_terms: OnceLock<PreferredTerms>,
 }
@@ -178,6 +180,7 @@ impl CodeSystem {
         header.load(&mut player)?;
         let mut system = Self::from_header(&serde_json::from_str(&header)?);
         system.load(&mut player)?;
+        system.is_updated = player.format != FORMAT;
         player.end()?;
         // Builds the tables after the checksum is verified, because a corrupt file could contain any offset.
         for codes in [&mut system.codes, &mut system.names, &mut system.values, &mut system.subset_names] {
@@ -185,6 +188,9 @@ impl CodeSystem {
         }
         system.members.build_table();
         system.identifiers.build_tables();
+        if system.is_updated {
+            system.words = WordIndex::build(&system).map_err(io::Error::other)?;
+        }
         Ok(system)
     }
 

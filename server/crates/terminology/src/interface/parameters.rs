@@ -393,8 +393,8 @@ parameters! {
         operations: &[ValidateCode, ValidateCodeInSystem, Expand, Lookup, Translate],
         in_expansion: InExpansion::Repeated("Code"),
     }
-    /// Words in any order. Each must begin a word of the code, the display or a designation, without regard
-    /// to case.
+    /// Words in any order. Each must begin a word of the code, the display or a designation. Case, accents
+    /// and widths do not matter.
     FILTER: Text {
         name: "filter",
         fhir_type: "string",

@@ -1,6 +1,96 @@
-//! Comparison of texts without regard to case.
+//! Comparison and search of texts without regard to case, accents and widths.
+
+use std::borrow::Cow;
+
+use unicode_normalization::UnicodeNormalization as _;
 
 /// Returns whether two texts are equal without regard to case.
 pub(crate) fn same_folded(a: &str, b: &str) -> bool {
     a.chars().flat_map(char::to_lowercase).eq(b.chars().flat_map(char::to_lowercase))
+}
+
+/// The form of a text in which it is searched: in lower case, without accents, and with letters and digits of
+/// normal width. Letters that Unicode does not decompose are written as people do who lack them (`Straße` as
+/// `strasse`). Folding a folded text changes nothing.
+pub(crate) fn fold(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return text.into();
+    }
+    if text.is_ascii() {
+        return text.to_ascii_lowercase().into();
+    }
+    let mut out = String::with_capacity(text.len());
+    for letter in text.nfkd().filter(|letter| !is_accent(*letter)).flat_map(char::to_lowercase) {
+        match letter {
+            'ß' => out.push_str("ss"),
+            'æ' => out.push_str("ae"),
+            'œ' => out.push_str("oe"),
+            'þ' => out.push_str("th"),
+            'ø' => out.push('o'),
+            'đ' | 'ð' => out.push('d'),
+            'ł' => out.push('l'),
+            'ħ' => out.push('h'),
+            'ı' => out.push('i'),
+            'ς' => out.push('σ'),
+            letter => out.push(letter),
+        }
+    }
+    out.into()
+}
+
+/// Accents of Latin, Greek, Cyrillic, Hebrew and Arabic. Marks of other scripts distinguish letters, such as
+/// those of Japanese syllables.
+fn is_accent(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{300}'..='\u{36f}'
+            | '\u{591}'..='\u{5bd}'
+            | '\u{5bf}'
+            | '\u{5c1}'..='\u{5c2}'
+            | '\u{5c4}'..='\u{5c5}'
+            | '\u{5c7}'
+            | '\u{64b}'..='\u{65f}'
+            | '\u{670}'
+            | '\u{1ab0}'..='\u{1aff}'
+            | '\u{1dc0}'..='\u{1dff}'
+            | '\u{20d0}'..='\u{20f0}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn accents_widths_and_case_are_folded() {
+        for (text, expected) in [
+            ("Fièvre", "fievre"),
+            ("fie\u{300}vre", "fievre"),
+            ("１１β", "11β"),
+            ("STRASSE", "strasse"),
+            ("Straße", "strasse"),
+            ("Œdème", "oedeme"),
+            ("Ménière’s", "meniere’s"),
+            ("Łódź", "lodz"),
+            ("ΟΔΟΣ", "οδοσ"),
+            ("İstanbul", "istanbul"),
+            ("ｶﾞﾝ", "カ\u{3099}ン"),
+            ("ガン", "カ\u{3099}ン"),
+            ("欠損症", "欠損症"),
+            ("Привет", "привет"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(fold(text), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_folded_text_stays_the_same(text in "\\PC{0,12}") {
+            let folded = fold(&text).into_owned();
+            prop_assert_eq!(fold(&folded), folded.as_str(), "{}", text);
+        }
+    }
 }

@@ -10,20 +10,33 @@ use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
 
 use crate::support::{put, run_expand};
 
+/// Returns the letters of a text without case, accents and widths.
+fn plain(text: &str) -> Vec<char> {
+    let letter = |letter: char| match letter {
+        'Ä' | 'ä' => 'a',
+        '１' => '1',
+        other => other.to_ascii_lowercase(),
+    };
+    text.chars().map(letter).collect()
+}
+
 /// Returns whether a word of the text starts with this one, comparing letter by letter from each start of a
-/// word.
+/// word. Each Chinese letter starts one, and so does a Latin letter behind it.
 fn begins_word(text: &str, word: &str) -> bool {
-    let letters: Vec<char> = text.chars().collect();
+    let is_chinese = |letter: char| matches!(letter, '欠' | '損');
+    let (letters, word) = (plain(text), plain(word));
     (0..letters.len()).any(|at| {
-        let begins = at == 0 || letters[at].is_alphanumeric() && !letters[at - 1].is_alphanumeric();
-        let lower: String = letters[at..].iter().flat_map(|letter| letter.to_lowercase()).collect();
-        begins && lower.starts_with(word)
+        let begins = at == 0
+            || is_chinese(letters[at])
+            || letters[at].is_alphanumeric()
+                && (!letters[at - 1].is_alphanumeric() || is_chinese(letters[at - 1]));
+        begins && letters[at..].starts_with(&word)
     })
 }
 
 /// Generates a few texts of letters, digits and other characters.
 fn texts() -> impl Strategy<Value = Vec<String>> {
-    prop::collection::vec("[abAB1Ä -]{1,6}", 1..4)
+    prop::collection::vec("[abAB1１Ä欠損 -]{1,6}", 1..4)
 }
 
 /// Returns a concept with these texts as display and designations.
@@ -42,7 +55,7 @@ proptest! {
         listed in prop::collection::vec(prop::option::of(texts()), 6),
         lists in any::<bool>(),
         exact in any::<[bool; 2]>(),
-        words in prop::collection::vec("[ab1ä-]{1,3}", 1..3),
+        words in prop::collection::vec("[ab1ä欠損-]{1,3}", 1..3),
     ) {
         let code = |at: usize| format!("A{at}-b");
         let system = json!({

@@ -11,13 +11,14 @@ use crate::membership::version_pins::VersionPins;
 use crate::model::concept_text::ConceptText;
 use crate::model::known_systems::BCP_47;
 use crate::model::language::LanguageRanges;
+use crate::model::text_folding::fold;
 use crate::model::{Budget, TxError};
 use crate::ops::OperationInput;
 use crate::ops::validate::request;
 
 /// The validated parameters of `$expand`.
 pub(super) struct ExpandRequest<'a> {
-    /// Words in lower case. Each must start a word of the code, display or designations.
+    /// Folded words. Each must start a word of the code, display or designations.
     pub(super) filter: Vec<String>,
     pub(super) offset: usize,
     pub(super) count: Option<usize>,
@@ -60,7 +61,7 @@ impl<'a> DesignationToken<'a> {
 
 impl<'a> ExpandRequest<'a> {
     pub(super) fn read(input: OperationInput<'a>, budget: &Budget<'_>) -> Result<Self, TxError> {
-        let words = |text: &str| text.split_whitespace().map(str::to_lowercase).collect();
+        let words = |text: &str| fold(text).split_whitespace().map(str::to_owned).collect();
         let is_empty = |p: &Parameter| matches!(&p.value, Some(Value::Text(_, text)) if text.is_empty());
         let empty_filter = input.all_parameters().iter().any(|p| p.name == FILTER.row().name && is_empty(p));
         let (offset, count) = (input.number(OFFSET)?, input.number(COUNT)?);

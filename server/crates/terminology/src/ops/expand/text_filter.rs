@@ -1,5 +1,6 @@
-//! `filter` of `$expand`: each word must start a word of the code, the display or a designation, in any order
-//! and case. Texts of the value set and of supplements count too.
+//! `filter` of `$expand`: each word must start a word of the code, the display or a designation, in any
+//! order.
+//! Case, accents and widths do not matter. Texts of the value set and of supplements count too.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +16,7 @@ const BYTES_PER_STEP: usize = 16;
 
 /// The words of a filter, with the matches in each code system so far.
 pub(super) struct TextFilter<'a, 'r> {
-    /// Words of the filter, in lower case.
+    /// Words of the filter, folded.
     words: Vec<&'r str>,
     supplements: &'r [LoadedSupplement<'a>],
     budget: &'r Budget<'r>,

@@ -166,7 +166,9 @@ impl<'a> EclEvaluator<'a> {
                 }
             }
             EclExpression::Described(inner, filters) => {
-                for concept in self.concepts_of(inner)?.iter_after(0) {
+                let mut candidates = (*self.concepts_of(inner)?).clone();
+                self.retain_with_words(filters, &mut candidates)?;
+                for concept in candidates.iter_after(0) {
                     self.spend_step()?;
                     if self.is_described(filters, concept)? {
                         out.insert(concept);

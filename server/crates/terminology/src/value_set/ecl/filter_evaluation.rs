@@ -1,8 +1,9 @@
 //! Evaluation of filters and history supplements.
 
 use super::evaluation::EclEvaluator;
-use super::filters::{ComponentTest, ConceptTest, DescriptionTest, EclFilter, semantic_tag};
+use super::filters::{ComponentTest, ConceptTest, DescriptionTest, EclFilter, SearchTerm, semantic_tag};
 use super::syntax::{EclError, EclExpression, HistoryProfile};
+use crate::code_system::concept_set::ConceptSet;
 use crate::code_system::descriptions::ConceptDescription;
 use crate::model::known_systems::SNOMED_CT_NAME;
 use crate::model::text_folding::same_folded;
@@ -95,15 +96,43 @@ impl EclEvaluator<'_> {
         filters: &[EclFilter<DescriptionTest>],
         concept: u32,
     ) -> Result<bool, EclError> {
-        let is_state = |filter: &EclFilter<DescriptionTest>| {
-            matches!(filter.test, DescriptionTest::Component(ComponentTest::Active(_)))
-        };
-        let any_state = filters.iter().any(is_state);
+        let any_state = has_state(filters);
         let descriptions = self.system.descriptions(concept).filter(|one| any_state || one.is_active);
         self.any_holds(descriptions, |description| {
             self.budget.spend(1 + description.term.len() / BYTES_PER_STEP)?;
             self.all_hold(filters, |filter| self.description_passes(filter, &description))
         })
+    }
+
+    /// Removes concepts that certainly have no description with the words of a term filter, by the word
+    /// index. The index has the texts in use, so it cannot decide if the filters admit inactive descriptions.
+    pub(super) fn retain_with_words(
+        &self,
+        filters: &[EclFilter<DescriptionTest>],
+        concepts: &mut ConceptSet,
+    ) -> Result<(), EclError> {
+        if has_state(filters) {
+            return Ok(());
+        }
+        for filter in filters.iter().filter(|filter| !filter.negated) {
+            let DescriptionTest::Term(terms) = &filter.test else { continue };
+            let mut with_any = ConceptSet::empty(self.system.len());
+            for term in terms {
+                let SearchTerm::Match(words) = term else {
+                    with_any = ConceptSet::full(self.system.len());
+                    break;
+                };
+                let mut with_all = ConceptSet::full(self.system.len());
+                self.budget.spend_words(with_all.words(), true)?;
+                for word in words {
+                    let found = self.system.word_index().find_concepts(self.system, word, self.budget)?;
+                    with_all.intersect(&found);
+                }
+                with_any.unite(&with_all);
+            }
+            concepts.intersect(&with_any);
+        }
+        Ok(())
     }
 
     fn description_passes(
@@ -191,4 +220,12 @@ impl EclEvaluator<'_> {
             Ok(is_used && test(target)?)
         })
     }
+}
+
+/// Returns whether a filter selects descriptions by their state. Otherwise they must be active.
+fn has_state(filters: &[EclFilter<DescriptionTest>]) -> bool {
+    let is_state = |filter: &EclFilter<DescriptionTest>| {
+        matches!(filter.test, DescriptionTest::Component(ComponentTest::Active(_)))
+    };
+    filters.iter().any(is_state)
 }

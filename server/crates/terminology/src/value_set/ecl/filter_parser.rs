@@ -10,6 +10,7 @@ use super::parser::{Comparison, EclParser, is_alias};
 use super::syntax::{EclError, EclExpression};
 use crate::model::dialects::{self, ACCEPTABLE, PREFERRED};
 use crate::model::known_systems::{SNOMED_CT_DEFINITION, SNOMED_CT_NAME, SNOMED_CT_SYNONYM};
+use crate::model::text_folding::fold;
 
 /// Concepts of the definition statuses.
 const DEFINED: &str = "900000000000073002";
@@ -338,9 +339,10 @@ impl EclParser<'_> {
             return Ok(SearchTerm::Wild(self.parse_quoted()?.into_iter().flat_map(letters).collect()));
         }
         let text = self.parse_text()?;
+        let text = fold(&text);
         let words =
             text.split_whitespace().map(|word| word.trim_start_matches(|c: char| !c.is_alphanumeric()));
-        let words: Vec<_> = words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).map(str::to_owned).collect();
         match words.is_empty() {
             true => Err(self.expected("expected a word in the text")),
             false => Ok(SearchTerm::Match(words)),

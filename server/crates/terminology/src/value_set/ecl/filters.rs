@@ -101,10 +101,10 @@ impl Acceptability {
     pub(super) const NONE: Self = Self { preferred: false, acceptable: false };
 }
 
-/// A search for texts, without regard to case.
+/// A search for texts, without regard to case. A search for words also ignores accents and widths.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SearchTerm {
-    /// Words in lower case, each of which begins a word of the text.
+    /// Folded words, each of which begins a word of the text.
     Match(Vec<String>),
     /// Characters of the text in lower case; `None` is any number of characters.
     Wild(Vec<Option<char>>),
