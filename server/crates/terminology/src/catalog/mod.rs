@@ -41,6 +41,8 @@ pub(crate) struct Catalog {
     value_sets: ResourcesByUrl<ValueSet>,
     definitions: ResourcesByUrl<ElementBindings>,
     concept_maps: ResourcesByUrl<ConceptMap>,
+    /// Supplements that apply without being requested, in the order of their ids.
+    language_packs: Arc<[Arc<StoredResource<CodeSystem>>]>,
     /// Cached codes of grammars, shared by successive catalogs.
     built_in: Arc<built_in::GrammarCodeCache>,
     /// Implicit value sets. Their compiled form does not depend on the catalog, but their caches do, so each
@@ -59,6 +61,7 @@ impl Clone for Catalog {
             value_sets: self.value_sets.clone(),
             definitions: self.definitions.clone(),
             concept_maps: self.concept_maps.clone(),
+            language_packs: Arc::clone(&self.language_packs),
             built_in: Arc::clone(&self.built_in),
             implicit: AppendCache::default(),
             preferred_versions: Arc::clone(&self.preferred_versions),
@@ -100,6 +103,7 @@ impl Catalog {
                 TerminologyChange::Put { .. } | TerminologyChange::Delete { .. } => {}
             }
         }
+        next.collect_language_packs();
         next
     }
 
@@ -122,7 +126,19 @@ impl Catalog {
                 TxResource::ConceptMap(resource) => next.concept_maps.put(resource),
             }
         }
+        next.collect_language_packs();
         next
+    }
+
+    fn collect_language_packs(&mut self) {
+        let is_pack = |resource: &&Arc<StoredResource<CodeSystem>>| {
+            resource
+                .header()
+                .is_some_and(|header| is_supplement(header) && header.extensions.is_language_pack)
+        };
+        let mut packs: Vec<_> = self.code_systems.by_id.values().filter(is_pack).cloned().collect();
+        packs.sort_by(|a, b| a.id.cmp(&b.id));
+        self.language_packs = packs.into();
     }
 
     /// Returns whether this catalog contains the resources of a request above this one.
@@ -323,6 +339,11 @@ impl Catalog {
         let (url, version) = canonical::split(canonical);
         let mut supplements = self.layers().filter_map(|layer| layer.code_systems.find(url, version));
         supplements.find(|r| r.header().is_some_and(is_supplement))
+    }
+
+    /// The supplements that apply without being requested.
+    pub(crate) fn language_packs(&self) -> impl Iterator<Item = &StoredResource<CodeSystem>> {
+        self.layers().flat_map(|layer| layer.language_packs.iter().map(|pack| &**pack))
     }
 
     /// The stored versions of a code system, oldest first.

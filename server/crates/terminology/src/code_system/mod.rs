@@ -151,7 +151,7 @@ impl CodeSystem {
             language: header.language.clone(),
             status: header.status.clone(),
             experimental: header.experimental,
-            standards_status: header.standards_status.clone(),
+            standards_status: header.extensions.standards_status.clone(),
             codes: CodeTable::new(header.case_sensitive == Some(false)),
             header: header.clone(),
             ..Self::default()

@@ -8,7 +8,7 @@ use std::fmt;
 
 pub(crate) use fhir::Text;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::concept_text::TextKind;
@@ -19,6 +19,8 @@ pub(crate) const STANDARDS_STATUS: &str =
 /// Extension with the id of a description of SNOMED CT.
 pub(crate) const DESCRIPTION_ID: &str = "http://hl7.org/fhir/StructureDefinition/coding-sctdescid";
 /// Extension with a supplement that a value set requires.
+/// Extension that marks a supplement as a language pack for general use.
+const LANGUAGE_PACK: &str = "http://hl7.org/fhir/StructureDefinition/codesystem-globalLangPack";
 const SUPPLEMENT: &str = "http://hl7.org/fhir/StructureDefinition/valueset-supplement";
 /// Extension that marks a code of a value set as deprecated.
 const DEPRECATED: &str = "http://hl7.org/fhir/StructureDefinition/valueset-deprecated";
@@ -59,19 +61,46 @@ pub struct ResourceHeader {
     pub hierarchy_meaning: Option<HierarchyMeaning>,
     /// CodeSystem only: the declared properties.
     pub property: Vec<PropertyDefinition>,
-    /// Standards status, from its extension.
-    #[serde(rename = "extension", serialize_with = "write_status", deserialize_with = "read_status")]
+    /// The facts that extensions state.
+    #[serde(rename = "extension", with = "header_extensions")]
+    pub extensions: HeaderExtensions,
+}
+
+/// Facts about a resource that its extensions state.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeaderExtensions {
+    /// Standards status.
     pub standards_status: Option<String>,
+    /// CodeSystem only: whether a supplement is a language pack, which applies without being requested.
+    pub is_language_pack: bool,
 }
 
-fn read_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    let extensions = Vec::<NamedValue<'de>>::deserialize(deserializer)?;
-    Ok(standards_status(&extensions).map(String::from))
-}
+/// The JSON of [`HeaderExtensions`]: a list of extensions.
+mod header_extensions {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+    use serde_json::json;
 
-fn write_status<S: Serializer>(status: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
-    let extension = |status| serde_json::json!({ "url": STANDARDS_STATUS, "valueCode": status });
-    serializer.collect_seq(status.iter().map(extension))
+    use super::{HeaderExtensions, LANGUAGE_PACK, NamedValue, STANDARDS_STATUS, extension, standards_status};
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<HeaderExtensions, D::Error> {
+        let list = Vec::<NamedValue<'de>>::deserialize(deserializer)?;
+        Ok(HeaderExtensions {
+            standards_status: standards_status(&list).map(String::from),
+            is_language_pack: extension(&list, LANGUAGE_PACK) == Some("true"),
+        })
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        extensions: &HeaderExtensions,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let status = extensions.standards_status.iter();
+        let status = status.map(|status| json!({ "url": STANDARDS_STATUS, "valueCode": status }));
+        let pack = extensions.is_language_pack.then(|| json!({ "url": LANGUAGE_PACK, "valueBoolean": true }));
+        serializer.collect_seq(status.chain(pack))
+    }
 }
 
 /// JSON of `CodeSystem.property`.
@@ -244,6 +273,8 @@ pub(crate) struct IncludeJson<'a> {
     pub(crate) concept: Vec<ListedCodeJson<'a>>,
     pub(crate) filter: Vec<FilterJson>,
     pub(crate) value_set: Vec<String>,
+    #[serde(borrow)]
+    pub(crate) extension: Vec<NamedValue<'a>>,
 }
 
 /// JSON of `ValueSet.compose.include.concept`.

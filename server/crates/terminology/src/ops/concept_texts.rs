@@ -64,7 +64,7 @@ impl<'a> TextWithUse<'a> {
     }
 }
 
-/// The supplements with these canonical URLs.
+/// The supplements with these canonical URLs, and all language packs, which apply without being requested.
 ///
 /// # Errors
 /// [`Unprocessable`] if one is missing or invalid.
@@ -77,9 +77,25 @@ pub(crate) fn find_supplements<'a, 'c>(
         budget.spend(1)?;
         let missing = || Unprocessable::MissingSupplement(canonical.to_owned());
         let resource = catalog.supplement(canonical).ok_or_else(missing)?;
-        Ok((resource.header().ok_or_else(missing)?, resource.get(budget)?))
+        Ok::<_, Unprocessable>((resource.header().ok_or_else(missing)?, resource.get(budget)?))
     };
-    canonicals.into_iter().map(find).collect()
+    let mut supplements = canonicals.into_iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    for pack in catalog.language_packs() {
+        budget.spend(1)?;
+        if let Some(header) = pack.header()
+            && supplements.iter().all(|(known, _)| !std::ptr::eq(*known, header))
+        {
+            supplements.push((header, pack.get(budget)?));
+        }
+    }
+    Ok(supplements)
+}
+
+/// Returns whether an answer about a code system names a supplement as used: one that was requested, or a
+/// language pack of this code system.
+pub(crate) fn is_used(supplement: LoadedSupplement<'_>, system: Option<&CodeSystem>) -> bool {
+    let adds = |system| supplements_of(&[supplement], system).next().is_some();
+    !supplement.0.extensions.is_language_pack || system.is_some_and(adds)
 }
 
 /// The supplements that extend a concept, with its ordinal in each.

@@ -149,7 +149,7 @@ pub(crate) fn answer_lookup(
         };
         push(system.code(attribute.kind), value, description);
     }
-    for (header, _) in supplements {
+    for (header, _) in supplements.into_iter().filter(|one| concept_texts::is_used(*one, Some(system))) {
         out.push("used-supplement", Value::Text("Canonical", canonical_url(header)));
     }
     Ok(out)

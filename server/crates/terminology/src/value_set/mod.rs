@@ -80,7 +80,10 @@ impl ValueSet {
             resource_json::expansion_parameter(&compose.extension, "displayLanguage").map(String::from);
         let versions_apart =
             resource_json::expansion_parameter(&compose.extension, "versionsMatch") == Some("false");
-        out.supplements.extend(resource_json::supplements(&compose.extension));
+        let of_includes = compose.include.iter().chain(&compose.exclude).map(|include| &include.extension);
+        for extensions in std::iter::once(&compose.extension).chain(of_includes) {
+            out.supplements.extend(resource_json::supplements(extensions));
+        }
         let mut fault: Option<Unprocessable> = None;
         let mut compiled = |which: &str, list: &[resource_json::IncludeJson<'_>]| {
             let mut out = Vec::new();

@@ -251,7 +251,12 @@ fn expansion_parameters(
             used(format!("warning-{state}").into(), canonical);
         }
     }
-    for (header, _) in &view.supplements {
+    let is_used = |supplement: &&concept_texts::LoadedSupplement<'_>| {
+        let mut systems = members.parts.iter().map(|part| part.system);
+        concept_texts::is_used(**supplement, None)
+            || systems.any(|system| concept_texts::is_used(**supplement, system))
+    };
+    for (header, _) in view.supplements.iter().filter(is_used) {
         let url = header.url.as_deref().unwrap_or_default();
         used("used-supplement".into(), canonical::join(url, header.version.as_deref()));
     }
