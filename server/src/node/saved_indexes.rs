@@ -232,7 +232,8 @@ impl SavedIndexes {
 
     /// The saved index of a version of a resource, if there is a readable one.
     pub fn of_resource(&self, id: &str, seq: Seq) -> Option<CodeSystemIndex> {
-        read_index(&self.resource_path(id, seq)).ok()
+        // An index of an older format is built again, because it lacks what the resource still has.
+        read_index(&self.resource_path(id, seq)).ok().filter(|index| !index.is_updated())
     }
 
     /// Saves the index of a version of a resource, unless a later one is saved, and removes those of earlier

@@ -33,7 +33,7 @@ pub mod validation;
 pub use coding::{CodeableConcept, Coding};
 pub use json::Json;
 pub use outcome::{Issue, IssueCode, OperationOutcome, Severity};
-pub use parameters::{Parameter, Parameters, Value};
+pub use parameters::{JsonNumber, Parameter, Parameters, Value};
 pub use period::Period;
 pub use text::Text;
 pub use types::{RESOURCE_TYPES, is_id, resource_type};

@@ -23,7 +23,7 @@ pub enum Value {
     /// `Code`, `String`, `Canonical`, `DateTime`, …).
     Text(&'static str, String),
     /// A primitive that is a JSON number, with its original digits (`Integer`, `Decimal`, …).
-    Number(&'static str, serde_json::Number),
+    Number(&'static str, JsonNumber),
     /// `valueCoding`.
     Coding(Coding),
     /// `valueCodeableConcept`.
@@ -35,6 +35,39 @@ pub enum Value {
     Resource(Box<RawValue>),
     /// `resource` with an OperationOutcome of a response.
     Outcome(OperationOutcome),
+}
+
+/// A JSON number with its original digits, because `1.50` is more precise than `1.5` (FHIR R4, decimal).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonNumber(Box<str>);
+
+impl JsonNumber {
+    /// The value as an integer that is not negative.
+    pub fn as_u64(&self) -> Option<u64> {
+        self.0.parse().ok()
+    }
+}
+
+impl std::fmt::Display for JsonNumber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for JsonNumber {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse::<serde_json::Number>()?;
+        Ok(Self(text.into()))
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonNumber {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Box::<RawValue>::deserialize(deserializer)?;
+        json.get().parse().map_err(|_| de::Error::custom("it is not a number"))
+    }
 }
 
 impl PartialEq for Value {
@@ -195,23 +228,45 @@ impl Json for Parameters {
     }
 }
 
+impl Value {
+    /// Writes the value as a member whose name contains its type.
+    fn write_member(&self, object: &mut Object<'_>) {
+        match self {
+            Self::Boolean(value) => object.boolean("valueBoolean", Some(*value)),
+            Self::Text(kind, value) => value.write(object.member(["value", kind])),
+            Self::Number(kind, value) => {
+                object.member(["value", kind]).extend_from_slice(value.0.as_bytes());
+            }
+            Self::Coding(value) => object.value("valueCoding", value),
+            Self::CodeableConcept(value) => object.value("valueCodeableConcept", value),
+            Self::Other(member, value) => object.value(member, value),
+            Self::Resource(value) => object.value("resource", value),
+            Self::Outcome(value) => object.value("resource", value),
+        }
+    }
+
+    /// The JSON of an extension with this value.
+    ///
+    /// # Panics
+    /// If the value is not valid JSON, which the types exclude.
+    pub fn to_extension(&self, url: &str) -> Box<RawValue> {
+        let mut out = Vec::new();
+        let mut object = Object::begin(&mut out);
+        object.text("url", Some(url));
+        self.write_member(&mut object);
+        object.end();
+        let text = String::from_utf8(out).expect("JSON is UTF-8");
+        RawValue::from_string(text).expect("the members are JSON")
+    }
+}
+
 impl Json for Parameter {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = Object::begin(out);
         object.list("extension", &self.extension);
         object.text("name", Some(&self.name));
-        match &self.value {
-            None => {}
-            Some(Value::Boolean(value)) => object.boolean("valueBoolean", Some(*value)),
-            Some(Value::Text(kind, value)) => value.write(object.member(["value", kind])),
-            Some(Value::Number(kind, value)) => {
-                object.member(["value", kind]).extend_from_slice(value.to_string().as_bytes());
-            }
-            Some(Value::Coding(value)) => object.value("valueCoding", value),
-            Some(Value::CodeableConcept(value)) => object.value("valueCodeableConcept", value),
-            Some(Value::Other(member, value)) => object.value(member, value),
-            Some(Value::Resource(value)) => object.value("resource", value),
-            Some(Value::Outcome(value)) => object.value("resource", value),
+        if let Some(value) = &self.value {
+            value.write_member(&mut object);
         }
         object.list("part", &self.part);
         object.end();

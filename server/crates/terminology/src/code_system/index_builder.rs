@@ -243,11 +243,13 @@ impl IndexBuilder {
 
     /// Returns whether a property of this name links concepts.
     pub(crate) fn is_link_property(&self, name: &str) -> bool {
+        matches!(self.role_of(name), Some(PropertyRole::Parent | PropertyRole::Child))
+    }
+
+    /// The standard role of a property of this name.
+    pub(super) fn role_of(&self, name: &str) -> Option<PropertyRole> {
         let declared = self.out.names.find(name).map(|number| self.roles[number as usize]);
-        matches!(
-            declared.unwrap_or_else(|| PropertyRole::of_property(name, None)),
-            Some(PropertyRole::Parent | PropertyRole::Child)
-        )
+        declared.unwrap_or_else(|| PropertyRole::of_property(name, None))
     }
 
     pub(crate) fn set_flags(&mut self, of: ConceptNumber, flags: u8) {

@@ -4,6 +4,7 @@
 
 mod ancestor_filter;
 pub(crate) mod code_table;
+mod coding_property;
 mod columns;
 pub(crate) mod concept_attribute;
 pub(crate) mod concept_designation;
@@ -26,6 +27,7 @@ mod row_offsets;
 mod subsumption;
 pub(crate) mod word_index;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::sync::OnceLock;
@@ -34,6 +36,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) use self::ancestor_filter::AncestorFilter;
 use self::code_table::CodeTable;
 pub(crate) use self::code_table::LocatedConcept;
+pub(crate) use self::coding_property::CodingProperty;
 use self::columns::{FORMAT, IndexColumn, IndexReader, IndexWriter, columns};
 use self::concept_attribute::{
     ABSTRACT, AttributeValue, ConceptAttribute, DEPRECATED, INACTIVE, LITERAL, NONE,
@@ -442,6 +445,23 @@ impl CodeSystem {
             || (!self.attributes.is_empty() && self.find(name).is_some())
     }
 
+    /// The values of a property of a concept, as text, a Coding as its code and as `system|code`.
+    pub(crate) fn property_texts<'a>(
+        &'a self,
+        concept: u32,
+        name: &str,
+    ) -> impl Iterator<Item = Cow<'a, str>> {
+        self.property(concept, name)
+            .flat_map(|value| match CodingProperty::from_stored(value) {
+                None => [Some(Cow::Borrowed(value)), None],
+                Some(coding) => {
+                    let with_system = format!("{}|{}", coding.system, coding.code);
+                    [Some(Cow::Borrowed(coding.code)), Some(Cow::Owned(with_system))]
+                }
+            })
+            .flatten()
+    }
+
     /// The values of a property of a concept, as text. The type of a defining relationship is a property too.
     pub(crate) fn property<'a>(&'a self, concept: u32, name: &str) -> impl Iterator<Item = &'a str> {
         let kind = if self.attributes.is_empty() { None } else { self.find(name) };
@@ -580,7 +600,7 @@ mod tests {
         );
         assert_eq!(system.concept_status(concept("c")), Some("retired"));
         assert_eq!(system.property(concept("d"), "n").collect::<Vec<_>>(), ["7"]);
-        assert_eq!(system.property(concept("d"), "k").collect::<Vec<_>>(), ["x"]);
+        assert_eq!(system.property_texts(concept("d"), "k").collect::<Vec<_>>(), ["x", "s|x"]);
         assert!(system.has_property("inactive") && !system.has_property("colour"));
     }
 

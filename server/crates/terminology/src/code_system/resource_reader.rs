@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::CodeSystem;
+use super::coding_property::CodingProperty;
 use super::concept_attribute::{DEPRECATED, INACTIVE};
 use super::concept_designation::ConceptDesignation;
 use super::index_builder::{ConceptNumber, IndexBuilder};
@@ -167,8 +168,13 @@ fn add_concept_data(
         _ => {}
     }
     for property in properties {
-        if let Some(value) = property.value.as_deref() {
-            builder.add_property(number, &property.name, value)?;
+        match (property.value.as_deref(), &property.coding) {
+            (Some(code), Some([system, display])) if builder.role_of(&property.name).is_none() => {
+                let value = CodingProperty { code, system, display };
+                builder.add_property(number, &property.name, &value.to_stored())?;
+            }
+            (Some(value), _) => builder.add_property(number, &property.name, value)?,
+            (None, _) => {}
         }
     }
     for (url, value) in stored_with_concept(extensions) {

@@ -329,6 +329,8 @@ pub(crate) struct ContainsJson<'a> {
 pub(crate) struct NamedValue<'a> {
     pub(crate) name: Text<'a>,
     pub(crate) value: Option<Text<'a>>,
+    /// System and display of a Coding.
+    pub(crate) coding: Option<[Text<'a>; 2]>,
     pub(crate) extension: Vec<NamedValue<'a>>,
 }
 
@@ -384,8 +386,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for NamedValue<'a> {
                     match &*member {
                         "code" | "url" => out.name = map.next_value()?,
                         "extension" => out.extension = map.next_value()?,
+                        // A decimal keeps its digits.
+                        "valueDecimal" => {
+                            let digits = map.next_value::<&RawValue>()?.get().trim_matches('"');
+                            out.value = Some(Text(Cow::Borrowed(digits)));
+                        }
                         value if value.starts_with("value") => {
-                            out.value = map.next_value::<ScalarText<'de>>()?.0
+                            let read = map.next_value::<ScalarText<'de>>()?;
+                            (out.value, out.coding) = (read.text, read.coding);
                         }
                         _ => drop(map.next_value::<IgnoredAny>()?),
                     }
@@ -398,13 +406,24 @@ impl<'de: 'a, 'a> Deserialize<'de> for NamedValue<'a> {
 }
 
 /// A JSON value as text; `None` if it is not a scalar.
-struct ScalarText<'a>(Option<Text<'a>>);
+#[derive(Default)]
+struct ScalarText<'a> {
+    text: Option<Text<'a>>,
+    /// System and display of a Coding.
+    coding: Option<[Text<'a>; 2]>,
+}
+
+impl<'a> ScalarText<'a> {
+    fn of(text: Cow<'a, str>) -> Self {
+        Self { text: Some(Text(text)), coding: None }
+    }
+}
 
 impl<'de: 'a, 'a> Deserialize<'de> for ScalarText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ScalarVisitor;
         fn owned<'a, E>(text: impl ToString) -> Result<ScalarText<'a>, E> {
-            Ok(ScalarText(Some(Text(Cow::Owned(text.to_string())))))
+            Ok(ScalarText::of(Cow::Owned(text.to_string())))
         }
         impl<'de> Visitor<'de> for ScalarVisitor {
             type Value = ScalarText<'de>;
@@ -414,7 +433,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ScalarText<'a> {
             }
 
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<ScalarText<'de>, E> {
-                Ok(ScalarText(Some(Text(Cow::Borrowed(text)))))
+                Ok(ScalarText::of(Cow::Borrowed(text)))
             }
 
             fn visit_str<E>(self, text: &str) -> Result<ScalarText<'de>, E> {
@@ -438,24 +457,28 @@ impl<'de: 'a, 'a> Deserialize<'de> for ScalarText<'a> {
             }
 
             fn visit_unit<E>(self) -> Result<ScalarText<'de>, E> {
-                Ok(ScalarText(None))
+                Ok(ScalarText::default())
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ScalarText<'de>, A::Error> {
                 while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(ScalarText(None))
+                Ok(ScalarText::default())
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ScalarText<'de>, A::Error> {
                 let mut code = None;
+                let [mut system, mut display] = [None, None];
                 while let Some(member) = map.next_key::<Text<'de>>()? {
                     match &*member {
                         // Of a Coding, the code is the value.
-                        "code" => code = map.next_value::<ScalarText<'de>>()?.0,
+                        "code" => code = map.next_value::<ScalarText<'de>>()?.text,
+                        "system" => system = map.next_value::<ScalarText<'de>>()?.text,
+                        "display" => display = map.next_value::<ScalarText<'de>>()?.text,
                         _ => drop(map.next_value::<IgnoredAny>()?),
                     }
                 }
-                Ok(ScalarText(code))
+                let coding = code.is_some().then(|| [system, display].map(Option::unwrap_or_default));
+                Ok(ScalarText { text: code, coding })
             }
         }
         deserializer.deserialize_any(ScalarVisitor)

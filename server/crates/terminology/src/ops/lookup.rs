@@ -9,7 +9,7 @@ use super::concept_texts::{self, additions_to_concept};
 use super::validate::request;
 use crate::catalog::Catalog;
 use crate::code_system::concept_attribute::AttributeValue;
-use crate::code_system::{CodeSystem, DEFINITION};
+use crate::code_system::{CodeSystem, CodingProperty, DEFINITION};
 use crate::interface::parameters::{
     CODE, CODING, DISPLAY_LANGUAGE, LOOKUP_PROPERTY, LOOKUP_SYSTEM, USE_SUPPLEMENT, VERSION,
 };
@@ -244,6 +244,11 @@ fn literal_value(text: &str) -> Value {
 
 /// The value of a property in its declared type.
 pub(crate) fn typed_value(system: &CodeSystem, name: &str, value: &str) -> Value {
+    if let Some(CodingProperty { code, system, display }) = CodingProperty::from_stored(value) {
+        let present = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let (system, display) = (present(system), present(display));
+        return Value::Coding(Coding { system, display, code: present(code), ..Coding::default() });
+    }
     let text = |kind| Value::Text(kind, value.to_owned());
     let number = |kind| match value.parse() {
         Ok(number) => Value::Number(kind, number),
@@ -254,8 +259,8 @@ pub(crate) fn typed_value(system: &CodeSystem, name: &str, value: &str) -> Value
         Some("integer") => number("Integer"),
         Some("decimal") => number("Decimal"),
         Some("dateTime") => text("DateTime"),
-        // The index stores only the code of a Coding.
-        Some("code" | "Coding") => text("Code"),
+        Some("code") => text("Code"),
+        Some("Coding") => Value::Coding(Coding { code: Some(value.to_owned()), ..Coding::default() }),
         // Standard properties have a type without a declaration.
         None if matches!(value, "true" | "false") => Value::Boolean(value == "true"),
         None if name == "status" => text("Code"),

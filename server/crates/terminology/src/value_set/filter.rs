@@ -422,7 +422,9 @@ impl ValueSetFilter {
             FilterSubject::Display => system.display(concept).is_some_and(test),
             FilterSubject::Parent => codes(&system.hierarchy().neighbours(concept, true)),
             FilterSubject::Child => codes(&system.hierarchy().neighbours(concept, false)),
-            FilterSubject::Property => system.property(concept, &self.source.written.property).any(test),
+            FilterSubject::Property => {
+                system.property_texts(concept, &self.source.written.property).any(|value| test(&value))
+            }
         }
     }
 

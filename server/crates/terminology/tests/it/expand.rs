@@ -3,7 +3,7 @@
 
 use fhir::Parameters;
 use serde_json::Value as Json;
-use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TxError};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyOperation, TxError};
 
 use crate::support::{NOW, garden, put, run_expand, short};
 
@@ -49,4 +49,24 @@ fn a_large_value_set_is_expanded_by_pages_only() {
     assert_eq!(codes(&set), ["c9999", "c10000"]);
     let set = expand(&terminology, OperationLevel::Type, "url=urn:all&filter=10000").unwrap();
     assert_eq!(codes(&set), ["c10000"]);
+}
+
+#[test]
+fn a_decimal_keeps_its_digits() {
+    let terminology = Terminology::default();
+    terminology.apply([put(
+        r#"{"resourceType":"CodeSystem","id":"s","url":"urn:s","status":"active","content":"complete","valueSet":"urn:v",
+            "property":[{"code":"size","type":"decimal"}],
+            "concept":[{"code":"a","property":[{"code":"size","valueDecimal":1.50}]}]}"#,
+    )]);
+    let query = Parameters::from_query("url=urn:v&property=size");
+    let input = OperationInput::from_query(&query);
+    let answer =
+        terminology.run(TerminologyOperation::Expand, OperationLevel::Type, input, NOW).unwrap().to_json();
+    assert!(String::from_utf8(answer).unwrap().contains(r#""valueDecimal":1.50}"#));
+    let query = Parameters::from_query("system=urn:s&code=a");
+    let input = OperationInput::from_query(&query);
+    let answer =
+        terminology.run(TerminologyOperation::Lookup, OperationLevel::Type, input, NOW).unwrap().to_json();
+    assert!(String::from_utf8(answer).unwrap().contains(r#""valueDecimal":1.50}"#));
 }

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use fhir::{Parameter, Value};
+use fhir::Value;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::expand_request::{DesignationToken, ExpandRequest};
 use super::text_filter::TextFilter;
@@ -189,7 +189,7 @@ impl<'a> ExpansionView<'a, '_> {
         item: &MemberCode<'a>,
         concept: Option<(&'a CodeSystem, u32)>,
         repeated: &[&'static RepeatedExtension],
-        out: &mut Vec<serde_json::Value>,
+        out: &mut Vec<Box<RawValue>>,
     ) -> Result<(), TxError> {
         self.budget.spend(repeated.len() * (1 + self.supplements.len()))?;
         for one in repeated {
@@ -217,7 +217,7 @@ impl<'a> ExpansionView<'a, '_> {
                     self.mention_property(code);
                     property_extension(code, &value)
                 }
-                RepeatedAs::Extension => tagged_value(one.in_value_set, &value),
+                RepeatedAs::Extension => value.to_extension(one.in_value_set),
             });
         }
         Ok(())
@@ -262,18 +262,11 @@ fn property_values<'s>(
 }
 
 /// A property of a code in R4's form: the extension for the element of R5.
-fn property_extension(name: &str, value: &Value) -> serde_json::Value {
-    let value = tagged_value("value", value);
-    json!({ "url": CONTAINS_PROPERTY, "extension": [{ "url": "code", "valueCode": name }, value] })
-}
-
-fn tagged_value(url: &str, value: &Value) -> serde_json::Value {
-    let mut tagged = serde_json::to_value(Parameter::new("value", value.clone())).unwrap_or_default();
-    if let Some(members) = tagged.as_object_mut() {
-        members.remove("name");
-        members.insert("url".to_owned(), url.into());
-    }
-    tagged
+fn property_extension(name: &str, value: &Value) -> Box<RawValue> {
+    let code = Value::Text("Code", name.to_owned()).to_extension("code");
+    let value = value.to_extension("value");
+    let json = format!(r#"{{"url":"{CONTAINS_PROPERTY}","extension":[{code},{value}]}}"#);
+    RawValue::from_string(json).expect("the parts are JSON")
 }
 
 /// Nests the rows of a part by the hierarchy, each in its nearest parent that is shown.
@@ -319,7 +312,7 @@ fn nest_rows<'a>(
 #[derive(serde::Serialize)]
 pub(super) struct ContainsRow<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    extension: Vec<serde_json::Value>,
+    extension: Vec<Box<RawValue>>,
     system: &'a str,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     r#abstract: bool,
