@@ -172,7 +172,7 @@ parameters! {
     CONTEXT: Text {
         name: "context",
         fhir_type: "uri",
-        operations: &[ValidateCode],
+        operations: &[ValidateCode, Expand],
     }
     /// The code. One of `code`, `coding` and `codeableConcept` is required.
     CODE: Text {
@@ -430,7 +430,8 @@ parameters! {
         operations: &[Expand],
         in_expansion: InExpansion::Repeated("Boolean"),
     }
-    /// Accepted without an effect, because no stored code is excluded from user interfaces.
+    /// Whether abstract codes, which a user interface shows but does not let select, are left out. Default:
+    /// false.
     EXCLUDE_NOT_FOR_UI: Boolean {
         name: "excludeNotForUI",
         fhir_type: "boolean",
@@ -578,7 +579,7 @@ parameters! {
 }
 
 /// Parameters of `$expand` whose values are checked, but have no effect.
-pub(crate) const WITHOUT_EFFECT: [Boolean; 2] = [EXCLUDE_NOT_FOR_UI, EXCLUDE_POST_COORDINATED];
+pub(crate) const WITHOUT_EFFECT: [Boolean; 1] = [EXCLUDE_POST_COORDINATED];
 
 /// Returns the rows of an operation, in the order of the table.
 pub fn of_operation(operation: TerminologyOperation) -> impl Iterator<Item = &'static ParameterRow> {

@@ -80,6 +80,17 @@ impl<'a> MemberPart<'a> {
         self.bits.retain(|concept| !system.is_inactive(concept));
         Ok(())
     }
+
+    /// Removes abstract concepts, which group others and are not to be selected.
+    ///
+    /// # Errors
+    /// [`TxError`] if the budget is spent.
+    pub(crate) fn drop_abstract(&mut self, budget: &Budget<'_>) -> Result<(), TxError> {
+        let Some(system) = self.system else { return Ok(()) };
+        budget.spend(self.bits.count() / 8)?;
+        self.bits.retain(|concept| !system.is_abstract(concept));
+        Ok(())
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -22,7 +22,7 @@ use super::{OperationInput, OperationLevel, concept_texts};
 use crate::catalog::Catalog;
 use crate::interface::TerminologyOperation;
 use crate::interface::parameters::{
-    self, DISPLAY_LANGUAGE, InExpansion, TX_RESOURCE, VALUE_SET, VALUE_SET_URL, VALUE_SET_VERSION,
+    self, CONTEXT, DISPLAY_LANGUAGE, InExpansion, TX_RESOURCE, VALUE_SET, VALUE_SET_URL, VALUE_SET_VERSION,
 };
 use crate::membership::imports;
 use crate::membership::members::{MemberCollector, ValueSetMembers};
@@ -146,14 +146,23 @@ fn find_value_set<'a>(
     input: OperationInput<'_>,
     budget: &Budget<'_>,
 ) -> Result<&'a ValueSet, TxError> {
-    let canonical = input.text(VALUE_SET_URL)?.ok_or_else(|| TxError::Missing {
-        what: "parameter 'url' or 'valueSet' is required unless the operation is called on a ValueSet"
-            .to_owned(),
-    })?;
+    let canonical = match (input.text(VALUE_SET_URL)?, input.text(CONTEXT)?) {
+        (Some(url), _) => url,
+        (None, Some(context)) => catalog.bound_value_set(context, budget)?,
+        (None, None) => {
+            let what =
+                "parameter 'url' or 'valueSet' is required unless the operation is called on a ValueSet";
+            return Err(TxError::Missing { what: what.to_owned() });
+        }
+    };
     let (url, in_url) = canonical::split(canonical);
     let pin = pinned(&request.pins.value_sets, url);
     let version = input.text(VALUE_SET_VERSION)?.or(in_url).or(pin);
-    catalog.value_set(url, version, budget)?.ok_or_else(|| TxError::UnknownValueSet {
+    let stored = match version {
+        None => catalog.value_set_of(url, request.pins.date.as_deref(), budget)?,
+        version => catalog.value_set(url, version, budget)?,
+    };
+    stored.ok_or_else(|| TxError::UnknownValueSet {
         url: canonical::join(url, version),
         ecosystem: request.ecosystem,
     })
