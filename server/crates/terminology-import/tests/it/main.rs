@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod claml;
 mod dialects;
 mod extensions;
 mod fuzz;

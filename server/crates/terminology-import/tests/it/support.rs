@@ -62,6 +62,17 @@ pub fn validate_code(terminology: &Terminology, set: &str, system: &str, code: &
     ))
 }
 
+/// Returns the answer of `CodeSystem/$validate-code` by GET.
+pub fn validate_in_system(terminology: &Terminology, system: &str, code: &str) -> String {
+    let query = Parameters::from_query(&format!("url={system}&code={code}"));
+    short(run(
+        terminology,
+        TerminologyOperation::ValidateCodeInSystem,
+        OperationLevel::Type,
+        OperationInput::from_query(&query),
+    ))
+}
+
 /// Returns an answer as short text: `result [display] [message]`, the outcome of `$subsumes`, or the error.
 pub fn short(answer: Result<Parameters, TxError>) -> String {
     let answer = match answer {

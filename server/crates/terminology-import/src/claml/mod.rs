@@ -1,12 +1,14 @@
 //! Classifications in ClaML (EN 14463), the format of ICD-10 and its national editions: classes with their
-//! superclasses and rubrics. Modifiers are not applied to codes.
+//! superclasses and rubrics, and the codes that modifiers make.
+
+mod modifiers;
 
 use quick_xml::events::BytesStart;
 use terminology::indexing::{
-    ConceptDesignation, ConceptNumber, ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition,
-    ResourceHeader,
+    ConceptDesignation, ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition, ResourceHeader,
 };
 
+use self::modifiers::{ClamlClass, ClamlModifiers, ModifiedBy, ModifierClass};
 use crate::error::ImportError;
 use crate::release_reader::{ReleaseReader, only};
 use crate::release_source::{ReleaseSource, base_name};
@@ -42,7 +44,10 @@ pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
 /// State of the reader at the current position in the file.
 #[derive(Default)]
 struct ClamlReader {
-    class: Option<ConceptNumber>,
+    class: Option<ClamlClass>,
+    ending: Option<ModifierClass>,
+    modified_by: Option<ModifiedBy>,
+    modifiers: ClamlModifiers,
     /// Kind of the open rubric.
     rubric: Option<String>,
     /// Text and language of the open label.
@@ -69,7 +74,10 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
         }
         Ok(())
     })?;
-    builder.ok_or_else(|| ImportError::in_file(&file, "it is not ClaML: it has no Title"))
+    let mut builder =
+        builder.ok_or_else(|| ImportError::in_file(&file, "it is not ClaML: it has no Title"))?;
+    state.modifiers.add_codes(&mut builder).map_err(|why| ImportError::in_file(&file, why))?;
+    Ok(builder)
 }
 
 fn code_system_header(title: &BytesStart<'_>, file: &str) -> Result<ResourceHeader, String> {
@@ -97,26 +105,65 @@ fn code_system_header(title: &BytesStart<'_>, file: &str) -> Result<ResourceHead
 
 impl ClamlReader {
     fn begin_element(&mut self, builder: &mut IndexBuilder, start: &BytesStart<'_>) -> Result<(), String> {
-        let code = || attribute(start, "code")?.ok_or_else(|| "a class has no code".to_owned());
+        let required = |name: &str| {
+            attribute(start, name)?.ok_or_else(|| {
+                format!("a {} has no attribute {name}", start.local_name().as_ref().escape_debug())
+            })
+        };
         match start.local_name().as_ref() {
             "Class" => {
-                let (number, is_new) = builder.add_concept(&code()?)?;
+                let code = required("code")?;
+                let (number, is_new) = builder.add_concept(&code)?;
                 if !is_new {
-                    return Err(format!("the class {} occurs twice", code()?));
+                    return Err(format!("the class {code} occurs twice"));
                 }
-                if let Some(kind) = attribute(start, "kind")? {
+                let kind = attribute(start, "kind")?.unwrap_or_default();
+                if !kind.is_empty() {
                     builder.add_property(number, "kind", &kind)?;
                 }
-                self.class = Some(number);
+                self.class = Some(ClamlClass { number, code, kind, ..ClamlClass::default() });
+            }
+            "ModifierClass" => {
+                let (modifier, code) = (required("modifier")?, required("code")?);
+                self.ending = Some(ModifierClass { modifier, code, ..ModifierClass::default() });
             }
             "SuperClass" => {
-                if let Some(class) = self.class {
-                    builder.add_property(class, "parent", &code()?)?;
+                let code = required("code")?;
+                if let Some(class) = &mut self.class {
+                    builder.add_property(class.number, "parent", &code)?;
+                    class.parents.push(code);
+                } else if let Some(ending) = &mut self.ending {
+                    ending.parent = code;
                 }
             }
             "SubClass" => {
-                if let Some(class) = self.class {
-                    builder.add_property(class, "child", &code()?)?;
+                let code = required("code")?;
+                if let Some(class) = &mut self.class {
+                    builder.add_property(class.number, "child", &code)?;
+                    class.children.push(code);
+                }
+            }
+            "ModifiedBy" => {
+                let only_valid = attribute(start, "all")?.as_deref() == Some("false");
+                let modifier = required("code")?;
+                self.modified_by = Some(ModifiedBy { modifier, only_valid, valid: Vec::new() });
+            }
+            "ValidModifierClass" => {
+                let code = required("code")?;
+                self.modified_by.iter_mut().for_each(|modified| modified.valid.push(code.clone()));
+            }
+            "ExcludeModifier" => {
+                let code = required("code")?;
+                self.class.iter_mut().for_each(|class| class.excluded.push(code.clone()));
+            }
+            "Meta" => {
+                let is_exclusion = attribute(start, "name")?.as_deref() == Some("excludeOnPrecedingModifier");
+                let value = attribute(start, "value")?.unwrap_or_default();
+                if let (true, Some(ending)) = (is_exclusion, &mut self.ending) {
+                    let (modifier, code) = value.split_once(' ').ok_or_else(|| {
+                        format!("excludeOnPrecedingModifier is '{value}', not a modifier and a code")
+                    })?;
+                    ending.not_behind.push([modifier.to_owned(), code.trim().to_owned()]);
                 }
             }
             "Rubric" => self.rubric = attribute(start, "kind")?,
@@ -135,26 +182,39 @@ impl ClamlReader {
 
     fn end_element(&mut self, builder: &mut IndexBuilder, name: &str) -> Result<(), String> {
         match name {
-            "Class" => self.class = None,
+            "Class" => self.modifiers.classes.extend(self.class.take()),
+            "ModifierClass" => self.modifiers.modifier_classes.extend(self.ending.take()),
+            "ModifiedBy" => {
+                let modified = self.modified_by.take();
+                self.class.iter_mut().for_each(|class| class.modified_by.extend(modified.clone()));
+            }
             "Rubric" => self.rubric = None,
             "Label" => {
-                let (Some((text, language)), Some(class), Some(rubric)) =
-                    (self.label.take(), self.class, &self.rubric)
-                else {
+                let (Some((text, language)), Some(rubric)) = (self.label.take(), &self.rubric) else {
                     return Ok(());
                 };
                 let text = in_one_line(&text);
-                let text = text.as_str();
+                if let Some(ending) = &mut self.ending {
+                    if rubric == "preferred" && ending.label.is_empty() {
+                        ending.label = text;
+                    }
+                    return Ok(());
+                }
+                let Some(class) = &mut self.class else { return Ok(()) };
+                let (number, text) = (class.number, text.as_str());
                 match rubric.as_str() {
-                    "preferred" if !builder.has_display(class) => builder.set_display(class, text)?,
+                    "preferred" if !builder.has_display(number) => {
+                        text.clone_into(&mut class.label);
+                        builder.set_display(number, text)?;
+                    }
                     "preferred" | "preferredLong" | "inclusion" => {
                         let language = language.as_deref();
                         builder.add_designation(
-                            class,
+                            number,
                             ConceptDesignation { language, value: text, ..ConceptDesignation::default() },
                         )?;
                     }
-                    "definition" => builder.set_definition(class, text)?,
+                    "definition" => builder.set_definition(number, text)?,
                     _ => {}
                 }
             }
