@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use resources::{ImportFault, ImportOptions, ImportProgress, ImportReport};
 use store::{Seq, Store, Versions as _};
-use terminology::{CodeSystemIndex, TerminologyChange};
+use terminology::{TerminologyChange, resource_faults};
 use terminology_import::{
     ImportError, Release, ReleaseProgress, StatedVersion, group_releases_as, is_release,
 };
@@ -106,8 +106,8 @@ pub async fn run_import(
     if count == 0 || report.total() > 0 || report.bad_total > 0 {
         print_report(&report, events);
     }
-    if report.resources.contains_key("CodeSystem") {
-        report_cycles(services.resources.store(), before, events).await?;
+    if CHECKED_TYPES.iter().any(|kind| report.resources.contains_key(*kind)) {
+        report_faults(services.resources.store(), before, events).await?;
     }
     if report.is_stopped {
         let text = "stopped: all resources in the table are stored; import again to continue";
@@ -194,19 +194,20 @@ async fn import_release(
         let hash =
             release.content_hash(&mut |step| report(step, "checking whether it was imported before:"))?;
         if let Some((id, index)) = indexes.release_of(&hash).map_err(unsaved)? {
-            return Ok((id, index, "already there"));
+            return Ok((id, index, "already there", false));
         }
         let loaded = release.import(&mut |step| match step.bytes < step.of {
             true => report(step, "reading"),
             false => report(step, "building the index after"),
         })?;
+        let replaces = indexes.has_release(&loaded.index);
         let id = indexes.save_release(&loaded.index, &hash).map_err(unsaved)?;
-        Ok::<_, ImportError>((id, loaded.index, loaded.format))
+        Ok::<_, ImportError>((id, loaded.index, loaded.format, replaces))
     });
     while let Some(event) = progress.recv().await {
         events(event);
     }
-    let (id, index, what) = match work.await? {
+    let (id, index, what, replaces) = match work.await? {
         Ok(done) => done,
         Err(error) => {
             events(CommandEvent::Trouble(format!("{error}; nothing of this release was changed")));
@@ -216,6 +217,15 @@ async fn import_release(
     let version = index.version().unwrap_or("no version");
     let concepts = index.concepts();
     events(CommandEvent::Line(format!("{what:<28} {concepts:>9}  {} {version}, as {id}", index.url())));
+    if replaces {
+        let text = format!(
+            "{id}: a release with this URL and version was stored, and had other content; it is replaced"
+        );
+        events(CommandEvent::Trouble(text));
+    }
+    for fault in index.faults() {
+        events(CommandEvent::Trouble(format!("{id}: {fault}")));
+    }
     if let Some(app) = app {
         app.terminology.apply([TerminologyChange::Index { id, index }]);
         if let Err(error) = app.terminology_sync.synchronize_releases(app.clock.now()).await {
@@ -233,23 +243,25 @@ fn reading_event(what: &str, file: &str, bytes: u64, of: u64) -> CommandEvent {
     CommandEvent::Reading { doing: format!("{what} {file}"), bytes, of }
 }
 
-/// Reports the code systems written since `since` whose hierarchy has a cycle. These code systems are stored,
-/// but the server cannot answer subsumption requests about them.
-async fn report_cycles(store: &Store, since: Seq, events: EventSink<'_>) -> Result<()> {
+/// Types of the resources that are checked for use in terminology.
+const CHECKED_TYPES: [&str; 3] = ["CodeSystem", "ValueSet", "ConceptMap"];
+
+/// Reports the terminology resources written since `since` that have faults, such as a cycle in a hierarchy.
+/// They are stored, but requests that need the faulty part cannot be answered, or are answered without it.
+async fn report_faults(store: &Store, since: Seq, events: EventSink<'_>) -> Result<()> {
     const PAGE: usize = 1_000;
     let mut start = since;
     loop {
         let changes = store.changes(start, PAGE).await?;
         let Some(last) = changes.last() else { return Ok(()) };
         start = last.seq;
-        for change in changes.into_iter().filter(|change| change.key.kind == "CodeSystem") {
+        for change in changes.into_iter().filter(|change| CHECKED_TYPES.contains(&change.key.kind.as_str())) {
             let version = store.read(&change.key, change.seq).await?;
             let Some(bytes) = version.and_then(|version| version.body) else { continue };
-            if let Some(cycle) =
-                tokio::task::spawn_blocking(move || CodeSystemIndex::cycle_in(&bytes)).await?
-            {
-                let (id, codes) = (change.key.id, cycle.join(" > "));
-                events(CommandEvent::Trouble(format!("CodeSystem/{id}: the hierarchy has a cycle: {codes}")));
+            let (kind, id) = (change.key.kind.clone(), change.key.id);
+            let faults = move || resource_faults(&change.key.kind, &bytes);
+            for fault in tokio::task::spawn_blocking(faults).await? {
+                events(CommandEvent::Trouble(format!("{kind}/{id}: {fault}")));
             }
         }
     }

@@ -150,6 +150,11 @@ impl SavedIndexes {
         Ok(id)
     }
 
+    /// Returns whether a release of the same system and version is saved.
+    pub fn has_release(&self, index: &CodeSystemIndex) -> bool {
+        self.release_path(&release_id(index.url(), index.version())).exists()
+    }
+
     fn release_file(&self, id: &str, end: &str) -> PathBuf {
         self.folder.join("releases").join(format!("{id}.{end}"))
     }

@@ -385,6 +385,44 @@ async fn a_killed_import_resumes_after_the_completed_releases() {
     assert_eq!(kept(&server), all);
 }
 
+#[test]
+fn faults_of_imported_resources_are_reported() {
+    let server = Server::open_terminology();
+    let file = server.data().join("faulty.ndjson");
+    let lines = [
+        json!({ "resourceType": "CodeSystem", "id": "s", "url": "urn:s", "status": "active", "content": "complete",
+            "caseSensitive": false, "concept": [{ "code": "a" }, { "code": "A" }, { "code": "a" },
+            { "code": "b", "property": [{ "code": "parent", "valueCode": "none" }] }] }),
+        json!({ "resourceType": "CodeSystem", "id": "f", "url": "urn:f", "status": "active", "content": "fragment",
+            "concept": [{ "code": "b", "property": [{ "code": "parent", "valueCode": "none" }] }] }),
+        json!({ "resourceType": "ConceptMap", "id": "m", "status": "active",
+            "group": [{ "element": [{ "code": "a", "target": [{ "code": "b", "equivalence": "same" }] }] }] }),
+    ];
+    fs::write(&file, lines.map(|line| line.to_string()).join("\n")).unwrap();
+    let printed = imported(&import(&server, &file));
+    for expected in [
+        "CodeSystem/s: 'A' differs from another code by case only",
+        "CodeSystem/s: the code 'a' occurs twice",
+        "CodeSystem/s: 'b' names the parent 'none', which does not exist",
+        "ConceptMap/m: ConceptMap.group[0].element[0].target[0]: equivalence is 'same'",
+    ] {
+        assert!(printed.contains(expected), "{expected}: {printed}");
+    }
+    assert!(!printed.contains("CodeSystem/f"), "{printed}");
+}
+
+#[test]
+fn another_content_of_a_release_is_reported() {
+    let server = Server::open_terminology();
+    let file = server.data().join("herbs.csv");
+    fs::write(&file, "# url: urn:h\n# version: 1\ncode,display\na,A\n").unwrap();
+    assert!(!imported(&import(&server, &file)).contains("replaced"));
+    assert!(!imported(&import(&server, &file)).contains("replaced"));
+    fs::write(&file, "# url: urn:h\n# version: 1\ncode,display\na,A\nb,B\n").unwrap();
+    let printed = imported(&import(&server, &file));
+    assert!(printed.contains("had other content; it is replaced"), "{printed}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cyclic_hierarchy_is_reported() {
     let system = |name: &str| {

@@ -8,13 +8,14 @@
 //! | `designation:de` | a designation in this language |
 //! | any other | a property of this name; FHIR's standard ones (`inactive`, `status`, `notSelectable`, …) take effect |
 
-use std::io::{BufRead, Read as _};
+use std::io::{BufRead, BufReader, Read as _};
 
 use terminology::indexing::{
     ConceptDesignation, ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition, ResourceHeader,
 };
 
 use crate::error::{ImportError, unreadable, unreadable_row};
+use crate::quote_reader::{QuoteReader, QuoteState};
 use crate::release_reader::ReleaseReader;
 use crate::release_source::{ReleaseSource, base_name};
 use crate::table_reader::uncounted;
@@ -47,9 +48,11 @@ enum CsvColumn {
 /// [`ImportError`] if the file is not valid CSV or lacks a required value.
 pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
     let file = reader.source.file_names()[0].clone();
-    let mut input = reader.source.read(&file).map_err(unreadable(&file))?;
-    let (mut header, above) = preamble(&file, &mut *input)?;
-    let before = above + uncounted(&mut *input).map_err(unreadable(&file))?;
+    let quotes = QuoteState::default();
+    let input = reader.source.read(&file).map_err(unreadable(&file))?;
+    let mut input = BufReader::new(QuoteReader::new(input, quotes.clone()));
+    let (mut header, above) = preamble(&file, &mut input)?;
+    let before = above + uncounted(&mut input).map_err(unreadable(&file))?;
     let mut csv = csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(input);
     let line_error = unreadable_row(&file, before);
     let columns: Vec<CsvColumn> = csv
@@ -76,20 +79,48 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     }
     let mut builder = IndexBuilder::new(&header).map_err(|why| ImportError::in_file(&file, why))?;
     let mut row = csv::StringRecord::new();
+    let mut parents = Vec::new();
     while csv.read_record(&mut row).map_err(&line_error)? {
         let line = row.position().map_or(0, csv::Position::line) + before;
-        add_row(&mut builder, &columns, &row, code).map_err(|why| ImportError::at_line(&file, line, why))?;
+        if let Some(opened) = quotes.unclosed() {
+            return Err(ImportError::at_line(
+                &file,
+                opened,
+                "the quote that begins in this line is not closed",
+            ));
+        }
+        let named = add_row(&mut builder, &columns, &row, code);
+        let named = named.map_err(|why| ImportError::at_line(&file, line, why))?;
+        parents.extend(named.into_iter().map(|parent| (line, parent)));
     }
-    Ok(builder)
+    // A parent may follow its children.
+    match parents.into_iter().find(|(_, parent)| builder.find_concept(parent).is_none()) {
+        Some((line, parent)) => {
+            let why =
+                format!("the parent '{parent}' is not a code of the file; add it, or leave the cell empty");
+            Err(ImportError::at_line(&file, line, why))
+        }
+        None => Ok(builder),
+    }
 }
+
+/// Adds a concept. Returns the codes of its parents.
 
 fn add_row(
     builder: &mut IndexBuilder,
     columns: &[CsvColumn],
     row: &csv::StringRecord,
     code: usize,
-) -> Result<(), String> {
-    let (number, is_new) = builder.add_concept(row.get(code).unwrap_or_default())?;
+) -> Result<Vec<String>, String> {
+    let own = row.get(code).unwrap_or_default();
+    if builder.has_case_variant(own) {
+        return Err(format!(
+            "'{own}' differs from another code by case only, but caseSensitive is false; set it to true, or list each \
+             concept once"
+        ));
+    }
+    let (number, is_new) = builder.add_concept(own)?;
+    let mut parents = Vec::new();
     if !is_new {
         return Err(format!("the code '{}' occurs twice", row.get(code).unwrap_or_default()));
     }
@@ -100,6 +131,7 @@ fn add_row(
             CsvColumn::Parent => {
                 for parent in value.split('|').map(str::trim).filter(|parent| !parent.is_empty()) {
                     builder.add_property(number, "parent", parent)?;
+                    parents.push(parent.to_owned());
                 }
             }
             CsvColumn::Designation(language) => {
@@ -110,7 +142,7 @@ fn add_row(
             CsvColumn::Property(name) => builder.add_property(number, name, value)?,
         }
     }
-    Ok(())
+    Ok(parents)
 }
 
 /// Reads the lines before the headings. Returns the header that they describe, and their number.

@@ -29,6 +29,7 @@ mod format;
 mod icd10cm;
 mod loinc;
 mod progress;
+mod quote_reader;
 mod release_import;
 mod release_reader;
 mod release_set;

@@ -4,6 +4,7 @@
 use std::io::{self, BufRead, Read as _};
 
 use crate::error::{ImportError, unreadable, unreadable_row};
+use crate::quote_reader::{QuoteReader, QuoteState};
 use crate::release_source::ReleaseSource;
 
 /// Maximum length of a line, in bytes.
@@ -163,7 +164,8 @@ impl FieldBuffer {
 /// A CSV file, of which only some columns are read.
 pub(super) struct CsvTable<'s> {
     name: String,
-    csv: csv::Reader<Box<dyn BufRead + 's>>,
+    csv: csv::Reader<QuoteReader<Box<dyn BufRead + 's>>>,
+    quotes: QuoteState,
     columns: Vec<usize>,
     uncounted: u64,
 }
@@ -183,7 +185,8 @@ impl<'s> CsvTable<'s> {
     ) -> Result<Self, ImportError> {
         let mut input = source.read(name).map_err(unreadable(name))?;
         let uncounted = uncounted(&mut *input).map_err(unreadable(name))?;
-        let mut csv = csv::Reader::from_reader(input);
+        let quotes = QuoteState::default();
+        let mut csv = csv::Reader::from_reader(QuoteReader::new(input, quotes.clone()));
         let header = csv.headers().map_err(|error| ImportError::at_line(name, 1, error))?;
         let columns = headings.iter().enumerate().map(|(index, expected_heading)| {
             let is_it =
@@ -198,7 +201,7 @@ impl<'s> CsvTable<'s> {
             }
         });
         let columns = columns.collect::<Result<_, _>>()?;
-        Ok(Self { name: name.to_owned(), csv, columns, uncounted })
+        Ok(Self { name: name.to_owned(), csv, quotes, columns, uncounted })
     }
 
     /// Calls `row` for each line with the selected columns.
@@ -213,6 +216,11 @@ impl<'s> CsvTable<'s> {
         loop {
             let more =
                 self.csv.read_record(&mut record).map_err(unreadable_row(&self.name, self.uncounted))?;
+            if let Some(opened) = self.quotes.unclosed() {
+                let why =
+                    "the quote that begins in this line is not closed; the file is corrupt, copy it again";
+                return Err(ImportError::at_line(&self.name, opened, why));
+            }
             if !more {
                 return Ok(());
             }

@@ -175,12 +175,14 @@ fn read_descriptions(
     // Highest rank so far among the texts of each concept; the text with the highest rank becomes the
     // display.
     let mut best = vec![0_u8; builder.concept_count()];
+    let mut active = 0;
     for_each_effective_row(
         reader,
         |name| is_snapshot(name, "sct2_Description_"),
         9,
         |table, fields| {
             let is_active = fields.get(2) == "1";
+            active += usize::from(is_active);
             let Some(concept) = builder.find_concept(fields.get(4)) else {
                 return match is_active {
                     true => {
@@ -218,7 +220,15 @@ fn read_descriptions(
             };
             builder.add_designation(concept, designation).map_err(|why| table.line_error(why))
         },
-    )
+    )?;
+    match active {
+        0 => Err(ImportError::in_file(
+            &reader.source.path().display().to_string(),
+            "the release has no active descriptions (sct2_Description_Snapshot…), so its concepts would have no texts; \
+             copy it again",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The data of the description in a row.

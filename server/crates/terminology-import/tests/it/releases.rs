@@ -108,6 +108,26 @@ fn a_row_of_another_width_is_reported_with_its_line() {
 }
 
 #[test]
+fn a_csv_file_that_loses_data_is_rejected_with_its_line() {
+    for (rows, expected) in [
+        // The quote would take the rest of the file as one text.
+        ("a,\"A\nb,B\nc,C\n", "herbs.csv:4: the quote that begins in this line is not closed"),
+        ("a,A,x\n", "herbs.csv:4: the parent 'x' is not a code of the file"),
+        ("a,A,b\nb,B,\nc,C,\"a|d\"\n", "herbs.csv:6: the parent 'd' is not a code of the file"),
+        ("a,A,\na,B,\n", "herbs.csv:5: the code 'a' occurs twice"),
+        ("a,A,\nA,B,\n", "herbs.csv:5: 'A' differs from another code by case only"),
+    ] {
+        let heading = if rows.contains("\"A\n") { "code,display" } else { "code,display,parent" };
+        let text = format!("# url: urn:x\n# caseSensitive: false\n{heading}\n{rows}");
+        let error = import_files(vec![("herbs.csv".to_owned(), text.into_bytes())]).unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+    // Two codes that differ by case are two concepts of a code system that distinguishes case.
+    let text = "# url: urn:x\ncode,display\na,\"A, quoted\"\nA,\"B \"\"b\"\"\"\n";
+    import_files(vec![("herbs.csv".to_owned(), text.as_bytes().to_vec())]).unwrap();
+}
+
+#[test]
 fn a_csv_file_must_name_its_code_system() {
     let herbs = import_all(&["plants.csv"]);
     let (set, system) = ("http://garden.example/all-herbs", "http://garden.example/herbs");
@@ -205,6 +225,9 @@ fn errors_in_a_release_name_file_and_line() {
     assert_eq!(error, format!("{relationships}:2: the destination 1388 is not a concept of this edition"));
     let error = spoilt(relationships, |text| text.replacen("\t138875005\t0", "\t700112006\t0", 20));
     assert!(error.contains("the hierarchy has a cycle: "), "{error}");
+    let descriptions = "Snapshot/Terminology/sct2_Description_Snapshot-en_INT_20250101.txt";
+    let error = spoilt(descriptions, |text| text.lines().take(1).collect());
+    assert!(error.contains("the release has no active descriptions"), "{error}");
     let error = spoilt(relationships, |text| text.replacen("700", "7\u{0}0", 1));
     assert!(error.starts_with(relationships), "{error}");
 }

@@ -2,7 +2,11 @@
 
 use bytes::Bytes;
 
-use crate::code_system::CodeSystemIndex;
+use super::CompiledResource as _;
+use crate::code_system::{CodeSystem, CodeSystemIndex};
+use crate::concept_map::ConceptMap;
+use crate::model::resource_json::ResourceHeader;
+use crate::value_set::ValueSet;
 
 /// One change of the stored terminology.
 #[derive(Debug, Clone)]
@@ -41,4 +45,28 @@ pub struct ResourceProblem {
     pub id: String,
     /// Reason why the resource is invalid.
     pub why: String,
+}
+
+/// Returns the faults of a resource that restrict its use in terminology, in words: why it cannot be used at
+/// all, a cycle in the hierarchy of a CodeSystem, and what [`CodeSystemIndex::faults`] describes. Resources
+/// of other types have none.
+pub fn resource_faults(kind: &str, json: &[u8]) -> Vec<String> {
+    let header = || serde_json::from_slice::<ResourceHeader>(json).map_err(|error| error.to_string());
+    let compiled = match kind {
+        CodeSystem::KIND => {
+            return match CodeSystemIndex::from_resource(json) {
+                Ok(index) => {
+                    let cycle = index
+                        .cycle()
+                        .map(|codes| format!("the hierarchy has a cycle: {}", codes.join(" > ")));
+                    cycle.into_iter().chain(index.faults().iter().cloned()).collect()
+                }
+                Err(why) => vec![why],
+            };
+        }
+        ValueSet::KIND => header().and_then(|header| ValueSet::compile(&header, json)).map(drop),
+        ConceptMap::KIND => ConceptMap::compile(json).map(drop),
+        _ => Ok(()),
+    };
+    compiled.err().into_iter().collect()
 }

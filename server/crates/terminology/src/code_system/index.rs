@@ -83,6 +83,13 @@ impl CodeSystemIndex {
         self.0.cycle()
     }
 
+    /// Returns the faults of the source that do not prevent its use, in words: codes that occur twice or
+    /// differ by case only in a code system that ignores case, and parents and children that do not exist. An
+    /// index that was read from a file has none.
+    pub fn faults(&self) -> &[String] {
+        &self.0.faults
+    }
+
     /// Returns the codes of one cycle in the hierarchy of a CodeSystem resource, as [`cycle`](Self::cycle)
     /// does; `None` if there is no cycle or the resource is invalid. The resource is compiled only if it
     /// contains properties for parents or children, because nesting alone cannot form a cycle.

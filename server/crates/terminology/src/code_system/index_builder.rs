@@ -12,10 +12,13 @@ use super::member_columns::{MemberBuilder, MemberFacts};
 use super::row_column::{RowColumn, TextColumn, group};
 use super::word_index::WordIndex;
 use super::{CodeSystem, CodeSystemIndex, DesignationColumns, PropertyRole};
-use crate::model::resource_json::ResourceHeader;
+use crate::model::resource_json::{ContentMode, ResourceHeader};
 
 /// Maximum number of codes that differ by case only, if case is ignored. A lookup compares all of them.
 const MAX_CASE_VARIANTS: usize = 64;
+
+/// Maximum number of faults of a source that are described.
+const MAX_FAULTS: usize = 20;
 
 /// Number of a concept while the index is built.
 pub type ConceptNumber = u32;
@@ -53,6 +56,8 @@ pub struct IndexBuilder {
     joined: String,
     /// Role of each property, by its number among the names.
     roles: Vec<Option<PropertyRole>>,
+    faults: Vec<String>,
+    fault_count: usize,
 }
 
 /// Joins the parts of an interned text in a buffer.
@@ -97,6 +102,8 @@ impl IndexBuilder {
             member_rows: MemberBuilder::default(),
             joined: String::new(),
             roles: Vec::new(),
+            faults: Vec::new(),
+            fault_count: 0,
         };
         for property in &header.property {
             let number = builder.out.names.intern(&property.code)? as usize;
@@ -120,16 +127,35 @@ impl IndexBuilder {
         if let Some(number) = self.find_concept(code) {
             return Ok((number, false));
         }
-        if self.codes.count_case_variants(code) == MAX_CASE_VARIANTS {
+        let variants = self.codes.count_case_variants(code);
+        if variants == MAX_CASE_VARIANTS {
             return Err(format!(
                 "'{code}' and {MAX_CASE_VARIANTS} other codes differ by case only, but the code system ignores case; set caseSensitive to \
                  true or list each concept once"
             ));
         }
+        if variants > 0 {
+            self.report(|| {
+                format!("'{code}' differs from another code by case only, which the code system ignores")
+            });
+        }
         self.codes.push(code)?;
         self.displays.push(NONE);
         self.flags.push(0);
         Ok((self.codes.len() as u32 - 1, true))
+    }
+
+    /// Reports a fault of the source that does not prevent its use.
+    pub(crate) fn report(&mut self, fault: impl FnOnce() -> String) {
+        self.fault_count += 1;
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(fault());
+        }
+    }
+
+    /// Returns whether another code differs from this one by case only, and the code system ignores case.
+    pub fn has_case_variant(&self, code: &str) -> bool {
+        self.codes.count_case_variants(code) > 0 && self.find_concept(code).is_none()
     }
 
     /// Returns the concept with exactly this code.
@@ -349,10 +375,23 @@ impl IndexBuilder {
     /// A message if there is more text than an index can hold.
     pub(crate) fn build(mut self) -> Result<CodeSystem, String> {
         let len = self.codes.len();
+        let mut dangling = Vec::new();
         for (index, (concept, is_parent)) in self.code_links.iter().enumerate() {
             // Links to unknown codes are ignored; fragments have many of them.
-            let Some(other) = self.find_concept(self.link_codes.get(index as u32)) else { continue };
+            let linked = self.link_codes.get(index as u32);
+            let Some(other) = self.find_concept(linked) else {
+                dangling.push((*concept, *is_parent, index as u32));
+                continue;
+            };
             self.links.push(if *is_parent { (*concept, other) } else { (other, *concept) });
+        }
+        if self.out.content == ContentMode::Complete {
+            for (concept, is_parent, index) in dangling {
+                let what = if is_parent { "parent" } else { "child" };
+                let (code, linked) = (self.codes.get(concept), self.link_codes.get(index));
+                let fault = format!("'{code}' names the {what} '{linked}', which does not exist");
+                self.report(|| fault);
+            }
         }
         drop((std::mem::take(&mut self.code_links), std::mem::take(&mut self.link_codes)));
         let (order, hierarchy, above) = ConceptHierarchy::build(len, std::mem::take(&mut self.links));
@@ -361,6 +400,10 @@ impl IndexBuilder {
             ordinal[*old as usize] = index as u32;
         }
         let mut out = self.out;
+        out.faults = self.faults;
+        if self.fault_count > MAX_FAULTS {
+            out.faults.push(format!("and {} more", self.fault_count - MAX_FAULTS));
+        }
         out.hierarchy = hierarchy;
         // Before the texts are copied, because this frees memory.
         out.members = std::mem::take(&mut self.member_rows).build(&ordinal)?;

@@ -99,6 +99,8 @@ pub(crate) struct CodeSystem {
     members: MemberColumns,
     identifiers: IdentifierColumns,
     words: WordIndex,
+    /// Faults of the source, found while the index was built; not part of the saved index.
+    faults: Vec<String>,
     /// Whether the index was read from a file of an older format.
     is_updated: bool,
     /// Displays by the dialects that the operator prefers; not part of the saved index.

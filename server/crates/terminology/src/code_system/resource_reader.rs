@@ -138,6 +138,8 @@ impl<'de> Visitor<'de> for ConceptVisitor<'_> {
         } else {
             // If a code occurs twice, the links of both occurrences are added, but other data only of the
             // first.
+            builder
+                .report(|| format!("the code '{}' occurs twice; its texts are those of the first", &*code));
             for property in &properties {
                 if let (true, Some(value)) =
                     (builder.is_link_property(&property.name), property.value.as_deref())
