@@ -90,6 +90,16 @@ pub enum AdminSubcommand {
         #[command(subcommand)]
         command: ClockSubcommand,
     },
+    /// Manage imported releases of code systems.
+    #[command(after_help = "Example:\n  trefoil release list --data ./data")]
+    Release {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+        /// The action.
+        #[command(subcommand)]
+        command: ReleaseSubcommand,
+    },
     /// Manage signing keys.
     #[command(after_help = "Example:\n  trefoil keys rotate --data ./data")]
     Keys {
@@ -282,6 +292,30 @@ pub struct ChangeClientArgs {
     /// Restore the default of another flag, such as first-party; can be repeated
     #[arg(long, value_name = "FLAG")]
     pub unset: Vec<String>,
+}
+
+/// `trefoil release …`
+#[derive(Debug, Subcommand)]
+pub enum ReleaseSubcommand {
+    /// List all releases: id, number of concepts, time of the import, URL and version.
+    List,
+    /// Show a release as JSON, with its languages and language reference sets.
+    #[command(after_help = "Example:\n  trefoil release show loinc.org-2.80 --data ./data")]
+    Show {
+        /// Id of the release
+        id: String,
+    },
+    /// Remove a release, also from the other nodes.
+    ///
+    /// Refused while stored value sets name its version.
+    #[command(after_help = "Example:\n  trefoil release remove loinc.org-2.79 --data ./data")]
+    Remove {
+        /// Id of the release
+        id: String,
+        /// Remove it even if value sets name its version
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 /// `trefoil keys …`

@@ -8,10 +8,10 @@ use anyhow::Result;
 
 use super::arguments::{
     AdminSubcommand, ChangeClientArgs, ChangeUserArgs, ClientSubcommand, ClockSubcommand, DataArgs,
-    ExportArgs, KeysSubcommand, MethodArgs, NewClientArgs, NewUserArgs, UserSubcommand,
+    ExportArgs, KeysSubcommand, MethodArgs, NewClientArgs, NewUserArgs, ReleaseSubcommand, UserSubcommand,
 };
 use super::protocol::{
-    AdminCommand, ClientCommand, KeysCommand, OperatorExport, RemovedMethods, UserCommand,
+    AdminCommand, ClientCommand, KeysCommand, OperatorExport, ReleaseCommand, RemovedMethods, UserCommand,
 };
 
 impl AdminSubcommand {
@@ -31,6 +31,7 @@ impl AdminSubcommand {
                 (data, user_command(command, read_password).map(AdminCommand::User))
             }
             Self::Client { data, command } => (data, command.try_into().map(AdminCommand::Client)),
+            Self::Release { data, command } => (data, Ok(AdminCommand::Release(command.into()))),
             Self::Keys { data, command } => (data, Ok(AdminCommand::Keys(command.into()))),
             Self::Clock { data, command: ClockSubcommand::Accept } => (data, Ok(AdminCommand::AcceptClock)),
             Self::Reload { data } => (data, Ok(AdminCommand::Reload)),
@@ -111,6 +112,16 @@ impl TryFrom<ClientSubcommand> for ClientCommand {
             ClientSubcommand::RotateSecret { id, overlap_s } => Self::RotateSecret { id, overlap_s },
             ClientSubcommand::Delete { id } => Self::Delete { id },
         })
+    }
+}
+
+impl From<ReleaseSubcommand> for ReleaseCommand {
+    fn from(command: ReleaseSubcommand) -> Self {
+        match command {
+            ReleaseSubcommand::List => Self::List,
+            ReleaseSubcommand::Show { id } => Self::Show { id },
+            ReleaseSubcommand::Remove { id, force } => Self::Remove { id, force },
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use terminology_import::StatedVersion;
 
 use super::protocol::{AdminCommand, CommandEvent};
 use super::services::{AdminServices, EventSink};
-use super::{export, import, people};
+use super::{export, import, people, releases};
 use crate::node::reload::reload_config;
 
 /// Executes a command and returns its exit code.
@@ -32,6 +32,9 @@ pub async fn execute_command(
         }
         AdminCommand::Client(command) => {
             people::execute_client_command(services, command, events).await.map(|()| 0)
+        }
+        AdminCommand::Release(command) => {
+            releases::execute_release_command(services, command, events).await.map(|()| 0)
         }
         AdminCommand::Keys(command) => {
             people::execute_keys_command(services, command, events).await.map(|()| 0)

@@ -16,6 +16,7 @@
 //! | [`user_change`] | a change of a user |
 //! | [`import`] | import |
 //! | [`export`] | export |
+//! | [`releases`] | imported releases |
 
 pub mod arguments;
 mod console;
@@ -27,6 +28,7 @@ mod member_flags;
 pub mod people;
 pub mod protocol;
 pub mod registration_warnings;
+pub mod releases;
 mod services;
 pub mod socket;
 pub mod user_change;

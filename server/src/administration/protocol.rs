@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Version of the protocol. The program and the running server must have the same version.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// The line that a client sends after its command to end it early.
 pub const STOP: &str = "stop";
@@ -120,6 +120,8 @@ pub enum AdminCommand {
     User(UserCommand),
     /// Manage clients.
     Client(ClientCommand),
+    /// Manage imported releases.
+    Release(ReleaseCommand),
     /// Manage signing keys.
     Keys(KeysCommand),
     /// Read the configuration again.
@@ -189,6 +191,16 @@ pub enum ClientCommand {
     Delete { id: String },
 }
 
+/// A command about imported releases.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "`ReleaseSubcommand` describes the same commands")]
+pub enum ReleaseCommand {
+    List,
+    Show { id: String },
+    Remove { id: String, force: bool },
+}
+
 /// A command about keys.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -250,6 +262,10 @@ mod tests {
         "client rotate-secret web",
         "client rotate-secret web --overlap-s 3600",
         "client delete web",
+        "release list",
+        "release show loinc.org-2.80",
+        "release remove loinc.org-2.80",
+        "release remove loinc.org-2.80 --force",
         "keys list",
         "keys rotate",
         "keys rotate --now",
@@ -326,10 +342,10 @@ mod tests {
 
     #[test]
     fn another_version_is_rejected_before_its_command_is_read() {
-        let error = decode_command(r#"{"protocol":5,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
-        assert!(error.starts_with("version 5 of the administration protocol is not supported"), "{error}");
-        assert!(error.contains("has version 4; use the trefoil program of the running server"), "{error}");
-        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":4,"command":{"unheard":"of"}}"#]
+        let error = decode_command(r#"{"protocol":6,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
+        assert!(error.starts_with("version 6 of the administration protocol is not supported"), "{error}");
+        assert!(error.contains("has version 5; use the trefoil program of the running server"), "{error}");
+        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":5,"command":{"unheard":"of"}}"#]
         {
             assert!(matches!(decode_command(malformed), Err(ProtocolError::Malformed(_))), "{malformed}");
         }

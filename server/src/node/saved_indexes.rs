@@ -17,6 +17,7 @@ use std::io::{self, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use store::Seq;
 use store::folder::{make_folder, sync_folder};
@@ -40,6 +41,17 @@ pub struct LocalRelease {
     pub source: Option<String>,
     /// Hash of the source that all nodes shared last.
     pub shared: Option<String>,
+}
+
+/// A release in the data folder with its content.
+#[derive(Debug)]
+pub struct SavedRelease {
+    /// Id of the release.
+    pub id: String,
+    /// Time at which its index was saved.
+    pub imported: Timestamp,
+    /// The index.
+    pub index: CodeSystemIndex,
 }
 
 /// The folder of the saved indexes.
@@ -148,6 +160,56 @@ impl SavedIndexes {
         self.write_file(&self.release_file(&id, "index"), |out| index.save(out))?;
         self.write_file(&self.release_file(&id, "source"), |out| out.write_all(hash.as_bytes()))?;
         Ok(id)
+    }
+
+    /// All releases with their indexes, in the order of their ids.
+    ///
+    /// # Errors
+    /// An error if the folder or an index cannot be read.
+    pub fn saved_releases(&self) -> io::Result<Vec<SavedRelease>> {
+        let mut ids: Vec<String> = self.local_releases()?.into_iter().map(|release| release.id).collect();
+        ids.sort();
+        let read = ids.iter().filter_map(|id| self.saved_release(id).transpose());
+        read.collect()
+    }
+
+    /// A release with its index; `None` if there is none with this id.
+    ///
+    /// # Errors
+    /// An error if the index cannot be read.
+    pub fn saved_release(&self, id: &str) -> io::Result<Option<SavedRelease>> {
+        let path = self.release_path(id);
+        let changed = match fs::metadata(&path) {
+            Ok(data) if fhir::is_id(id) => data.modified()?,
+            Ok(_) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let imported = changed.try_into().map_err(io::Error::other)?;
+        Ok(Some(SavedRelease { id: id.to_owned(), imported, index: read_index(&path)? }))
+    }
+
+    /// Returns whether all nodes share a release.
+    ///
+    /// # Errors
+    /// An error if the folder cannot be read.
+    pub fn is_shared(&self, id: &str) -> io::Result<bool> {
+        self.read_hash(id, "shared").map(|hash| hash.is_some())
+    }
+
+    /// Removes a release. The index goes first, so that an interrupted removal leaves none.
+    ///
+    /// # Errors
+    /// An error if a file cannot be removed.
+    pub fn remove_release(&self, id: &str) -> io::Result<()> {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        for end in ["index", "source", "shared"] {
+            match fs::remove_file(self.release_file(id, end)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        sync_folder(&self.folder.join("releases"))
     }
 
     /// Returns whether a release of the same system and version is saved.

@@ -140,8 +140,25 @@ impl SharedReleases {
             Some((record, _)) if release.shared.as_ref() != Some(&record.source) => {
                 self.fetch(release, record).await?.into_iter().for_each(apply);
             }
+            // All nodes had this release, and one of them has removed it.
+            None if release.shared.as_ref() == Some(source) => {
+                let (indexes, id) = (self.indexes.clone(), release.id.clone());
+                run_blocking(move || indexes.remove_release(&id)).await??;
+                tracing::info!(id = release.id, "removed a release that another node has removed");
+                apply(TerminologyChange::Delete { kind: "CodeSystem", id: release.id });
+            }
             older => self.publish(&release.id, source, older, now).await?,
         }
+        Ok(())
+    }
+
+    /// Removes the record of a release, so that the other nodes remove it, too.
+    ///
+    /// # Errors
+    /// An error of the ledger.
+    pub async fn withdraw(&self, id: &str, now: Timestamp) -> Result<()> {
+        let delete = LedgerWrite::delete(format!("{RECORDS}{id}"), Expect::Any);
+        self.store.write(vec![delete], now).await?;
         Ok(())
     }
 

@@ -104,6 +104,24 @@ impl TerminologySync {
         shared.synchronize(now, |change| self.terminology.apply(vec![change])).await
     }
 
+    /// Removes a release from this node, and from the others.
+    ///
+    /// # Errors
+    /// An error of the ledger or of the data folder.
+    pub async fn remove_release(&self, id: &str, now: Timestamp) -> Result<()> {
+        let _turn = self.sharing.lock().await;
+        // The record first: the other nodes follow it, and this one does so if it stops here.
+        if let Some(shared) = &self.shared {
+            shared.withdraw(id, now).await?;
+        }
+        if let Some(indexes) = self.indexes.clone() {
+            let id = id.to_owned();
+            run_blocking(move || indexes.remove_release(&id)).await??;
+        }
+        self.terminology.apply([TerminologyChange::Delete { kind: "CodeSystem", id: id.to_owned() }]);
+        Ok(())
+    }
+
     /// Repairs the releases in the bucket.
     ///
     /// # Errors

@@ -219,6 +219,20 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     nodes[1].start();
     await_shared().await;
 
+    // A release that one node removes leaves the others too.
+    let listed = nodes[1].trefoil(&["release", "list"]).stdout;
+    let listed = String::from_utf8(listed).unwrap();
+    let herbs = listed.lines().find(|line| line.contains("garden.example/herbs")).unwrap();
+    let id = herbs.split_whitespace().next().unwrap();
+    assert!(nodes[1].trefoil(&["release", "remove", id]).status.success());
+    let begun = Instant::now();
+    while shared() > 3 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{} files", shared());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let listed = String::from_utf8(nodes[0].trefoil(&["release", "list"]).stdout).unwrap();
+    assert!(!listed.contains(id), "{listed}");
+
     // An export is started at one node, polled at another, and downloaded from the third.
     import_patients(&nodes[0]);
     let path = kick_off(&nodes[0], &base, &token).await;

@@ -424,6 +424,59 @@ fn another_content_of_a_release_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_listed_shown_and_removed() {
+    let mut server = Server::open_terminology();
+    let run = |server: &Server, arguments: &[&str]| {
+        let output = server.trefoil(&[&["release"], arguments].concat());
+        (
+            output.status.code(),
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)),
+        )
+    };
+    let (code, text) = run(&server, &["list"]);
+    assert_eq!((code, text.trim()), (Some(0), "no release is imported"));
+    imported(&import_all(&server, &[&releases().join(INTERNATIONAL), &releases().join("plants.csv")]));
+    let id = "snomed.info-sct-900000000000207008-version-20250101";
+    let (_, listed) = run(&server, &["list"]);
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    assert!(listed.lines().any(|line| line.starts_with(&format!("{id}  24  2"))), "{listed}");
+    let (_, shown) = run(&server, &["show", id]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["concepts"], 24);
+    assert_eq!(shown["language_reference_sets"], json!(["900000000000508004", "900000000000509007"]));
+    assert_eq!(shown["languages"], json!(["de", "en"]));
+    assert_eq!(run(&server, &["show", "none"]).0, Some(1));
+
+    // A value set that names the version, and one that does not.
+    let set = |id: &str, version: Option<&str>| {
+        json!({ "resourceType": "ValueSet", "id": id, "url": format!("urn:{id}"), "status": "active",
+            "compose": { "include": [{ "system": SCT, "version": version }] } })
+        .to_string()
+        .replace("\"version\":null", "\"concept\":[{\"code\":\"1\"}]")
+    };
+    let file = server.data().join("sets.ndjson");
+    let edition = format!("{SCT}/900000000000207008/version/20250101");
+    fs::write(&file, [set("pinned", Some(&edition)), set("free", None)].join("\n")).unwrap();
+    imported(&import(&server, &file));
+    server.start();
+    let asked = Asked::of(&server);
+    asked.knows_the_garden().await;
+    let (code, text) = run(&server, &["remove", id]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("1 of stored value sets name this version: ValueSet/pinned;"), "{text}");
+    asked.knows_the_garden().await;
+    assert_eq!(run(&server, &["remove", id, "--force"]).0, Some(0));
+    let query = [("system", SCT), ("codeA", FLOWER), ("codeB", LILY)];
+    assert_eq!(asked.get("CodeSystem/$subsumes", &query).await.0, 404);
+    // Without a running server, too.
+    let (_, listed) = run(&server, &["list"]);
+    let other = listed.split_whitespace().next().unwrap().to_owned();
+    server.stop();
+    assert_eq!(run(&server, &["remove", &other]).0, Some(0));
+    assert_eq!(run(&server, &["list"]).1.trim(), "no release is imported");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cyclic_hierarchy_is_reported() {
     let system = |name: &str| {
         let below = |code: &str, parent: &str| json!({ "code": code, "property": [{ "code": "parent", "valueCode": parent }] });

@@ -105,7 +105,6 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
 }
 
 /// Adds a concept. Returns the codes of its parents.
-
 fn add_row(
     builder: &mut IndexBuilder,
     columns: &[CsvColumn],

@@ -8,6 +8,7 @@
 //! | `error` | [`ImportError`], with file and line |
 //! | `progress` | the bytes read so far, reported while a release is read |
 //! | `release_source` | a folder, a zip archive or one file, as names and streams |
+//! | `quote_reader` | quotes of CSV that are never closed |
 //! | `table_reader` | lines split into fields: RF2 (tabs), RRF (bars), CSV |
 //! | `xml_events` | XML as a stream of elements and texts with line numbers |
 //! | `rf2` | SNOMED CT: RF2 snapshot |

@@ -55,6 +55,11 @@ pub enum AuditEntry {
         /// The files and folders.
         paths: Vec<String>,
     },
+    /// An imported release of a code system was removed by the command line.
+    ReleaseRemoved {
+        /// The release.
+        id: String,
+    },
     /// A resource was read or changed.
     Rest(RestEvent),
 }

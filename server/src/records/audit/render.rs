@@ -236,6 +236,10 @@ pub(super) fn render(
             let import = paths.iter().fold(import, |import, path| import.detail("path", path));
             render_parts(import, caller, observer)
         }
+        AuditEntry::ReleaseRemoved { id } => {
+            let removal = RenderedEvent::new(IMPORT, ours("release-removed", "Removal of a release"), "D");
+            render_parts(removal.detail("release", id), caller, observer)
+        }
     };
     let mut event =
         json!({ "resourceType": "AuditEvent", "id": id, "recorded": fhir::instant::format(time) });
@@ -384,6 +388,7 @@ mod tests {
             AuditEntry::ExportCompleted { client_id: text(), job: text(), files: 2, lines: 7, bytes: 900 },
             AuditEntry::Download { job: text(), file: text() },
             AuditEntry::Import { stored: 3, paths: vec![text(), text()] },
+            AuditEntry::ReleaseRemoved { id: text() },
         ]);
         entries
     }

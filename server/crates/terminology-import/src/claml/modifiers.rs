@@ -1,6 +1,6 @@
-//! Modifiers of ClaML: lists of characters that codes can end with, such as the fourth character of the diabetes
-//! categories of ICD-10. A class names the modifiers of its codes, and of those of all classes below it, and the
-//! codes that result are not in the file.
+//! Modifiers of ClaML: lists of characters that codes can end with, such as the fourth character of the
+//! diabetes categories of ICD-10. A class names the modifiers of its codes, and of those of all classes below
+//! it, and the codes that result are not in the file.
 
 use std::collections::{HashMap, HashSet};
 

@@ -5,8 +5,9 @@ use bytes::Bytes;
 use super::CompiledResource as _;
 use crate::code_system::{CodeSystem, CodeSystemIndex};
 use crate::concept_map::ConceptMap;
+use crate::model::canonical;
 use crate::model::resource_json::ResourceHeader;
-use crate::value_set::ValueSet;
+use crate::value_set::{IncludeRule, ValueSet};
 
 /// One change of the stored terminology.
 #[derive(Debug, Clone)]
@@ -69,4 +70,16 @@ pub fn resource_faults(kind: &str, json: &[u8]) -> Vec<String> {
         _ => Ok(()),
     };
     compiled.err().into_iter().collect()
+}
+
+/// Returns whether a ValueSet resource names this version of a code system, also by a pattern such as `2.x`,
+/// so that it changes if the version is removed. A resource that cannot be read names none.
+pub fn pins_version(value_set: &[u8], url: &str, version: &str) -> bool {
+    let header = serde_json::from_slice::<ResourceHeader>(value_set).ok();
+    let compiled = header.and_then(|header| ValueSet::compile(&header, value_set).ok());
+    let is_pin = |rule: &IncludeRule| {
+        let named = rule.version.as_deref().filter(|named| *named != "*");
+        rule.system.as_deref() == Some(url) && named.is_some_and(|named| canonical::matches(named, version))
+    };
+    compiled.is_some_and(|set| set.compose.rules().any(is_pin))
 }

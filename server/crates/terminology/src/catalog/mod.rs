@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use self::append_cache::AppendCache;
-pub use self::change::{ResourceProblem, TerminologyChange, resource_faults};
+pub use self::change::{ResourceProblem, TerminologyChange, pins_version, resource_faults};
 pub(crate) use self::compiled_resource::CompiledResource;
 use self::element_bindings::ElementBindings;
 pub use self::preferred_versions::PreferredVersions;

@@ -63,6 +63,21 @@ impl CodeSystemIndex {
         self.0.version.as_deref()
     }
 
+    /// Returns the title or name of the code system.
+    pub fn title(&self) -> Option<&str> {
+        self.0.header.title.as_deref().or(self.0.header.name.as_deref())
+    }
+
+    /// Returns the language reference sets of a release of SNOMED CT that have a term, sorted.
+    pub fn language_reference_sets(&self) -> Vec<&str> {
+        self.0.language_reference_sets()
+    }
+
+    /// Returns the languages of the designations, sorted.
+    pub fn languages(&self) -> Vec<&str> {
+        self.0.designation_languages()
+    }
+
     /// Returns the number of concepts.
     pub fn concepts(&self) -> usize {
         self.0.len()

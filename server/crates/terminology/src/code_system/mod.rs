@@ -28,7 +28,7 @@ mod subsumption;
 pub(crate) mod word_index;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -55,7 +55,7 @@ pub use self::subsumption::Subsumption;
 use self::word_index::WordIndex;
 use crate::model::Unprocessable;
 use crate::model::concept_text::{ConceptText, TextKind};
-use crate::model::dialects::{ELSEWHERE, SnomedDialects};
+use crate::model::dialects::{self, ELSEWHERE, SnomedDialects};
 use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader, STANDARDS_STATUS};
 use crate::model::text_folding::same_folded;
 
@@ -276,6 +276,26 @@ impl CodeSystem {
             None => SnomedDialects::default().preference(dialects),
         };
         ConceptText { dialects, preference, ..text }
+    }
+
+    /// The languages of the designations, sorted.
+    fn designation_languages(&self) -> Vec<&str> {
+        let numbers: BTreeSet<u32> = self.designations.facts.iter().map(|[language, ..]| *language).collect();
+        let languages: BTreeSet<&str> =
+            numbers.into_iter().filter_map(|number| self.interned(number)).collect();
+        languages.into_iter().collect()
+    }
+
+    /// The language reference sets that have a term, sorted.
+    fn language_reference_sets(&self) -> Vec<&str> {
+        if self.designations.description_ids.is_empty() {
+            return Vec::new();
+        }
+        let numbers: BTreeSet<u32> = self.designations.facts.iter().map(|[_, _, facts]| *facts).collect();
+        let facts = numbers.into_iter().filter_map(|number| self.interned(number));
+        let dialects = facts.filter_map(|facts| facts.rsplit(SEPARATOR).next());
+        let sets: BTreeSet<&str> = dialects.flat_map(dialects::members).map(|(id, _)| id).collect();
+        sets.into_iter().collect()
     }
 
     /// Prefers terms of these dialects as displays. Only the first call has an effect.
