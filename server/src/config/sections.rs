@@ -173,7 +173,8 @@ pub const DEFAULT_DATA_FOLDER: &str = "trefoil-data";
 settings_table! {
     /// Terminology.
     pub struct TerminologySection {
-        /// Answer terminology requests without a token.
+        /// Answer terminology requests, and reads and searches of CodeSystems, ValueSets and ConceptMaps,
+        /// without a token.
         anonymous: bool = false,
         /// Versions to use if a request names none, each as `url|version`. A URL that ends with `*` is a
         /// prefix, and a version may be a pattern such as `4.x`: `http://hl7.org/fhir/*|5.x`.

@@ -135,3 +135,42 @@ async fn ten_thousand_codings_of_records_are_validated() {
         sums.iter().filter(|((.., result), _)| *result == Some(true)).map(|(_, count)| count).sum();
     assert!(right > CODINGS / 10, "{right} of {CODINGS} are valid");
 }
+
+/// Without a token, terminology resources can be read and searched, but not written, and no others.
+#[tokio::test]
+async fn everyone_reads_terminology_if_it_is_anonymous() {
+    let mut server = Server::open_terminology();
+    let file = server.data().join("some.ndjson");
+    let resources = [
+        json!({ "resourceType": "CodeSystem", "id": "s", "url": "urn:s", "version": "1", "status": "active",
+            "content": "complete", "concept": [{ "code": "a" }] }),
+        json!({ "resourceType": "Patient", "id": "p" }),
+        json!({ "resourceType": "Provenance", "id": "r", "recorded": "2026-01-01T00:00:00Z",
+            "target": [{ "reference": "CodeSystem/s" }], "agent": [{ "who": { "display": "a test" } }] }),
+    ];
+    std::fs::write(&file, resources.map(|resource| resource.to_string()).join("\n")).unwrap();
+    assert!(server.trefoil(&["import", file.to_str().unwrap()]).status.success());
+    server.start();
+    let client = server.client();
+    let get = async |path: &str| {
+        let answer = client.get(format!("{}/{path}", server.fhir())).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let (status, system) = get("CodeSystem/s").await;
+    assert_eq!((status, &system["url"]), (200, &json!("urn:s")));
+    let (status, found) = get("CodeSystem?url=urn:s&_revinclude=Provenance:target").await;
+    assert_eq!((status, found["entry"].as_array().map(Vec::len)), (200, Some(1)), "{found}");
+    assert_eq!(get("ValueSet?url=urn:none").await.0, 200);
+    assert_eq!(get("CodeSystem/s/_history").await.0, 200);
+    assert_eq!(get("Patient/p").await.0, 401);
+    assert_eq!(get("Provenance/r").await.0, 401);
+    assert_eq!(get("Patient?_revinclude=Provenance:target").await.0, 401);
+    for method in [reqwest::Method::PUT, reqwest::Method::DELETE] {
+        let request = client.request(method, format!("{}/CodeSystem/s", server.fhir()));
+        let request = request.header("Content-Type", "application/fhir+json").body(system.to_string());
+        assert_eq!(request.send().await.unwrap().status().as_u16(), 401);
+    }
+    // A token that is not valid is not ignored.
+    let request = client.get(format!("{}/CodeSystem/s", server.fhir())).bearer_auth("invalid");
+    assert_eq!(request.send().await.unwrap().status().as_u16(), 401);
+}

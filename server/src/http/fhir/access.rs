@@ -1,10 +1,10 @@
 //! Authorization at the FHIR endpoints, by the SMART scopes of the token: per resource type, and per patient.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use fhir::{IssueCode, patient_compartment};
 use http::StatusCode;
-use identity::model::scope::{ScopeContext, ScopePermissions};
+use identity::model::scope::{ScopeContext, ScopePermissions, Scopes};
 use identity::tokens::access_token::{GranularAccess, ResourceAccess, TokenAccess};
 use resources::filter::TypeFilter;
 use resources::referenced::is_read_by_reference;
@@ -26,6 +26,32 @@ pub async fn authenticate(context: &RequestContext) -> Result<Arc<TokenAccess>, 
         return Err(Problem::fhir(StatusCode::UNAUTHORIZED, IssueCode::Login, text));
     };
     Ok(context.authenticate_token(&sent).await?)
+}
+
+/// Types of resources that everyone may read if terminology requests need no token, with the scopes for it.
+const OPEN_TYPES: [&str; 3] = ["CodeSystem", "ValueSet", "ConceptMap"];
+static OPEN_SCOPES: LazyLock<Scopes> = LazyLock::new(|| {
+    let scopes = OPEN_TYPES.map(|kind| format!("system/{kind}.rs")).join(" ");
+    Scopes::parse(&scopes).expect("the scopes of resource types are valid")
+});
+
+/// Authenticates the access token of a FHIR request to a type of resources. Reading terminology needs none if
+/// terminology requests are anonymous.
+///
+/// # Errors
+/// A 401 problem if the token is missing or not valid.
+pub async fn authenticate_for(
+    context: &RequestContext,
+    kind: &str,
+    permissions: ScopePermissions,
+) -> Result<Arc<TokenAccess>, Problem> {
+    let is_read = permissions == ScopePermissions::GET || permissions == ScopePermissions::SEARCH;
+    let is_open = is_read && OPEN_TYPES.contains(&kind) && context.app.settings().anonymous_terminology;
+    if is_open && context.credentials()?.is_none() {
+        let base = &context.app.address.fhir_base;
+        return Ok(Arc::new(TokenAccess::of_everyone(base, OPEN_SCOPES.clone())));
+    }
+    authenticate(context).await
 }
 
 /// The resources of a type that the token grants access to.
@@ -227,7 +253,7 @@ pub async fn require_some(
     kind: &str,
     permissions: ScopePermissions,
 ) -> Result<Arc<TokenAccess>, Problem> {
-    let access = authenticate(context).await?;
+    let access = authenticate_for(context, kind, permissions).await?;
     if has_access(context, &access, kind, permissions) {
         return Ok(access);
     }

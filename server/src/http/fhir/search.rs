@@ -157,7 +157,7 @@ pub async fn search_by_post(
 }
 
 async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Result<Response, Problem> {
-    let access = access::authenticate(context).await?;
+    let access = access::authenticate_for(context, kind, ScopePermissions::SEARCH).await?;
     check_accept(context, &[])?;
     search_with(context, &access, kind, query).await
 }

@@ -10,7 +10,7 @@ use crate::model::user::User;
 use crate::tokens::dpop::{BadProof, ProofError};
 
 /// Claims of an access token: those of RFC 9068 section 2.2, followed by claims of this server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of RFC 9068")]
 pub struct AccessToken {
     pub iss: String,
@@ -92,6 +92,12 @@ pub enum ResourceAccess<'a> {
 }
 
 impl TokenAccess {
+    /// Returns the access that everyone has without a token: these scopes for this audience, and no identity.
+    pub fn of_everyone(audience: &str, scopes: Scopes) -> Self {
+        let token = AccessToken { aud: vec![audience.to_owned()], ..AccessToken::default() };
+        Self { token: Arc::new(token), scopes, user: None }
+    }
+
     /// Returns the resources of a type on which the token grants these permissions. `system/` scopes grant
     /// access to all resources. `user/` scopes grant access to the resources that the user may access; for a
     /// patient or a carer, these are the compartments of the user's patients. `patient/` scopes grant access
