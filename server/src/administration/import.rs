@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use resources::{ImportFault, ImportOptions, ImportProgress, ImportReport};
+use resources::{ExpectedVersion, ImportFault, ImportOptions, ImportProgress, ImportReport};
 use store::{Seq, Store, Versions as _};
-use terminology::{TerminologyChange, resource_faults};
+use terminology::{CodeSystemIndex, TerminologyChange, resource_faults};
 use terminology_import::{
     ImportError, Release, ReleaseProgress, StatedVersion, group_releases_as, is_release,
 };
@@ -18,7 +18,6 @@ use tokio::sync::mpsc;
 use super::protocol::CommandEvent;
 use super::services::{AdminServices, EventSink};
 use crate::clock::resource_id;
-use crate::node::app::App;
 use crate::node::saved_indexes::SavedIndexes;
 use crate::records::audit::AuditEntry;
 
@@ -64,7 +63,7 @@ pub async fn run_import(
             events(CommandEvent::Trouble("stopped: the remaining releases were not imported".to_owned()));
             return Ok(STOPPED);
         }
-        refused |= !import_release(&indexes, services.app, release, events).await?;
+        refused |= !import_release(&indexes, services, release, events).await?;
     }
     if paths.is_empty() {
         return Ok(u8::from(refused));
@@ -175,7 +174,7 @@ fn find_releases(path: &Path, releases: &mut Vec<PathBuf>) -> std::io::Result<bo
 /// repeated.
 async fn import_release(
     indexes: &SavedIndexes,
-    app: Option<&App>,
+    services: &AdminServices<'_>,
     release: Release,
     events: EventSink<'_>,
 ) -> Result<bool> {
@@ -226,14 +225,34 @@ async fn import_release(
     for fault in index.faults() {
         events(CommandEvent::Trouble(format!("{id}: {fault}")));
     }
-    if let Some(app) = app {
-        app.terminology.apply([TerminologyChange::Index { id, index }]);
+    describe_release(services, &id, &index).await?;
+    if let Some(app) = services.app {
+        app.terminology.apply([TerminologyChange::release(&id, index)]);
         if let Err(error) = app.terminology_sync.synchronize_releases(app.clock.now()).await {
             let text = format!("other nodes do not have this release yet; the server tries again: {error:#}");
             events(CommandEvent::Trouble(text));
         }
     }
     Ok(true)
+}
+
+/// Stores the CodeSystem resource by which clients find a release. One that is the same is not written again,
+/// and one with the same id that does not describe the release is left as it is.
+async fn describe_release(services: &AdminServices<'_>, id: &str, index: &CodeSystemIndex) -> Result<()> {
+    let description = index.description(id);
+    if let Ok(stored) = services.resources.read("CodeSystem", id).await {
+        let mut known: serde_json::Value = serde_json::from_slice(&stored.bytes)?;
+        known.as_object_mut().map(|members| members.remove("meta"));
+        if known == description || known["content"] != description["content"] {
+            return Ok(());
+        }
+    }
+    let body = description.to_string();
+    services
+        .resources
+        .update("CodeSystem", id, body, ExpectedVersion::Anything, services.clock.now())
+        .await?;
+    Ok(())
 }
 
 /// A progress event with the number of bytes read. Only the name of the file is shown, without its folders,

@@ -1,6 +1,7 @@
 //! The commands about imported releases of code systems.
 
 use anyhow::{Result, bail};
+use resources::ExpectedVersion;
 use serde_json::json;
 use store::blocking::run_blocking;
 use store::{ScanOptions, Store, Versions as _};
@@ -70,9 +71,21 @@ pub async fn execute_release_command(
                     run_blocking(move || indexes.remove_release(&id)).await??;
                 }
             }
+            remove_description(services, &id).await?;
             services.audit.add(&AuditEntry::ReleaseRemoved { id: id.clone() });
             events(CommandEvent::Line(format!("removed {id}")));
         }
+    }
+    Ok(())
+}
+
+/// Deletes the CodeSystem resource that describes a release.
+async fn remove_description(services: &AdminServices<'_>, id: &str) -> Result<()> {
+    let Ok(stored) = services.resources.read("CodeSystem", id).await else { return Ok(()) };
+    let resource: serde_json::Value = serde_json::from_slice(&stored.bytes)?;
+    if resource["content"] == "not-present" {
+        let expected = ExpectedVersion::Anything;
+        services.resources.delete("CodeSystem", id, expected, services.clock.now()).await?;
     }
     Ok(())
 }

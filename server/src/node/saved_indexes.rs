@@ -88,7 +88,7 @@ impl SavedIndexes {
             match read_index(&path) {
                 Ok(index) => {
                     self.update_format(&path, &index);
-                    names.push(TerminologyChange::Index { id: id.to_owned(), index });
+                    names.push(TerminologyChange::release(id, index));
                 }
                 Err(error) => tracing::error!(
                     %error, path = %path.display(),

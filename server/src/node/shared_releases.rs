@@ -145,7 +145,7 @@ impl SharedReleases {
                 let (indexes, id) = (self.indexes.clone(), release.id.clone());
                 run_blocking(move || indexes.remove_release(&id)).await??;
                 tracing::info!(id = release.id, "removed a release that another node has removed");
-                apply(TerminologyChange::Delete { kind: "CodeSystem", id: release.id });
+                apply(TerminologyChange::release_removed(&release.id));
             }
             older => self.publish(&release.id, source, older, now).await?,
         }
@@ -254,7 +254,7 @@ impl SharedReleases {
         let index = run_blocking(move || indexes.save_fetched(&release, &record.source)).await??;
         Ok(index.map(|index| {
             tracing::info!(id, "fetched a release that another node has imported");
-            TerminologyChange::Index { id, index }
+            TerminologyChange::release(&id, index)
         }))
     }
 

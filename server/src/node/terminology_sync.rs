@@ -118,7 +118,7 @@ impl TerminologySync {
             let id = id.to_owned();
             run_blocking(move || indexes.remove_release(&id)).await??;
         }
-        self.terminology.apply([TerminologyChange::Delete { kind: "CodeSystem", id: id.to_owned() }]);
+        self.terminology.apply([TerminologyChange::release_removed(id)]);
         Ok(())
     }
 

@@ -305,7 +305,11 @@ async fn releases_survive_restarts_and_a_damaged_index_affects_only_its_release(
     let asked = Asked::of(&server);
     asked.knows_the_garden().await;
     let loinc = [("system", "http://loinc.org"), ("code", "90001-1")];
-    assert_eq!(asked.get("CodeSystem/$lookup", &loinc).await.0, 404);
+    // The resource that describes the release is stored, so that the code system is known and lacks its
+    // concepts.
+    let (status, answer) = asked.get("CodeSystem/$lookup", &loinc).await;
+    assert_eq!(status, 422, "{answer}");
+    assert!(answer.to_string().contains("not-present"), "{answer}");
     imported(&import(&server, &releases().join("Loinc_0.1")));
     assert_eq!(asked.get("CodeSystem/$lookup", &loinc).await.0, 200);
 }
@@ -461,6 +465,17 @@ async fn a_release_is_listed_shown_and_removed() {
     server.start();
     let asked = Asked::of(&server);
     asked.knows_the_garden().await;
+    // The release is found as a CodeSystem without concepts, and answers under its id.
+    let (_, found) = asked.get("CodeSystem", &[("url", SCT)]).await;
+    let described = &found["entry"][0]["resource"];
+    assert_eq!((found["total"].as_u64(), &described["content"]), (Some(1), &json!("not-present")), "{found}");
+    assert_eq!((&described["id"], &described["count"]), (&json!(id), &json!(24)));
+    assert!(described["description"].as_str().unwrap().contains("900000000000508004"));
+    let (status, answer) =
+        asked.get(&format!("CodeSystem/{id}/$subsumes"), &[("codeA", FLOWER), ("codeB", LILY)]).await;
+    assert_eq!((status, parameter(&answer, "outcome")), (200, Some(&json!("subsumes"))), "{answer}");
+    let versioned = [("system", SCT), ("version", &*edition), ("codeA", FLOWER), ("codeB", LILY)];
+    assert_eq!(asked.get("CodeSystem/$subsumes", &versioned).await.0, 200);
     let (code, text) = run(&server, &["remove", id]);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("1 of stored value sets name this version: ValueSet/pinned;"), "{text}");
@@ -468,6 +483,7 @@ async fn a_release_is_listed_shown_and_removed() {
     assert_eq!(run(&server, &["remove", id, "--force"]).0, Some(0));
     let query = [("system", SCT), ("codeA", FLOWER), ("codeB", LILY)];
     assert_eq!(asked.get("CodeSystem/$subsumes", &query).await.0, 404);
+    assert_eq!(asked.get("CodeSystem", &[("url", SCT)]).await.1["total"], 0);
     // Without a running server, too.
     let (_, listed) = run(&server, &["list"]);
     let other = listed.split_whitespace().next().unwrap().to_owned();

@@ -37,6 +37,27 @@ pub enum TerminologyChange {
     },
 }
 
+/// Begin of the ids of releases in the catalog. An id of FHIR contains no colon, so that a release and the
+/// CodeSystem resource that describes it can have the same id.
+const RELEASE: &str = "release:";
+
+/// The id of a release in the catalog.
+pub(super) fn release_key(id: &str) -> String {
+    format!("{RELEASE}{id}")
+}
+
+impl TerminologyChange {
+    /// Returns the change that adds a release of a code system, or replaces it.
+    pub fn release(id: &str, index: CodeSystemIndex) -> Self {
+        Self::Index { id: release_key(id), index }
+    }
+
+    /// Returns the change that removes a release of a code system.
+    pub fn release_removed(id: &str) -> Self {
+        Self::Delete { kind: CodeSystem::KIND, id: release_key(id) }
+    }
+}
+
 /// A stored resource that is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceProblem {

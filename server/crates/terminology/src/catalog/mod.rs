@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use self::append_cache::AppendCache;
+use self::change::release_key;
 pub use self::change::{ResourceProblem, TerminologyChange, pins_version, resource_faults};
 pub(crate) use self::compiled_resource::CompiledResource;
 use self::element_bindings::ElementBindings;
@@ -188,6 +189,11 @@ impl Catalog {
     /// # Errors
     /// [`TxError`] if the code system does not exist or is invalid.
     pub(crate) fn code_system_by_id(&self, id: &str, budget: &Budget<'_>) -> Result<&CodeSystem, TxError> {
+        // The resource that describes a release has the same id, and no concepts.
+        if let Some(release) = self.layers().find_map(|layer| layer.code_systems.by_id.get(&release_key(id)))
+        {
+            return Ok(release.get(budget)?);
+        }
         find_by_id(self.layers().map(|layer| &layer.code_systems), id, budget)
     }
 
@@ -497,6 +503,7 @@ impl Catalog {
             .filter_map(|h| Some((h.url.clone()?, h.version.clone())))
             .collect();
         list.sort();
+        list.dedup();
         list
     }
 
@@ -512,6 +519,7 @@ impl Catalog {
                     || canonical::compare(b.as_deref().unwrap_or(""), a.as_deref().unwrap_or(""));
                 is_default(b).cmp(&is_default(a)).then_with(newest_first)
             });
+            versions.dedup();
             versions
         };
         let stored = self.code_systems.by_url.iter().map(|(url, list)| (url.clone(), versions(url, list)));

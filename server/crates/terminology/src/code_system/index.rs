@@ -4,8 +4,10 @@
 use std::io;
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::{CodeSystem, Subsumption};
-use crate::model::resource_json::ResourceHeader;
+use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader};
 
 /// The index of one code system version. Clones share the content.
 #[derive(Debug, Clone)]
@@ -63,6 +65,50 @@ impl CodeSystemIndex {
         self.0.version.as_deref()
     }
 
+    /// Returns a CodeSystem resource that describes the code system without its concepts, with this id.
+    pub fn description(&self, id: &str) -> serde_json::Value {
+        let header = &self.0.header;
+        let mut out = json!({
+            "resourceType": "CodeSystem",
+            "id": id,
+            "url": header.url,
+            "version": header.version,
+            "name": header.name,
+            "title": header.title,
+            "status": header.status.as_deref().unwrap_or("active"),
+            "date": header.date,
+            "language": header.language,
+            "description": self.summary(),
+            "caseSensitive": header.case_sensitive,
+            "valueSet": header.value_set,
+            "hierarchyMeaning": header.hierarchy_meaning.map(HierarchyMeaning::name),
+            "content": ContentMode::NotPresent.name(),
+            "count": self.concepts(),
+            "property": header.property.iter().map(|property| json!({
+                "code": property.code,
+                "uri": property.uri,
+                "description": property.description,
+                "type": property.r#type.as_deref().unwrap_or("string"),
+            })).collect::<Vec<_>>(),
+        });
+        remove_absent(&mut out);
+        out
+    }
+
+    /// A sentence about the release.
+    fn summary(&self) -> String {
+        let languages = self.languages();
+        let mut text = "A release that was imported; this resource has no concepts.".to_owned();
+        if !languages.is_empty() {
+            text.push_str(&format!(" Languages: {}.", languages.join(", ")));
+        }
+        let dialects = self.language_reference_sets();
+        if !dialects.is_empty() {
+            text.push_str(&format!(" Language reference sets: {}.", dialects.join(", ")));
+        }
+        text
+    }
+
     /// Returns the title or name of the code system.
     pub fn title(&self) -> Option<&str> {
         self.0.header.title.as_deref().or(self.0.header.name.as_deref())
@@ -114,6 +160,19 @@ impl CodeSystemIndex {
             return None;
         }
         Self::from_resource(json).ok()?.cycle()
+    }
+}
+
+/// Removes members that are null and lists that are empty.
+fn remove_absent(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(members) => {
+            members
+                .retain(|_, value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty()));
+            members.values_mut().for_each(remove_absent);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(remove_absent),
+        _ => {}
     }
 }
 
