@@ -56,11 +56,16 @@ use self::word_index::WordIndex;
 use crate::model::Unprocessable;
 use crate::model::concept_text::{ConceptText, TextKind};
 use crate::model::dialects::{self, ELSEWHERE, SnomedDialects};
+use crate::model::known_systems::ISO_3166;
 use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader, STANDARDS_STATUS};
 use crate::model::text_folding::same_folded;
 
 /// Property by which `$lookup` and `$expand` request the definition of a concept.
 pub(crate) const DEFINITION: &str = "definition";
+
+/// Property of the built-in countries: the meaning of the code is that of a user, so that the code is valid
+/// but not listed, and has no display of its own.
+pub(crate) const USER_ASSIGNED: &str = "user-assigned";
 
 /// The index of one code system.
 #[derive(Debug, Default)]
@@ -398,6 +403,11 @@ impl CodeSystem {
     /// Returns whether the concept groups other concepts and must not be used itself.
     pub(crate) fn is_abstract(&self, concept: u32) -> bool {
         self.has_flag(concept, ABSTRACT)
+    }
+
+    /// Returns whether the meaning of a code is that of a user ([`USER_ASSIGNED`]).
+    pub(crate) fn is_user_assigned(&self, concept: u32) -> bool {
+        self.url == ISO_3166 && self.property(concept, USER_ASSIGNED).next() == Some("true")
     }
 
     /// Returns whether the concept is deprecated but still active.

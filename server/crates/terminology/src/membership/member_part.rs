@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::code_system::CodeSystem;
 use crate::code_system::concept_set::ConceptSet;
+use crate::model::known_systems::ISO_3166;
 use crate::model::resource_json::ContentMode;
 use crate::model::{Budget, TxError};
 use crate::value_set::{ListedCode, ValueSet};
@@ -78,6 +79,19 @@ impl<'a> MemberPart<'a> {
         let Some(system) = self.system.filter(|system| system.has_inactive()) else { return Ok(()) };
         budget.spend(self.bits.count() / 8)?;
         self.bits.retain(|concept| !system.is_inactive(concept));
+        Ok(())
+    }
+
+    /// Removes codes whose meaning is that of a user, unless the value set lists them.
+    ///
+    /// # Errors
+    /// [`TxError`] if the budget is spent.
+    pub(crate) fn drop_user_assigned(&mut self, budget: &Budget<'_>) -> Result<(), TxError> {
+        let Some(system) = self.system.filter(|system| system.url == ISO_3166) else { return Ok(()) };
+        if self.listed.is_none() {
+            budget.spend(self.bits.count())?;
+            self.bits.retain(|concept| !system.is_user_assigned(concept));
+        }
         Ok(())
     }
 

@@ -310,4 +310,10 @@ impl ValidationIssue {
         self.issue.severity = Severity::Warning;
         self.with_message()
     }
+
+    /// The issue as information, which has no effect on the result.
+    pub(crate) fn into_information(mut self) -> Self {
+        self.issue.severity = Severity::Information;
+        self
+    }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::resource::resource;
 use super::{ISO_3166, ISO_3166_2, ISO_4217};
 use crate::catalog::StoredResource;
-use crate::code_system::CodeSystem;
+use crate::code_system::{CodeSystem, USER_ASSIGNED};
 use crate::grammar::table_rows;
 
 /// `urn:iso:std:iso:3166`, in which each country has an alpha-2, an alpha-3 and a numeric code.
@@ -33,9 +33,12 @@ fn user_assigned() -> impl Iterator<Item = Value> {
         .collect();
     let three =
         two.clone().into_iter().flat_map(move |two| letters().map(move |letter| format!("{two}{letter}")));
-    two.into_iter().chain(three).map(|code| {
-        let display = if matches!(&*code, "XK" | "XKX") { "Kosovo" } else { "User-assigned" };
-        json!({ "code": code, "display": display })
+    two.into_iter().chain(three).map(|code| match &*code {
+        "XK" | "XKX" => json!({ "code": code, "display": "Kosovo" }),
+        _ => {
+            let property = json!([{ "code": USER_ASSIGNED, "valueBoolean": true }]);
+            json!({ "code": code, "display": "User-assigned", "property": property })
+        }
     })
 }
 

@@ -59,6 +59,7 @@ impl<'a> ExpansionView<'a, '_> {
         if self.request.active_only {
             members.parts.iter_mut().try_for_each(|part| part.drop_inactive(self.budget))?;
         }
+        members.parts.iter_mut().try_for_each(|part| part.drop_user_assigned(self.budget))?;
         if self.request.exclude_not_for_ui {
             members.parts.iter_mut().try_for_each(|part| part.drop_abstract(self.budget))?;
         }

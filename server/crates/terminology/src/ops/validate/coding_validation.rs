@@ -218,8 +218,18 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
                 ValidationIssue::wrong_display(given, &named, whitespace, &right, &languages)
             }
         };
+        // The user who assigned the meaning of a code also chose its display.
+        let is_assigned = member
+            .system
+            .zip(member.concept)
+            .is_some_and(|(system, concept)| system.is_user_assigned(concept));
         let soften = validator.request.lenient_display && issue.issue.severity == Severity::Error;
-        self.report_at("display", if soften { issue.into_warning() } else { issue });
+        let issue = match () {
+            () if is_assigned => issue.into_information(),
+            () if soften => issue.into_warning(),
+            () => issue,
+        };
+        self.report_at("display", issue);
         Ok(())
     }
 
