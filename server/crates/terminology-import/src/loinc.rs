@@ -5,6 +5,8 @@
 //! `ComponentHierarchyBySystem` (before 2.74 `MultiAxialHierarchy`). Answer lists and groups are subsets,
 //! which define the value sets `http://loinc.org/vs/LL…` and `…/LG…`.
 
+use std::collections::HashMap;
+
 use terminology::indexing::{
     ConceptDesignation, ConceptNumber, ContentMode, HierarchyMeaning, IndexBuilder, LOINC,
     PropertyDefinition, ResourceHeader, compare_versions,
@@ -23,7 +25,7 @@ const NOTICE: &str = "EXTERNAL_COPYRIGHT_NOTICE";
 /// LOINC).
 const COPYRIGHT: &str = "copyright";
 /// Other columns of the table that become properties.
-const FACTS: [&str; 9] = [
+const FACTS: [&str; 12] = [
     "CLASS",
     "STATUS",
     "CLASSTYPE",
@@ -31,6 +33,9 @@ const FACTS: [&str; 9] = [
     "VersionLastChanged",
     "PanelType",
     "EXAMPLE_UCUM_UNITS",
+    "EXAMPLE_UNITS",
+    "UNITSREQUIRED",
+    "RELATEDNAMES2",
     "AskAtOrderEntry",
     NOTICE,
 ];
@@ -96,7 +101,8 @@ fn code_system_header(version: String) -> ResourceHeader {
     let property = |code: &&str| PropertyDefinition {
         code: (*code).to_owned(),
         uri: Some(format!("{LOINC}/property/{code}")),
-        r#type: Some("string".to_owned()),
+        // The value of an axis is a part.
+        r#type: Some(if AXES.contains(code) { "Coding" } else { "string" }.to_owned()),
         ..PropertyDefinition::default()
     };
     ResourceHeader {
@@ -162,7 +168,24 @@ fn release_version(reader: &mut ReleaseReader<'_, '_>) -> Result<String, ImportE
     }
 }
 
+/// The parts of each term: axis, part and name.
+type PartLinks = HashMap<String, Vec<[String; 3]>>;
+
+/// Reads the parts of the axes of all terms.
+fn read_part_links(reader: &mut ReleaseReader<'_, '_>) -> Result<PartLinks, ImportError> {
+    let mut links = PartLinks::new();
+    let headings = ["LoincNumber", "PartNumber", "Property", "PartName"];
+    for_each_row(reader, PART_LINKS, &headings, 3, |fields| {
+        let axis = fields[2].rsplit('/').next().unwrap_or_default();
+        let link = [axis, fields[1], fields[3]].map(str::to_owned);
+        links.entry(fields[0].to_owned()).or_default().push(link);
+        Ok(())
+    })?;
+    Ok(links)
+}
+
 fn read_terms(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) -> Result<(), ImportError> {
+    let parts = read_part_links(reader)?;
     let mut headings = vec!["LOINC_NUM", "LONG_COMMON_NAME"];
     headings.extend(AXES.iter().chain(&FACTS).chain(&NAMES).chain([&MEANING]));
     for_each_row(reader, TERMS, &headings, 2 + AXES.len(), |fields| {
@@ -174,7 +197,17 @@ fn read_terms(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) ->
         let has_notice =
             headings.iter().zip(fields).any(|(name, value)| *name == NOTICE && !value.is_empty());
         builder.add_property(number, COPYRIGHT, if has_notice { "3rdParty" } else { "LOINC" })?;
-        let designation = headings.iter().zip(fields).skip(2).filter(|(_, value)| !value.is_empty());
+        // The table has the name of a part, and the link its number, so that each part is one value.
+        let links = parts.get(fields[0]).map_or(&[][..], Vec::as_slice);
+        for [axis, part, name] in links {
+            builder.add_coding_property(number, axis, [LOINC, part, name])?;
+        }
+        let is_linked = |heading: &str| links.iter().any(|[axis, ..]| axis == heading);
+        let designation = headings
+            .iter()
+            .zip(fields)
+            .skip(2)
+            .filter(|(heading, value)| !value.is_empty() && !is_linked(heading));
         for (heading, value) in designation {
             if NAMES.contains(heading) {
                 let usage = Some([LOINC, *heading, *heading]);
@@ -187,6 +220,8 @@ fn read_terms(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) ->
                         ..ConceptDesignation::default()
                     },
                 )?;
+            } else if AXES.contains(heading) {
+                builder.add_coding_property(number, heading, ["", "", value])?;
             } else if *heading == MEANING {
                 builder.set_definition(number, value)?;
             } else {
@@ -227,13 +262,6 @@ fn read_parts(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) ->
             Ok(())
         },
     )?;
-    // The parts of an axis are also values of the property of the axis, so that filters accept both forms.
-    let headings = ["LoincNumber", "PartNumber", "Property"];
-    for_each_row(reader, PART_LINKS, &headings, 3, |fields| {
-        let Some(term) = builder.find_concept(fields[0]) else { return Ok(()) };
-        let axis = fields[2].rsplit('/').next().unwrap_or_default();
-        builder.add_property(term, axis, fields[1])
-    })?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! hierarchy assigns the ordinals, and each column is sorted by them.
 
 use super::code_table::CodeTable;
+use super::coding_property::CodingProperty;
 use super::concept_attribute::{ABSTRACT, DEPRECATED, INACTIVE, LITERAL, NONE};
 use super::concept_designation::ConceptDesignation;
 use super::description_facts::SEPARATOR;
@@ -265,6 +266,19 @@ impl IndexBuilder {
         let value = self.out.values.intern(value)?;
         self.properties.push([name_number, value]);
         Ok(())
+    }
+
+    /// Adds a property whose value is a Coding. An empty text is an absent member.
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub fn add_coding_property(
+        &mut self,
+        of: ConceptNumber,
+        name: &str,
+        [system, code, display]: [&str; 3],
+    ) -> Result<(), String> {
+        self.add_property(of, name, &CodingProperty { code, system, display }.to_stored())
     }
 
     /// Returns whether a property of this name links concepts.

@@ -56,7 +56,7 @@ use self::word_index::WordIndex;
 use crate::model::Unprocessable;
 use crate::model::concept_text::{ConceptText, TextKind};
 use crate::model::dialects::{self, ELSEWHERE, SnomedDialects};
-use crate::model::known_systems::ISO_3166;
+use crate::model::known_systems::{ISO_3166, LOINC};
 use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader, STANDARDS_STATUS};
 use crate::model::text_folding::same_folded;
 
@@ -477,21 +477,22 @@ impl CodeSystem {
             || (!self.attributes.is_empty() && self.find(name).is_some())
     }
 
-    /// The values of a property of a concept, as text, a Coding as its code and as `system|code`.
+    /// The values of a property of a concept, as the texts by which a filter can name them: a Coding as its
+    /// code and as `system|code`, and in LOINC also as its display (FHIR R4, Using LOINC: a part by its
+    /// number or name).
     pub(crate) fn property_texts<'a>(
         &'a self,
         concept: u32,
         name: &str,
     ) -> impl Iterator<Item = Cow<'a, str>> {
-        self.property(concept, name)
-            .flat_map(|value| match CodingProperty::from_stored(value) {
-                None => [Some(Cow::Borrowed(value)), None],
-                Some(coding) => {
-                    let with_system = format!("{}|{}", coding.system, coding.code);
-                    [Some(Cow::Borrowed(coding.code)), Some(Cow::Owned(with_system))]
-                }
-            })
-            .flatten()
+        let texts = |value| match CodingProperty::from_stored(value) {
+            None => [Some(Cow::Borrowed(value)), None, None],
+            Some(CodingProperty { code, system, display }) => {
+                let display = (self.url == LOINC).then_some(Cow::Borrowed(display));
+                [Some(Cow::Borrowed(code)), Some(Cow::Owned(format!("{system}|{code}"))), display]
+            }
+        };
+        self.property(concept, name).flat_map(texts).flatten()
     }
 
     /// The values of a property of a concept, as text. The type of a defining relationship is a property too.

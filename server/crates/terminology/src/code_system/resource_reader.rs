@@ -6,7 +6,6 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::CodeSystem;
-use super::coding_property::CodingProperty;
 use super::concept_attribute::{DEPRECATED, INACTIVE};
 use super::concept_designation::ConceptDesignation;
 use super::index_builder::{ConceptNumber, IndexBuilder};
@@ -172,8 +171,7 @@ fn add_concept_data(
     for property in properties {
         match (property.value.as_deref(), &property.coding) {
             (Some(code), Some([system, display])) if builder.role_of(&property.name).is_none() => {
-                let value = CodingProperty { code, system, display };
-                builder.add_property(number, &property.name, &value.to_stored())?;
+                builder.add_coding_property(number, &property.name, [system, code, display])?;
             }
             (Some(value), _) => builder.add_property(number, &property.name, value)?,
             (None, _) => {}
