@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
+use terminology_import::import_files;
 use trefoil_server::cli::CommandLine;
 
 use crate::support::TREFOIL;
@@ -24,7 +25,8 @@ struct FencedBlock {
 #[test]
 fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
     let proxies = [("nginx", 0), ("caddy", 0), ("haproxy", 0)];
-    let mut checked = [&[("toml", 0), ("json", 0), ("sh", 0), ("sql", 0), ("", 0)][..], &proxies].concat();
+    let mut checked =
+        [&[("toml", 0), ("json", 0), ("sh", 0), ("sql", 0), ("csv", 0), ("", 0)][..], &proxies].concat();
     for block in documents().iter().flat_map(|(name, text)| fenced_blocks(name, text)) {
         let FencedBlock { place, language, text } = &block;
         let count = checked.iter_mut().find(|(known, _)| known == language);
@@ -37,6 +39,11 @@ fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
             "json" => drop(parse_json(place, text)),
             "sh" => {
                 shell_commands(text).iter().for_each(|words| check_command(place, words, MayLack::Nothing))
+            }
+            "csv" => {
+                let file = ("codes.csv".to_owned(), text.as_bytes().to_vec());
+                let imported = import_files(vec![file]).unwrap_or_else(|error| panic!("{place}: {error}"));
+                assert!(imported.index.faults().is_empty(), "{place}: {:?}", imported.index.faults());
             }
             // The journey with DuckDB runs these statements.
             "sql" => assert_eq!(place.split(':').next(), Some("server/docs/bulk-export.md"), "{place}"),

@@ -383,15 +383,11 @@ impl IndexBuilder {
         self.set_flags(of, INACTIVE);
     }
 
-    /// The compiled code system.
-    ///
-    /// # Errors
-    /// A message if there is more text than an index can hold.
-    pub(crate) fn build(mut self) -> Result<CodeSystem, String> {
-        let len = self.codes.len();
+    /// Converts links to codes into links to concepts. Links to unknown codes are ignored; fragments have
+    /// many of them.
+    fn resolve_links(&mut self) {
         let mut dangling = Vec::new();
         for (index, (concept, is_parent)) in self.code_links.iter().enumerate() {
-            // Links to unknown codes are ignored; fragments have many of them.
             let linked = self.link_codes.get(index as u32);
             let Some(other) = self.find_concept(linked) else {
                 dangling.push((*concept, *is_parent, index as u32));
@@ -408,6 +404,15 @@ impl IndexBuilder {
             }
         }
         drop((std::mem::take(&mut self.code_links), std::mem::take(&mut self.link_codes)));
+    }
+
+    /// The compiled code system.
+    ///
+    /// # Errors
+    /// A message if there is more text than an index can hold.
+    pub(crate) fn build(mut self) -> Result<CodeSystem, String> {
+        let len = self.codes.len();
+        self.resolve_links();
         let (order, hierarchy, above) = ConceptHierarchy::build(len, std::mem::take(&mut self.links));
         let mut ordinal = vec![0_u32; len];
         for (index, old) in order.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use fhir::{Coding, Parameter, Parameters, Value};
 
 use super::OperationInput;
-use super::concept_texts::{self, additions_to_concept};
+use super::concept_texts::{self, TextWithUse, additions_to_concept};
 use super::validate::request;
 use crate::catalog::Catalog;
 use crate::code_system::concept_attribute::AttributeValue;
@@ -83,37 +83,64 @@ pub(crate) fn answer_lookup(
     }
     out.push_boolean("abstract", system.is_abstract(concept));
     // The display is a designation too, because `display` has no language.
-    for (_, text) in texts.iter().enumerate().filter(|(n, text)| {
+    let designations = texts.iter().enumerate().filter(|(n, text)| {
         wanted_parts.wants_designation(text)
             && text.display.retired.is_none()
             && (Some(*n) != shown || text.display.language.is_some())
-    }) {
-        let mut part = Vec::new();
-        if let Some(language) = text.display.language {
-            part.push(Parameter::new("language", Value::Text("Code", language.to_owned())));
+    });
+    out.parameter.extend(designations.map(|(_, text)| designation_parameter(text)));
+    push_hierarchy(&mut out, system, concept, &wanted_parts, budget)?;
+    for (from, concept) in own() {
+        for (name, value) in from.properties(concept) {
+            budget.spend(1 + from.header.property.len() / 8)?;
+            if !from.is_structural(name) && wanted_parts.wants_property(name) {
+                push_property(&mut out, name, typed_value(from, name, value), None);
+            }
         }
-        if let Some(coding) = text.coding() {
-            part.push(Parameter::new("use", Value::Coding(coding)));
-        }
-        if let Some(source) = text.source {
-            part.push(Parameter::new("source", Value::Text("Canonical", canonical_url(source))));
-        }
-        part.push(Parameter::new("value", Value::Text("String", text.display.text.to_owned())));
-        let extension = text.dialects().collect();
-        out.parameter.push(Parameter { extension, ..Parameter::of_parts("designation", part) });
     }
-    let mut push = |code: &str, value: Value, description: Option<&str>| {
-        let mut part = vec![
-            Parameter::new("code", Value::Text("Code", code.to_owned())),
-            Parameter::new("value", value),
-        ];
-        if let Some(text) = description {
-            part.push(Parameter::new("description", Value::Text("String", text.to_owned())));
-        }
-        out.parameter.push(Parameter::of_parts("property", part));
-    };
+    push_attributes(&mut out, system, concept, &wanted_parts);
+    for (header, _) in supplements.into_iter().filter(|one| concept_texts::is_used(*one, Some(system))) {
+        out.push("used-supplement", Value::Text("Canonical", canonical_url(header)));
+    }
+    Ok(out)
+}
+
+/// A designation as a parameter of the answer.
+fn designation_parameter(text: &TextWithUse<'_>) -> Parameter {
+    let mut part = Vec::new();
+    if let Some(language) = text.display.language {
+        part.push(Parameter::new("language", Value::Text("Code", language.to_owned())));
+    }
+    if let Some(coding) = text.coding() {
+        part.push(Parameter::new("use", Value::Coding(coding)));
+    }
+    if let Some(source) = text.source {
+        part.push(Parameter::new("source", Value::Text("Canonical", canonical_url(source))));
+    }
+    part.push(Parameter::new("value", Value::Text("String", text.display.text.to_owned())));
+    let extension = text.dialects().collect();
+    Parameter { extension, ..Parameter::of_parts("designation", part) }
+}
+
+fn push_property(out: &mut Parameters, code: &str, value: Value, description: Option<&str>) {
+    let mut part =
+        vec![Parameter::new("code", Value::Text("Code", code.to_owned())), Parameter::new("value", value)];
+    if let Some(text) = description {
+        part.push(Parameter::new("description", Value::Text("String", text.to_owned())));
+    }
+    out.parameter.push(Parameter::of_parts("property", part));
+}
+
+/// Adds the properties that the index has in columns of their own: the state, the parents and the children.
+fn push_hierarchy(
+    out: &mut Parameters,
+    system: &CodeSystem,
+    concept: u32,
+    wanted_parts: &LookupProperties<'_>,
+    budget: &Budget<'_>,
+) -> Result<(), TxError> {
     if wanted_parts.wants_property("inactive") {
-        push("inactive", Value::Boolean(system.is_inactive(concept)), None);
+        push_property(out, "inactive", Value::Boolean(system.is_inactive(concept)), None);
     }
     for (name, up) in [("parent", true), ("child", false)] {
         if !wanted_parts.wants_property(name) {
@@ -124,35 +151,31 @@ pub(crate) fn answer_lookup(
         budget.spend(NEIGHBOUR_STEPS * neighbours.len())?;
         budget.spend_memory(NEIGHBOUR_BYTES * neighbours.len())?;
         for &other in neighbours.iter() {
-            push(name, Value::Text("Code", system.code(other).to_owned()), system.display(other));
+            let value = Value::Text("Code", system.code(other).to_owned());
+            push_property(out, name, value, system.display(other));
         }
     }
     budget.set_activity("looking up a concept");
-    for (from, concept) in own() {
-        for (name, value) in from.properties(concept) {
-            budget.spend(1 + from.header.property.len() / 8)?;
-            if !from.is_structural(name) && wanted_parts.wants_property(name) {
-                push(name, typed_value(from, name, value), None);
-            }
-        }
-    }
-    // The type of a defining relationship is the name of a property (FHIR R4, Using SNOMED CT).
-    for attribute in system
-        .attributes(concept)
-        .filter(|attribute| wanted_parts.wants_property(system.code(attribute.kind)))
-    {
+    Ok(())
+}
+
+/// Adds the defining relationships. The type of one is the name of a property (FHIR R4, Using SNOMED CT).
+fn push_attributes(
+    out: &mut Parameters,
+    system: &CodeSystem,
+    concept: u32,
+    wanted_parts: &LookupProperties<'_>,
+) {
+    let attributes = system.attributes(concept);
+    for attribute in attributes.filter(|one| wanted_parts.wants_property(system.code(one.kind))) {
         let (value, description) = match attribute.value {
             AttributeValue::Concept(other) => {
                 (Value::Text("Code", system.code(other).to_owned()), system.display(other))
             }
             AttributeValue::Literal(text) => (literal_value(text), None),
         };
-        push(system.code(attribute.kind), value, description);
+        push_property(out, system.code(attribute.kind), value, description);
     }
-    for (header, _) in supplements.into_iter().filter(|one| concept_texts::is_used(*one, Some(system))) {
-        out.push("used-supplement", Value::Text("Canonical", canonical_url(header)));
-    }
-    Ok(out)
 }
 
 /// Steps and memory in bytes of a parent or child in an answer: a parameter of three parts, and its text.
@@ -228,7 +251,7 @@ impl<'a> LookupProperties<'a> {
     }
 
     /// Returns whether a designation is requested: `designation` requests all, `lang.X` those of a language.
-    fn wants_designation(&self, text: &concept_texts::TextWithUse<'_>) -> bool {
+    fn wants_designation(&self, text: &TextWithUse<'_>) -> bool {
         let covers = |range: &LanguageRanges| range.covers(&text.display);
         self.wants_property("designation") || self.languages.iter().any(covers)
     }

@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `translate_request` | the code, the direction and what restricts the answer, in the parameters of R4 or R5 |
 //! | `reference_set_map` | maps and associations of SNOMED CT, which are reference sets |
+//! | `translation_match` | one counterpart |
 //! | here | the choice of maps, and the answer |
 
 mod reference_set_map;
 mod translate_request;
+mod translation_match;
 
 use std::collections::HashSet;
 
@@ -16,6 +18,7 @@ use fhir::{Coding, Parameter, Parameters, Value};
 
 use self::reference_set_map::ReferenceSetMap;
 use self::translate_request::{TranslateRequest, TranslationScope};
+use self::translation_match::TranslationMatch;
 use super::{OperationInput, OperationLevel};
 use crate::catalog::Catalog;
 use crate::concept_map::{
@@ -134,17 +137,6 @@ fn all_maps<'a>(
 fn same_canonical(a: &str, b: &str) -> bool {
     let ((a, a_version), (b, b_version)) = (canonical::split(a), canonical::split(b));
     a == b && a_version.zip(b_version).is_none_or(|(a, b)| canonical::matches(a, b))
-}
-
-/// A counterpart of the code.
-struct TranslationMatch {
-    equivalence: Equivalence,
-    concept: Option<Coding>,
-    products: Vec<Parameter>,
-    /// Facts of the map about this counterpart: a URI and a value.
-    properties: Vec<(String, String)>,
-    /// Canonical URL of the map.
-    map: String,
 }
 
 /// The translation of the codes of a request.

@@ -3,8 +3,8 @@
 
 use fhir::Coding;
 
-use super::TranslationMatch;
 use super::translate_request::TranslationScope;
+use super::translation_match::TranslationMatch;
 use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
 use crate::code_system::concept_attribute::AttributeValue;
