@@ -55,7 +55,7 @@ pub async fn execute_release_command(
             let pins = pinned_by(services.resources.store(), &index).await?;
             if !pins.is_empty() && !force {
                 bail!(
-                    "{} of stored value sets name this version: {}; change them, or remove the release with --force",
+                    "stored value sets name the version of this release ({}): {}; change them, or use --force",
                     pins.len(),
                     pins.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ")
                 );

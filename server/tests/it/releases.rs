@@ -478,7 +478,10 @@ async fn a_release_is_listed_shown_and_removed() {
     assert_eq!(asked.get("CodeSystem/$subsumes", &versioned).await.0, 200);
     let (code, text) = run(&server, &["remove", id]);
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("1 of stored value sets name this version: ValueSet/pinned;"), "{text}");
+    assert!(
+        text.contains("stored value sets name the version of this release (1): ValueSet/pinned;"),
+        "{text}"
+    );
     asked.knows_the_garden().await;
     assert_eq!(run(&server, &["remove", id, "--force"]).0, Some(0));
     let query = [("system", SCT), ("codeA", FLOWER), ("codeB", LILY)];

@@ -1,4 +1,4 @@
-//! Quotes of CSV that are never closed. A CSV reader takes everything behind such a quote as one field, so
+//! Quotes of CSV that are never closed. A CSV reader takes everything after such a quote as one field, so
 //! that the rows in it are lost without an error.
 
 use std::cell::Cell;
@@ -30,8 +30,8 @@ enum Position {
     FieldStart,
     InField,
     InQuotes,
-    /// Behind a quote in a quoted field: the end of the field, or the first of two quotes that stand for one.
-    BehindQuote,
+    /// After a quote in a quoted field: the end of the field, or the first of two quotes that stand for one.
+    AfterQuote,
     Comment,
 }
 
@@ -50,12 +50,12 @@ impl<R> QuoteReader<R> {
     }
 
     fn follow(&mut self, byte: u8) {
-        use Position::{BehindQuote, Comment, FieldStart, InField, InQuotes, RowStart};
+        use Position::{AfterQuote, Comment, FieldStart, InField, InQuotes, RowStart};
         self.position = match (self.position, byte) {
-            (InQuotes, b'"') => BehindQuote,
+            (InQuotes, b'"') => AfterQuote,
             (InQuotes, _) => InQuotes,
-            (BehindQuote, b'"') => InQuotes,
-            (Comment, b'\n') | (RowStart | FieldStart | InField | BehindQuote, b'\n') => RowStart,
+            (AfterQuote, b'"') => InQuotes,
+            (Comment, b'\n') | (RowStart | FieldStart | InField | AfterQuote, b'\n') => RowStart,
             (Comment, _) => Comment,
             (RowStart, b'#') => Comment,
             (RowStart | FieldStart, b'"') => InQuotes,
@@ -64,10 +64,10 @@ impl<R> QuoteReader<R> {
         };
         match self.position {
             InQuotes if self.state.0.opened.get() == 0 => self.state.0.opened.set(self.line),
-            InQuotes | BehindQuote => {}
+            InQuotes | AfterQuote => {}
             _ => self.state.0.opened.set(0),
         }
-        if self.position == BehindQuote {
+        if self.position == AfterQuote {
             // Closed, unless another quote follows.
             self.state.0.opened.set(0);
         }

@@ -163,7 +163,7 @@ impl ClamlReader {
                     let (modifier, code) = value.split_once(' ').ok_or_else(|| {
                         format!("excludeOnPrecedingModifier is '{value}', not a modifier and a code")
                     })?;
-                    ending.not_behind.push([modifier.to_owned(), code.trim().to_owned()]);
+                    ending.not_after.push([modifier.to_owned(), code.trim().to_owned()]);
                 }
             }
             "Rubric" => self.rubric = attribute(start, "kind")?,

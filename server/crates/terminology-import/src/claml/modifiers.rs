@@ -41,8 +41,8 @@ pub(super) struct ModifierClass {
     pub label: String,
     /// Modifier or class of the modifier above this one.
     pub parent: String,
-    /// Endings of other modifiers behind which this one is not used: modifier and code.
-    pub not_behind: Vec<[String; 2]>,
+    /// Endings of other modifiers that this one must not follow: modifier and code.
+    pub not_after: Vec<[String; 2]>,
 }
 
 /// All classes and modifiers of a file.
@@ -151,7 +151,7 @@ fn extend_code(
     let mut numbers: HashMap<&str, ConceptNumber> = HashMap::new();
     for ending in endings {
         let is_valid = !used.only_valid || used.valid.contains(&ending.code);
-        let is_excluded = base.endings.iter().any(|before| ending.not_behind.contains(before));
+        let is_excluded = base.endings.iter().any(|before| ending.not_after.contains(before));
         // A fourth character begins with a point, so that it does not follow another one.
         let fits = !(ending.code.starts_with('.') && base.code.contains('.'));
         if !is_valid || is_excluded || !fits {

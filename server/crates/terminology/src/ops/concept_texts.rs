@@ -4,9 +4,11 @@
 use fhir::Coding;
 use serde_json::json;
 
+use super::OperationInput;
 use super::first_positions::FirstPositions;
 use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
+use crate::interface::parameters::DISPLAY_LANGUAGE;
 use crate::model::concept_text::ConceptText;
 use crate::model::dialects;
 use crate::model::known_systems::SNOMED_CT;
@@ -61,6 +63,18 @@ impl<'a> TextWithUse<'a> {
         let [system, code, display] =
             self.purpose?.map(|part| Some(part).filter(|part| !part.is_empty()).map(String::from));
         Some(Coding { system, code, display, ..Coding::default() })
+    }
+}
+
+/// The languages of a request: those of the parameter, or else of the header. Errors in the header are
+/// ignored, because browsers and proxies add their own.
+///
+/// # Errors
+/// [`TxError`] if the parameter is not a list of languages.
+pub(crate) fn requested_languages(input: OperationInput<'_>) -> Result<LanguageRanges, TxError> {
+    match (input.text(DISPLAY_LANGUAGE)?, input.header_languages()) {
+        (Some(list), _) => LanguageRanges::parse(list),
+        (None, header) => Ok(header.and_then(|list| LanguageRanges::parse(list).ok()).unwrap_or_default()),
     }
 }
 

@@ -10,9 +10,7 @@ use super::validate::request;
 use crate::catalog::Catalog;
 use crate::code_system::concept_attribute::AttributeValue;
 use crate::code_system::{CodeSystem, CodingProperty, DEFINITION};
-use crate::interface::parameters::{
-    CODE, CODING, DISPLAY_LANGUAGE, LOOKUP_PROPERTY, LOOKUP_SYSTEM, USE_SUPPLEMENT, VERSION,
-};
+use crate::interface::parameters::{CODE, CODING, LOOKUP_PROPERTY, LOOKUP_SYSTEM, USE_SUPPLEMENT, VERSION};
 use crate::model::concept_text::{ConceptText, TextKind};
 use crate::model::error::malformed;
 use crate::model::language::LanguageRanges;
@@ -27,10 +25,7 @@ pub(crate) fn answer_lookup(
 ) -> Result<Parameters, TxError> {
     budget.set_activity("looking up a concept");
     let requested = read_coding(input)?;
-    let languages = match (input.text(DISPLAY_LANGUAGE)?, input.header_languages()) {
-        (Some(list), _) => LanguageRanges::parse(list)?,
-        (None, header) => header.and_then(|list| LanguageRanges::parse(list).ok()).unwrap_or_default(),
-    };
+    let languages = concept_texts::requested_languages(input)?;
     let wanted_parts = LookupProperties::read(input)?;
 
     let (url, code) =

@@ -21,7 +21,7 @@ fn plain(text: &str) -> Vec<char> {
 }
 
 /// Returns whether a word of the text starts with this one, comparing letter by letter from each start of a
-/// word. Each Chinese letter starts one, and so does a Latin letter behind it.
+/// word. Each Chinese letter starts one, and so does a Latin letter after it.
 fn begins_word(text: &str, word: &str) -> bool {
     let is_chinese = |letter: char| matches!(letter, '欠' | '損');
     let (letters, word) = (plain(text), plain(word));

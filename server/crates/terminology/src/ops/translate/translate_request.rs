@@ -4,15 +4,15 @@ use fhir::{CodeableConcept, Coding, Value};
 
 use crate::concept_map::{Dependency, MapGroup, MappedSystem};
 use crate::interface::parameters::{
-    CODE, CODEABLE_CONCEPT, CODING, DEPENDENCY, DISPLAY_LANGUAGE, MAP_SOURCE, MAP_TARGET, REVERSE,
-    SOURCE_CODE, SOURCE_CODEABLE_CONCEPT, SOURCE_CODING, SOURCE_SCOPE, TARGET_CODE, TARGET_CODEABLE_CONCEPT,
+    CODE, CODEABLE_CONCEPT, CODING, DEPENDENCY, MAP_SOURCE, MAP_TARGET, REVERSE, SOURCE_CODE,
+    SOURCE_CODEABLE_CONCEPT, SOURCE_CODING, SOURCE_SCOPE, TARGET_CODE, TARGET_CODEABLE_CONCEPT,
     TARGET_CODING, TARGET_SCOPE, TARGET_SYSTEM, TARGET_SYSTEM_R4, TRANSLATE_SYSTEM, VERSION,
 };
 use crate::interface::parameters::{OneCoding, OneConcept, Text};
 use crate::model::error::malformed;
 use crate::model::language::LanguageRanges;
 use crate::model::{TxError, canonical};
-use crate::ops::OperationInput;
+use crate::ops::{OperationInput, concept_texts};
 
 /// The validated parameters of `$translate`.
 pub(super) struct TranslateRequest<'a> {
@@ -96,10 +96,7 @@ impl<'a> TranslateRequest<'a> {
                 }
             }
         }
-        let languages = match (input.text(DISPLAY_LANGUAGE)?, input.header_languages()) {
-            (Some(list), _) => LanguageRanges::parse(list)?,
-            (None, header) => header.and_then(|list| LanguageRanges::parse(list).ok()).unwrap_or_default(),
-        };
+        let languages = concept_texts::requested_languages(input)?;
         let of_r5 = way.of_r5
             || [SOURCE_SCOPE, TARGET_SCOPE, TARGET_SYSTEM].iter().any(|parameter| input.has(parameter.row()));
         Ok(Self { codings, scope, dependencies, languages, of_r5 })

@@ -16,7 +16,7 @@ use crate::model::text_folding::fold;
 const DEFINED: &str = "900000000000073002";
 const PRIMITIVE: &str = "900000000000074008";
 
-/// The filters behind an operand.
+/// The filters after an operand.
 #[derive(Default)]
 pub(super) struct OperandFilters {
     concept: Vec<EclFilter<ConceptTest>>,
@@ -43,7 +43,7 @@ impl OperandFilters {
 }
 
 impl EclParser<'_> {
-    /// Parses the filters in one pair of braces, behind the opening braces.
+    /// Parses the filters in one pair of braces, after the opening braces.
     pub(super) fn parse_filters(&mut self, out: &mut OperandFilters) -> Result<(), EclError> {
         if self.take_keyword("C") || self.take_keyword("concept") {
             return self.parse_filter_list(&mut out.concept, Self::parse_concept_filter);
@@ -61,7 +61,7 @@ impl EclParser<'_> {
         Ok(())
     }
 
-    /// Parses the operand of `^` behind this symbol: fields in square brackets, the reference sets, and
+    /// Parses the operand of `^` after this symbol: fields in square brackets, the reference sets, and
     /// filters on rows.
     pub(super) fn parse_members(&mut self) -> Result<EclExpression, EclError> {
         let selected = self.parse_selected_fields()?;

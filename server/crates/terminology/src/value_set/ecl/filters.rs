@@ -139,7 +139,7 @@ fn is_like(text: &str, pattern: &[Option<char>]) -> bool {
 
 fn is_like_letters(count: usize, letter_at: impl Fn(usize) -> char, pattern: &[Option<char>]) -> bool {
     let (mut index, mut next) = (0, 0);
-    // The last wildcard, and the position behind the text that it has matched so far.
+    // The last wildcard, and the position after the text that it has matched so far.
     let mut wildcard = None;
     while index < count {
         match pattern.get(next) {

@@ -196,7 +196,7 @@ impl<'t> EclParser<'t> {
     }
 
     /// Parses a concept, `*` or brackets, with the operators before it, and the filters and the history
-    /// supplement behind it.
+    /// supplement after it.
     pub(super) fn parse_set(&mut self) -> Result<EclExpression, EclError> {
         let set = self.parse_operand()?;
         let mut filters = OperandFilters::default();
@@ -218,7 +218,7 @@ impl<'t> EclParser<'t> {
         }
     }
 
-    /// Parses a history supplement behind its plus sign.
+    /// Parses a history supplement after its plus sign.
     fn parse_history(&mut self) -> Result<HistoryProfile, EclError> {
         if !self.take_word("HISTORY") {
             return Err(self.expected("expected HISTORY"));
