@@ -214,3 +214,75 @@ impl ScopeSection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::checks::{check_refused, load};
+
+    #[test]
+    fn errors_of_a_declared_client_contain_line_and_key() {
+        let client = |rest: &str| format!("[server]\n\n[[client]]\nclient_id = \"web\"\n{rest}\n");
+        let check =
+            |rest: &str, says: &[&str]| says.iter().for_each(|says| check_refused(&client(rest), says));
+        check("redirect_uri = 3", &["line 5", "did you mean `redirect_uris`?"]);
+        check(
+            "redirect_uris = [\n  \"https://app.example/cb\",\n  \"http://app.example/cb\",\n]",
+            &["line 7: redirect_uris: redirect URI 'http://app.example/cb' is not HTTPS"],
+        );
+        check("redirect_uris = 3", &["line 5: redirect_uris: invalid type: integer"]);
+        check(
+            "client_secret_fil = \"x\"",
+            &["line 5: client_secret_fil: unknown", "did you mean `client_secret_file`?"],
+        );
+        check(
+            "token_endpoint_auth_method = \"none\"\ntoken_endpoint_auth_methods = [\n\"x\"]",
+            &["line 7: token_endpoint_auth_methods: 'x' is not known"],
+        );
+        check(
+            "grant_types = [\"authorisation_code\"]",
+            &["line 5: grant_types", "did you mean 'authorization_code'?"],
+        );
+        check("token_endpoint_auth_method = \"client_secret\"", &["line 5: token_endpoint_auth_methods"]);
+        check(
+            "client_secret = \"0123456789\"",
+            &["line 5: client_secret", "secrets are not allowed in this file"],
+        );
+        check("client_secret_file = \"no-such-file\"", &["line 5: client_secret: failed to read"]);
+        check(
+            "client_secret_env = \"TREFOIL_NO_SUCH\"",
+            &["line 5", "the environment variable TREFOIL_NO_SUCH is not set"],
+        );
+        check("jwks_uri = \"http://keys.example/\"", &["line 5: jwks_uri"]);
+        check("jwks = { keys = [{ kty = \"EC\", kid = \"k\" }] }", &["line 5: jwks: key 0"]);
+        check("id_token_signed_response_alg = \"none\"", &["line 5: id_token_signed_response_alg"]);
+        check(
+            "token_endpoint_auth_method = \"client_secret_basic\"",
+            &["line 4: client_id", "needs client_secret_file"],
+        );
+        check("pkce_required = false", &["line 5: pkce_required", "must use PKCE"]);
+        check("application_type = \"phone\"", &["line 5: application_type"]);
+        check("scope = \"a  b\"", &["line 5: scope"]);
+        check("[[client]]\nclient_id = \"web\"", &["line 6: client_id: 'web' is declared twice"]);
+        // The error must not contain the rejected value, because it may be a secret.
+        let error = load(&client("client_secret = \"s3cr3t-value\"")).unwrap_err().to_string();
+        assert!(!error.contains("s3cr3t"), "{error}");
+    }
+
+    #[test]
+    fn a_declared_client_needs_few_members() {
+        let config = load(
+            "[identity]\nallow_private_jwks = [\"keys.internal\"]\n[server]\ntrusted_proxies = [\"10.0.0.1\"]\n\
+             [[client]]\nclient_id = \"web\"\nredirect_uris = [\"https://app.example/cb\"]\n\
+             [[client]]\nclient_id = \"batch\"\njwks_uri = \"https://keys.example/jwks\"\nscope = \"system/*.rs\"\n\
+             [[scope]]\nname = \"notes\"\ndescription = \"Read your notes\"\n",
+        )
+        .unwrap();
+        let (web, batch) = (&config.clients[0].client, &config.clients[1].client);
+        assert!(web.is_public() && web.pkce_required && web.consent);
+        assert_eq!(web.grant_types.len(), 2);
+        assert_eq!(batch.auth_methods, [identity::model::client::AuthMethod::PrivateKeyJwt]);
+        assert_eq!(batch.grant_types, [identity::model::client::GrantType::ClientCredentials]);
+        assert_eq!(config.settings.describe("notes"), Some("Read your notes"));
+        assert_eq!(config.settings.trusted_proxies.networks.len(), 1);
+    }
+}

@@ -199,3 +199,23 @@ fn with_bucket(endpoint: &Url, bucket: &str) -> Option<String> {
     url.set_host(Some(&host)).ok()?;
     Some(url.as_str().trim_end_matches('/').to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::checks::load;
+    use crate::config::restart_settings;
+
+    #[test]
+    fn files_can_be_kept_in_a_bucket() {
+        assert!(load("").unwrap().files.bucket.is_none());
+        let text = "[files]\nlocation = \"s3://bucket/a/b\"\nendpoint = \"https://s3.example\"\n\
+             access_key_id = \"k\"\nsecret_access_key_env = \"HOME\"\npath_style = false\nsigned_downloads = true\n\
+             [bulk]\nsigned_url_s = 60\n";
+        let config = load(text).unwrap();
+        let bucket = config.files.bucket.as_ref().unwrap();
+        assert_eq!((bucket.prefix.as_ref(), bucket.signer.is_some()), ("a/b", true));
+        let secret = std::env::var("HOME").unwrap();
+        let shown = format!("{config:?} {:?}", restart_settings::RestartSettings::of(&config));
+        assert!(shown.contains("s3://bucket/a/b") && !shown.contains(&format!("\"{secret}\"")), "{shown}");
+    }
+}

@@ -9,6 +9,8 @@
 //! |---|---|
 //! | [`sections`] | the tables of the file, as they are written |
 //! | `documented` | the declaration of a table; in tests, `document` generates `server/docs/configuration.md` from it |
+//! | [`store_engine`] | the storage engine of `[store]` |
+//! | `checks` | in tests, configuration texts and why they are refused |
 //! | `setting_value` | the type and the default of a setting, as documented |
 //! | [`declared`] | `[[client]]` and `[[scope]]` |
 //! | [`provider`] | `[[provider]]` |
@@ -26,6 +28,8 @@
 pub mod audit;
 pub mod brand;
 pub mod bulk;
+#[cfg(test)]
+mod checks;
 pub mod declared;
 #[cfg(test)]
 mod document;
@@ -41,6 +45,7 @@ pub mod sections;
 mod setting_value;
 pub mod settings;
 pub mod source;
+pub mod store_engine;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -52,7 +57,7 @@ use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::pending_quota::PendingLimits;
 use identity::storage::encryption::{SecretEncryption, SecretStorageError};
 use jiff::SignedDuration;
-use store::{DatabaseLimits, DatabaseUrl, Store, StoreError};
+use store::DatabaseUrl;
 use terminology::SnomedDialects;
 
 use self::audit::AuditConfig;
@@ -67,15 +72,12 @@ use self::provider::check_provider;
 pub use self::sections::LogSection;
 use self::settings::Settings;
 pub use self::source::{ConfigError, ConfigSource};
+pub use self::store_engine::StoreEngine;
+use self::store_engine::{PASSWORD_FILE_VARIABLE, PASSWORD_VARIABLE};
 
 /// The environment variable that sets the log level.
 pub const LOG_VARIABLE: &str = "TREFOIL_LOG";
 const AHEAD_VARIABLE: &str = "TREFOIL_DEMO_AHEAD_S";
-
-/// Environment variable with the password of the database, as PostgreSQL's own programs have it.
-const PASSWORD_VARIABLE: &str = "PGPASSWORD";
-/// Environment variable with a file of passwords in the format of PostgreSQL.
-const PASSWORD_FILE_VARIABLE: &str = "PGPASSFILE";
 
 /// The environment variables of `serve`, with their descriptions.
 pub const ENVIRONMENT: [(&str, &str); 5] = [
@@ -98,60 +100,6 @@ pub const ENVIRONMENT: [(&str, &str); 5] = [
          the AWS SDKs, such as AWS_REGION and AWS_WEB_IDENTITY_TOKEN_FILE, are read too",
     ),
 ];
-
-/// The storage engine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreEngine {
-    /// In memory: the data are lost when the process ends.
-    Memory,
-    /// Files in a folder.
-    File,
-    /// A PostgreSQL database, which several servers share.
-    Postgres {
-        /// Its URL.
-        url: DatabaseUrl,
-        /// Creates and updates its tables when it is opened.
-        migrate: bool,
-    },
-}
-
-impl StoreEngine {
-    /// The engine with this name or URL.
-    fn named(name: &str, migrate: bool, password: Option<String>) -> Result<Self, ConfigError> {
-        match name {
-            "file" => Ok(Self::File),
-            "memory" => Ok(Self::Memory),
-            url if DatabaseUrl::is_url(url) => {
-                let url = DatabaseUrl::new(url, password.or_else(|| std::env::var(PASSWORD_VARIABLE).ok()));
-                let url = match std::env::var_os(PASSWORD_FILE_VARIABLE) {
-                    Some(file) => url.with_password_file(Path::new(&file)),
-                    None => Ok(url),
-                };
-                let url = url.map_err(|error| ConfigError::Setting(format!("[store] engine: {error}")))?;
-                url.check().map_err(|error| ConfigError::Setting(format!("[store] engine: {error}")))?;
-                Ok(Self::Postgres { url, migrate })
-            }
-            other => Err(ConfigError::Setting(format!(
-                "store '{other}' is not known; use memory, file or a URL such as postgres://user@host/name"
-            ))),
-        }
-    }
-
-    /// Opens the store. The store of the engine `file` is in the data folder.
-    ///
-    /// # Errors
-    /// See [`Store::open`] and [`Store::postgres`].
-    pub async fn open(&self, data: &Path) -> Result<Store, StoreError> {
-        match self {
-            Self::Memory => Ok(Store::memory()),
-            Self::File => Store::open(&data.join("store")),
-            Self::Postgres { url, migrate: true } => Store::postgres(url, DatabaseLimits::default()).await,
-            Self::Postgres { url, migrate: false } => {
-                Store::migrated_postgres(url, DatabaseLimits::default()).await
-            }
-        }
-    }
-}
 
 /// The checked settings of a server.
 #[derive(Debug)]
@@ -443,22 +391,8 @@ pub fn exit_code(error: &anyhow::Error) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use identity::model::provider::{AssertionTarget, ProviderClientAuth};
-
+    use super::checks::{check_refused, load};
     use super::*;
-
-    fn load(text: &str) -> Result<Config, ConfigError> {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("trefoil.toml");
-        std::fs::write(&path, text).unwrap();
-        Config::load(&ServeFlags { config: Some(path), ..ServeFlags::default() })
-    }
-
-    #[track_caller]
-    fn check_refused(text: &str, says: &str) {
-        let error = load(text).unwrap_err().to_string();
-        assert!(error.contains(says), "{error}");
-    }
 
     #[test]
     fn unknown_keys_are_named_with_their_line() {
@@ -485,55 +419,6 @@ mod tests {
             ..ServeFlags::default()
         };
         assert!(Config::load(&demo).is_err());
-    }
-
-    #[test]
-    fn errors_of_a_declared_client_contain_line_and_key() {
-        let client = |rest: &str| format!("[server]\n\n[[client]]\nclient_id = \"web\"\n{rest}\n");
-        let check =
-            |rest: &str, says: &[&str]| says.iter().for_each(|says| check_refused(&client(rest), says));
-        check("redirect_uri = 3", &["line 5", "did you mean `redirect_uris`?"]);
-        check(
-            "redirect_uris = [\n  \"https://app.example/cb\",\n  \"http://app.example/cb\",\n]",
-            &["line 7: redirect_uris: redirect URI 'http://app.example/cb' is not HTTPS"],
-        );
-        check("redirect_uris = 3", &["line 5: redirect_uris: invalid type: integer"]);
-        check(
-            "client_secret_fil = \"x\"",
-            &["line 5: client_secret_fil: unknown", "did you mean `client_secret_file`?"],
-        );
-        check(
-            "token_endpoint_auth_method = \"none\"\ntoken_endpoint_auth_methods = [\n\"x\"]",
-            &["line 7: token_endpoint_auth_methods: 'x' is not known"],
-        );
-        check(
-            "grant_types = [\"authorisation_code\"]",
-            &["line 5: grant_types", "did you mean 'authorization_code'?"],
-        );
-        check("token_endpoint_auth_method = \"client_secret\"", &["line 5: token_endpoint_auth_methods"]);
-        check(
-            "client_secret = \"0123456789\"",
-            &["line 5: client_secret", "secrets are not allowed in this file"],
-        );
-        check("client_secret_file = \"no-such-file\"", &["line 5: client_secret: failed to read"]);
-        check(
-            "client_secret_env = \"TREFOIL_NO_SUCH\"",
-            &["line 5", "the environment variable TREFOIL_NO_SUCH is not set"],
-        );
-        check("jwks_uri = \"http://keys.example/\"", &["line 5: jwks_uri"]);
-        check("jwks = { keys = [{ kty = \"EC\", kid = \"k\" }] }", &["line 5: jwks: key 0"]);
-        check("id_token_signed_response_alg = \"none\"", &["line 5: id_token_signed_response_alg"]);
-        check(
-            "token_endpoint_auth_method = \"client_secret_basic\"",
-            &["line 4: client_id", "needs client_secret_file"],
-        );
-        check("pkce_required = false", &["line 5: pkce_required", "must use PKCE"]);
-        check("application_type = \"phone\"", &["line 5: application_type"]);
-        check("scope = \"a  b\"", &["line 5: scope"]);
-        check("[[client]]\nclient_id = \"web\"", &["line 6: client_id: 'web' is declared twice"]);
-        // The error must not contain the rejected value, because it may be a secret.
-        let error = load(&client("client_secret = \"s3cr3t-value\"")).unwrap_err().to_string();
-        assert!(!error.contains("s3cr3t"), "{error}");
     }
 
     #[test]
@@ -627,38 +512,6 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_client_needs_few_members() {
-        let config = load(
-            "[identity]\nallow_private_jwks = [\"keys.internal\"]\n[server]\ntrusted_proxies = [\"10.0.0.1\"]\n\
-             [[client]]\nclient_id = \"web\"\nredirect_uris = [\"https://app.example/cb\"]\n\
-             [[client]]\nclient_id = \"batch\"\njwks_uri = \"https://keys.example/jwks\"\nscope = \"system/*.rs\"\n\
-             [[scope]]\nname = \"notes\"\ndescription = \"Read your notes\"\n",
-        )
-        .unwrap();
-        let (web, batch) = (&config.clients[0].client, &config.clients[1].client);
-        assert!(web.is_public() && web.pkce_required && web.consent);
-        assert_eq!(web.grant_types.len(), 2);
-        assert_eq!(batch.auth_methods, [identity::model::client::AuthMethod::PrivateKeyJwt]);
-        assert_eq!(batch.grant_types, [identity::model::client::GrantType::ClientCredentials]);
-        assert_eq!(config.settings.describe("notes"), Some("Read your notes"));
-        assert_eq!(config.settings.trusted_proxies.networks.len(), 1);
-    }
-
-    #[test]
-    fn files_can_be_kept_in_a_bucket() {
-        assert!(load("").unwrap().files.bucket.is_none());
-        let text = "[files]\nlocation = \"s3://bucket/a/b\"\nendpoint = \"https://s3.example\"\n\
-             access_key_id = \"k\"\nsecret_access_key_env = \"HOME\"\npath_style = false\nsigned_downloads = true\n\
-             [bulk]\nsigned_url_s = 60\n";
-        let config = load(text).unwrap();
-        let bucket = config.files.bucket.as_ref().unwrap();
-        assert_eq!((bucket.prefix.as_ref(), bucket.signer.is_some()), ("a/b", true));
-        let secret = std::env::var("HOME").unwrap();
-        let shown = format!("{config:?} {:?}", restart_settings::RestartSettings::of(&config));
-        assert!(shown.contains("s3://bucket/a/b") && !shown.contains(&format!("\"{secret}\"")), "{shown}");
-    }
-
-    #[test]
     fn lifetimes_have_bounds() {
         let config = load("[identity.lifetimes]\naccess_token_s = 600\n").unwrap();
         assert_eq!(config.settings.lifetimes.access_token.as_secs(), 600);
@@ -668,36 +521,5 @@ mod tests {
             "[identity.lifetimes]\nsession_s = 59\n",
             "line 2: session_s: 59 is not in 60 to 2592000",
         );
-    }
-
-    #[test]
-    fn the_google_preset_needs_only_the_client() {
-        let config =
-            load("[[provider]]\nname = \"Google\"\npreset = \"google\"\nclient_id = \"c\"\n").unwrap();
-        assert_eq!(config.settings.providers[0].provider.issuer, "https://accounts.google.com");
-        assert!(config.settings.providers[0].provider.google);
-    }
-
-    #[test]
-    fn a_provider_has_all_endpoints_or_discovery_and_one_way_to_authenticate() {
-        let provider = "[[provider]]\nname = \"P\"\nissuer = \"https://idp.example\"\nclient_id = \"c\"\n";
-        let config = load(provider).unwrap();
-        assert_eq!(config.settings.providers[0].provider.endpoints, None);
-        check_refused(
-            &format!("{provider}jwks_uri = \"https://idp.example/jwks\"\n"),
-            "all endpoints, or none",
-        );
-        let method = |name: &str| format!("{provider}token_endpoint_auth_method = \"{name}\"\n");
-        let config = load(&method("private_key_jwt")).unwrap();
-        let expected = ProviderClientAuth::PrivateKeyJwt {
-            alg: identity::SigningAlg::Rs256,
-            audience: AssertionTarget::Issuer,
-        };
-        assert_eq!(config.settings.providers[0].provider.client_auth, expected);
-        check_refused(&method("client_secret_post"), "line 5: token_endpoint_auth_method: this method needs");
-        check_refused(&method("client_secret_jwt"), "use client_secret_basic");
-        let jwt = method("private_key_jwt");
-        check_refused(&format!("{jwt}token_endpoint_auth_signing_alg = \"PS256\"\n"), "'PS256' is not known");
-        check_refused(&format!("{jwt}assertion_audience = \"token\"\n"), "use issuer or token_endpoint");
     }
 }

@@ -279,3 +279,41 @@ fn check_client_auth(
         _ => refuse("use client_secret_basic, client_secret_post, private_key_jwt or none"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use identity::model::provider::{AssertionTarget, ProviderClientAuth};
+
+    use crate::config::checks::{check_refused, load};
+
+    #[test]
+    fn the_google_preset_needs_only_the_client() {
+        let config =
+            load("[[provider]]\nname = \"Google\"\npreset = \"google\"\nclient_id = \"c\"\n").unwrap();
+        assert_eq!(config.settings.providers[0].provider.issuer, "https://accounts.google.com");
+        assert!(config.settings.providers[0].provider.google);
+    }
+
+    #[test]
+    fn a_provider_has_all_endpoints_or_discovery_and_one_way_to_authenticate() {
+        let provider = "[[provider]]\nname = \"P\"\nissuer = \"https://idp.example\"\nclient_id = \"c\"\n";
+        let config = load(provider).unwrap();
+        assert_eq!(config.settings.providers[0].provider.endpoints, None);
+        check_refused(
+            &format!("{provider}jwks_uri = \"https://idp.example/jwks\"\n"),
+            "all endpoints, or none",
+        );
+        let method = |name: &str| format!("{provider}token_endpoint_auth_method = \"{name}\"\n");
+        let config = load(&method("private_key_jwt")).unwrap();
+        let expected = ProviderClientAuth::PrivateKeyJwt {
+            alg: identity::SigningAlg::Rs256,
+            audience: AssertionTarget::Issuer,
+        };
+        assert_eq!(config.settings.providers[0].provider.client_auth, expected);
+        check_refused(&method("client_secret_post"), "line 5: token_endpoint_auth_method: this method needs");
+        check_refused(&method("client_secret_jwt"), "use client_secret_basic");
+        let jwt = method("private_key_jwt");
+        check_refused(&format!("{jwt}token_endpoint_auth_signing_alg = \"PS256\"\n"), "'PS256' is not known");
+        check_refused(&format!("{jwt}assertion_audience = \"token\"\n"), "use issuer or token_endpoint");
+    }
+}

@@ -1,0 +1,66 @@
+//! The storage engine that the configuration names.
+
+use std::path::Path;
+
+use store::{DatabaseLimits, DatabaseUrl, Store, StoreError};
+
+use super::source::ConfigError;
+
+/// Environment variable with the password of the database, as PostgreSQL's own programs have it.
+pub(super) const PASSWORD_VARIABLE: &str = "PGPASSWORD";
+/// Environment variable with a file of passwords in the format of PostgreSQL.
+pub(super) const PASSWORD_FILE_VARIABLE: &str = "PGPASSFILE";
+
+/// The storage engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreEngine {
+    /// In memory: the data are lost when the process ends.
+    Memory,
+    /// Files in a folder.
+    File,
+    /// A PostgreSQL database, which several servers share.
+    Postgres {
+        /// Its URL.
+        url: DatabaseUrl,
+        /// Creates and updates its tables when it is opened.
+        migrate: bool,
+    },
+}
+
+impl StoreEngine {
+    /// The engine with this name or URL.
+    pub(super) fn named(name: &str, migrate: bool, password: Option<String>) -> Result<Self, ConfigError> {
+        match name {
+            "file" => Ok(Self::File),
+            "memory" => Ok(Self::Memory),
+            url if DatabaseUrl::is_url(url) => {
+                let url = DatabaseUrl::new(url, password.or_else(|| std::env::var(PASSWORD_VARIABLE).ok()));
+                let url = match std::env::var_os(PASSWORD_FILE_VARIABLE) {
+                    Some(file) => url.with_password_file(Path::new(&file)),
+                    None => Ok(url),
+                };
+                let url = url.map_err(|error| ConfigError::Setting(format!("[store] engine: {error}")))?;
+                url.check().map_err(|error| ConfigError::Setting(format!("[store] engine: {error}")))?;
+                Ok(Self::Postgres { url, migrate })
+            }
+            other => Err(ConfigError::Setting(format!(
+                "store '{other}' is not known; use memory, file or a URL such as postgres://user@host/name"
+            ))),
+        }
+    }
+
+    /// Opens the store. The store of the engine `file` is in the data folder.
+    ///
+    /// # Errors
+    /// See [`Store::open`] and [`Store::postgres`].
+    pub async fn open(&self, data: &Path) -> Result<Store, StoreError> {
+        match self {
+            Self::Memory => Ok(Store::memory()),
+            Self::File => Store::open(&data.join("store")),
+            Self::Postgres { url, migrate: true } => Store::postgres(url, DatabaseLimits::default()).await,
+            Self::Postgres { url, migrate: false } => {
+                Store::migrated_postgres(url, DatabaseLimits::default()).await
+            }
+        }
+    }
+}
