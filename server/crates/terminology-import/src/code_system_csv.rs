@@ -86,7 +86,7 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
             return Err(ImportError::at_line(
                 &file,
                 opened,
-                "the quote that begins in this line is not closed",
+                "the quote that begins in this line is not closed; close it, or write two quotes for one in the text",
             ));
         }
         let named = add_row(&mut builder, &columns, &row, code);

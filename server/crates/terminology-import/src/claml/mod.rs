@@ -161,7 +161,7 @@ impl ClamlReader {
                 let value = attribute(start, "value")?.unwrap_or_default();
                 if let (true, Some(ending)) = (is_exclusion, &mut self.ending) {
                     let (modifier, code) = value.split_once(' ').ok_or_else(|| {
-                        format!("excludeOnPrecedingModifier is '{value}', not a modifier and a code")
+                        format!("excludeOnPrecedingModifier is '{value}'; write a modifier and a code, as in 'S04E10_4 .0'")
                     })?;
                     ending.not_after.push([modifier.to_owned(), code.trim().to_owned()]);
                 }

@@ -92,7 +92,7 @@ impl ClamlModifiers {
             for used in modifiers_of(class, &by_code) {
                 let known = endings.get(used.modifier.as_str()).ok_or_else(|| {
                     format!(
-                        "{} is modified by {}, which has no classes in the file",
+                        "{} is modified by {}, which has no ModifierClass in the file; copy it again",
                         class.code, used.modifier
                     )
                 })?;

@@ -94,5 +94,8 @@ fn an_unknown_modifier_is_reported() {
     let class = r#"<Class code="E10" kind="category"><ModifiedBy code="S99"/>
         <Rubric kind="preferred"><Label>Diabetes</Label></Rubric></Class>"#;
     let why = import(class).unwrap_err();
-    assert!(why.contains("E10 is modified by S99, which has no classes in the file"), "{why}");
+    assert!(
+        why.contains("E10 is modified by S99, which has no ModifierClass in the file; copy it again"),
+        "{why}"
+    );
 }

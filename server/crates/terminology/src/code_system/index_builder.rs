@@ -137,7 +137,7 @@ impl IndexBuilder {
         }
         if variants > 0 {
             self.report(|| {
-                format!("'{code}' differs from another code by case only, which the code system ignores")
+                format!("'{code}' differs from another code by case only, which the code system ignores; set caseSensitive to true, or list each concept once")
             });
         }
         self.codes.push(code)?;
@@ -399,7 +399,9 @@ impl IndexBuilder {
             for (concept, is_parent, index) in dangling {
                 let what = if is_parent { "parent" } else { "child" };
                 let (code, linked) = (self.codes.get(concept), self.link_codes.get(index));
-                let fault = format!("'{code}' names the {what} '{linked}', which does not exist");
+                let fault = format!(
+                    "'{code}' names the {what} '{linked}', which does not exist; add it, or remove the link"
+                );
                 self.report(|| fault);
             }
         }

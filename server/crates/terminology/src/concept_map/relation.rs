@@ -75,7 +75,11 @@ impl Equivalence {
         };
         let names = |one: &Self| if equivalence.is_some() { one.code() } else { one.relationship() };
         let known = Self::ALL.iter().find(|one| names(one) == code);
-        known.copied().ok_or_else(|| format!("{member} is '{code}', which is not a code of FHIR"))
+        known.copied().ok_or_else(|| {
+            let mut all: Vec<&str> = Self::ALL.iter().map(names).collect();
+            all.dedup();
+            format!("{member} is '{code}'; use one of {}", all.join(", "))
+        })
     }
 
     /// Returns whether the source is translated (R4, `$translate`: not unmatched and not disjoint).

@@ -155,7 +155,7 @@ fn a_code_is_translated_by_the_maps_that_fit() {
         (
             "system=urn:timber&code=pearwood&reverse=true&source=urn:timber-set&targetsystem=urn:nothing"
                 .to_owned(),
-            "false ['urn:timber#pearwood' is the target of no code to 'urn:nothing' in the concept map]",
+            "false [no code of 'urn:nothing' is translated to 'urn:timber#pearwood' in the concept map]",
         ),
         // Names of R5.
         (

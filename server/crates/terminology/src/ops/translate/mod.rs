@@ -316,15 +316,17 @@ impl Translation<'_, '_> {
             format!("'{}#{}'", system, coding.code.as_deref().unwrap_or_default())
         });
         let codes = codes.collect::<Vec<_>>().join(", ");
-        let to = target_system.map(|system| format!(" to '{system}'")).unwrap_or_default();
-        let direction = if *reverse { "is the target of no code" } else { "has no translation" };
+        let wanted =
+            |word: &str| target_system.map(|system| format!(" {word} '{system}'")).unwrap_or_default();
+        let what = match reverse {
+            true => format!("no code{} is translated to {codes}", wanted("of")),
+            false => format!("{codes} has no translation{}", wanted("to")),
+        };
         match (map_count, self.unmet.as_slice()) {
-            (0, _) => {
-                format!("{codes} {direction}{to}: no concept map fits; store one, or name it with 'url'")
-            }
-            (_, []) => format!("{codes} {direction}{to} in the concept map"),
+            (0, _) => format!("{what}: no concept map fits; store one, or name it with 'url'"),
+            (_, []) => format!("{what} in the concept map"),
             (_, unmet) => {
-                format!("{codes} {direction}{to} with these dependencies; state one of: {}", unmet.join(", "))
+                format!("{what} unless a parameter 'dependency' states one of: {}", unmet.join(", "))
             }
         }
     }
