@@ -229,10 +229,13 @@ impl<'a> MemberCollector<'a> {
     /// Returns a text that names the part of the Group that is invalid.
     pub fn add(&mut self, id: &str, group: &[u8]) -> Result<Option<Exclusion>, String> {
         let (members, excluded) = (self.members.len(), self.excluded.clone());
-        let mut reader = serde_json::Deserializer::from_slice(group);
+        let unreadable = |error: &dyn fmt::Display| format!("Group/{id} cannot be read: {error}");
+        // UTF-8 is checked once, which is faster than the check of each string.
+        let text = std::str::from_utf8(group).map_err(|error| unreadable(&error))?;
+        let mut reader = serde_json::Deserializer::from_str(text);
         let read = GroupVisitor(self).deserialize(&mut reader);
         let exclusion = read.and_then(|exclusion| reader.end().map(|()| exclusion));
-        let exclusion = exclusion.map_err(|error| format!("Group/{id} cannot be read: {error}"))?;
+        let exclusion = exclusion.map_err(|error| unreadable(&error))?;
         if let Some(reason) = exclusion {
             self.members.truncate(members);
             self.nested.clear();
@@ -267,16 +270,19 @@ impl<'a> MemberCollector<'a> {
 
     fn member(&mut self, member: &GroupMember<'_>) -> Result<(), String> {
         let reference = member.entity.as_ref().and_then(|entity| entity.reference.as_deref());
-        let Some((kind, id)) = reference.and_then(|reference| local(reference, self.fhir_base)) else {
-            return Ok(());
-        };
+        let target = reference.and_then(|reference| match reference.strip_prefix("Patient/") {
+            // Nearly all references have this form, and a Group can have a million of them.
+            Some(id) if fhir::is_id(id) => Some(("Patient", id)),
+            _ => local(reference, self.fhir_base),
+        });
+        let Some((kind, id)) = target else { return Ok(()) };
         if member.inactive || !matches!(kind, "Patient" | "Group") {
             return Ok(());
         }
-        let period = member.period.clone().unwrap_or_default();
         let unreadable = |bound, text| format!("the period of {kind}/{id} has no readable {bound}: '{text}'");
-        let begins = period.begins_at().map_err(|start| unreadable("start", start))?;
-        let ends = period.ends_at().map_err(|end| unreadable("end", end))?;
+        let period = member.period.as_ref();
+        let begins = period.map_or(Ok(None), Period::begins_at).map_err(|text| unreadable("start", text))?;
+        let ends = period.map_or(Ok(None), Period::ends_at).map_err(|text| unreadable("end", text))?;
         if ends.is_some_and(|ends| ends <= self.at) {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use store::{ResourceKey, Seq, Store, Versions as _};
 
-use crate::group::{CurrentMembers, Excluded, GroupError, GroupMembers, MemberCollector};
+use crate::group::{CurrentMembers, Excluded, Exclusion, GroupError, GroupMembers, MemberCollector};
 use crate::job::Job;
 use crate::plan::scope_changes::ScopeAt;
 use crate::request::kick_off::ExportLevel;
@@ -19,16 +19,31 @@ pub(crate) struct GroupReader {
     pub nested_groups: bool,
 }
 
+/// A Group and its nested Groups, read at one time.
+pub(crate) struct GroupsRead<'a> {
+    members: MemberCollector<'a>,
+    groups: Vec<String>,
+    /// The reason why the Group itself has no members.
+    pub exclusion: Option<Exclusion>,
+}
+
+impl GroupsRead<'_> {
+    /// The members. Sorts them, which takes as long as the reading.
+    pub fn into_members(self) -> CurrentMembers {
+        CurrentMembers { exclusion: self.exclusion, ..self.members.finish(self.groups) }
+    }
+}
+
 impl GroupReader {
-    /// The members of a Group at a time, from the snapshot `seq`, and the data on which the list depends. A
-    /// Group that contains itself is read once. A nested Group that does not exist has no members.
-    pub async fn current_members(
+    /// Reads a Group at a time, from the snapshot `seq`. A Group that contains itself is read once. A nested
+    /// Group that does not exist has no members.
+    pub async fn read(
         &self,
         store: &Store,
         id: &str,
         seq: Seq,
         time: Timestamp,
-    ) -> Result<CurrentMembers, GroupError> {
+    ) -> Result<GroupsRead<'_>, GroupError> {
         let mut gathering = MemberCollector::new(&self.fhir_base, time);
         let (mut groups, mut exclusion) = (vec![id.to_owned()], None);
         let mut next = 0;
@@ -50,7 +65,18 @@ impl GroupReader {
             }
             next += 1;
         }
-        Ok(CurrentMembers { exclusion, ..gathering.finish(groups) })
+        Ok(GroupsRead { members: gathering, groups, exclusion })
+    }
+
+    /// The members of a Group at a time, as [`GroupReader::read`] reads them.
+    pub async fn current_members(
+        &self,
+        store: &Store,
+        id: &str,
+        seq: Seq,
+        time: Timestamp,
+    ) -> Result<CurrentMembers, GroupError> {
+        self.read(store, id, seq, time).await.map(GroupsRead::into_members)
     }
 }
 

@@ -19,10 +19,10 @@ use crate::abort_on_drop::AbortOnDrop;
 use crate::files::export_files::ExportFiles;
 use crate::files::file_location::FileLocation;
 use crate::files::file_stream::DownloadLimits;
-use crate::group::{CurrentMembers, Exclusion, GroupError, GroupMembers};
+use crate::group::{CurrentMembers, Exclusion, GroupError};
 use crate::job::{self, Job, JobRequestError, JobState, Lease, decode, open_jobs};
 use crate::plan::export_plan::ExportPlan;
-use crate::plan::membership::GroupReader;
+use crate::plan::membership::{GroupReader, GroupsRead};
 use crate::request::exported_kinds;
 use crate::request::kick_off::{ExportLevel, KickOff, KickOffError};
 use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
@@ -275,11 +275,11 @@ impl Bulk {
         let (fhir_base, supporting) = (&self.worker.reading.fhir_base, self.supporting);
         let rules = ParameterRules { fhir_base, guide: self.guide, supporting, now };
         let mut parameters = check_parameters(&request, rules)?;
-        let members = match &request.level {
+        let group = match &request.level {
             ExportLevel::Group(id) => Some(self.check_group(id, request.groups.as_deref(), now).await?),
             _ => None,
         };
-        self.check_patients(&request, &mut parameters, members.as_ref()).await?;
+        self.check_patients(&request, &mut parameters, group).await?;
         // Two concurrent requests must not both pass the check when only one more job is allowed. Those of
         // this process take turns. Those of several nodes write the same record, and the one that comes too
         // late checks again.
@@ -380,16 +380,16 @@ impl Bulk {
         id: &str,
         allowed: Option<&[String]>,
         now: Timestamp,
-    ) -> Result<GroupMembers, KickOffError> {
+    ) -> Result<GroupsRead<'_>, KickOffError> {
         if !fhir::is_id(id) || allowed.is_some_and(|groups| !groups.iter().any(|group| group == id)) {
             return Err(KickOffError::UnknownGroup { id: id.to_owned() });
         }
-        let current = self.members(id, Seq::LATEST, now).await?;
-        match current.exclusion {
+        let group = self.worker.reading.read(&self.worker.store, id, Seq::LATEST, now).await?;
+        match group.exclusion {
             Some(Exclusion::DescriptiveGroup) => Err(KickOffError::BadGroup(format!(
                 "Group/{id} describes possible members (actual is false) and has none that could be exported; export a Group that lists its members"
             ))),
-            _ => Ok(current.members),
+            _ => Ok(group),
         }
     }
 
@@ -399,13 +399,14 @@ impl Bulk {
         &self,
         request: &KickOff,
         parameters: &mut ExportParameters,
-        members: Option<&GroupMembers>,
+        group: Option<GroupsRead<'_>>,
     ) -> Result<(), KickOffError> {
         let Some(named) = parameters.patients.take() else { return Ok(()) };
+        let members = group.map(|group| group.into_members().members);
         let store = &self.worker.store;
         let (mut accessible, mut strangers) = (Vec::new(), Vec::new());
         for id in named {
-            let is_known = match members {
+            let is_known = match &members {
                 Some(members) => members.position(&id).is_some(),
                 None => {
                     let stored_patient = store.read(&ResourceKey::new("Patient", &*id), Seq::LATEST).await?;
