@@ -9,6 +9,7 @@
 //! | `item_pairing` | pairs the items of two arrays |
 //! | `text_template` | compares a text with a template |
 //! | `server` | the server under test, and the operations |
+//! | [`contradictions`] | the tests whose expectation is wrong |
 //! | `outcome` | the options of a run, and the outcome of each test |
 //! | [`statement`] | the statement of compliance |
 //! | [`publish`] | our rows about `$subsumes` in the layout of the suite |
@@ -18,6 +19,7 @@
 //! the parameters of its profile, sent to the type-level operation of an empty server. The response is
 //! compared with the expectation, and the class of its status with the expected class.
 
+pub mod contradictions;
 mod item_pairing;
 pub mod matcher;
 mod outcome;
@@ -77,8 +79,8 @@ pub async fn run(options: &SuiteOptions) -> Result<SuiteReport, SuiteError> {
                 status: None,
                 took: Duration::ZERO,
             };
-            match run.reason_to_skip(test, &mut offered).await {
-                Some(reason) => outcome.verdict = Verdict::Skip(reason),
+            match run.verdict_without_request(test, &mut offered).await {
+                Some(verdict) => outcome.verdict = verdict,
                 None => run.test(suite, test, &mut outcome).await.map_err(SuiteError::Unreadable)?,
             }
             outcomes.push(outcome);
@@ -121,18 +123,23 @@ impl SuiteRun {
         named && self.has_mode(test.mode.as_ref())
     }
 
-    async fn reason_to_skip(&self, test: &SuiteTest, offered: &mut HashMap<&str, bool>) -> Option<String> {
+    /// The verdict on a test that this run leaves out, or that the server cannot answer.
+    async fn verdict_without_request(
+        &self,
+        test: &SuiteTest,
+        offered: &mut HashMap<&str, bool>,
+    ) -> Option<Verdict> {
         if test.disabled {
-            return Some("disabled in the suite".to_owned());
+            return Some(Verdict::Skip("disabled in the suite".to_owned()));
         }
         if let Some(version) = &test.version {
             let version = version.as_str().map_or_else(|| version.to_string(), str::to_owned);
             if !self.server.fhir_version.starts_with(&version) {
-                return Some(format!("for FHIR {version} only"));
+                return Some(Verdict::Skip(format!("for FHIR {version} only")));
             }
         }
         let Some(operation) = OPERATIONS.iter().find(|operation| operation.name == test.operation) else {
-            return Some("operation unknown to the runner".to_owned());
+            return Some(Verdict::Skip("operation unknown to the runner".to_owned()));
         };
         let is_offered = match offered.get(operation.name) {
             Some(offer) => *offer,
@@ -142,7 +149,7 @@ impl SuiteRun {
                 offered_now
             }
         };
-        (!is_offered).then(|| "operation not offered by the server".to_owned())
+        (!is_offered).then_some(Verdict::NotOffered)
     }
 
     /// Sends the request of a test and compares the answer.
@@ -181,8 +188,11 @@ impl SuiteRun {
                 Err(difference) => first = first.or(Some(difference)),
             }
         }
-        outcome.verdict =
-            Verdict::Fail(first.unwrap_or_else(|| "the test has no expected response".to_owned()));
+        let difference = first.unwrap_or_else(|| "the test has no expected response".to_owned());
+        outcome.verdict = match contradictions::explanation(&suite.name, &test.name, &difference) {
+            Some(contradiction) => Verdict::Contradiction(contradiction),
+            None => Verdict::Fail(difference),
+        };
         Ok(())
     }
 

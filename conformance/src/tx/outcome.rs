@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use super::contradictions::Contradiction;
+
 /// Options of a run.
 #[derive(Debug, Default)]
 pub struct SuiteOptions {
@@ -35,6 +37,10 @@ pub enum Verdict {
     Pass(Vec<String>),
     /// The answer does not match; the value is the first difference.
     Fail(String),
+    /// The answer differs from an expectation that contradicts the suite itself.
+    Contradiction(&'static Contradiction),
+    /// The server does not offer the operation.
+    NotOffered,
     /// The test was not run; the value is the reason.
     Skip(String),
 }

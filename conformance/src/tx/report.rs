@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::OPERATIONS;
+use super::contradictions::Contradiction;
 use super::outcome::{TestOutcome, Verdict};
 
 /// Results of a run.
@@ -27,14 +28,18 @@ pub struct SuiteReport {
     pub took: Duration,
 }
 
-/// Number of tests that passed, failed and were skipped.
+/// Number of tests by verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResultSum {
     /// Number of tests that passed.
     pub passed: usize,
-    /// Number of tests that failed.
+    /// Number of tests that failed because of the server.
     pub failed: usize,
-    /// Number of tests that were skipped.
+    /// Number of tests that failed because of the suite's own contradictions.
+    pub contradictory: usize,
+    /// Number of tests of operations that the server does not offer.
+    pub not_offered: usize,
+    /// Number of other tests that were not run.
     pub skipped: usize,
 }
 
@@ -45,6 +50,8 @@ impl ResultSum {
             match outcome.verdict {
                 Verdict::Pass(_) => sum.passed += 1,
                 Verdict::Fail(_) => sum.failed += 1,
+                Verdict::Contradiction(_) => sum.contradictory += 1,
+                Verdict::NotOffered => sum.not_offered += 1,
                 Verdict::Skip(_) => sum.skipped += 1,
             }
         }
@@ -57,7 +64,8 @@ impl fmt::Display for ResultSum {
         if *self == Self::default() {
             return f.pad("-");
         }
-        f.pad(&format!("{}/{}/{}", self.passed, self.failed, self.skipped))
+        let Self { passed, failed, contradictory, not_offered, skipped } = self;
+        f.pad(&format!("{passed}/{failed}/{contradictory}/{not_offered}/{skipped}"))
     }
 }
 
@@ -75,8 +83,12 @@ impl SuiteReport {
 
     /// The report as JSON.
     pub fn json(&self) -> Value {
-        let sum =
-            |sum: ResultSum| json!({ "passed": sum.passed, "failed": sum.failed, "skipped": sum.skipped });
+        let sum = |sum: ResultSum| {
+            json!({
+                "passed": sum.passed, "failed": sum.failed, "contradictory": sum.contradictory,
+                "notOffered": sum.not_offered, "skipped": sum.skipped,
+            })
+        };
         let operations = self.operations();
         let mut totals: serde_json::Map<_, _> =
             operations.iter().map(|name| ((*name).to_owned(), sum(self.sum(Some(name))))).collect();
@@ -94,6 +106,12 @@ impl SuiteReport {
                     test["status"] = "fail".into();
                     test["diff"] = json!(difference);
                 }
+                Verdict::Contradiction(contradiction) => {
+                    test["status"] = "contradiction".into();
+                    test["diff"] = json!(contradiction.difference);
+                    test["why"] = json!(contradiction.reason);
+                }
+                Verdict::NotOffered => test["status"] = "not-offered".into(),
                 Verdict::Skip(reason) => {
                     test["status"] = "skip".into();
                     test["why"] = json!(reason);
@@ -138,7 +156,7 @@ impl fmt::Display for SuiteReport {
         for name in operations.iter().chain([&"all"]) {
             write!(f, " {name:>16}")?;
         }
-        writeln!(f, "   passed/failed/left out")?;
+        writeln!(f, "   passed/failed/suite/not offered/left out")?;
         for suite in suites.iter().map(Some).chain([None]) {
             let of_suite = || self.outcomes.iter().filter(|one| suite.is_none_or(|name| one.suite == **name));
             write!(f, "{:width$}", suite.unwrap_or(&"ALL"))?;
@@ -147,13 +165,21 @@ impl fmt::Display for SuiteReport {
             }
             writeln!(f, " {:>16}", ResultSum::of(of_suite()))?;
         }
-        for one in &self.outcomes {
-            if let Verdict::Fail(difference) = &one.verdict {
-                writeln!(f, "FAIL {}/{} [{}] {difference}", one.suite, one.test, one.operation)?;
+        for TestOutcome { suite, test, operation, verdict, .. } in &self.outcomes {
+            match verdict {
+                Verdict::Fail(difference) => writeln!(f, "FAIL  {suite}/{test} [{operation}] {difference}")?,
+                Verdict::Contradiction(Contradiction { difference, reason, .. }) => {
+                    writeln!(f, "SUITE {suite}/{test} [{operation}] {difference}: {reason}")?;
+                }
+                _ => {}
             }
         }
-        let ResultSum { passed, failed, skipped } = self.sum(None);
-        write!(f, "{passed} passed, {failed} failed, {skipped} left out")
+        let ResultSum { passed, failed, contradictory, not_offered, skipped } = self.sum(None);
+        write!(
+            f,
+            "{passed} passed, {failed} failed because of the server, {contradictory} because of the suite, \
+             {not_offered} not offered, {skipped} left out"
+        )
     }
 }
 
@@ -176,7 +202,9 @@ pub(super) fn invented() -> SuiteReport {
         outcomes: vec![
             outcome("a", "validate-code", Verdict::Pass(Vec::new())),
             outcome("a", "validate-code", Verdict::Fail("x: expected 1, got 2".to_owned())),
-            outcome("b", "expand", Verdict::Skip("operation not offered by the server".to_owned())),
+            outcome("a", "expand", Verdict::Contradiction(&super::contradictions::CONTRADICTIONS[0])),
+            outcome("b", "expand", Verdict::NotOffered),
+            outcome("b", "expand", Verdict::Skip("disabled in the suite".to_owned())),
         ],
         took: Duration::from_millis(1500),
     }
@@ -188,19 +216,21 @@ mod tests {
 
     #[test]
     fn the_table_and_the_file_agree() {
-        let report = invented();
+        let (report, known) = (invented(), &super::super::contradictions::CONTRADICTIONS[0]);
         assert_eq!(
             report.to_string(),
-            "Other 1, FHIR 4.0.1, modes general: 3 tests in 1.5 s\n\
-             suite           expand    validate-code              all   passed/failed/left out\n\
-             a                    -            1/1/0            1/1/0\n\
-             b                0/0/1                -            0/0/1\n\
-             ALL              0/0/1            1/1/0            1/1/1\n\
-             FAIL a/t [validate-code] x: expected 1, got 2\n\
-             1 passed, 1 failed, 1 left out"
+            "Other 1, FHIR 4.0.1, modes general: 5 tests in 1.5 s\n\
+             suite           expand    validate-code              all   passed/failed/suite/not offered/left out\n\
+             a            0/0/1/0/0        1/1/0/0/0        1/1/1/0/0\n\
+             b            0/0/0/1/1                -        0/0/0/1/1\n\
+             ALL          0/0/1/1/1        1/1/0/0/0        1/1/1/1/1\n\
+             FAIL  a/t [validate-code] x: expected 1, got 2\n\
+             SUITE a/t [expand] CONTRADICTION\n\
+             1 passed, 1 failed because of the server, 1 because of the suite, 1 not offered, 1 left out"
+                .replace("CONTRADICTION", &format!("{}: {}", known.difference, known.reason))
         );
         let json = report.json();
-        assert_eq!(json["totals"]["all"], json!({ "passed": 1, "failed": 1, "skipped": 1 }));
+        assert_eq!(json["totals"]["all"], json!({ "passed": 1, "failed": 1, "contradictory": 1, "notOffered": 1, "skipped": 1 }));
         assert_eq!(json["tests"][1]["diff"], "x: expected 1, got 2");
     }
 }

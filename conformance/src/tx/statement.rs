@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use jiff::civil::Date;
 
 use super::outcome::Verdict;
-use super::report::SuiteReport;
+use super::report::{ResultSum, SuiteReport};
 
 /// The statement for a run on `date` against the server at `target`.
 pub fn statement(report: &SuiteReport, target: &str, date: Date) -> String {
@@ -19,19 +19,25 @@ pub fn statement(report: &SuiteReport, target: &str, date: Date) -> String {
          {} {} {result} HL7's terminology ecosystem tests: {} of {all} tests passed.\n\n\
          | | |\n|---|---|\n\
          | server | {target} |\n| FHIR version | {} |\n| modes | {} |\n| date | {date} |\n\
-         | tested with | trefoil-conformance {} |\n| tests left out | {} |\n\n\
-         | operation | passed | failed | left out |\n|---|---|---|---|\n",
+         | tested with | trefoil-conformance {} |\n| tests that contradict the suite | {} |\n\
+         | tests of operations that are not offered | {} |\n| tests left out | {} |\n\n\
+         | operation | passed | failed | contradictory | not offered | left out |\n|---|---|---|---|---|---|\n",
         report.software,
         report.version,
         sum.passed,
         report.fhir_version,
         modes.join(", "),
         env!("CARGO_PKG_VERSION"),
+        sum.contradictory,
+        sum.not_offered,
         sum.skipped,
     );
     for operation in report.operations() {
-        let sum = report.sum(Some(operation));
-        let _ = writeln!(text, "| {operation} | {} | {} | {} |", sum.passed, sum.failed, sum.skipped);
+        let ResultSum { passed, failed, contradictory, not_offered, skipped } = report.sum(Some(operation));
+        let _ = writeln!(
+            text,
+            "| {operation} | {passed} | {failed} | {contradictory} | {not_offered} | {skipped} |"
+        );
     }
     let failed: Vec<_> =
         report.outcomes.iter().filter(|outcome| matches!(outcome.verdict, Verdict::Fail(_))).collect();
