@@ -230,7 +230,10 @@ mod tests {
                 .replace("CONTRADICTION", &format!("{}: {}", known.difference, known.reason))
         );
         let json = report.json();
-        assert_eq!(json["totals"]["all"], json!({ "passed": 1, "failed": 1, "contradictory": 1, "notOffered": 1, "skipped": 1 }));
+        assert_eq!(
+            json["totals"]["all"],
+            json!({ "passed": 1, "failed": 1, "contradictory": 1, "notOffered": 1, "skipped": 1 })
+        );
         assert_eq!(json["tests"][1]["diff"], "x: expected 1, got 2");
     }
 }

@@ -9,6 +9,7 @@
 //! | `interface` | one row for each operation and each parameter, and the typed access to a request by these rows |
 //! | `grammar` | codes that follow a grammar: language tags, media types, units |
 //! | `code_system` | the index of one code system: codes, columns, hierarchy, word index; its builder and its file |
+//! | `expression` | post-coordinated expressions of SNOMED CT: syntax, classification, normal form |
 //! | `concept_map` | one compiled concept map, in which codes of both sides are looked up |
 //! | `value_set` | one compiled value set: includes, filters, expression constraints, implicit value sets |
 //! | `catalog` | the stored and built-in resources by id and canonical URL, and the resources of a request |
@@ -39,6 +40,7 @@
 mod catalog;
 mod code_system;
 mod concept_map;
+mod expression;
 mod grammar;
 mod interface;
 mod membership;

@@ -26,6 +26,7 @@ use self::resources_by_url::{ResourcesByUrl, existed_on, is_supplement, preferre
 pub(crate) use self::stored_resource::{BYTES_PER_STEP, StoredResource, TxResource};
 use crate::code_system::{CodeSystem, CodeSystemIndex};
 use crate::concept_map::ConceptMap;
+use crate::expression::{self, ExpressionFault};
 use crate::grammar::CodeGrammar;
 use crate::model::error::malformed;
 use crate::model::resource_json::{ContentMode, ResourceHeader};
@@ -216,18 +217,72 @@ impl Catalog {
         self.with_built_in(url, version, || built_in::system(url))
     }
 
-    /// The preferred code system for a code. For a grammar, the result contains the code if the grammar
-    /// accepts it.
+    /// The preferred code system for a code. For a grammar or an expression, the result contains the code if
+    /// the code is valid.
+    ///
+    /// # Errors
+    /// [`Unprocessable`] if the budget is spent before an expression is classified.
     pub(crate) fn code_system_for(
         &self,
         url: &str,
         version: Option<&str>,
         code: &str,
-    ) -> Option<&StoredResource<CodeSystem>> {
-        self.with_built_in(url, version, || match CodeGrammar::for_system(url) {
+        budget: &Budget<'_>,
+    ) -> Result<Option<&StoredResource<CodeSystem>>, Unprocessable> {
+        let stored = self.with_built_in(url, version, || match CodeGrammar::for_system(url) {
             Some(grammar) => self.built_in.concept(grammar, code).or_else(|| built_in::system(url)),
             None => built_in::system(url),
-        })
+        });
+        self.with_expression(stored, url, code, budget)
+    }
+
+    /// A code system, or the excerpt of it that contains an expression if the code is a valid one.
+    fn with_expression<'a>(
+        &'a self,
+        system: Option<&'a StoredResource<CodeSystem>>,
+        url: &str,
+        code: &str,
+        budget: &Budget<'_>,
+    ) -> Result<Option<&'a StoredResource<CodeSystem>>, Unprocessable> {
+        let Some(stored) = system.filter(|_| expression::is_expression(url, code)) else { return Ok(system) };
+        match self.built_in.expression(stored.get(budget)?, code, budget) {
+            Err(ExpressionFault::Exhausted(exhausted)) => Err(exhausted.into()),
+            excerpt => Ok(Some(excerpt.unwrap_or(stored))),
+        }
+    }
+
+    /// The excerpt of a code system that contains an expression; `None` if the code is no expression.
+    ///
+    /// # Errors
+    /// [`ExpressionFault`] if the expression is not valid in this code system, or the budget is spent.
+    pub(crate) fn expression_in(
+        &self,
+        system: &CodeSystem,
+        code: &str,
+        budget: &Budget<'_>,
+    ) -> Result<Option<&CodeSystem>, ExpressionFault> {
+        // A listed expression already has an excerpt of its own.
+        if system.is_excerpt() || !expression::is_expression(&system.url, code) {
+            return Ok(None);
+        }
+        let resource = self.built_in.expression(system, code, budget)?;
+        Ok(Some(resource.get(budget).expect("an excerpt is compiled")))
+    }
+
+    /// The reason why a code of this system is not a valid expression, if it is meant as one.
+    ///
+    /// # Errors
+    /// [`Unprocessable`] if the budget is spent.
+    pub(crate) fn expression_fault(
+        &self,
+        system: &CodeSystem,
+        code: &str,
+        budget: &Budget<'_>,
+    ) -> Result<Option<String>, Unprocessable> {
+        match self.expression_in(system, code, budget) {
+            Err(ExpressionFault::Exhausted(exhausted)) => Err(exhausted.into()),
+            excerpt => Ok(excerpt.err().map(|fault| fault.to_string())),
+        }
     }
 
     /// Returns whether a grammar alone defines the codes of a system, so that the codes cannot be listed.
@@ -296,17 +351,21 @@ impl Catalog {
 
     /// The code system that was preferred for a code on a day, or the current one if `day` is `None`.
     /// Built-in systems exist on every day.
+    ///
+    /// # Errors
+    /// [`Unprocessable`] if the budget is spent before an expression is classified.
     pub(crate) fn code_system_of(
         &self,
         url: &str,
         day: Option<&str>,
         code: &str,
-    ) -> Option<&StoredResource<CodeSystem>> {
-        let Some(day) = day else { return self.code_system_for(url, None, code) };
-        self.code_system_on(url, day).or_else(|| {
-            let is_built_in = built_in::system(url).is_some();
-            is_built_in.then(|| self.code_system_for(url, None, code)).flatten()
-        })
+        budget: &Budget<'_>,
+    ) -> Result<Option<&StoredResource<CodeSystem>>, Unprocessable> {
+        let Some(day) = day else { return self.code_system_for(url, None, code, budget) };
+        match self.code_system_on(url, day) {
+            None if built_in::system(url).is_some() => self.code_system_for(url, None, code, budget),
+            stored => self.with_expression(stored, url, code, budget),
+        }
     }
 
     /// The stored code system that was preferred on a day.

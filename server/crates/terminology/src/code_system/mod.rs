@@ -108,6 +108,8 @@ pub(crate) struct CodeSystem {
     faults: Vec<String>,
     /// Whether the index was read from a file of an older format.
     is_updated: bool,
+    /// Whether this holds only what concerns one expression, so that it lacks codes of the code system.
+    is_excerpt: bool,
     /// Displays by the dialects that the operator prefers; not part of the saved index.
     preferred_terms: OnceLock<PreferredTerms>,
 }
@@ -469,9 +471,25 @@ impl CodeSystem {
         (!cycle.is_empty()).then(|| cycle.iter().map(|concept| self.code(*concept).to_owned()).collect())
     }
 
+    /// Marks this as an excerpt that holds what concerns one expression.
+    pub(crate) fn into_excerpt(self) -> Self {
+        Self { is_excerpt: true, ..self }
+    }
+
+    /// Returns whether this holds what concerns one expression.
+    pub(crate) fn is_excerpt(&self) -> bool {
+        self.is_excerpt
+    }
+
+    /// Returns whether codes can exist that this index lacks, so that a filter may name an unknown code.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.is_excerpt || self.content == ContentMode::Fragment
+    }
+
     /// Returns whether a property is declared, used by a concept, or a standard one.
     pub(crate) fn has_property(&self, name: &str) -> bool {
-        self.names.find(name).is_some()
+        self.is_excerpt
+            || self.names.find(name).is_some()
             || PropertyRole::named(name).is_some()
             || (name == DEFINITION && !self.definitions.is_empty())
             || (!self.attributes.is_empty() && self.find(name).is_some())

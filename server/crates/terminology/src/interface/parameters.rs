@@ -438,7 +438,7 @@ parameters! {
         operations: &[Expand],
         in_expansion: InExpansion::Repeated("Boolean"),
     }
-    /// Accepted without an effect, because no stored code is postcoordinated.
+    /// Whether post-coordinated expressions are left out. Default: false.
     EXCLUDE_POST_COORDINATED: Boolean {
         name: "excludePostCoordinated",
         fhir_type: "boolean",
@@ -578,19 +578,15 @@ parameters! {
     }
 }
 
-/// Parameters of `$expand` whose values are checked, but have no effect.
-pub(crate) const WITHOUT_EFFECT: [Boolean; 1] = [EXCLUDE_POST_COORDINATED];
-
 /// Returns the rows of an operation, in the order of the table.
 pub fn of_operation(operation: TerminologyOperation) -> impl Iterator<Item = &'static ParameterRow> {
     ALL.iter().copied().filter(move |row| row.operations.contains(&operation))
 }
 
-/// Returns the names for `TerminologyCapabilities.expansion.parameter`: the parameters of `$expand` that have
-/// an effect, sorted. HL7's validator looks for `cache-id` in it before it sends one.
+/// Returns the names for `TerminologyCapabilities.expansion.parameter`: the parameters of `$expand`, sorted.
+/// HL7's validator looks for `cache-id` in it before it sends one.
 pub fn expand_parameter_names() -> Vec<&'static str> {
-    let has_effect = |row: &&ParameterRow| WITHOUT_EFFECT.iter().all(|idle| idle.0.name != row.name);
-    let mut names: Vec<_> = of_operation(Expand).filter(has_effect).map(|row| row.name).collect();
+    let mut names: Vec<_> = of_operation(Expand).map(|row| row.name).collect();
     names.sort_unstable();
     names
 }

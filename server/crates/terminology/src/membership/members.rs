@@ -13,8 +13,11 @@ use super::version_pins::{VersionPins, pinned};
 use crate::catalog::{Catalog, built_in};
 use crate::code_system::CodeSystem;
 use crate::code_system::concept_set::ConceptSet;
+use crate::expression::ExpressionFault;
+use crate::model::known_systems::SNOMED_CT;
 use crate::model::resource_json::ContentMode;
 use crate::model::{Budget, TxError, Unprocessable, canonical};
+use crate::value_set::filter::ValueSetFilter;
 use crate::value_set::{CodeList, IncludeRule, ListedCode, ValueSet, include_cache};
 
 /// Memory counted for a code of a grammar, in 64-bit words. Each such code is a code system of its own.
@@ -26,6 +29,8 @@ pub(crate) struct ValueSetMembers<'a> {
     pub(crate) parts: Vec<MemberPart<'a>>,
     /// Whether a part is from a fragment of a code system, so that the value set may have more codes.
     pub(crate) unclosed: bool,
+    /// Whether a part of SNOMED CT also has expressions, which are not listed.
+    pub(crate) has_expressions: bool,
     /// Union of the parts before any excludes.
     unions: PartUnions<'a>,
     /// Versions of code systems that have parts.
@@ -76,6 +81,7 @@ impl<'a> ValueSetMembers<'a> {
             self.push(part, budget)?;
         }
         self.unclosed |= other.unclosed;
+        self.has_expressions |= other.has_expressions;
         self.excluded |= other.excluded;
         self.mention_excluded(other.excluded_systems.iter().copied(), budget)?;
         self.mention_pins(&other.used_pins, budget)?;
@@ -219,9 +225,11 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                     here.parts.push(MemberPart { is_imported: true, ..part.clone() });
                 }
                 here.unclosed = inner.unclosed;
+                here.has_expressions = inner.has_expressions;
                 continue;
             }
             // A code must satisfy all conditions of an include, as the comment in R4 and the text of R5 say.
+            here.has_expressions &= inner.has_expressions;
             here.parts.iter_mut().try_for_each(|part| unions.intersect_with(part, self.budget))?;
         }
         Ok(here)
@@ -307,8 +315,15 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                 let mut part = part(Some(system), ConceptSet::empty(system.len()), false);
                 self.budget.spend_words(part.bits.words(), false)?;
                 let mut items = Vec::with_capacity(listed.len());
+                let mut expressions = Vec::new();
                 for (code, listed) in in_order(listed) {
                     let concept = system.find(code);
+                    if concept.is_none()
+                        && let Some(excerpt) = self.expression_in(system, code)?
+                    {
+                        expressions.push((code, listed, excerpt));
+                        continue;
+                    }
                     let is_new = match concept {
                         // Codes that differ only in case can be the same concept.
                         Some(concept_number) => !part.bits.has(concept_number),
@@ -325,9 +340,14 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                 part.bits.trim();
                 self.budget.spend_words(part.bits.words(), true)?;
                 out.push(part, self.budget)?;
+                for (code, listed, excerpt) in expressions {
+                    self.push_single_code(set, url, excerpt, (code, listed), out)?;
+                }
                 continue;
             }
             out.unclosed |= is_fragment;
+            out.has_expressions |=
+                url == SNOMED_CT && include.filters.iter().all(ValueSetFilter::admits_expressions);
             let bits = include_cache::passing_concepts(&include.filters, system, self.budget)?;
             let open = is_fragment && include.filters.is_empty();
             out.push(part(Some(system), bits, open), self.budget)?;
@@ -349,26 +369,48 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         };
         for (code, listed) in in_order(listed) {
             self.budget.spend_words(GRAMMAR_CODE_WORDS, true)?;
-            let Some(resource) = self.catalog.code_system_for(url, None, code) else { continue };
-            let system = resource.get(self.budget)?;
-            let Some(concept) = system.find(code) else { continue };
-            let mut bits = ConceptSet::empty(system.len());
-            bits.insert(concept);
-            let items = vec![MemberCode { code, concept: Some(concept), listed: Some(listed) }];
-            let unknown_codes = HashSet::new();
-            let part = MemberPart {
-                url,
-                system: Some(system),
-                set,
-                listed: Some(items),
-                bits,
-                unknown_codes,
-                open: false,
-                is_imported: false,
+            let Some(resource) = self.catalog.code_system_for(url, None, code, self.budget)? else {
+                continue;
             };
-            out.push(part, self.budget)?;
+            let system = resource.get(self.budget)?;
+            self.push_single_code(set, url, system, (code, listed), out)?;
         }
         Ok(())
+    }
+
+    /// Adds a listed code whose code system contains nothing else to list.
+    fn push_single_code(
+        &self,
+        set: &'a ValueSet,
+        url: &'a str,
+        system: &'a CodeSystem,
+        (code, listed): (&'a str, &'a ListedCode),
+        out: &mut ValueSetMembers<'a>,
+    ) -> Result<(), TxError> {
+        let Some(concept) = system.find(code) else { return Ok(()) };
+        let mut bits = ConceptSet::empty(system.len());
+        bits.insert(concept);
+        let items = vec![MemberCode { code, concept: Some(concept), listed: Some(listed) }];
+        let unknown_codes = HashSet::new();
+        let part = MemberPart {
+            url,
+            system: Some(system),
+            set,
+            listed: Some(items),
+            bits,
+            unknown_codes,
+            open: false,
+            is_imported: false,
+        };
+        out.push(part, self.budget)
+    }
+
+    /// The excerpt of a code system that contains an expression, if the code is a valid one.
+    fn expression_in(&self, system: &CodeSystem, code: &str) -> Result<Option<&'a CodeSystem>, TxError> {
+        match self.catalog.expression_in(system, code, self.budget) {
+            Err(ExpressionFault::Exhausted(exhausted)) => Err(exhausted.into()),
+            excerpt => Ok(excerpt.ok().flatten()),
+        }
     }
 
     /// The versions of a system that an include refers to: all for `*`, otherwise one.

@@ -154,18 +154,24 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
     /// Looks up the code in the default version of its code system before the value set is known, so that the
     /// memory for both is fetched at the same time.
     pub(crate) fn prefetch(&self) {
-        if let Some(Ok(system)) =
-            self.default_system().map(|default_version| default_version.get(self.budget))
+        if let Ok(Some(default_version)) = self.default_system()
+            && let Ok(system) = default_version.get(self.budget)
         {
             self.locate(system);
         }
     }
 
     /// The default version of the code system.
-    fn default_system(&self) -> Option<&'a StoredResource<CodeSystem>> {
-        *self
-            .default_version
-            .get_or_init(|| self.catalog.code_system_for(self.query.system, None, self.query.code))
+    ///
+    /// # Errors
+    /// [`TxError`] if the budget is spent before an expression is classified.
+    fn default_system(&self) -> Result<Option<&'a StoredResource<CodeSystem>>, TxError> {
+        if let Some(known) = self.default_version.get() {
+            return Ok(*known);
+        }
+        let CodeQuery { system, code, .. } = self.query;
+        let default_version = self.catalog.code_system_for(system, None, code, self.budget)?;
+        Ok(*self.default_version.get_or_init(|| default_version))
     }
 
     /// The concept of the code in a code system.
@@ -245,7 +251,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             if include.listed.is_some() || compose.locked_date.is_some() || !self.pins.is_empty() {
                 return Ok(None);
             }
-            let Some(system) = self.default_system() else { return Ok(None) };
+            let Some(system) = self.default_system()? else { return Ok(None) };
             let system = system.get(self.budget)?;
             if include.version.as_deref().is_some_and(|written| system.version.as_deref() != Some(written)) {
                 return Ok(None);
@@ -385,9 +391,9 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
     ) -> Result<SystemVersions<'a>, TxError> {
         let find = |version: Option<&str>| -> Result<Option<&'a CodeSystem>, TxError> {
             let systems = match version {
-                None if day.is_none() => self.default_system(),
-                None => self.catalog.code_system_of(url, day, self.query.code),
-                version => self.catalog.code_system_for(url, version, self.query.code),
+                None if day.is_none() => self.default_system()?,
+                None => self.catalog.code_system_of(url, day, self.query.code, self.budget)?,
+                version => self.catalog.code_system_for(url, version, self.query.code, self.budget)?,
             };
             let Some(resource) = systems else { return Ok(None) };
             let system = resource.get(self.budget)?;

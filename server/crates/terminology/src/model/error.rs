@@ -75,7 +75,7 @@ pub enum TxError {
         known: Vec<String>,
     },
     /// The code system does not have the code, which is an argument of the operation (404).
-    #[error("{}", error_text::unknown_code(code, system, version.as_deref()))]
+    #[error("{}", error_text::unreadable_code(code, system, version.as_deref(), why.as_deref()))]
     UnknownCode {
         /// Parameter that contains the code.
         parameter: &'static str,
@@ -85,9 +85,11 @@ pub enum TxError {
         system: String,
         /// Version of the code system.
         version: Option<String>,
+        /// Reason why an expression is not valid.
+        why: Option<String>,
     },
     /// The code system does not have the code whose concept is looked up (404).
-    #[error("{}", error_text::unknown_code(code, system, version.as_deref()))]
+    #[error("{}", error_text::unreadable_code(code, system, version.as_deref(), why.as_deref()))]
     UnknownConcept {
         /// Code in the request.
         code: String,
@@ -95,6 +97,8 @@ pub enum TxError {
         system: String,
         /// Version of the code system.
         version: Option<String>,
+        /// Reason why an expression is not valid.
+        why: Option<String>,
     },
     /// The request is well-formed, but the stored resources cannot answer it (422).
     #[error(transparent)]

@@ -55,6 +55,15 @@ pub(crate) fn too_costly(value_set: &str, limit: usize) -> String {
     format!("The value set '{value_set}' expansion has too many codes to display (>{limit})")
 }
 
+/// The text with the id `Unknown_Code_in_Version`, and the reason why the code cannot be read.
+pub(super) fn unreadable_code(code: &str, system: &str, version: Option<&str>, why: Option<&str>) -> String {
+    let text = unknown_code(code, system, version);
+    match why {
+        Some(why) => format!("{text}: {why}"),
+        None => text,
+    }
+}
+
 /// The text with the id `Unknown_Code_in_Version`.
 pub(crate) fn unknown_code(code: &str, system: &str, version: Option<&str>) -> String {
     match version {

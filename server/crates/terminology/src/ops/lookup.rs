@@ -42,19 +42,22 @@ pub(crate) fn answer_lookup(
     // A version in the request takes precedence over the day.
     let day = request::read_day(input)?.filter(|_| requested.version.is_none());
     let stored = match &requested.version {
-        Some(version) => catalog.code_system_for(url, Some(version), code),
-        None => catalog.code_system_of(url, day.as_deref(), code),
+        Some(version) => catalog.code_system_for(url, Some(version), code, budget)?,
+        None => catalog.code_system_of(url, day.as_deref(), code, budget)?,
     };
     let stored = stored.or_else(|| catalog.supplement(url));
     let system = stored.ok_or_else(|| unknown(day.as_deref()))?.get(budget)?;
     if !matches!(system.content, ContentMode::Complete | ContentMode::Fragment) {
         return Err(Unprocessable::Content { system: url.to_owned(), content: system.content.name() }.into());
     }
-    let concept = system.find(code).ok_or_else(|| TxError::UnknownConcept {
-        code: code.to_owned(),
-        system: url.to_owned(),
-        version: system.version.clone(),
-    })?;
+    let Some(concept) = system.find(code) else {
+        return Err(TxError::UnknownConcept {
+            code: code.to_owned(),
+            system: url.to_owned(),
+            version: system.version.clone(),
+            why: catalog.expression_fault(system, code, budget)?,
+        });
+    };
     let supplements = concept_texts::find_supplements(catalog, input.texts(USE_SUPPLEMENT)?, budget)?;
 
     let mut out = Parameters::new();

@@ -5,6 +5,7 @@ use fhir::Parameters;
 use super::{OperationInput, OperationLevel};
 use crate::catalog::Catalog;
 use crate::code_system::{CodeSystem, LocatedConcept, Subsumption};
+use crate::expression::{self, ExpressionFault};
 use crate::interface::parameters::{CODE_A, CODE_B, CODING_A, CODING_B, SUBSUMES_SYSTEM, VERSION};
 use crate::model::error::malformed;
 use crate::model::resource_json::ContentMode;
@@ -48,9 +49,13 @@ pub(crate) fn answer_subsumes(
         }
     };
     let mut out = Parameters::new();
-    let outcome = match catalog.is_endless(&system.url) {
-        true => compare_grammar_codes(catalog, system, request.codes, budget)?,
-        false => compare_codes(system, request.codes, budget)?,
+    let is_expression = |(_, code): &(&str, &str)| expression::is_expression(&system.url, code);
+    let outcome = if catalog.is_endless(&system.url) {
+        compare_grammar_codes(catalog, system, request.codes, budget)?
+    } else if request.codes.iter().any(is_expression) {
+        compare_expressions(system, request.codes, budget)?
+    } else {
+        compare_codes(system, request.codes, budget)?
     };
     out.push_code("outcome", outcome.code());
     Ok(out)
@@ -133,11 +138,11 @@ fn compare_grammar_codes(
 ) -> Result<Subsumption, TxError> {
     let word = |(parameter, code): (&'static str, &str)| {
         let system = catalog
-            .code_system_for(&frame.url, None, code)
+            .code_system_for(&frame.url, None, code, budget)?
             .map(|resource| resource.get(budget))
             .transpose()?;
         let resource = system.and_then(|system| Some(system.code(system.find(code)?).to_owned()));
-        resource.ok_or_else(|| unknown_code(frame, parameter, code))
+        resource.ok_or_else(|| unknown_code(frame, parameter, code, None))
     };
     Ok(match word(codes[0])? == word(codes[1])? {
         true => Subsumption::Equivalent,
@@ -145,8 +150,31 @@ fn compare_grammar_codes(
     })
 }
 
-fn unknown_code(system: &CodeSystem, parameter: &'static str, code: &str) -> TxError {
+/// Compares two codes, of which at least one is an expression of SNOMED CT.
+fn compare_expressions(
+    system: &CodeSystem,
+    codes: [(&'static str, &str); 2],
+    budget: &Budget<'_>,
+) -> Result<Subsumption, TxError> {
+    require_codes(system)?;
+    system.require_is_a_hierarchy()?;
+    expression::compare(system, codes.map(|(_, code)| code), budget).map_err(|(which, fault)| match fault {
+        ExpressionFault::Exhausted(exhausted) => exhausted.into(),
+        fault => unknown_code(system, codes[which].0, codes[which].1, Some(fault.to_string())),
+    })
+}
+
+/// Checks that a code system has codes to compare.
+fn require_codes(system: &CodeSystem) -> Result<(), TxError> {
+    match system.content {
+        ContentMode::Complete | ContentMode::Fragment => Ok(()),
+        content => Err(Unprocessable::Content { system: system.url.clone(), content: content.name() }.into()),
+    }
+}
+
+fn unknown_code(system: &CodeSystem, parameter: &'static str, code: &str, why: Option<String>) -> TxError {
     TxError::UnknownCode {
+        why,
         parameter,
         code: code.to_owned(),
         system: system.url.clone(),
@@ -159,15 +187,10 @@ fn compare_codes(
     codes: [(&'static str, &str); 2],
     budget: &Budget<'_>,
 ) -> Result<Subsumption, TxError> {
-    match system.content {
-        ContentMode::Complete | ContentMode::Fragment => {}
-        content => {
-            return Err(Unprocessable::Content { system: system.url.clone(), content: content.name() }.into());
-        }
-    }
+    require_codes(system)?;
     let [a, b] = system.locate_all(codes.map(|(_, code)| code));
     let located = |concept: Option<LocatedConcept>, (parameter, code): (&'static str, &str)| {
-        concept.ok_or_else(|| unknown_code(system, parameter, code))
+        concept.ok_or_else(|| unknown_code(system, parameter, code, None))
     };
     let (a, b) = (located(a, codes[0])?, located(b, codes[1])?);
     if a.at == b.at {

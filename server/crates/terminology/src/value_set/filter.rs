@@ -15,7 +15,7 @@ use crate::code_system::{CodeSystem, LocatedConcept};
 use crate::grammar;
 use crate::model::filter_fault::FilterFault;
 use crate::model::known_systems::{LOINC, SNOMED_CT};
-use crate::model::resource_json::{self, ContentMode};
+use crate::model::resource_json;
 use crate::model::{Budget, Unprocessable};
 
 /// The operators of R4 and the two that R5 added, with prepared values.
@@ -37,8 +37,10 @@ pub(super) enum FilterOperator {
     /// The concept itself is a reference set.
     IsSubset,
     Ecl(Box<EclConstraint>),
-    /// Passes all concepts.
+    /// Passes all codes.
     All,
+    /// Passes the codes that are not post-coordinated expressions.
+    NoExpression,
 }
 
 /// The part of a concept that a filter tests.
@@ -192,7 +194,7 @@ impl ValueSetFilter {
             FilterOperator::MemberOf => match system.subset(&self.source.written.value) {
                 Some(members) => members.binary_search(&concept_number).is_ok(),
                 // If the concept exists, it has no members. An unknown concept is an error.
-                None if system.find(&self.source.written.value).is_some() => false,
+                None if system.is_excerpt() || system.find(&self.source.written.value).is_some() => false,
                 None => {
                     return Err(self.fault(
                         &system.url,
@@ -230,6 +232,7 @@ impl ValueSetFilter {
                 is_match
             }
             FilterOperator::All => true,
+            FilterOperator::NoExpression => !system.is_excerpt(),
             FilterOperator::Exists(wanted) => self.any_value(system, concept_number, |_| true) == *wanted,
             _ => unreachable!("operators that walk the hierarchy are handled above"),
         })
@@ -313,6 +316,17 @@ impl ValueSetFilter {
         }
     }
 
+    /// Returns whether expressions of SNOMED CT can pass the filter, which no expansion lists.
+    pub(crate) fn admits_expressions(&self) -> bool {
+        match &self.op {
+            FilterOperator::MemberOf | FilterOperator::IsSubset | FilterOperator::Generalizes => false,
+            FilterOperator::Ecl(constraint) => constraint.admits_expressions(),
+            FilterOperator::NoExpression => false,
+            FilterOperator::Equal | FilterOperator::In(_) => self.subject == FilterSubject::Property,
+            _ => true,
+        }
+    }
+
     /// Returns whether the filter has a regular expression.
     pub(super) fn has_pattern(&self) -> bool {
         matches!(self.op, FilterOperator::Regex(_))
@@ -368,10 +382,10 @@ impl ValueSetFilter {
         let hierarchy = system.require_is_a_hierarchy()?;
         budget.spend(1 + hierarchy.walk_steps())?;
         let Some(interval) = self.named_interval(system, hierarchy) else {
-            // A fragment may lack the concept. If a complete code system lacks it, the filter is invalid.
-            return match system.content {
-                ContentMode::Fragment => Ok(matches!(self.op, FilterOperator::IsNotA)),
-                _ => Err(self.fault(
+            // A part of a code system may lack the concept. If a complete one lacks it, the filter is wrong.
+            return match system.is_partial() {
+                true => Ok(matches!(self.op, FilterOperator::IsNotA)),
+                false => Err(self.fault(
                     &system.url,
                     format!("the code system has no code '{}'", self.source.written.value),
                 )),
@@ -452,10 +466,9 @@ fn system_specific_operator(
                 .map(|constraint| FilterOperator::Ecl(Box::new(constraint)))
                 .map_err(|fault| fault.to_string()),
         ),
-        // No code here is a post-coordinated expression, so it makes no difference whether these are
-        // included.
         (SNOMED_CT, "expressions", "=") => Some(match written.value.as_str() {
-            "true" | "false" => Ok(FilterOperator::All),
+            "true" => Ok(FilterOperator::All),
+            "false" => Ok(FilterOperator::NoExpression),
             other => Err(format!("the value of expressions is true or false, not '{other}'")),
         }),
         (LOINC, "LIST" | "answer-list", "=") => Some(Ok(FilterOperator::MemberOf)),

@@ -8,6 +8,7 @@ mod costs;
 mod ecl;
 mod ecosystem;
 mod expand;
+mod expressions;
 mod fuzz;
 mod instances;
 mod laws;

@@ -24,7 +24,7 @@ mod fhir;
 mod iso;
 mod resource;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::json;
 
@@ -32,7 +32,9 @@ use self::resource::resource;
 use super::StoredResource;
 use super::append_cache::AppendCache;
 use crate::code_system::CodeSystem;
+use crate::expression::{self, ExpressionFault};
 use crate::grammar::{CodeGrammar, ParsedCode, language_tags, units};
+use crate::model::Budget;
 use crate::model::known_systems::{
     ADMINISTRATIVE_GENDER, BCP_13, BCP_47, ISO_3166, ISO_3166_2, ISO_4217, PUBLICATION_STATUS, UCUM,
 };
@@ -101,12 +103,31 @@ impl GrammarCodeCache {
         let word = grammar.parse_code(code).ok()?;
         Some(self.0.insert(key, of_grammar(grammar, Some(word)), WORD_BYTES))
     }
+
+    /// A code system that contains the concepts that concern an expression of SNOMED CT.
+    ///
+    /// # Errors
+    /// [`ExpressionFault`] if the expression is not valid in this code system, or the budget is spent.
+    pub(crate) fn expression(
+        &self,
+        system: &CodeSystem,
+        code: &str,
+        budget: &Budget<'_>,
+    ) -> Result<&StoredResource<CodeSystem>, ExpressionFault> {
+        let key = format!("{} {code}", system.instance());
+        if let Some(cached) = self.0.get(&key) {
+            return Ok(cached);
+        }
+        let excerpt = expression::expression_system(system, code, budget)?;
+        let bytes = excerpt.memory_bytes();
+        let resource = StoredResource::from_compiled(key.clone(), excerpt.header.clone(), Arc::new(excerpt));
+        Ok(self.0.insert(key, resource, bytes))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Budget;
 
     #[test]
     fn each_url_is_a_code_system() {

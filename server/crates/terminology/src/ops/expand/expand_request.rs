@@ -2,10 +2,10 @@
 
 use fhir::{Parameter, Value};
 
-use crate::interface::parameters;
 use crate::interface::parameters::{
-    ACTIVE_ONLY, COUNT, DESIGNATION, EXCLUDE_NESTED, EXCLUDE_NOT_FOR_UI, EXCLUDE_SYSTEM, EXPAND_PROPERTY,
-    FILTER, INCLUDE_DEFINITION, INCLUDE_DESIGNATIONS, OFFSET, USE_SUPPLEMENT,
+    ACTIVE_ONLY, COUNT, DESIGNATION, EXCLUDE_NESTED, EXCLUDE_NOT_FOR_UI, EXCLUDE_POST_COORDINATED,
+    EXCLUDE_SYSTEM, EXPAND_PROPERTY, FILTER, INCLUDE_DEFINITION, INCLUDE_DESIGNATIONS, OFFSET,
+    USE_SUPPLEMENT,
 };
 use crate::membership::version_pins::VersionPins;
 use crate::model::concept_text::ConceptText;
@@ -26,6 +26,7 @@ pub(super) struct ExpandRequest<'a> {
     pub(super) active_only: bool,
     pub(super) exclude_nested: bool,
     pub(super) exclude_not_for_ui: bool,
+    pub(super) exclude_post_coordinated: bool,
     pub(super) with_designations: bool,
     pub(super) with_definition: bool,
     pub(super) designations: Vec<DesignationToken<'a>>,
@@ -68,9 +69,6 @@ impl<'a> ExpandRequest<'a> {
         let (offset, count) = (input.number(OFFSET)?, input.number(COUNT)?);
         let designations: Vec<_> = input.texts(DESIGNATION)?.into_iter().map(DesignationToken::new).collect();
         budget.spend(designations.len())?;
-        for parameter in parameters::WITHOUT_EFFECT {
-            input.flag(parameter)?;
-        }
         Ok(Self {
             // An empty filter selects all codes.
             filter: if empty_filter {
@@ -83,6 +81,7 @@ impl<'a> ExpandRequest<'a> {
             is_paged: offset.is_some() || count.is_some(),
             active_only: input.flag(ACTIVE_ONLY)?,
             exclude_nested: input.flag(EXCLUDE_NESTED)?,
+            exclude_post_coordinated: input.flag(EXCLUDE_POST_COORDINATED)?,
             exclude_not_for_ui: input.flag(EXCLUDE_NOT_FOR_UI)?,
             with_designations: input.flag(INCLUDE_DESIGNATIONS)? || !designations.is_empty(),
             with_definition: input.flag(INCLUDE_DEFINITION)?,

@@ -60,6 +60,9 @@ impl<'a> ExpansionView<'a, '_> {
             members.parts.iter_mut().try_for_each(|part| part.drop_inactive(self.budget))?;
         }
         members.parts.iter_mut().try_for_each(|part| part.drop_user_assigned(self.budget))?;
+        if self.request.exclude_post_coordinated {
+            members.parts.retain(|part| !part.system.is_some_and(CodeSystem::is_excerpt));
+        }
         if self.request.exclude_not_for_ui {
             members.parts.iter_mut().try_for_each(|part| part.drop_abstract(self.budget))?;
         }

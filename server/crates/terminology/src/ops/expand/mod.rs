@@ -116,7 +116,8 @@ fn expansion_extensions(
     view: &ExpansionView<'_, '_>,
 ) -> Vec<serde_json::Value> {
     let mut out = Vec::new();
-    if members.unclosed {
+    let lacks_expressions = members.has_expressions && !view.request.exclude_post_coordinated;
+    if members.unclosed || lacks_expressions {
         out.push(json!({ "url": UNCLOSED, "valueBoolean": true }));
         let mut listed = HashSet::new();
         for part in members.parts.iter().filter(|part| part.is_of_fragment() && listed.insert(part.url)) {

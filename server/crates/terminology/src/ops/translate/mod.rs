@@ -258,7 +258,8 @@ impl Translation<'_, '_> {
 
     /// The display of a code in its code system, for a map that states none.
     fn display_of(&self, url: &str, version: Option<&str>, code: &str) -> Option<String> {
-        let system = self.catalog.code_system_for(url, version, code)?.get(self.budget).ok()?;
+        let system =
+            self.catalog.code_system_for(url, version, code, self.budget).ok()??.get(self.budget).ok()?;
         let displays: Vec<_> = system.displays(system.find(code)?).collect();
         self.request.languages.choose(&displays).map(str::to_owned)
     }

@@ -91,8 +91,8 @@ fn find_code_system<'a>(
     let requested_version = request.pins.replacing(url, requested_version).or(requested_version);
     let code = coding.code.as_deref().unwrap_or_default();
     let stored = match requested_version {
-        None => catalog.code_system_of(url, request.pins.date.as_deref(), code),
-        version => catalog.code_system_for(url, version, code),
+        None => catalog.code_system_of(url, request.pins.date.as_deref(), code, budget)?,
+        version => catalog.code_system_for(url, version, code, budget)?,
     };
     if let Some(resource) = stored.or_else(|| catalog.supplement(url)) {
         return Ok(Ok(resource.get(budget)?));

@@ -58,7 +58,7 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
             validator.budget.spend_words(GRAMMAR_CODE_WORDS, true)?;
         }
         let mut matches = match validator.system {
-            Some(only) => validator.in_system(only, coding),
+            Some(only) => validator.in_system(only, coding)?,
             None => validator.search(system, coding)?,
         };
         if validator.request.active_only {
@@ -218,11 +218,11 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
                 ValidationIssue::wrong_display(given, &named, whitespace, &right, &languages)
             }
         };
-        // The user who assigned the meaning of a code also chose its display.
+        // The user who assigned the meaning of a code, or combined concepts, also chose the display.
         let is_assigned = member
             .system
             .zip(member.concept)
-            .is_some_and(|(system, concept)| system.is_user_assigned(concept));
+            .is_some_and(|(system, concept)| system.is_excerpt() || system.is_user_assigned(concept));
         let soften = validator.request.lenient_display && issue.issue.severity == Severity::Error;
         let issue = match () {
             () if is_assigned => issue.into_information(),
@@ -279,7 +279,7 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
             return Ok(());
         }
         let version = validator.wanted_version(url, self.result.coding.version.as_deref());
-        let Some(resource) = validator.catalog.code_system_for(url, version, code) else {
+        let Some(resource) = validator.catalog.code_system_for(url, version, code, validator.budget)? else {
             return self.report_unknown_system(url, version);
         };
         let system = resource.get(validator.budget)?;
@@ -294,7 +294,11 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
                 let version = system.version.as_deref();
                 self.report_at("code", ValidationIssue::unknown_code(code, url, version));
                 let is_grammar = validator.catalog.is_endless(url);
-                if let Some(why) = grammar::rejection_reason(url, code).filter(|_| is_grammar) {
+                let why = match grammar::rejection_reason(url, code).filter(|_| is_grammar) {
+                    None => validator.catalog.expression_fault(system, code, validator.budget)?,
+                    why => why,
+                };
+                if let Some(why) = why {
                     self.report_at("code", ValidationIssue::not_in_grammar(code, &why));
                 }
             }

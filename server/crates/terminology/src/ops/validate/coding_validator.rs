@@ -8,6 +8,7 @@ use super::request::ValidateRequest;
 use super::resource_state::ResourceState;
 use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
+use crate::expression::ExpressionFault;
 use crate::membership::imports::ValueSetScope;
 use crate::membership::search::{CodeMatch, CodeQuery, CodeSearch, SearchResult};
 use crate::membership::version_pins::pinned;
@@ -98,11 +99,25 @@ impl<'a> CodingValidator<'a, '_> {
     }
 
     /// Finds the code in the requested code system, which counts as a set of all its codes.
-    pub(super) fn in_system(&self, system: &'a CodeSystem, coding: &Coding) -> SearchResult<'a> {
-        let concept = coding.code.as_deref().and_then(|code| system.find(code));
+    ///
+    /// # Errors
+    /// [`TxError`] if the budget is spent before an expression is classified.
+    pub(super) fn in_system(
+        &self,
+        system: &'a CodeSystem,
+        coding: &Coding,
+    ) -> Result<SearchResult<'a>, TxError> {
+        let code = coding.code.as_deref().unwrap_or_default();
+        let system = match self.catalog.expression_in(system, code, self.budget) {
+            Ok(excerpt) => excerpt.unwrap_or(system),
+            Err(ExpressionFault::Exhausted(exhausted)) => return Err(exhausted.into()),
+            // The code is reported as unknown.
+            Err(_) => system,
+        };
+        let concept = system.find(code);
         let is_in = concept.is_some() || system.content != ContentMode::Complete;
         let member = || self.system_match(system, concept);
-        SearchResult::from_match(is_in.then(member))
+        Ok(SearchResult::from_match(is_in.then(member)))
     }
 
     /// The match of a concept in its code system, independent of the value set.

@@ -50,13 +50,16 @@ impl<'a> EclEvaluator<'a> {
         Ok(self.budget.spend(1)?)
     }
 
-    /// The concept with a code or an alternate identifier.
-    pub(super) fn find_concept(&self, code: &str) -> Result<u32, EclError> {
+    /// The concept with a code or an alternate identifier. An excerpt of a code system can lack it.
+    pub(super) fn find_concept(&self, code: &str) -> Result<Option<u32>, EclError> {
         let concept = match code.split_once('#') {
             Some((alias, identifier)) => self.find_identified(alias, identifier),
             None => self.system.find(code),
         };
-        concept.ok_or_else(|| EclError::UnknownConcept(code.to_owned()))
+        match concept {
+            None if !self.system.is_excerpt() => Err(EclError::UnknownConcept(code.to_owned())),
+            concept => Ok(concept),
+        }
     }
 
     /// The concept with an alternate identifier. The alias of its scheme is one of ECL, or a term of the
@@ -86,7 +89,7 @@ impl<'a> EclEvaluator<'a> {
         Ok(match expression {
             EclExpression::Any => !self.system.is_inactive(concept),
             EclExpression::AnyState => true,
-            EclExpression::Concept(code) => self.find_concept(code)? == concept,
+            EclExpression::Concept(code) => self.find_concept(code)? == Some(concept),
             EclExpression::MemberOf(inner) => self.is_member(inner, concept)?,
             EclExpression::Members(query) => self.is_selected(query, concept)?,
             EclExpression::Walk(walk, inner) => self.reaches(*walk, inner, concept)?,
@@ -185,11 +188,14 @@ impl<'a> EclEvaluator<'a> {
                     }
                 }
             }
-            EclExpression::Concept(code) => out.insert(self.find_concept(code)?),
+            EclExpression::Concept(code) => {
+                self.find_concept(code)?.into_iter().for_each(|concept| out.insert(concept));
+            }
             EclExpression::MemberOf(inner) => {
                 if let EclExpression::Concept(code) = &**inner {
-                    let code = self.system.code(self.find_concept(code)?);
-                    self.add_subset(code, &mut out)?;
+                    if let Some(name) = self.find_concept(code)? {
+                        self.add_subset(self.system.code(name), &mut out)?;
+                    }
                     return Ok(out);
                 }
                 let names = self.concepts_of(inner)?;
@@ -303,7 +309,7 @@ impl<'a> EclEvaluator<'a> {
             self.system.subset(name).is_some_and(|members| members.binary_search(&concept).is_ok())
         };
         if let EclExpression::Concept(code) = of {
-            return Ok(is_in(self.system.code(self.find_concept(code)?)));
+            return Ok(self.find_concept(code)?.is_some_and(|name| is_in(self.system.code(name))));
         }
         self.any_holds(self.system.subset_names(), |name| {
             self.spend_step()?;
@@ -320,7 +326,7 @@ impl<'a> EclEvaluator<'a> {
             return Ok(false);
         }
         if let (EclExpression::Concept(code), false) = (from, walk.one_step) {
-            let named = self.find_concept(code)?;
+            let Some(named) = self.find_concept(code)? else { return Ok(false) };
             let (below, above) = if walk.up { (named, concept) } else { (concept, named) };
             self.budget.spend(hierarchy.walk_steps())?;
             return Ok(hierarchy.is_a(below, above) && (walk.with_self || concept != named));

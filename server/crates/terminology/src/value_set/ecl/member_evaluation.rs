@@ -51,8 +51,10 @@ impl<'a> EclEvaluator<'a> {
     /// The reference sets of a query.
     fn member_tables(&self, query: &MemberQuery) -> Result<Vec<MemberTable<'a>>, EclError> {
         if let EclExpression::Concept(code) = &query.reference_sets {
-            let name = self.system.code(self.find_concept(code)?);
-            let Some(table) = self.system.member_table(name) else { return Ok(Vec::new()) };
+            let name = self.find_concept(code)?.map(|concept| self.system.code(concept));
+            let Some(table) = name.and_then(|name| self.system.member_table(name)) else {
+                return Ok(Vec::new());
+            };
             check_fields(query, &table)?;
             return Ok(vec![table]);
         }

@@ -45,6 +45,11 @@ impl EclConstraint {
         parser::parse(text).map(Self)
     }
 
+    /// Returns whether a post-coordinated expression can satisfy the constraint.
+    pub(crate) fn admits_expressions(&self) -> bool {
+        self.0.admits_expressions()
+    }
+
     /// Returns whether a concept satisfies the constraint.
     ///
     /// # Errors

@@ -87,6 +87,25 @@ pub(super) enum EclExpression {
     WithHistory(Box<EclExpression>, HistoryProfile),
 }
 
+impl EclExpression {
+    /// Returns whether a post-coordinated expression can be in the set.
+    pub(super) fn admits_expressions(&self) -> bool {
+        match self {
+            Self::Any | Self::AnyState => true,
+            Self::Concept(_) | Self::MemberOf(_) | Self::Members(_) | Self::Values(..) => false,
+            Self::Walk(walk, _) => !walk.up,
+            Self::Extreme { of: inner, .. }
+            | Self::Minus(inner, _)
+            | Self::Refined(inner, _)
+            | Self::Filtered(inner, _)
+            | Self::Described(inner, _)
+            | Self::WithHistory(inner, _) => inner.admits_expressions(),
+            Self::And(all) => all.iter().all(Self::admits_expressions),
+            Self::Or(any) => any.iter().any(Self::admits_expressions),
+        }
+    }
+}
+
 /// The reference sets of historical associations that a history supplement uses.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum HistoryProfile {

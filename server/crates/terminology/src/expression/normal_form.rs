@@ -1,0 +1,121 @@
+//! The expression as text: as stated, with the terms of its concepts, and in its normal form, which states
+//! the nearest primitive concepts above it and all its attributes.
+
+use super::classification::{AttributeGroup, ClassifiedExpression, Classifier, GroupValue};
+use super::syntax::{
+    Attribute, AttributeTerm, ConceptReference, Expression, ExpressionBody, ExpressionFault,
+};
+use crate::code_system::CodeSystem;
+
+/// The stated expression, in which the display follows each code.
+pub(super) fn with_terms(system: &CodeSystem, expression: &Expression) -> String {
+    let prefix = if expression.is_subtype { "<<< " } else { "" };
+    format!("{prefix}{}", body_with_terms(system, &expression.body))
+}
+
+fn body_with_terms(system: &CodeSystem, body: &ExpressionBody) -> String {
+    let term = |reference: &ConceptReference| match system.find(&reference.code) {
+        Some(concept) => code_with_term(system, concept, true),
+        None => reference.code.clone(),
+    };
+    let attribute = |Attribute { name, value }: &Attribute| {
+        let value = match value {
+            AttributeTerm::Concept(concept) => term(concept),
+            AttributeTerm::Expression(body) => format!("({})", body_with_terms(system, body)),
+            AttributeTerm::Literal(text) => text.clone(),
+        };
+        format!("{} = {value}", term(name))
+    };
+    let list = |attributes: &[Attribute]| attributes.iter().map(attribute).collect::<Vec<_>>().join(", ");
+    let focus = body.focus.iter().map(term).collect::<Vec<_>>().join(" + ");
+    let ungrouped = Some(list(&body.ungrouped)).filter(|text| !text.is_empty());
+    let groups = body.groups.iter().map(|group| format!("{{ {} }}", list(group)));
+    let refinement: Vec<_> = ungrouped.into_iter().chain(groups).collect();
+    if refinement.is_empty() { focus } else { format!("{focus} : {}", refinement.join(", ")) }
+}
+
+fn code_with_term(system: &CodeSystem, concept: u32, has_terms: bool) -> String {
+    match system.display(concept).filter(|_| has_terms) {
+        Some(display) => format!("{} |{display}|", system.code(concept)),
+        None => system.code(concept).to_owned(),
+    }
+}
+
+impl Classifier<'_> {
+    /// The normal form of an expression, with or without terms. Equivalent expressions have the same one.
+    pub(super) fn normal_form(
+        self,
+        expression: &ClassifiedExpression,
+        has_terms: bool,
+    ) -> Result<String, ExpressionFault> {
+        let is_primitive = |concept: &u32| !self.is_defined(*concept);
+        let primitive: Vec<u32> = expression.subsumers.iter().copied().filter(is_primitive).collect();
+        let mut focus: Vec<String> = self
+            .nearest(&primitive)
+            .into_iter()
+            .map(|concept| code_with_term(self.system, concept, has_terms))
+            .collect();
+        focus.sort_unstable();
+        let mut groups = Vec::new();
+        for group in self.without_general(&expression.groups, |a, b| self.group_is_below(a, b))? {
+            groups.push(self.group_text(&group, has_terms)?);
+        }
+        groups.sort_unstable();
+        let (plus, colon, comma) = if has_terms { (" + ", " : ", ", ") } else { ("+", ":", ",") };
+        let colon = if groups.is_empty() { "" } else { colon };
+        Ok(format!("{}{colon}{}", focus.join(plus), groups.join(comma)))
+    }
+
+    fn group_text(self, group: &AttributeGroup, has_terms: bool) -> Result<String, ExpressionFault> {
+        let single: Vec<AttributeGroup> = group.iter().map(|attribute| vec![attribute.clone()]).collect();
+        let mut attributes = Vec::new();
+        for one in self.without_general(&single, |a, b| self.group_is_below(a, b))? {
+            let (name, value) = &one[0];
+            let value = match value {
+                GroupValue::Concept(concept) => code_with_term(self.system, *concept, has_terms),
+                GroupValue::Expression(inner) => format!("({})", self.normal_form(inner, has_terms)?),
+                GroupValue::Literal(text) => text.clone(),
+            };
+            let equals = if has_terms { " = " } else { "=" };
+            attributes.push(format!("{}{equals}{value}", code_with_term(self.system, *name, has_terms)));
+        }
+        attributes.sort_unstable();
+        let text = attributes.join(if has_terms { ", " } else { "," });
+        Ok(if has_terms { format!("{{ {text} }}") } else { format!("{{{text}}}") })
+    }
+
+    /// The concepts of a list that have no other one of it below them.
+    pub(super) fn nearest(self, concepts: &[u32]) -> Vec<u32> {
+        let has_other_below = |concept: u32| {
+            concepts.iter().any(|other| *other != concept && self.hierarchy.is_a(*other, concept))
+        };
+        concepts.iter().copied().filter(|concept| !has_other_below(*concept)).collect()
+    }
+
+    /// The items that no other one is below. Of items that are below each other, the first one stays.
+    fn without_general<T: Clone>(
+        self,
+        items: &[T],
+        is_below: impl Fn(&T, &T) -> Result<bool, ExpressionFault>,
+    ) -> Result<Vec<T>, ExpressionFault> {
+        let mut kept: Vec<T> = Vec::new();
+        for item in items {
+            let mut is_implied = false;
+            for other in &kept {
+                is_implied = is_implied || is_below(other, item)?;
+            }
+            if is_implied {
+                continue;
+            }
+            let mut specific = Vec::new();
+            for other in kept {
+                if !is_below(item, &other)? {
+                    specific.push(other);
+                }
+            }
+            kept = specific;
+            kept.push(item.clone());
+        }
+        Ok(kept)
+    }
+}

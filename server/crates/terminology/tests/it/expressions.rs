@@ -1,0 +1,548 @@
+//! Post-coordinated expressions: a law against a naive classifier over random terminologies, and examples.
+
+use std::collections::BTreeSet;
+
+use fhir::Parameters;
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+use trefoil_terminology::indexing::{ContentMode, HierarchyMeaning, IndexBuilder, ResourceHeader, SNOMED_CT};
+use trefoil_terminology::{
+    OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation,
+};
+
+use crate::support::{run, run_expand, short};
+
+/// Root, root of the attributes, three attributes of which the second specializes the first, and others.
+const CONCEPTS: usize = 14;
+const ATTRIBUTE_ROOT: usize = 1;
+const ATTRIBUTES: std::ops::Range<usize> = 2..5;
+
+fn code(at: usize) -> String {
+    if at == ATTRIBUTE_ROOT { "410662002".to_owned() } else { (100_000 + at).to_string() }
+}
+
+type Group = Vec<(usize, Value)>;
+
+#[derive(Debug, Clone, PartialEq)]
+enum Value {
+    Concept(usize),
+    Number(u8),
+    Expression(Box<Stated>),
+}
+
+/// An expression as a user states it.
+#[derive(Debug, Clone, PartialEq)]
+struct Stated {
+    focus: Vec<usize>,
+    ungrouped: Group,
+    groups: Vec<Group>,
+}
+
+#[derive(Debug, Clone)]
+struct World {
+    parents: Vec<Vec<usize>>,
+    defined: Vec<bool>,
+    /// Groups of each concept, with those of its parents.
+    groups: Vec<Vec<Group>>,
+}
+
+impl World {
+    fn is_a(&self, below: usize, above: usize) -> bool {
+        below == above || self.parents[below].iter().any(|parent| self.is_a(*parent, above))
+    }
+}
+
+/// The meaning of an expression, by the definitions and without any shortcut.
+struct Meaning {
+    focus: Vec<usize>,
+    subsumers: BTreeSet<usize>,
+    groups: Vec<Vec<(usize, Part)>>,
+}
+
+enum Part {
+    Concept(usize),
+    Number(u8),
+    Expression(Meaning),
+}
+
+impl World {
+    fn part(&self, value: &Value) -> Part {
+        match value {
+            Value::Concept(concept) => Part::Concept(*concept),
+            Value::Number(number) => Part::Number(*number),
+            Value::Expression(stated) => Part::Expression(self.meaning(stated)),
+        }
+    }
+
+    fn group(&self, group: &Group) -> Vec<(usize, Part)> {
+        group.iter().map(|(name, value)| (*name, self.part(value))).collect()
+    }
+
+    fn meaning(&self, stated: &Stated) -> Meaning {
+        let inherited = stated.focus.iter().flat_map(|concept| &self.groups[*concept]);
+        let mut groups: Vec<_> = inherited.map(|group| self.group(group)).collect();
+        let own = groups.len();
+        groups.extend(stated.groups.iter().map(|group| self.group(group)));
+        for (name, value) in &stated.ungrouped {
+            let part = self.part(value);
+            let refines = |group: &Vec<(usize, Part)>| {
+                group.iter().position(|(other, of)| self.is_a(*name, *other) && self.is_below(&part, of))
+            };
+            let places: Vec<_> = groups[..own]
+                .iter()
+                .enumerate()
+                .filter_map(|(at, group)| Some((at, refines(group)?)))
+                .collect();
+            match places[..] {
+                [(group, place)] => groups[group][place] = (*name, part),
+                _ => groups.push(vec![(*name, part)]),
+            }
+        }
+        let is_above = |concept: &usize| stated.focus.iter().any(|focus| self.is_a(*focus, *concept));
+        let subsumers = (0..CONCEPTS).filter(is_above).collect();
+        let mut meaning = Meaning { focus: stated.focus.clone(), subsumers, groups };
+        if *stated != Stated::alone(stated.focus[0]) {
+            while let Some(concept) = self.further_subsumer(&meaning) {
+                meaning.subsumers.insert(concept);
+            }
+        }
+        meaning
+    }
+
+    /// A concept that subsumes an expression by its definition, and is not known to.
+    fn further_subsumer(&self, meaning: &Meaning) -> Option<usize> {
+        (0..CONCEPTS).find(|concept| {
+            !meaning.subsumers.contains(concept)
+                && self.defined[*concept]
+                && self.parents[*concept].iter().all(|parent| meaning.subsumers.contains(parent))
+                && self.groups[*concept]
+                    .iter()
+                    .all(|group| meaning.groups.iter().any(|own| self.covers(own, &self.group(group))))
+        })
+    }
+
+    /// Whether each concept has all ancestors that follow from the definitions, as in a release.
+    fn is_classified(&self) -> bool {
+        (0..CONCEPTS).all(|at| self.further_subsumer(&self.meaning(&Stated::alone(at))).is_none())
+    }
+
+    fn covers(&self, special: &[(usize, Part)], general: &[(usize, Part)]) -> bool {
+        general.iter().all(|(name, value)| {
+            special.iter().any(|(own, part)| self.is_a(*own, *name) && self.is_below(part, value))
+        })
+    }
+
+    fn subsumes(&self, general: &Meaning, special: &Meaning) -> bool {
+        general.focus.iter().all(|concept| special.subsumers.contains(concept))
+            && general.groups.iter().all(|group| special.groups.iter().any(|own| self.covers(own, group)))
+    }
+
+    fn is_below(&self, special: &Part, general: &Part) -> bool {
+        match (special, general) {
+            (Part::Concept(special), Part::Concept(general)) => self.is_a(*special, *general),
+            (Part::Number(a), Part::Number(b)) => a == b,
+            (Part::Expression(special), Part::Concept(general)) => special.subsumers.contains(general),
+            (Part::Concept(special), Part::Expression(general)) => {
+                self.subsumes(general, &self.meaning(&Stated::alone(*special)))
+            }
+            (Part::Expression(special), Part::Expression(general)) => self.subsumes(general, special),
+            _ => false,
+        }
+    }
+
+    fn terminology(&self) -> Terminology {
+        let header = ResourceHeader {
+            resource_type: "CodeSystem".to_owned(),
+            url: Some(SNOMED_CT.to_owned()),
+            content: Some(ContentMode::Complete),
+            case_sensitive: Some(true),
+            hierarchy_meaning: Some(HierarchyMeaning::IsA),
+            ..ResourceHeader::default()
+        };
+        let mut builder = IndexBuilder::new(&header).unwrap();
+        for at in 0..CONCEPTS {
+            let (number, _) = builder.add_concept(&code(at)).unwrap();
+            builder.set_display(number, &format!("Concept {at}")).unwrap();
+            let defined = if self.defined[at] { "true" } else { "false" };
+            builder.add_property(number, "sufficientlyDefined", defined).unwrap();
+        }
+        for (at, (parents, groups)) in (0..).zip(self.parents.iter().zip(&self.groups)) {
+            parents.iter().for_each(|parent| builder.add_parent(at, *parent as u32));
+            for (number, group) in (1..).zip(groups) {
+                let number = if group.len() == 1 { 0 } else { number };
+                for (name, value) in group {
+                    match value {
+                        Value::Concept(to) => builder.add_attribute(at, number, *name as u32, *to as u32),
+                        Value::Number(n) => {
+                            builder.add_literal_attribute(at, number, *name as u32, &format!("#{n}")).unwrap()
+                        }
+                        Value::Expression(_) => unreachable!("a release has no expressions"),
+                    }
+                }
+            }
+        }
+        let terminology = Terminology::default();
+        let index = builder.finish().unwrap();
+        terminology.apply([TerminologyChange::Index { id: "snomed".to_owned(), index }]);
+        terminology
+    }
+}
+
+impl Stated {
+    fn alone(concept: usize) -> Self {
+        Self { focus: vec![concept], ungrouped: Vec::new(), groups: Vec::new() }
+    }
+
+    fn text(&self) -> String {
+        let attribute = |(name, value): &(usize, Value)| {
+            let value = match value {
+                Value::Concept(concept) => code(*concept),
+                Value::Number(number) => format!("#{number}.0"),
+                Value::Expression(stated) => format!("({})", stated.text()),
+            };
+            format!("{} = {value}", code(*name))
+        };
+        let list = |group: &Group| group.iter().map(attribute).collect::<Vec<_>>().join(",");
+        let focus = self.focus.iter().map(|concept| code(*concept)).collect::<Vec<_>>().join("+");
+        let ungrouped = Some(list(&self.ungrouped)).filter(|text| !text.is_empty());
+        let groups = self.groups.iter().map(|group| format!("{{{}}}", list(group)));
+        let refinement: Vec<_> = ungrouped.into_iter().chain(groups).collect();
+        match refinement.is_empty() {
+            true => focus,
+            false => format!("{focus}:{}", refinement.join(",")),
+        }
+    }
+}
+
+fn value(nests: bool) -> BoxedStrategy<Value> {
+    let plain = prop_oneof![
+        6 => (ATTRIBUTES.end..CONCEPTS).prop_map(Value::Concept),
+        1 => (1_u8..3).prop_map(Value::Number),
+    ];
+    match nests {
+        false => plain.boxed(),
+        true => {
+            prop_oneof![4 => plain, 1 => stated(false).prop_map(|inner| Value::Expression(Box::new(inner)))]
+                .boxed()
+        }
+    }
+}
+
+fn group(nests: bool) -> impl Strategy<Value = Group> {
+    proptest::collection::vec((ATTRIBUTES, value(nests)), 1..3)
+}
+
+fn stated(nests: bool) -> impl Strategy<Value = Stated> {
+    let focus = proptest::collection::vec(ATTRIBUTES.end..CONCEPTS, 1..3);
+    let ungrouped = prop_oneof![Just(Vec::new()), group(nests)];
+    (focus, ungrouped, proptest::collection::vec(group(nests), 0..3))
+        .prop_map(|(focus, ungrouped, groups)| Stated { focus, ungrouped, groups })
+}
+
+fn world() -> impl Strategy<Value = World> {
+    let concept = |at: usize| {
+        let parents = match at {
+            0 => Just(Vec::new()).boxed(),
+            1 | 2 | 4 => Just(vec![if at == 1 { 0 } else { 1 }]).boxed(),
+            3 => Just(vec![2]).boxed(),
+            5 => Just(vec![0]).boxed(),
+            _ => proptest::collection::btree_set(ATTRIBUTES.end..at, 1..3)
+                .prop_map(|parents| parents.into_iter().collect())
+                .boxed(),
+        };
+        let groups = proptest::collection::vec(group(false), 0..3);
+        (parents, any::<bool>(), groups).prop_map(move |(parents, is_defined, groups)| {
+            let is_plain = at <= ATTRIBUTES.end;
+            (parents, is_defined && !is_plain, if is_plain { Vec::new() } else { groups })
+        })
+    };
+    (0..CONCEPTS).map(concept).collect::<Vec<_>>().prop_map(|list| {
+        let mut world = World { parents: Vec::new(), defined: Vec::new(), groups: Vec::new() };
+        for (parents, is_defined, mut groups) in list {
+            for group in parents.iter().flat_map(|parent| &world.groups[*parent]) {
+                if !groups.contains(group) {
+                    groups.push(group.clone());
+                }
+            }
+            world.parents.push(parents);
+            world.defined.push(is_defined);
+            world.groups.push(groups);
+        }
+        world
+    })
+}
+
+fn ask(terminology: &Terminology, operation: TerminologyOperation, body: &Json) -> Parameters {
+    let body: Parameters = serde_json::from_value(body.clone()).unwrap();
+    run(terminology, operation, OperationLevel::Type, OperationInput::from_body(&body)).unwrap()
+}
+
+fn subsumption(terminology: &Terminology, a: &str, b: &str) -> String {
+    let body = json!({ "resourceType": "Parameters", "parameter": [
+        { "name": "system", "valueUri": SNOMED_CT }, { "name": "codeA", "valueCode": a }, { "name": "codeB", "valueCode": b }] });
+    ask(terminology, TerminologyOperation::Subsumes, &body).text("outcome").unwrap().to_owned()
+}
+
+/// Whether a value set of SNOMED CT with one filter contains a code.
+fn is_member(terminology: &Terminology, filter: [&str; 3], expression: &str) -> bool {
+    let [property, op, value] = filter;
+    let body = json!({ "resourceType": "Parameters", "parameter": [
+        { "name": "valueSet", "resource": { "resourceType": "ValueSet", "url": "urn:set", "status": "active", "compose": {
+            "include": [{ "system": SNOMED_CT, "filter": [{ "property": property, "op": op, "value": value }] }] } } },
+        { "name": "system", "valueUri": SNOMED_CT }, { "name": "code", "valueCode": expression }] });
+    short(Ok(ask(terminology, TerminologyOperation::ValidateCode, &body))).starts_with("true")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn expressions_are_classified_as_by_their_definitions(
+        world in world(),
+        a in stated(true),
+        b in stated(true),
+        at in ATTRIBUTES.end..CONCEPTS,
+        attribute in ATTRIBUTES,
+    ) {
+        let terminology = world.terminology();
+        let meanings = [&a, &b, &Stated::alone(at)].map(|stated| (stated.text(), world.meaning(stated)));
+        for (one, meaning) in &meanings {
+            for (other, others) in &meanings {
+                let expected = match (world.subsumes(meaning, others), world.subsumes(others, meaning)) {
+                    (true, true) => "equivalent",
+                    (true, false) => "subsumes",
+                    (false, true) => "subsumed-by",
+                    (false, false) => "not-subsumed",
+                };
+                // A concept alone, beside another one, has the place that the release states.
+                if one != other || one.contains(':') {
+                    prop_assert_eq!(subsumption(&terminology, one, other), expected, "{} and {}", one, other);
+                }
+            }
+        }
+        let (text, meaning) = &meanings[0];
+        if !text.contains([':', '+']) {
+            return Ok(());
+        }
+        let is_below = meaning.subsumers.contains(&at);
+        prop_assert_eq!(is_member(&terminology, ["concept", "is-a", &code(at)], text), is_below);
+        prop_assert_eq!(is_member(&terminology, ["concept", "is-not-a", &code(at)], text), !is_below);
+        prop_assert_eq!(is_member(&terminology, ["constraint", "=", &format!("< {}", code(at))], text), is_below);
+        let constraint = format!("* MINUS << {}", code(at));
+        prop_assert_eq!(is_member(&terminology, ["constraint", "=", &constraint], text), !is_below);
+        let refined = meaning.groups.iter().flatten().any(|(name, part)| {
+            world.is_a(*name, attribute) && world.is_below(part, &Part::Concept(at))
+        });
+        let constraint = format!("* : << {} = << {}", code(attribute), code(at));
+        prop_assert_eq!(is_member(&terminology, ["constraint", "=", &constraint], text), refined, "{}", constraint);
+        if !world.is_classified() {
+            return Ok(());
+        }
+        // The normal form means the same.
+        let body = json!({ "resourceType": "Parameters", "parameter": [
+            { "name": "system", "valueUri": SNOMED_CT }, { "name": "code", "valueCode": text },
+            { "name": "property", "valueCode": "normalFormTerse" }] });
+        let answer = serde_json::to_value(ask(&terminology, TerminologyOperation::Lookup, &body)).unwrap();
+        let properties = answer["parameter"].as_array().unwrap().iter().filter(|one| one["name"] == "property");
+        let terse: Vec<_> = properties.map(|one| one["part"][1]["valueString"].as_str().unwrap().to_owned()).collect();
+        prop_assert_eq!(terse.len(), 1, "{}", answer);
+        if terse[0].contains([':', '+']) {
+            prop_assert_eq!(subsumption(&terminology, text, &terse[0]), "equivalent", "{}", terse[0]);
+        }
+    }
+}
+
+/// A terminology of fractures: each line is code, display, parents, definition as groups of attribute and
+/// value, and `=` if the definition is sufficient.
+const FRACTURES: &str = "
+138875005|SNOMED CT Concept|||
+410662002|Concept model attribute|138875005||
+363698007|Finding site|410662002||
+116676008|Associated morphology|410662002||
+272741003|Laterality|410662002||
+1142139005|Count of base|410662002||
+123037004|Body structure|138875005||
+272673000|Bone structure|123037004||
+71341001|Bone structure of femur|272673000||
+72704001|Fracture|123037004||
+182353008|Side|138875005||
+7771000|Left|182353008||
+64572001|Disease|138875005||
+125605004|Fracture of bone|64572001|116676008=72704001,363698007=272673000|=
+71620000|Fracture of femur|125605004|116676008=72704001,363698007=71341001|=
+700372006|Set of fractures|138875005||
+";
+
+fn fractures() -> Terminology {
+    let header = ResourceHeader {
+        resource_type: "CodeSystem".to_owned(),
+        url: Some(SNOMED_CT.to_owned()),
+        version: Some("http://snomed.info/sct/900000000000207008/version/20260101".to_owned()),
+        content: Some(ContentMode::Complete),
+        case_sensitive: Some(true),
+        hierarchy_meaning: Some(HierarchyMeaning::IsA),
+        ..ResourceHeader::default()
+    };
+    let mut builder = IndexBuilder::new(&header).unwrap();
+    let rows =
+        || FRACTURES.lines().filter(|line| !line.is_empty()).map(|line| line.split('|').collect::<Vec<_>>());
+    for row in rows() {
+        let (number, _) = builder.add_concept(row[0]).unwrap();
+        builder.set_display(number, row[1]).unwrap();
+    }
+    for row in rows() {
+        let find = |code: &str| builder.find_concept(code).unwrap();
+        let own = find(row[0]);
+        let parent = (!row[2].is_empty()).then(|| find(row[2]));
+        let pairs = row[3].split(',').filter_map(|pair| pair.split_once('='));
+        let attributes: Vec<_> = pairs.map(|(name, value)| (find(name), find(value))).collect();
+        parent.into_iter().for_each(|parent| builder.add_parent(own, parent));
+        attributes.iter().for_each(|(name, value)| builder.add_attribute(own, 1, *name, *value));
+        let is_defined = if row.get(4) == Some(&"=") { "true" } else { "false" };
+        builder.add_property(own, "sufficientlyDefined", is_defined).unwrap();
+        if row[0] == "71620000" {
+            builder.add_subset_member("700372006", own).unwrap();
+        }
+    }
+    let terminology = Terminology::default();
+    let index = builder.finish().unwrap();
+    terminology.apply([TerminologyChange::Index { id: "snomed".to_owned(), index }]);
+    terminology
+}
+
+#[test]
+fn an_attribute_refines_the_group_of_its_focus_concept() {
+    let terminology = fractures();
+    #[track_caller]
+    fn check(terminology: &Terminology, a: &str, b: &str, expected: &str) {
+        assert_eq!(subsumption(terminology, a, b), expected, "{a} and {b}");
+    }
+    let femur = "125605004|Fracture of bone|:363698007|Finding site|=71341001";
+    check(&terminology, "71620000", femur, "equivalent");
+    check(&terminology, "125605004", femur, "subsumes");
+    let left = "125605004:363698007=(71341001:272741003=7771000)";
+    check(&terminology, left, "71620000", "subsumed-by");
+    check(&terminology, left, femur, "subsumed-by");
+    check(&terminology, "===64572001:{116676008=72704001,363698007=71341001}", "71620000", "equivalent");
+    // Two groups do not say that the fracture is of the femur.
+    check(&terminology, "64572001:{116676008=72704001},{363698007=71341001}", "71620000", "subsumes");
+    check(&terminology, "<<<125605004:363698007=71341001", "71620000", "subsumed-by");
+    check(
+        &terminology,
+        "<<<125605004:363698007=71341001",
+        "<<< 125605004 : 363698007=71341001",
+        "equivalent",
+    );
+    check(&terminology, "64572001:1142139005=#2", "64572001:1142139005=#2.0", "equivalent");
+    check(&terminology, "64572001:1142139005=#2", "64572001:1142139005=\"2\"", "not-subsumed");
+    check(&terminology, "125605004+64572001", "125605004", "equivalent");
+}
+
+/// The answer to the validation of a code of SNOMED CT, in the code system or in a value set: in short, and
+/// with the texts of all issues.
+fn validation(terminology: &Terminology, value_set: Option<&str>, code: &str) -> (String, String) {
+    let (operation, url) = match value_set {
+        Some(url) => (TerminologyOperation::ValidateCode, url),
+        None => (TerminologyOperation::ValidateCodeInSystem, SNOMED_CT),
+    };
+    let coding = json!({ "system": SNOMED_CT, "code": code, "display": "any display of the user" });
+    let body = json!({ "resourceType": "Parameters", "parameter": [
+        { "name": "coding", "valueCoding": coding }, { "name": "url", "valueUri": url }] });
+    let answer = ask(terminology, operation, &body);
+    let issues = serde_json::to_string(&answer).unwrap();
+    (short(Ok(answer)), issues)
+}
+
+#[test]
+fn an_expression_is_validated_and_shown() {
+    let terminology = fractures();
+    let left = "125605004:363698007=(71341001:272741003=7771000)";
+    let shown = "125605004 |Fracture of bone| : 363698007 |Finding site| = (71341001 |Bone structure of femur| : \
+        272741003 |Laterality| = 7771000 |Left|)";
+    let (valid, _) = validation(&terminology, None, left);
+    assert!(valid.starts_with(&format!("true [{shown}]")), "{valid}");
+    #[track_caller]
+    fn check(terminology: &Terminology, code: &str, reason: &str) {
+        let (answer, issues) = validation(terminology, None, code);
+        assert!(answer.starts_with("false") && issues.contains(reason), "{code}: {issues}");
+    }
+    check(
+        &terminology,
+        "125605004:363698007=",
+        "expected the code of a concept, which has 6 to 18 digits at character 21",
+    );
+    check(&terminology, "125605004:363698007=999999", "the code system has no code '999999'");
+    check(&terminology, "125605004:7771000=71341001", "'7771000' is not an attribute");
+    check(
+        &terminology,
+        "125605004|Broken bone|:363698007=71341001",
+        "'Broken bone' is not a term of 125605004",
+    );
+    check(&terminology, "125605004 and 71341001", "Unknown code");
+
+    let set = |selector: &str| format!("{SNOMED_CT}?fhir_vs{selector}");
+    for (selector, expected) in [
+        ("", true),
+        ("=isa/125605004", true),
+        ("=isa/71620000", true),
+        ("=isa/123037004", false),
+        ("=refset/700372006", false),
+        ("=ecl/< 71620000", true),
+        ("=ecl/* : 363698007 = << 71341001", true),
+        ("=ecl/^ 700372006", false),
+    ] {
+        let (answer, _) = validation(&terminology, Some(&set(selector)), left);
+        assert_eq!(answer.starts_with("true"), expected, "{selector}: {answer}");
+    }
+}
+
+#[test]
+fn a_lookup_shows_the_place_and_the_normal_form() {
+    let body = json!({ "resourceType": "Parameters", "parameter": [
+        { "name": "system", "valueUri": SNOMED_CT }, { "name": "code", "valueCode": "125605004:363698007=71341001" }] });
+    let answer = serde_json::to_value(ask(&fractures(), TerminologyOperation::Lookup, &body)).unwrap();
+    insta::assert_json_snapshot!(answer);
+}
+
+#[test]
+fn an_expansion_lists_expressions_that_are_listed_and_says_that_others_exist() {
+    let terminology = fractures();
+    let expand = |include: Json, more: Option<Json>| {
+        let mut parameters =
+            vec![json!({ "name": "valueSet", "resource": { "resourceType": "ValueSet", "url": "urn:set",
+            "status": "active", "compose": { "include": [include] } } })];
+        parameters.extend(more);
+        let body: Parameters =
+            serde_json::from_value(json!({ "resourceType": "Parameters", "parameter": parameters })).unwrap();
+        let answer =
+            run_expand(&terminology, OperationLevel::Type, OperationInput::from_body(&body)).unwrap();
+        let codes = answer["expansion"]["contains"].as_array().into_iter().flatten();
+        let codes: Vec<_> = codes.map(|one| one["code"].as_str().unwrap().to_owned()).collect();
+        (codes, answer["expansion"]["extension"][0]["valueBoolean"] == true)
+    };
+    let listed = json!({ "system": SNOMED_CT, "concept": [
+        { "code": "71620000" }, { "code": "64572001:363698007=71341001" }, { "code": "64572001:wrong" }] });
+    let both = vec!["71620000".to_owned(), "64572001:363698007=71341001".to_owned()];
+    let without = json!({ "name": "excludePostCoordinated", "valueBoolean": true });
+    assert_eq!(expand(listed.clone(), None), (both.clone(), false));
+    assert_eq!(expand(listed, Some(without.clone())), (both[..1].to_vec(), false));
+    let filtered = |filters: &[[&str; 3]]| {
+        let filters = filters
+            .iter()
+            .map(|[property, op, value]| json!({ "property": property, "op": op, "value": value }));
+        json!({ "system": SNOMED_CT, "filter": filters.collect::<Vec<_>>() })
+    };
+    let is_a = ["concept", "is-a", "71620000"];
+    assert_eq!(expand(filtered(&[is_a]), None), (both[..1].to_vec(), true));
+    assert_eq!(expand(filtered(&[is_a]), Some(without)), (both[..1].to_vec(), false));
+    assert_eq!(expand(filtered(&[is_a, ["expressions", "=", "false"]]), None), (both[..1].to_vec(), false));
+    assert_eq!(expand(filtered(&[["concept", "in", "700372006"]]), None), (both[..1].to_vec(), false));
+    for (constraint, is_open) in [
+        ("<< 71620000", true),
+        ("^ 700372006", false),
+        ("71620000", false),
+        ("<< 71620000 AND ^ 700372006", false),
+    ] {
+        assert_eq!(expand(filtered(&[["constraint", "=", constraint]]), None).1, is_open, "{constraint}");
+    }
+}
