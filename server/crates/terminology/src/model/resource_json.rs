@@ -57,6 +57,8 @@ pub struct ResourceHeader {
     pub language: Option<String>,
     /// CodeSystem only: whether codes that differ by case are different codes.
     pub case_sensitive: Option<bool>,
+    /// CodeSystem only: whether codes can change their meaning from one version to another.
+    pub version_needed: bool,
     /// CodeSystem only: meaning of the hierarchy.
     pub hierarchy_meaning: Option<HierarchyMeaning>,
     /// CodeSystem only: the declared properties.

@@ -230,6 +230,15 @@ impl ValidationIssue {
         )
     }
 
+    /// An issue about a code without a version, if the code system says that a code needs one
+    /// (`CodeSystem.versionNeeded`).
+    pub(crate) fn no_version(system: &str, code: &str, version: &str) -> Self {
+        let text = format!(
+            "The codes of '{system}' can change their meaning from one version to another (versionNeeded); state the version of '{code}'. Version '{version}' was used"
+        );
+        Self::new(Severity::Warning, IssueCode::BusinessRule, "version-error", text)
+    }
+
     /// The issue `Display_Name_for__should_be_one_of__instead_of` or `Display_Name_WS_for__…`.
     pub(crate) fn wrong_display(
         given: &str,

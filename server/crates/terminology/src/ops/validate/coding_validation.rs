@@ -171,6 +171,10 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
             self.report_at("version", ValidationIssue::version_check(&system.url, actual, required));
         }
         let given = self.result.coding.version.as_deref();
+        let is_chosen = given.is_some() || request.pins.replacing(&system.url, None).is_some();
+        if system.header.version_needed && !is_chosen {
+            self.report_at("version", ValidationIssue::no_version(&system.url, self.code(), actual));
+        }
         let Some(given) = given.filter(|given| !canonical::matches(given, actual)) else { return };
         let is_stored = catalog.code_system(&system.url, Some(given)).is_some();
         let written = member.written_version;
