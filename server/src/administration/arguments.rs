@@ -15,9 +15,9 @@ pub enum AdminSubcommand {
     /// Resources: NDJSON, JSON, Bundles, FHIR packages (.tgz), other .tar.gz and folders, each also as .gz.
     /// The requests of batch and transaction Bundles are applied. In the folder of an export, the deletions
     /// that its manifest.json lists are applied, too. Releases, as a folder or .zip: SNOMED CT RF2, LOINC,
-    /// RxNorm, ICD-10-CM, ClaML, CSV.
+    /// RxNorm, OMOP, ICD-10-CM, ClaML, CSV.
     #[command(
-        after_help = "Examples:\n  trefoil import --data ./data hl7.fhir.r4.core.tgz patients/\n  trefoil import --data ./data SnomedCT_International.zip SnomedCT_Extension.zip"
+        after_help = "Examples:\n  trefoil import --data ./data hl7.fhir.r4.core.tgz patients/\n  trefoil import --data ./data SnomedCT_International.zip SnomedCT_Extension.zip\n  trefoil import hl7.fhir.us.core#6.1.0"
     )]
     Import {
         /// The data folder.
@@ -30,12 +30,19 @@ pub enum AdminSubcommand {
         /// Date of a SNOMED CT release as YYYYMMDD, if the names of the files do not contain it
         #[arg(long, value_name = "DATE")]
         version: Option<String>,
+        /// State that a SNOMED CT release is not published: its version begins with http://snomed.info/xsct
+        #[arg(long)]
+        unpublished: bool,
         /// Store batch and transaction Bundles as resources instead of applying their requests
         #[arg(long)]
         keep_bundles: bool,
-        /// Files and folders to import
+        /// Files and folders to import, and FHIR packages as NAME#VERSION from the package cache, with the
+        /// packages on which they depend
         #[arg(required = true)]
         paths: Vec<PathBuf>,
+        /// Package cache [default: ~/.fhir/packages]
+        #[arg(long, value_name = "FOLDER")]
+        package_cache: Option<PathBuf>,
     },
     /// Export resources to a folder as NDJSON.
     ///

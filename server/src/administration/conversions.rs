@@ -2,7 +2,7 @@
 //!
 //! The conversion adds passwords and absolute paths, which the server cannot read itself.
 
-use std::path::{PathBuf, absolute};
+use std::path::absolute;
 
 use anyhow::Result;
 
@@ -10,6 +10,7 @@ use super::arguments::{
     AdminSubcommand, ChangeClientArgs, ChangeUserArgs, ClientSubcommand, ClockSubcommand, DataArgs,
     ExportArgs, KeysSubcommand, MethodArgs, NewClientArgs, NewUserArgs, ReleaseSubcommand, UserSubcommand,
 };
+use super::package_cache;
 use super::protocol::{
     AdminCommand, ClientCommand, KeysCommand, OperatorExport, ReleaseCommand, RemovedMethods, UserCommand,
 };
@@ -23,8 +24,11 @@ impl AdminSubcommand {
         read_password: impl FnOnce() -> Result<String>,
     ) -> (DataArgs, Result<AdminCommand>) {
         match self {
-            Self::Import { data, edition, version, keep_bundles, paths } => {
-                (data, import_command(paths, edition, version, keep_bundles))
+            Self::Import { data, edition, version, unpublished, keep_bundles, paths, package_cache } => {
+                let paths = package_cache::resolve_packages(paths, package_cache);
+                let command =
+                    |paths| AdminCommand::Import { paths, edition, version, unpublished, keep_bundles };
+                (data, paths.map(command))
             }
             Self::Export { data, export } => (data, export.try_into().map(AdminCommand::Export)),
             Self::User { data, command } => {
@@ -37,16 +41,6 @@ impl AdminSubcommand {
             Self::Reload { data } => (data, Ok(AdminCommand::Reload)),
         }
     }
-}
-
-fn import_command(
-    paths: Vec<PathBuf>,
-    edition: Option<String>,
-    version: Option<String>,
-    keep_bundles: bool,
-) -> Result<AdminCommand> {
-    let paths = paths.into_iter().map(absolute).collect::<std::io::Result<_>>()?;
-    Ok(AdminCommand::Import { paths, edition, version, keep_bundles })
 }
 
 impl TryFrom<ExportArgs> for OperatorExport {

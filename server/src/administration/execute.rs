@@ -19,12 +19,13 @@ pub async fn execute_command(
     events: EventSink<'_>,
 ) -> Result<u8> {
     match command {
-        AdminCommand::Import { paths, edition, version, keep_bundles } => {
+        AdminCommand::Import { paths, edition, version, unpublished, keep_bundles } => {
+            let stated = StatedVersion { edition, version, is_unpublished: unpublished };
             let defaults = ImportOptions::default();
             let validation = services.resources.rules().validation;
             let rules = ResourceRules { validation, ..defaults.rules };
             let options = ImportOptions { keep_bundles, rules, ..defaults };
-            import::run_import(services, paths, StatedVersion { edition, version }, options, events).await
+            import::run_import(services, paths, stated, options, events).await
         }
         AdminCommand::Export(export) => export::run_export(services, export, events).await.map(|()| 0),
         AdminCommand::User(command) => {

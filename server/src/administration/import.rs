@@ -48,7 +48,7 @@ pub async fn run_import(
     let count = releases.len();
     if is_stated && count != 1 {
         bail!(
-            "--edition and --version need exactly one release, but the paths contain {count}; import each release with its own command"
+            "--edition, --version and --unpublished need exactly one release, but the paths contain {count}; import each release with its own command"
         );
     }
     let indexes = SavedIndexes::open(services.data)?;
@@ -366,8 +366,11 @@ mod tests {
     fn a_stated_edition_is_an_id_and_a_stated_version_a_date() {
         #[track_caller]
         fn check(edition: Option<&str>, version: Option<&str>, expected: Option<&str>) {
-            let stated =
-                StatedVersion { edition: edition.map(str::to_owned), version: version.map(str::to_owned) };
+            let stated = StatedVersion {
+                edition: edition.map(str::to_owned),
+                version: version.map(str::to_owned),
+                is_unpublished: false,
+            };
             let error = check_stated(&stated).err().map(|error| error.to_string());
             let as_expected = match (&error, expected) {
                 (Some(error), Some(expected)) => error.starts_with(expected),

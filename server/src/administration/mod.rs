@@ -7,6 +7,7 @@
 //! | `member_flags` | the flags of the members of users and clients |
 //! | [`protocol`] | commands and events as they are sent through the socket |
 //! | `conversions` | from the command line to the protocol |
+//! | `package_cache` | FHIR packages by name |
 //! | `console` | output of a command |
 //! | [`socket`] | the socket: one command in, events out |
 //! | `execute` | runs one command |
@@ -25,6 +26,7 @@ mod execute;
 pub mod export;
 pub mod import;
 mod member_flags;
+mod package_cache;
 pub mod people;
 pub mod protocol;
 pub mod registration_warnings;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Version of the protocol. The program and the running server must have the same version.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// The line that a client sends after its command to end it early.
 pub const STOP: &str = "stop";
@@ -110,6 +110,9 @@ pub enum AdminCommand {
         /// Date of the only SNOMED CT release among them, as `YYYYMMDD`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<String>,
+        /// Whether the only SNOMED CT release among them is not published.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unpublished: bool,
         /// Whether batch and transaction Bundles are stored as resources.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         keep_bundles: bool,
@@ -342,10 +345,10 @@ mod tests {
 
     #[test]
     fn another_version_is_rejected_before_its_command_is_read() {
-        let error = decode_command(r#"{"protocol":6,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
-        assert!(error.starts_with("version 6 of the administration protocol is not supported"), "{error}");
-        assert!(error.contains("has version 5; use the trefoil program of the running server"), "{error}");
-        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":5,"command":{"unheard":"of"}}"#]
+        let error = decode_command(r#"{"protocol":7,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
+        assert!(error.starts_with("version 7 of the administration protocol is not supported"), "{error}");
+        assert!(error.contains("has version 6; use the trefoil program of the running server"), "{error}");
+        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":6,"command":{"unheard":"of"}}"#]
         {
             assert!(matches!(decode_command(malformed), Err(ProtocolError::Malformed(_))), "{malformed}");
         }

@@ -7,7 +7,7 @@ use terminology::indexing::IndexBuilder;
 use crate::error::{ImportError, unreadable};
 use crate::release_reader::ReleaseReader;
 use crate::release_source::ReleaseSource;
-use crate::{claml, code_system_csv, icd10cm, loinc, rf2, rxnorm};
+use crate::{claml, code_system_csv, icd10cm, loinc, omop, rf2, rxnorm};
 
 /// A supported format.
 pub(crate) struct ReleaseFormat {
@@ -47,6 +47,14 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         input_files: rxnorm::input_files,
         version_in_names: rxnorm::version_in_names,
         read: rxnorm::read_release,
+    },
+    ReleaseFormat {
+        name: omop::NAME,
+        key_file: omop::key_file,
+        key_folder: "",
+        input_files: omop::input_files,
+        version_in_names: no_version,
+        read: omop::read_release,
     },
     ReleaseFormat {
         name: icd10cm::NAME,

@@ -14,6 +14,7 @@
 //! | `rf2` | SNOMED CT: RF2 snapshot |
 //! | `loinc` | LOINC: its CSV tables |
 //! | `rxnorm` | RxNorm: RRF |
+//! | `omop` | OMOP: the tables of Athena |
 //! | `icd10cm` | ICD-10-CM: order file and tabular list |
 //! | `claml` | classifications in ClaML |
 //! | `code_system_csv` | any code system as CSV with a header |
@@ -29,6 +30,7 @@ mod error;
 mod format;
 mod icd10cm;
 mod loinc;
+mod omop;
 mod progress;
 mod quote_reader;
 mod release_import;

@@ -33,8 +33,11 @@ pub(crate) fn read_release<'m>(
         ImportError::in_file(&name, "this is not a release of a code system in a supported layout")
     })?;
     if *stated != StatedVersion::default() && format.name != rf2::NAME {
-        let why =
-            format!("its format is {}; --edition and --version apply to {} only", format.name, rf2::NAME);
+        let why = format!(
+            "its format is {}; --edition, --version and --unpublished apply to {} only",
+            format.name,
+            rf2::NAME
+        );
         return Err(ImportError::in_file(&name, why));
     }
     let mut reader = ReleaseReader { source, dependencies, stated };

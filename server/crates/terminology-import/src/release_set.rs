@@ -51,6 +51,9 @@ impl Release {
             hasher.update(stated.as_bytes());
             hasher.update(&[0]);
         }
+        if self.stated.is_unpublished {
+            hasher.update(b"unpublished");
+        }
         let mut sources = self.sources()?;
         let of = format::total_bytes(&mut sources, ReleaseSource::content_size)?;
         let meter = ProgressMeter::new(of, progress);

@@ -7,4 +7,6 @@ pub struct StatedVersion {
     pub edition: Option<String>,
     /// Date of the release as `YYYYMMDD`.
     pub version: Option<String>,
+    /// Whether the release is not published, so that its version is a URI of `http://snomed.info/xsct`.
+    pub is_unpublished: bool,
 }

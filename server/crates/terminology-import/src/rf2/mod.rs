@@ -99,7 +99,8 @@ fn code_system_header(version: String) -> ResourceHeader {
         url: Some(URL.to_owned()),
         name: Some("SNOMED_CT".to_owned()),
         title: Some("SNOMED CT".to_owned()),
-        status: Some("active".to_owned()),
+        // A release for trial does not win over a published one.
+        status: Some(if version.starts_with(package::UNPUBLISHED) { "draft" } else { "active" }.to_owned()),
         date: version_date(&version),
         version: Some(version),
         content: Some(ContentMode::Complete),

@@ -75,7 +75,7 @@ impl Rf2Package {
                  state the date with --version",
             ));
         }
-        let space = if name.is_trial { "http://snomed.info/xsct" } else { SNOMED_CT };
+        let space = if name.is_trial || stated.is_unpublished { UNPUBLISHED } else { SNOMED_CT };
         Ok(Self { version: format!("{space}/{module}/version/{date}"), holds, needs })
     }
 }
@@ -116,6 +116,9 @@ impl<'a> FileNameParts<'a> {
         Self { owner, date, is_trial: name.starts_with('x') }
     }
 }
+
+/// Namespace of the versions that are not published (SNOMED CT URI Standard).
+pub(super) const UNPUBLISHED: &str = "http://snomed.info/xsct";
 
 pub(super) const CORE_MODULE: &str = "900000000000207008";
 

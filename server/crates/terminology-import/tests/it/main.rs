@@ -7,6 +7,7 @@ mod dialects;
 mod extensions;
 mod fuzz;
 mod icd10cm;
+mod omop;
 mod packages;
 mod progress;
 mod releases;

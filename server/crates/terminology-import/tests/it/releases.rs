@@ -237,6 +237,7 @@ fn a_stated_edition_and_version_take_precedence_over_the_files() {
     let stated = |edition: Option<&str>, version: Option<&str>| StatedVersion {
         edition: edition.map(str::to_owned),
         version: version.map(str::to_owned),
+        is_unpublished: false,
     };
     let path = || release_path("SnomedCT_GardenInternationalRF2_20250101T120000Z");
     let version_of = |stated: &StatedVersion| {
@@ -249,7 +250,10 @@ fn a_stated_edition_and_version_take_precedence_over_the_files() {
     let (other, other_hash) = version_of(&stated(Some("731000124108"), Some("20260301")));
     assert_eq!(other, "http://snomed.info/sct/731000124108/version/20260301");
     assert_ne!(plain_hash, other_hash, "the release is imported again under the stated version");
+    let (trial, trial_hash) = version_of(&StatedVersion { is_unpublished: true, ..StatedVersion::default() });
+    assert_eq!(trial, "http://snomed.info/xsct/900000000000207008/version/20250101");
+    assert_ne!(plain_hash, trial_hash, "the release is imported again as an unpublished one");
     let loinc = group_releases_as(vec![release_path("Loinc_0.1")], &stated(None, Some("20260301"))).remove(0);
     let error = loinc.import(&mut |_| {}).unwrap_err().to_string();
-    assert!(error.contains("--edition and --version apply to SNOMED CT RF2 only"), "{error}");
+    assert!(error.contains("--edition, --version and --unpublished apply to SNOMED CT RF2 only"), "{error}");
 }
