@@ -11,6 +11,9 @@ pub struct BenchArgs {
     /// Run only this group. Without a group, those that need neither a database nor further crates are run.
     #[arg(value_enum)]
     group: Option<BenchGroup>,
+    /// Use wrk as the load generator of the operations of terminology.
+    #[arg(long, conflicts_with = "group")]
+    outside: bool,
     /// Options of the benchmark program, such as --rounds=1.
     #[arg(last = true, value_name = "OPTIONS")]
     options: Vec<String>,
@@ -22,6 +25,8 @@ enum BenchGroup {
     Identity,
     /// The index of a large code system, and its operations over HTTP.
     Terminology,
+    /// The twenty workloads of a public terminology benchmark.
+    Tx20,
     /// Exports and their downloads.
     Bulk,
     /// Searches of one of a million Patients.
@@ -53,6 +58,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     use BenchGroup::{Bulk, Client, Log, Parquet, Patients, Postgres, Scale, Terminology};
     let with_options = |mut command: Command| check(command.args(&args.options));
     let http = |options: &[&str]| check(bench("trefoil-server", "http").args(options));
+    if args.outside {
+        return check(bench("trefoil-server", "http").args(["terminology", "--outside"]).args(&args.options));
+    }
     match args.group {
         Some(Parquet) => return with_options(bench_parquet()),
         Some(Patients) => return with_options(bench("trefoil-resources", "patients")),

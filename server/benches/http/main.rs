@@ -6,17 +6,21 @@
 //! that of the load generator, which keeps 16 connections busy (`--connections=N` for another number). Both
 //! use the same transport: HTTP/1.1 without TLS, over TLS with `--tls`, or HTTP/2 over TLS with `--http2`.
 //! With `--postgres` the store of Trefoil is in a private PostgreSQL database. Handshakes are not measured.
+//! With `--outside` the load generator is `wrk`; with `tx20` the workloads are those of a public benchmark.
 //! Only the ratios are meaningful, because the speed of a machine varies. The benchmarks do not pass or fail.
 
 mod connection;
 mod download;
 mod identity;
+mod outside;
 mod scale;
 mod server;
 mod terminology;
+mod tx20;
 
 use std::path::Path;
 use std::process::Command;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -43,6 +47,9 @@ fn main() {
     }
     if args.iter().any(|arg| arg == "scale") {
         return scale::run();
+    }
+    if args.iter().any(|arg| arg == "tx20") {
+        return tx20::run(&args);
     }
     let connections = args.iter().find_map(|arg| arg.strip_prefix("--connections=")?.parse().ok());
     let connections: usize = connections.unwrap_or(CONNECTIONS);
@@ -85,6 +92,9 @@ fn main() {
     let bench = Bench::new(trefoil.clone(), demo(data.path()));
     if downloads {
         download::measure(&bench, data.path());
+    }
+    if args.iter().any(|arg| arg == "--outside") {
+        return outside::measure(&work, &bench, &floor, rounds);
     }
     let engine = if database.is_some() { "PostgreSQL" } else { "file store" };
     println!("{transport:?}, {connections} connections, {engine}");
@@ -141,7 +151,12 @@ struct Work {
     /// `true` if the reference is the verification of a signature instead of a request.
     checks: bool,
     prepare: Prepare,
+    /// The texts of the requests, if they do not depend on answers.
+    texts: Option<Texts>,
 }
+
+/// A function that returns the texts of a number of requests.
+type Texts = Rc<dyn Fn(&Bench, usize) -> Vec<String>>;
 
 /// A function that prepares a number of requests. The returned function sends the request with a given
 /// number.
@@ -151,7 +166,23 @@ impl Work {
     /// Creates a workload of a group, without a name and without requests.
     fn new(group: &'static str, goal: &'static str, requests: usize) -> Self {
         let prepare: Prepare = Box::new(|_, _| Box::new(|_, _| ()));
-        Self { group, name: String::new(), goal, requests, checks: false, prepare }
+        Self { group, name: String::new(), goal, requests, checks: false, prepare, texts: None }
+    }
+
+    /// Creates a workload of requests that do not depend on answers.
+    fn of_texts(
+        group: &'static str,
+        goal: &'static str,
+        requests: usize,
+        texts: impl Fn(&Bench, usize) -> Vec<String> + 'static,
+    ) -> Self {
+        let texts: Texts = Rc::new(texts);
+        let own = Rc::clone(&texts);
+        let prepare: Prepare = Box::new(move |bench, count| {
+            let requests = own(bench, count);
+            Box::new(move |connection, at| bench.trefoil.ask(connection, &requests[at]))
+        });
+        Self { prepare, texts: Some(texts), ..Self::new(group, goal, requests) }
     }
 
     /// Returns `true` if the command line selects the workload by its group or by a part of its name, or
@@ -187,6 +218,14 @@ impl Bench {
 
     fn get(&self, path: &str) -> String {
         format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n", self.token)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> String {
+        let (token, body) = (&self.token, body.to_string());
+        let length = body.len();
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/fhir+json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use trefoil_fixtures::polyhierarchy::{Polyhierarchy, URL};
 use trefoil_fixtures::value_sets::{SetShape, ValueSets};
 
-use crate::{Bench, Doing, REQUESTS, Work};
+use crate::{Bench, REQUESTS, Work};
 
 /// Number of concepts of the code systems.
 const SIZES: [u32; 2] = [50_000, 350_000];
@@ -17,13 +17,13 @@ pub(crate) fn work() -> Vec<Work> {
     let [small, large] = SIZES;
     let subsumes = |concepts: u32, goal| Work {
         name: format!("$subsumes, GET, {concepts} concepts"),
-        prepare: Box::new(move |bench, count| bench.subsumes(concepts, count)),
-        ..Work::new("terminology", goal, REQUESTS)
+        ..Work::of_texts("terminology", goal, REQUESTS, move |bench, count| bench.subsumes(concepts, count))
     };
     let validate = |concepts: u32, shape: SetShape, goal| Work {
         name: format!("$validate-code, {concepts}: {}", shape.name()),
-        prepare: Box::new(move |bench, count| bench.validate_code(concepts, shape, count)),
-        ..Work::new("terminology", goal, REQUESTS)
+        ..Work::of_texts("terminology", goal, REQUESTS, move |bench, count| {
+            bench.validate_code(concepts, shape, count)
+        })
     };
     let mut work = vec![subsumes(large, "1.8 x"), subsumes(small, "the same")];
     work.extend(SetShape::ALL.map(|shape| validate(large, shape, "2.5 x")));
@@ -32,12 +32,12 @@ pub(crate) fn work() -> Vec<Work> {
 }
 
 impl Bench {
-    /// Sends pairs of codes, about half of which are in a subsumption relation. No pair is repeated, so a
-    /// cache of results would not help.
-    fn subsumes(&self, concepts: u32, count: usize) -> Doing<'_> {
+    /// Requests with pairs of codes, about half of which are in a subsumption relation. No pair is repeated,
+    /// so a cache of results would not help.
+    fn subsumes(&self, concepts: u32, count: usize) -> Vec<String> {
         let shape = Polyhierarchy::new(1, concepts);
         let mut random = fastrand::Rng::with_seed(3);
-        let requests: Vec<String> = (0..count)
+        (0..count)
             .map(|_| {
                 let below = random.u32(1..concepts);
                 let above = match random.bool() {
@@ -49,32 +49,25 @@ impl Bench {
                     "/fhir/R4/CodeSystem/$subsumes?system={URL}&version={concepts}&codeA={a}&codeB={b}"
                 ))
             })
-            .collect();
-        Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
+            .collect()
     }
 
-    /// Sends codes by POST, about half of which are members of the value set.
-    fn validate_code(&self, concepts: u32, shape: SetShape, count: usize) -> Doing<'_> {
+    /// Requests with codes by POST, about half of which are members of the value set.
+    fn validate_code(&self, concepts: u32, shape: SetShape, count: usize) -> Vec<String> {
         let hierarchy = Polyhierarchy::new(1, concepts);
         let sets = ValueSets::new(&hierarchy, Some(concepts.to_string()));
         let mut random = fastrand::Rng::with_seed(4);
-        let requests: Vec<String> = (0..count)
+        (0..count)
             .map(|at| {
                 let number = random.u32(0..SETS);
                 let code = sets.code(shape, number, at.is_multiple_of(2), &mut random);
                 let body = serde_json::json!({ "resourceType": "Parameters", "parameter": [
                     { "name": "url", "valueUri": sets.url(shape, number) },
                     { "name": "coding", "valueCoding": { "system": URL, "code": code } },
-                ]})
-                .to_string();
-                format!(
-                    "POST /fhir/R4/ValueSet/$validate-code HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/fhir+json\r\nContent-Length: {}\r\n\r\n{body}",
-                    self.token,
-                    body.len()
-                )
+                ]});
+                self.post("/fhir/R4/ValueSet/$validate-code", &body)
             })
-            .collect();
-        Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
+            .collect()
     }
 }
 
