@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
@@ -131,8 +132,9 @@ pub fn routes(app: Arc<App>) -> Routes {
                     request_id: app.request_ids.next(),
                 };
                 let app = app.clone();
+                // Boxed, because the filters above copy their futures.
+                let answering = Box::pin(answer(context, body, matched));
                 async move {
-                    let answering = answer(context, body, matched);
                     match must_complete {
                         true => app.capacity.abandoned.run_to_end(answering).await,
                         false => answering.await,
@@ -153,10 +155,11 @@ async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes)
     let origin = context.header(header::ORIGIN).map(str::to_owned);
     let address = context.client_address;
     let caller = AuditCaller::of_request(address, context.request_id.clone());
-    let dispatched = async {
+    // Pinned here, because each function that takes a future by value needs its memory again.
+    let dispatched = pin!(async {
         let answer = dispatch_with_language(context, body, routes).await;
         (answer, audit::is_authenticated())
-    };
+    });
     let ((Answer { mut response, cors, dialect }, is_authenticated), recorded) =
         app.logs.audit.on_behalf(caller, dispatched).await;
     if let Err(error) = recorded {
@@ -214,7 +217,8 @@ async fn dispatch_with_language(context: RequestContext, body: RequestBody, rout
     match Dialect::of_path(&context.path) {
         Dialect::Page | Dialect::OAuth => {
             let request = PageRequest::new(&context);
-            super::pages::page_request::with_request(request, dispatch(context, body, routes)).await
+            let dispatched = Box::pin(dispatch(context, body, routes));
+            super::pages::page_request::with_request(request, dispatched).await
         }
         Dialect::Fhir | Dialect::Admin => dispatch(context, body, routes).await,
     }

@@ -53,9 +53,14 @@ impl ClientOverview {
     }
 
     async fn read(&self, identity: &Identity, now: Timestamp) -> Result<Arc<ReadClients>, StoreError> {
-        if let Some(current) = self.current(identity) {
-            return Ok(current);
+        match self.current(identity) {
+            Some(current) => Ok(current),
+            // Boxed, because few requests need the memory of this future.
+            None => Box::pin(self.build(identity, now)).await,
         }
+    }
+
+    async fn build(&self, identity: &Identity, now: Timestamp) -> Result<Arc<ReadClients>, StoreError> {
         let _turn = self.building.lock().await;
         if let Some(current) = self.current(identity) {
             return Ok(current);

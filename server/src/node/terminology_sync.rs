@@ -138,13 +138,18 @@ impl TerminologySync {
     /// # Errors
     /// [`StoreError`] if the changes cannot be read.
     pub async fn apply_changes(&self) -> Result<(), StoreError> {
+        // Boxed, because few requests need the memory of this future.
+        if self.is_behind() { Box::pin(self.catch_up()).await } else { Ok(()) }
+    }
+
+    fn is_behind(&self) -> bool {
+        Seq(self.applied.load(Ordering::Acquire)) < self.store.heard_seq()
+    }
+
+    async fn catch_up(&self) -> Result<(), StoreError> {
         const PAGE: usize = 1_000;
-        let is_behind = || Seq(self.applied.load(Ordering::Acquire)) < self.store.heard_seq();
-        if !is_behind() {
-            return Ok(());
-        }
         let _turn = self.applying.lock().await;
-        while is_behind() {
+        while self.is_behind() {
             let heard = self.store.heard_seq();
             let applied = Seq(self.applied.load(Ordering::Acquire));
             let changes = self.store.changes_of(&TERMINOLOGY_TYPES, applied, PAGE).await?;

@@ -283,7 +283,7 @@ pub async fn check_all(
 ) -> Result<(), Problem> {
     match resource_access(context, access, kind, permissions) {
         ResourceAccess::All => Ok(()),
-        _ => Err(missing_scope(context, access, kind, permissions, NeededAccess::All).await),
+        _ => Err(Box::pin(missing_scope(context, access, kind, permissions, NeededAccess::All)).await),
     }
 }
 

@@ -150,7 +150,8 @@ pub async fn answer_operation(
         memory.hold_now(answer.as_ref().map_or(0, Vec::len))?;
         Ok::<_, BudgetExhausted>((answer, memory))
     };
-    let (answer, memory) = context.app.capacity.questions.run(execute).await??;
+    // Boxed, because few requests need the memory of this future.
+    let (answer, memory) = Box::pin(context.app.capacity.questions.run(execute)).await??;
     Ok(reply::body(StatusCode::OK, reply::FHIR_JSON, memory.attach(answer?)))
 }
 

@@ -172,7 +172,7 @@ impl TokenService {
                     url: &url,
                     access_token: Some(credentials.token),
                 };
-                if self.dpop.verify_proof(proof, &request, now).await? != bound.jkt {
+                if Box::pin(self.dpop.verify_proof(proof, &request, now)).await? != bound.jkt {
                     return Err(BadToken::OtherKey);
                 }
             }
@@ -191,7 +191,7 @@ impl TokenService {
     ) -> Result<Arc<TokenAccess>, BadToken> {
         let epoch = self.ledger.cache_epoch();
         if epoch.is_none() {
-            self.signing_keys.load_changes(now).await.map_err(store::StoreError::from)?;
+            Box::pin(self.signing_keys.load_changes(now)).await.map_err(store::StoreError::from)?;
         }
         let ring = self.signing_keys.current_ring();
         let known = self.verified.0.get(token).filter(|cached| cached.ring == ring.revision);
@@ -206,7 +206,8 @@ impl TokenService {
         if let Some(cached) = known.filter(|cached| Some(cached.epoch) == epoch) {
             return Ok(cached.access.clone());
         }
-        let (client, user) = self.ensure_token_active(&token, now).await?;
+        // Boxed, because only the first request with a token needs the memory of this future.
+        let (client, user) = Box::pin(self.ensure_token_active(&token, now)).await?;
         let scopes = Scopes::parse(&token.scope).map_err(|_| BadToken::Malformed)?;
         let scopes = still_granted(&scopes, &client, user.as_ref());
         let access = Arc::new(TokenAccess { token, scopes, user });
