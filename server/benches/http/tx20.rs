@@ -339,9 +339,11 @@ fn import(hierarchy: &Polyhierarchy, data: &Path) {
     rf2_release::write(hierarchy, &folder.path().join("rf2")).expect("the release can be written");
     let resources = folder.path().join("resources");
     std::fs::create_dir(&resources).expect("the new folder can be created");
-    write(&resources.join("loinc.json"), &loinc());
-    write(&resources.join("rxnorm.json"), &rxnorm());
-    write(&resources.join("map.json"), &concept_map());
+    let columns = "CLASS,STATUS,SCALE_TYP,COMPONENT,SYSTEM";
+    let (loinc, rxnorm) = (folder.path().join("loinc.csv"), folder.path().join("rxnorm.csv"));
+    write_csv(&loinc, LOINC, columns, (0..LOINC_CODES).map(loinc_row));
+    write_csv(&rxnorm, RXNORM, "TTY", (0..RXNORM_CODES).map(rxnorm_row));
+    std::fs::write(resources.join("map.json"), concept_map().to_string()).expect("the file can be written");
     let sets = File::create(resources.join("sets.ndjson")).expect("the file can be created");
     let mut sets = BufWriter::new(sets);
     for number in 0..VALUE_SETS {
@@ -350,46 +352,39 @@ fn import(hierarchy: &Polyhierarchy, data: &Path) {
     sets.flush().expect("the file can be written");
     let root = std::fs::read_dir(folder.path().join("rf2")).expect("the release is there").next();
     let release = root.expect("the release is there").expect("the release can be read").path();
-    for source in [release, resources] {
+    for source in [release, loinc, rxnorm, resources] {
         let mut import = Command::new(env!("CARGO_BIN_EXE_trefoil"));
         let imported = import.args(["import", "--data"]).arg(data).arg(source).stdout(Stdio::null()).status();
         assert!(imported.expect("the import can be started").success(), "the import failed");
     }
 }
 
-fn write(path: &Path, resource: &Value) {
-    std::fs::write(path, resource.to_string()).expect("the file can be written");
+/// Writes a code system as CSV, which is imported as a release: its resource has no concepts.
+fn write_csv(path: &Path, url: &str, columns: &str, rows: impl Iterator<Item = String>) {
+    let mut file = BufWriter::new(File::create(path).expect("the file can be created"));
+    let head = format!("# url: {url}\n# version: 2026\n# name: TX20\ncode,display,{columns}");
+    for line in std::iter::once(head).chain(rows) {
+        writeln!(file, "{line}").expect("the file can be written");
+    }
+    file.flush().expect("the file can be written");
 }
 
-fn loinc() -> Value {
-    let concept = |number: u32| {
-        let property = |code: &str, value: String| json!({ "code": code, "valueString": value });
-        json!({ "code": loinc_code(number), "display": loinc_display(number), "property": [
-            property("CLASS", format!("CLASS-{}", number % CLASSES)),
-            property("STATUS", if number.is_multiple_of(9) { "DEPRECATED" } else { "ACTIVE" }.to_owned()),
-            property("SCALE_TYP", ["Qn", "Ord", "Nom", "Nar"][number as usize % 4].to_owned()),
-            property("COMPONENT", rf2_release::term(number)),
-            property("SYSTEM", rf2_release::word(number % 50)),
-        ] })
-    };
-    code_system("tx20-loinc", LOINC, (0..LOINC_CODES).map(concept).collect())
+fn loinc_row(number: u32) -> String {
+    let state = if number.is_multiple_of(9) { "DEPRECATED" } else { "ACTIVE" };
+    let scale = ["Qn", "Ord", "Nom", "Nar"][number as usize % 4];
+    let (code, display, class) = (loinc_code(number), loinc_display(number), number % CLASSES);
+    let (component, system) = (rf2_release::term(number), rf2_release::word(number % 50));
+    format!("{code},{display},CLASS-{class},{state},{scale},{component},{system}")
 }
 
-fn rxnorm() -> Value {
-    let concept = |number: u32| {
-        let kind = ["SCD", "SBD", "IN", "BN"][number as usize % 4];
-        let display = format!("{} {} MG Oral Tablet", rf2_release::term(number), number % 500 + 1);
-        let property = json!([{ "code": "TTY", "valueCode": kind }]);
-        json!({ "code": rxnorm_code(number), "display": display, "property": property })
-    };
-    code_system("tx20-rxnorm", RXNORM, (0..RXNORM_CODES).map(concept).collect())
-}
-
-fn code_system(id: &str, url: &str, concept: Vec<Value>) -> Value {
-    let property = ["CLASS", "STATUS", "SCALE_TYP", "COMPONENT", "SYSTEM", "TTY"]
-        .map(|code| json!({ "code": code, "type": if code == "TTY" { "code" } else { "string" } }));
-    json!({ "resourceType": "CodeSystem", "id": id, "url": url, "version": "2026", "status": "active",
-        "content": "complete", "caseSensitive": true, "property": property, "concept": concept })
+fn rxnorm_row(number: u32) -> String {
+    let kind = ["SCD", "SBD", "IN", "BN"][number as usize % 4];
+    format!(
+        "{},{} {} MG Oral Tablet,{kind}",
+        rxnorm_code(number),
+        rf2_release::term(number),
+        number % 500 + 1
+    )
 }
 
 fn value_set(number: u32) -> Value {

@@ -21,13 +21,13 @@ pub(crate) mod member_columns;
 pub(crate) mod member_table;
 mod preferred_terms;
 mod property_role;
+mod property_values;
 mod resource_reader;
 mod row_column;
 mod row_offsets;
 mod subsumption;
 pub(crate) mod word_index;
 
-use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::OnceLock;
@@ -56,7 +56,7 @@ use self::word_index::WordIndex;
 use crate::model::Unprocessable;
 use crate::model::concept_text::{ConceptText, TextKind};
 use crate::model::dialects::{self, ELSEWHERE, SnomedDialects};
-use crate::model::known_systems::{ISO_3166, LOINC};
+use crate::model::known_systems::ISO_3166;
 use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader, STANDARDS_STATUS};
 use crate::model::text_folding::same_folded;
 
@@ -493,24 +493,6 @@ impl CodeSystem {
             || PropertyRole::named(name).is_some()
             || (name == DEFINITION && !self.definitions.is_empty())
             || (!self.attributes.is_empty() && self.find(name).is_some())
-    }
-
-    /// The values of a property of a concept, as the texts by which a filter can name them: a Coding as its
-    /// code and as `system|code`, and in LOINC also as its display (FHIR R4, Using LOINC: a part by its
-    /// number or name).
-    pub(crate) fn property_texts<'a>(
-        &'a self,
-        concept: u32,
-        name: &str,
-    ) -> impl Iterator<Item = Cow<'a, str>> {
-        let texts = |value| match CodingProperty::from_stored(value) {
-            None => [Some(Cow::Borrowed(value)), None, None],
-            Some(CodingProperty { code, system, display }) => {
-                let display = (self.url == LOINC).then_some(Cow::Borrowed(display));
-                [Some(Cow::Borrowed(code)), Some(Cow::Owned(format!("{system}|{code}"))), display]
-            }
-        };
-        self.property(concept, name).flat_map(texts).flatten()
     }
 
     /// The values of a property of a concept, as text. The type of a defining relationship is a property too.
