@@ -171,6 +171,9 @@ static ADMIN: &[Route] = routes! {
     GET    "admin/clients/{client_id}" => admin::clients::read_client(client_id);
     PATCH  "admin/clients/{client_id}" => admin::clients::change_client(client_id, body);
     DELETE "admin/clients/{client_id}" => admin::clients::delete_client(client_id);
+    GET    "admin/releases" => admin::releases::list_releases();
+    GET    "admin/releases/{id}" => admin::releases::read_release(id);
+    DELETE "admin/releases/{id}" => admin::releases::remove_release(id);
     POST   "admin/clients/{client_id}/secret" => admin::clients::rotate_secret(client_id, body);
 };
 

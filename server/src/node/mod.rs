@@ -8,6 +8,7 @@
 //! | [`reload`] | reads the configuration again while the server runs |
 //! | [`terminology_sync`] | applies stored resources to the terminology |
 //! | [`saved_indexes`] | saved indexes of code systems |
+//! | [`releases`] | the imported releases, as they are shown and removed |
 //! | [`shared_releases`] | the indexes of releases that several nodes share |
 //! | [`outbound`] | requests to other servers |
 //! | [`key_fetch`] | fetches the key sets of clients |
@@ -40,6 +41,7 @@ pub mod patient_relations;
 pub mod periodic_tasks;
 pub mod provider_calls;
 pub mod question_pool;
+pub mod releases;
 pub mod reload;
 pub mod saved_indexes;
 pub mod server_address;

@@ -104,6 +104,11 @@ impl TerminologySync {
         shared.synchronize(now, |change| self.terminology.apply(vec![change])).await
     }
 
+    /// The saved indexes, if the server has a data folder.
+    pub fn indexes(&self) -> Option<&SavedIndexes> {
+        self.indexes.as_ref()
+    }
+
     /// Removes a release from this node, and from the others.
     ///
     /// # Errors

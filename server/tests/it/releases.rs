@@ -495,6 +495,52 @@ async fn a_release_is_listed_shown_and_removed() {
     assert_eq!(run(&server, &["list"]).1.trim(), "no release is imported");
 }
 
+/// A token of a new client for the administration API.
+async fn administration_token(server: &Server) -> String {
+    let flags =
+        ["client", "add", "office", "--auth-method", "client_secret_post", "--scope", "trefoil/admin"];
+    let added = String::from_utf8(server.trefoil(&flags).stdout).unwrap();
+    let secret = added.split("client_secret ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let pairs = [("grant_type", "client_credentials"), ("client_id", "office"), ("client_secret", secret)];
+    let asked = server.client().post(format!("{}/oauth2/token", server.base())).form(&pairs).send();
+    let answer: Value = asked.await.unwrap().json().await.unwrap();
+    answer["access_token"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_removed_over_http() {
+    let mut server = Server::open_terminology();
+    imported(&import(&server, &releases().join("plants.csv")));
+    server.start();
+    let (token, client) = (administration_token(&server).await, server.client());
+    let url = |path: &str| format!("{}/admin/releases{path}", server.base());
+    let get = async |path: &str| {
+        let answer = client.get(url(path)).bearer_auth(&token).send().await.unwrap();
+        answer.json::<Value>().await.unwrap()
+    };
+    let remove = async |path: &str| {
+        let answer = client.delete(url(path)).bearer_auth(&token).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let listed = get("").await;
+    let release = &listed["releases"][0];
+    let (id, system) = (release["id"].as_str().unwrap(), release["url"].as_str().unwrap());
+    let version = release["version"].as_str().unwrap();
+    assert!(release["concepts"].as_u64().unwrap() > 3, "{listed}");
+    let set = json!({ "resourceType": "ValueSet", "id": "pinned", "url": "urn:pinned", "status": "active",
+        "compose": { "include": [{ "system": system, "version": version }] } });
+    let file = server.data().join("set.json");
+    fs::write(&file, set.to_string()).unwrap();
+    imported(&import(&server, &file));
+    assert_eq!(get(&format!("/{id}")).await["named_by"], json!(["ValueSet/pinned"]));
+    let (status, text) = remove(&format!("/{id}")).await;
+    assert_eq!(status, 409, "{text}");
+    assert!(text.contains("in_use") && text.contains("ValueSet/pinned"), "{text}");
+    assert_eq!(remove(&format!("/{id}?force=true")).await.0, 204);
+    assert_eq!(remove(&format!("/{id}")).await.0, 404);
+    assert_eq!(get("").await, json!({ "releases": [] }));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cyclic_hierarchy_is_reported() {
     let system = |name: &str| {

@@ -5,6 +5,7 @@
 //! page.
 
 pub mod clients;
+pub mod releases;
 pub mod sign_in_methods;
 pub mod users;
 
