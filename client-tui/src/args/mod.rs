@@ -119,7 +119,7 @@ impl ProfileArgs {
 pub enum Command {
     /// Store a profile: find the addresses of a server, register clients, make a key
     #[command(after_help = "Example:\n  trefoil-tui setup https://id.example --client-id my-app\n  \
-        trefoil-tui setup --data ./data        # registers clients with the command line of the server")]
+        trefoil-tui setup --data ./trefoil-data        # registers clients with the command line of the server")]
     Setup(SetupArgs),
     /// Check a server from the point of view of a client
     #[command(after_help = "Example:\n  trefoil-tui doctor https://id.example")]

@@ -17,7 +17,7 @@ pub enum AdminSubcommand {
     /// that its manifest.json lists are applied, too. Releases, as a folder or .zip: SNOMED CT RF2, LOINC,
     /// RxNorm, OMOP, ICD-10-CM, ClaML, CSV.
     #[command(
-        after_help = "Examples:\n  trefoil import --data ./data hl7.fhir.r4.core.tgz patients/\n  trefoil import --data ./data SnomedCT_International.zip SnomedCT_Extension.zip\n  trefoil import hl7.fhir.us.core#6.1.0"
+        after_help = "Examples:\n  trefoil import hl7.fhir.r4.core.tgz patients/\n  trefoil import SnomedCT_International.zip SnomedCT_Extension.zip\n  trefoil import hl7.fhir.us.core#6.1.0"
     )]
     Import {
         /// The data folder.
@@ -47,9 +47,7 @@ pub enum AdminSubcommand {
     /// Export resources to a folder as NDJSON.
     ///
     /// Writes one file per type, with all resources or those of the members of a Group.
-    #[command(
-        after_help = "Example:\n  trefoil export --data ./data --out ./today --type Patient,Observation"
-    )]
+    #[command(after_help = "Example:\n  trefoil export --out ./today --type Patient,Observation")]
     Export {
         /// The data folder.
         #[command(flatten)]
@@ -81,14 +79,14 @@ pub enum AdminSubcommand {
         command: ClientSubcommand,
     },
     /// Make a running server read its configuration again, as SIGHUP does.
-    #[command(after_help = "Example:\n  trefoil reload --data ./data")]
+    #[command(after_help = "Example:\n  trefoil reload")]
     Reload {
         /// The data folder.
         #[command(flatten)]
         data: DataArgs,
     },
     /// Manage how a running server treats the clock of the machine.
-    #[command(after_help = "Example:\n  trefoil clock accept --data ./data")]
+    #[command(after_help = "Example:\n  trefoil clock accept")]
     Clock {
         /// The data folder.
         #[command(flatten)]
@@ -98,7 +96,7 @@ pub enum AdminSubcommand {
         command: ClockSubcommand,
     },
     /// Manage imported releases of code systems.
-    #[command(after_help = "Example:\n  trefoil release list --data ./data")]
+    #[command(after_help = "Example:\n  trefoil release list")]
     Release {
         /// The data folder.
         #[command(flatten)]
@@ -108,7 +106,7 @@ pub enum AdminSubcommand {
         command: ReleaseSubcommand,
     },
     /// Manage signing keys.
-    #[command(after_help = "Example:\n  trefoil keys rotate --data ./data")]
+    #[command(after_help = "Example:\n  trefoil keys rotate")]
     Keys {
         /// The data folder.
         #[command(flatten)]
@@ -307,7 +305,7 @@ pub enum ReleaseSubcommand {
     /// List all releases: id, number of concepts, time of the import, URL and version.
     List,
     /// Show a release as JSON, with its languages and language reference sets.
-    #[command(after_help = "Example:\n  trefoil release show loinc.org-2.80 --data ./data")]
+    #[command(after_help = "Example:\n  trefoil release show loinc.org-2.80")]
     Show {
         /// Id of the release
         id: String,
@@ -315,7 +313,7 @@ pub enum ReleaseSubcommand {
     /// Remove a release, also from the other nodes.
     ///
     /// Refused while stored value sets name its version.
-    #[command(after_help = "Example:\n  trefoil release remove loinc.org-2.79 --data ./data")]
+    #[command(after_help = "Example:\n  trefoil release remove loinc.org-2.79")]
     Remove {
         /// Id of the release
         id: String,

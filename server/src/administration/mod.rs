@@ -51,8 +51,8 @@ use self::protocol::{AdminCommand, CommandEvent};
 pub use self::services::{AdminServices, EventSink};
 use crate::clock::Clock;
 use crate::config::audit::{AuditConfig, Durability};
-use crate::config::{Config, ServeFlags, exit_code, read_identity};
-use crate::node::data_folder::make_data_folder;
+use crate::config::{Config, ServeFlags, StoreEngine, exit_code, read_identity};
+use crate::node::data_folder::{has_store, make_data_folder, require_store};
 use crate::records::audit::{AuditCaller, AuditLog, AuditSource};
 
 /// Runs a command through the socket of a running server, or on the data folder of a stopped one.
@@ -113,12 +113,19 @@ async fn run_offline(
         ..ServeFlags::default()
     };
     let config = Config::load(&flags)?;
+    let engine = match command.creates_store() {
+        true => config.engine,
+        false => require_store(config.engine, data)?,
+    };
+    if command.announces_store() && engine == StoreEngine::File && !has_store(data) {
+        events(CommandEvent::Trouble(format!("created a store in {}", data.display())));
+    }
     let rules = config.settings.resource_rules();
     // Stored references may begin with the base URL of the running server.
     let fhir_base = format!("{}/fhir/R4", config.base_url.as_deref().unwrap_or("https://localhost:8443"));
     make_data_folder(data)?;
     let (encryption, passwords) = read_identity(args.config.as_deref())?;
-    let store = match config.engine.open(data).await {
+    let store = match engine.open(data).await {
         Ok(store) => store,
         Err(error @ StoreError::Locked { .. }) => bail!("{error}"),
         Err(error) => return Err(error).context("failed to open the store"),

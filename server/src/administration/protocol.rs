@@ -133,6 +133,18 @@ pub enum AdminCommand {
     AcceptClock,
 }
 
+impl AdminCommand {
+    /// Returns whether the command makes sense on a folder or database without a store, which it creates.
+    pub fn creates_store(&self) -> bool {
+        self.announces_store() || matches!(self, Self::Import { .. })
+    }
+
+    /// Returns whether the command says that it has created a store, because few operators expect it.
+    pub fn announces_store(&self) -> bool {
+        matches!(self, Self::User(UserCommand::Add { .. }) | Self::Client(ClientCommand::Add { .. }))
+    }
+}
+
 /// Options of an export by an operator.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct OperatorExport {

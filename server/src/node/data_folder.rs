@@ -1,10 +1,13 @@
 //! The data folder of a server.
 
+use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use store::folder::make_folder;
+
+use crate::config::StoreEngine;
 
 /// Creates the data folder and its subfolders, accessible only by their owner. An existing folder keeps its
 /// mode; keys, records and exports inside it are private regardless.
@@ -16,6 +19,44 @@ pub fn make_data_folder(data: &Path) -> Result<()> {
         make_folder(&dir, 0o700).with_context(|| format!("failed to make the folder {}", dir.display()))?;
     }
     Ok(())
+}
+
+/// Returns whether a data folder contains a store on files.
+pub fn has_store(data: &Path) -> bool {
+    std::fs::read_dir(data.join("store")).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// The engine for a command that reads or changes an existing store, and so must not create one: tables of a
+/// database are not created either.
+///
+/// # Errors
+/// An error that names the folders with a store, if the folder has none.
+pub fn require_store(engine: StoreEngine, data: &Path) -> Result<StoreEngine> {
+    match engine {
+        StoreEngine::Postgres { url, .. } => Ok(StoreEngine::Postgres { url, migrate: false }),
+        StoreEngine::File if !has_store(data) => {
+            let meant = match &stores_near(data)[..] {
+                [] => "start the server or import something first, or name the folder with --data".to_owned(),
+                near => format!("did you mean {}?", near.join(" or ")),
+            };
+            bail!("{} contains no store; {meant}", data.display())
+        }
+        engine => Ok(engine),
+    }
+}
+
+/// Maximum number of folders that an error suggests.
+const MAX_SUGGESTED: usize = 3;
+
+/// The folders with a store in the current folder, and beside this one.
+fn stores_near(data: &Path) -> Vec<String> {
+    let beside = data.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let mut near = BTreeSet::new();
+    for folder in [Some(Path::new(".")), beside].into_iter().flatten() {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        near.extend(entries.map(|entry| folder.join(entry.file_name())).filter(|path| has_store(path)));
+    }
+    near.into_iter().take(MAX_SUGGESTED).map(|path| path.display().to_string()).collect()
 }
 
 /// Reserves the data folder of a node on a database until the returned file is dropped. A store on files has

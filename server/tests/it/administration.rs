@@ -96,13 +96,13 @@ fn send_line(server: &Server, line: &str) -> Vec<Value> {
 #[test]
 fn another_version_of_the_administration_protocol_is_rejected() {
     let server = Server::demo();
-    let trouble = "error: version 6 of the administration protocol is not supported: the running server (trefoil 0.1.0) \
-                   has version 5; use the trefoil program of the running server, or restart the server with this \
+    let trouble = "error: version 7 of the administration protocol is not supported: the running server (trefoil 0.1.0) \
+                   has version 6; use the trefoil program of the running server, or restart the server with this \
                    program";
-    let answer = send_line(&server, r#"{"protocol":6,"command":{"unheard":"of"}}"#);
+    let answer = send_line(&server, r#"{"protocol":7,"command":{"unheard":"of"}}"#);
     assert_eq!(answer, [json!({"trouble": trouble}), json!({"exit": 1})]);
     let [trouble, exit] = &send_line(&server, r#"{"protocol":6,"command":"unheard"}"#)[..] else { panic!() };
-    assert!(trouble["trouble"].as_str().unwrap().contains("not a command of version 5"), "{trouble}");
+    assert!(trouble["trouble"].as_str().unwrap().contains("not a command of version 6"), "{trouble}");
     assert_eq!(exit["exit"], 1);
     check(&server.trefoil(&["reload"]), 0, "reloaded");
 }
@@ -270,4 +270,41 @@ fn collect(value: &Value, members: &[&str], found: &mut Vec<String>) {
         Value::Array(items) => items.iter().for_each(|item| collect(item, members, found)),
         _ => {}
     }
+}
+
+#[test]
+fn only_some_commands_create_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_trefoil"));
+        let output = command.current_dir(folder.path()).args(arguments).output().unwrap();
+        let printed = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(printed).unwrap())
+    };
+    for arguments in [
+        &["user", "list"][..],
+        &["client", "list"],
+        &["client", "show", "x"],
+        &["keys", "list"],
+        &["keys", "rotate"],
+        &["release", "list"],
+        &["user", "sign-out", "ada"],
+        &["export", "--out", "out"],
+    ] {
+        let (code, printed) = run(&[arguments, &["--data", "daat"]].concat());
+        assert_eq!(code, Some(1), "{arguments:?}: {printed}");
+        let text = "error: daat contains no store; start the server or import something first, or name the folder with --data";
+        assert_eq!(printed.trim(), text, "{arguments:?}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let added = ["client", "add", "app", "--redirect-uri", "https://app.example/cb", "--data", "data"];
+    let (code, printed) = run(&added);
+    assert!(code == Some(0) && printed.contains("created a store in data"), "{printed}");
+    let (code, printed) = run(&["client", "list", "--data", "daat"]);
+    assert_eq!((code, printed.trim()), (Some(1), "error: daat contains no store; did you mean ./data?"));
+    let (code, printed) = run(&["client", "list", "--data", "data"]);
+    assert!(code == Some(0) && printed.contains("app"), "{printed}");
+    let (_, printed) =
+        run(&["client", "add", "other", "--redirect-uri", "https://app.example/cb", "--data", "data"]);
+    assert!(!printed.contains("created a store"), "{printed}");
 }
