@@ -340,7 +340,7 @@ fn import(hierarchy: &Polyhierarchy, data: &Path) {
     let resources = folder.path().join("resources");
     std::fs::create_dir(&resources).expect("the new folder can be created");
     let columns = "CLASS,STATUS,SCALE_TYP,COMPONENT,SYSTEM";
-    let (loinc, rxnorm) = (folder.path().join("loinc.csv"), folder.path().join("rxnorm.csv"));
+    let (loinc, rxnorm) = (folder.path().join("tests.csv"), folder.path().join("drugs.csv"));
     write_csv(&loinc, LOINC, columns, (0..LOINC_CODES).map(loinc_row));
     write_csv(&rxnorm, RXNORM, "TTY", (0..RXNORM_CODES).map(rxnorm_row));
     std::fs::write(resources.join("map.json"), concept_map().to_string()).expect("the file can be written");
