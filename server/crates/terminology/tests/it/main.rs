@@ -12,6 +12,7 @@ mod expressions;
 mod fuzz;
 mod instances;
 mod laws;
+mod mixed_codings;
 mod real_data;
 mod subsumption;
 mod support;
