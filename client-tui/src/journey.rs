@@ -1,5 +1,7 @@
 //! A sign-in from the authorization request to the tokens, used by screens and subcommands.
 
+use std::time::Duration;
+
 use tokio::sync::mpsc;
 
 use crate::api::{Api, ApiError, DevicePrompt, UserTokens};
@@ -32,14 +34,30 @@ pub async fn sign_in_on_device(api: &Api, scope: &str, tell: impl Fn(Step)) -> R
     api.finish_device_sign_in(&pending).await
 }
 
+/// How long a sign-in waits for the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Whether the user can paste an address, so that the sign-in needs no browser.
+    pub can_paste: bool,
+    /// Maximum time; `None` waits until the sign-in is cancelled.
+    pub at_most: Option<Duration>,
+}
+
+impl Patience {
+    /// Waits for a user who sees the address, and who can cancel.
+    pub const ENDLESS: Self = Self { can_paste: true, at_most: None };
+}
+
 /// Signs in a user. The response arrives by the redirect of the browser to this machine, or as a text from
 /// `pasted`.
 ///
 /// # Errors
-/// The error of a request, or [`ApiError::SignIn`] if the server or the user denied the sign-in.
+/// The error of a request, or [`ApiError::SignIn`] if the server or the user denied the sign-in, nobody can
+/// sign in, or the time is over.
 pub async fn sign_in(
     api: &Api,
     scope: &str,
+    patience: Patience,
     mut pasted: mpsc::Receiver<String>,
     tell: impl Fn(Step),
 ) -> Result<UserTokens, ApiError> {
@@ -50,7 +68,17 @@ pub async fn sign_in(
     let url = pending.url.to_string();
     let no_browser = || Err("--no-browser is set".to_owned());
     let browser = if api.profile().open_browser { browser::open(&url) } else { no_browser() };
+    let is_alone = !patience.can_paste && api.profile().open_browser;
+    let nobody = browser.as_ref().err().filter(|_| is_alone).map(|reason| {
+        format!(
+            "no browser was opened ({reason}), and without a terminal no address can be pasted; use --device, name a \
+             browser by BROWSER, or send a token with --token"
+        )
+    });
     tell(Step::GoTo { url, browser });
+    if let Some(text) = nobody {
+        return Err(ApiError::SignIn(text));
+    }
     let by_hand = async {
         while let Some(text) = pasted.recv().await {
             match pending.judge_pasted(&text) {
@@ -61,10 +89,19 @@ pub async fn sign_in(
         }
         std::future::pending().await
     };
-    let code = tokio::select! {
-        code = loopback.wait(&pending) => code,
-        code = by_hand => code,
+    let time_over = async {
+        match patience.at_most {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
     };
-    let code = code.map_err(|error| refused(&error))?;
+    let code = tokio::select! {
+        code = loopback.wait(&pending) => code.map_err(|error| refused(&error))?,
+        code = by_hand => code.map_err(|error| refused(&error))?,
+        () = time_over => {
+            let seconds = patience.at_most.unwrap_or_default().as_secs();
+            return Err(ApiError::SignIn(format!("nobody signed in within {seconds} s (--timeout)")));
+        }
+    };
     api.redeem(pending, code).await
 }

@@ -258,6 +258,9 @@ pub struct SignInArgs {
     /// Enter a code in a browser on any device, instead of signing in with the browser of this machine
     #[arg(long)]
     pub device: bool,
+    /// Seconds to wait for the browser [default: 300 without a terminal, no limit with one]
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
     /// Print the response as JSON; for sign-in, this is the token response, which contains the tokens
     #[arg(long)]
     pub json: bool,

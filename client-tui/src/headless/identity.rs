@@ -1,6 +1,7 @@
 //! Subcommands of sign-in and tokens.
 
 use std::io::IsTerminal as _;
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -10,8 +11,11 @@ use crate::api::{Api, ApiError, Bearer, SignatureStatus, TokenKind, UserTokens, 
 use crate::args::{AskArgs, InspectArgs, SignInArgs, SignOutArgs, TokenAction, TokenArgs};
 use crate::browser;
 use crate::failure::CommandFailure;
-use crate::journey::{self, Step};
+use crate::journey::{self, Patience, Step};
 use crate::output::Output;
+
+/// Seconds that a sign-in waits for a browser if nobody can paste an address.
+const SECONDS_WITHOUT_TERMINAL: u64 = 300;
 
 pub(super) async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), CommandFailure> {
     let tokens = user_signs_in(api, args).await?;
@@ -31,7 +35,10 @@ pub(super) async fn user_signs_in(api: &Api, args: &SignInArgs) -> Result<UserTo
         return Ok(journey::sign_in_on_device(api, scope, tell).await?);
     }
     let (sender, pasted) = mpsc::channel(1);
-    if std::io::stdin().is_terminal() {
+    let can_paste = std::io::stdin().is_terminal();
+    let at_most = args.timeout.or((!can_paste).then_some(SECONDS_WITHOUT_TERMINAL)).map(Duration::from_secs);
+    let patience = Patience { can_paste, at_most };
+    if can_paste {
         // Uses a separate thread, because reading from a terminal cannot be cancelled when the browser
         // responds first.
         std::thread::spawn(move || {
@@ -39,7 +46,7 @@ pub(super) async fn user_signs_in(api: &Api, args: &SignInArgs) -> Result<UserTo
             lines.take_while(|line| sender.blocking_send(line.clone()).is_ok()).for_each(drop);
         });
     }
-    Ok(journey::sign_in(api, scope, pasted, tell).await?)
+    Ok(journey::sign_in(api, scope, patience, pasted, tell).await?)
 }
 
 fn report_step(api: &Api, output: Output, step: Step) {

@@ -19,7 +19,7 @@ use crate::clock::ClientClock;
 use crate::export::{ExportError, ExportEvent, ExportJob, ExportRegistry, ExportRun, run as export_run};
 use crate::failure::CommandFailure;
 use crate::history::HistoryFile;
-use crate::journey;
+use crate::journey::{self, Patience};
 use crate::model::Operation;
 use crate::msg::{BatchEvent, CodeAnswer, CodeQuestion, Message, RuntimeEffect, TreeAnswer, TreeQuestion};
 use crate::other_server::OtherServer;
@@ -255,7 +255,9 @@ impl ProfileEffects {
             let tell = |step| drop(sender.send(Message::SignIn(step)));
             let scope = &api.profile().scope;
             let tokens = match method {
-                SignInMethod::Browser => journey::sign_in(&api, scope, receiver, tell).await,
+                SignInMethod::Browser => {
+                    journey::sign_in(&api, scope, Patience::ENDLESS, receiver, tell).await
+                }
                 SignInMethod::Device => journey::sign_in_on_device(&api, scope, tell).await,
             };
             let _ = sender.send(Message::SignedIn(in_words(tokens.map(|tokens| tokens.session))));

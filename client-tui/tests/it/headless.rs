@@ -186,6 +186,19 @@ async fn a_user_signs_in_and_userinfo_accepts_the_token() {
     );
 }
 
+#[test]
+fn a_command_without_a_terminal_does_not_wait_for_nobody() {
+    let server = Server::start();
+    let ask = |more: &[&str]| {
+        let mut command = program();
+        command.args(["userinfo", "--demo"]).arg(server.data.path()).args(more);
+        // No program of the system opens a browser.
+        command.env("PATH", server.data.path()).env_remove("BROWSER").stdin(Stdio::null()).output().unwrap()
+    };
+    check_code(&ask(&[]), 1, "without a terminal no address can be pasted; use --device");
+    check_code(&ask(&["--no-browser", "--timeout", "1"]), 1, "nobody signed in within 1 s (--timeout)");
+}
+
 /// Returns a mock of a terminology server that returns this response to `$validate-code`.
 async fn terminology_server(response: ResponseTemplate) -> MockServer {
     let server = MockServer::start().await;
