@@ -5,6 +5,7 @@ use std::fs::{File, TryLockError};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
+use identity::model::nearest_name::nearest_name;
 use store::folder::make_folder;
 
 use crate::config::StoreEngine;
@@ -48,15 +49,21 @@ pub fn require_store(engine: StoreEngine, data: &Path) -> Result<StoreEngine> {
 /// Maximum number of folders that an error suggests.
 const MAX_SUGGESTED: usize = 3;
 
-/// The folders with a store in the current folder, and beside this one.
+/// The folders with a store in the current folder, and the one beside this folder whose name is nearest.
 fn stores_near(data: &Path) -> Vec<String> {
-    let beside = data.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let mut near = BTreeSet::new();
-    for folder in [Some(Path::new(".")), beside].into_iter().flatten() {
+    let stores = |folder: &Path| -> BTreeSet<String> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        near.extend(entries.map(|entry| folder.join(entry.file_name())).filter(|path| has_store(path)));
+        let paths = entries.map(|entry| folder.join(entry.file_name())).filter(|path| has_store(path));
+        paths.map(|path| path.display().to_string()).collect()
+    };
+    let mut near = stores(Path::new("."));
+    if let Some(parent) = data.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let beside: Vec<String> = stores(parent).iter().map(|path| name(Path::new(path))).collect();
+        let nearest = nearest_name(&name(data), beside.iter().map(String::as_str));
+        near.extend(nearest.map(|nearest| parent.join(nearest).display().to_string()));
     }
-    near.into_iter().take(MAX_SUGGESTED).map(|path| path.display().to_string()).collect()
+    near.into_iter().take(MAX_SUGGESTED).collect()
 }
 
 /// Reserves the data folder of a node on a database until the returned file is dropped. A store on files has

@@ -93,7 +93,8 @@ fn users_and_clients_are_changed_and_defaults_restored() {
 fn files_in_a_readable_folder_are_private() {
     let server = Server::in_fresh_folder();
     std::fs::set_permissions(server.data(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    check(&server.trefoil(&["user", "list"]), 0, "");
+    let added = ["client", "add", "web", "--redirect-uri", "https://app.example/cb"];
+    check(&server.trefoil(&added), 0, "created a store");
     for inner in ["store", "exports", "tls"] {
         let mode = std::fs::metadata(server.data().join(inner)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700, "{inner}");
