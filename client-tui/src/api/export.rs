@@ -144,9 +144,14 @@ pub struct OutputFile {
     #[serde(rename = "type")]
     pub kind: String,
     pub url: String,
-    /// Number of resources in the file.
-    #[serde(default)]
+    /// Number of resources in the file; `None` if the server states none, or no number of resources.
+    #[serde(default, deserialize_with = "stated_count")]
     pub count: Option<u64>,
+}
+
+/// A count of a manifest. A wrong one must not prevent the download, which counts the lines itself.
+fn stated_count<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Option<u64>, D::Error> {
+    Ok(serde_json::Value::deserialize(reader)?.as_u64())
 }
 
 impl KickOff {
@@ -354,6 +359,20 @@ pub fn percent(progress: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_count_that_is_none_is_ignored() {
+        #[track_caller]
+        fn check(count: &str, expected: Option<u64>) {
+            let file = format!(r#"{{"type":"Patient","url":"https://s.example/f"{count}}}"#);
+            assert_eq!(serde_json::from_str::<OutputFile>(&file).unwrap().count, expected, "{file}");
+        }
+        check(r#","count":7"#, Some(7));
+        check("", None);
+        for wrong in ["-1", "\"7\"", "1.5", "null", "[]"] {
+            check(&format!(r#","count":{wrong}"#), None);
+        }
+    }
 
     #[test]
     fn parameters_are_checked_before_they_are_sent() {

@@ -309,7 +309,7 @@ pub struct ValidateCodeArgs {
     #[arg(long, required_unless_present = "id")]
     pub url: Option<String>,
     /// Id of the value set, instead of its URL
-    #[arg(long)]
+    #[arg(long, conflicts_with = "url")]
     pub id: Option<String>,
     /// Code system of the code
     #[arg(long)]

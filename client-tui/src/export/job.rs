@@ -192,12 +192,13 @@ struct FileNames {
 
 impl FileNames {
     fn reserve(&mut self, file: &ExportFile) {
-        *self.used.entry(Self::stem(file.list, &file.kind)).or_default() += 1;
+        *self.used.entry(Self::stem(file.list, &file.kind).to_ascii_lowercase()).or_default() += 1;
     }
 
     fn next(&mut self, list: FileList, kind: &str) -> String {
         let stem = Self::stem(list, kind);
-        let count = self.used.entry(stem.clone()).or_default();
+        // Some file systems ignore case, so that such names would be one file.
+        let count = self.used.entry(stem.to_ascii_lowercase()).or_default();
         *count += 1;
         if *count == 1 { format!("{stem}.ndjson") } else { format!("{stem}.{count}.ndjson") }
     }
@@ -219,7 +220,7 @@ mod tests {
         let manifest = ExportManifest {
             transaction_time: "2024-05-01T12:00:00Z".to_owned(),
             requires_access_token: true,
-            output: vec![file("Patient"), file("Patient"), file("../../etc/passwd"), file("")],
+            output: vec![file("Patient"), file("patient"), file("../../etc/passwd"), file("")],
             deleted: vec![file("Bundle")],
             error: vec![file("OperationOutcome")],
             link: vec![],
@@ -232,7 +233,7 @@ mod tests {
             names,
             [
                 "Patient.ndjson",
-                "Patient.2.ndjson",
+                "patient.2.ndjson",
                 "etcpasswd.ndjson",
                 "resources.ndjson",
                 "deleted/Bundle.ndjson",

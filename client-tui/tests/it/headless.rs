@@ -199,6 +199,12 @@ fn a_command_without_a_terminal_does_not_wait_for_nobody() {
     check_code(&ask(&["--no-browser", "--timeout", "1"]), 1, "nobody signed in within 1 s (--timeout)");
 }
 
+#[test]
+fn a_value_set_has_a_url_or_an_id() {
+    let both = ["validate-code", "--url", "u", "--id", "i", "--system", "s", "--code", "c"];
+    check_code(&program().args(both).output().unwrap(), 2, "cannot be used with");
+}
+
 /// Returns a mock of a terminology server that returns this response to `$validate-code`.
 async fn terminology_server(response: ResponseTemplate) -> MockServer {
     let server = MockServer::start().await;
