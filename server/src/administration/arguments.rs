@@ -30,7 +30,7 @@ pub enum AdminSubcommand {
         /// Date of a SNOMED CT release as YYYYMMDD, if the names of the files do not contain it
         #[arg(long, value_name = "DATE")]
         version: Option<String>,
-        /// State that a SNOMED CT release is not published: its version begins with http://snomed.info/xsct
+        /// State that a SNOMED CT release is not published: its version is a URI of the namespace xsct
         #[arg(long)]
         unpublished: bool,
         /// Store batch and transaction Bundles as resources instead of applying their requests
