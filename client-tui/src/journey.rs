@@ -100,7 +100,7 @@ pub async fn sign_in(
         code = by_hand => code.map_err(|error| refused(&error))?,
         () = time_over => {
             let seconds = patience.at_most.unwrap_or_default().as_secs();
-            return Err(ApiError::SignIn(format!("nobody signed in within {seconds} s (--timeout)")));
+            return Err(ApiError::SignIn(format!("no user signed in within {seconds} s; sign in again, or raise --timeout")));
         }
     };
     api.redeem(pending, code).await

@@ -25,7 +25,7 @@ enum BenchGroup {
     Identity,
     /// The index of a large code system, and its operations over HTTP.
     Terminology,
-    /// The twenty workloads of a public terminology benchmark.
+    /// The workloads of a public terminology benchmark.
     Tx20,
     /// Exports and their downloads.
     Bulk,

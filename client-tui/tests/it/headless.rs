@@ -196,7 +196,7 @@ fn a_command_without_a_terminal_does_not_wait_for_nobody() {
         command.env("PATH", server.data.path()).env_remove("BROWSER").stdin(Stdio::null()).output().unwrap()
     };
     check_code(&ask(&[]), 1, "without a terminal no address can be pasted; use --device");
-    check_code(&ask(&["--no-browser", "--timeout", "1"]), 1, "nobody signed in within 1 s (--timeout)");
+    check_code(&ask(&["--no-browser", "--timeout", "1"]), 1, "no user signed in within 1 s; sign in again");
 }
 
 #[test]

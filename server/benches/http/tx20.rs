@@ -1,4 +1,4 @@
-//! `cargo xtask bench tx20`: the twenty workloads of a public terminology benchmark, on generated data of the
+//! `cargo xtask bench tx20`: the workloads of a public terminology benchmark, on generated data of the
 //! same shapes: a release of SNOMED CT's format with 350,000 concepts, a code system like LOINC with 100,000,
 //! one like RxNorm with 120,000, and 600 value sets.
 //!

@@ -60,7 +60,10 @@ impl PackageResolver {
         })?;
         let own = package.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if by.contains(&own) {
-            bail!("the package {own} depends on itself: {}", by.join(", "));
+            bail!(
+                "the package {own} depends on itself through {}; name their .tgz files instead",
+                by.join(", ")
+            );
         }
         if !self.seen.insert(own.clone()) {
             return Ok(());

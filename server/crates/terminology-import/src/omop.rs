@@ -137,7 +137,7 @@ fn release_version(reader: &mut ReleaseReader<'_, '_>) -> Result<String, ImportE
         Ok(())
     })?;
     version.ok_or_else(|| {
-        let why = format!("no version found: the vocabulary '{OF_RELEASE}' must state that of the release");
+        let why = format!("no version found: the vocabulary '{OF_RELEASE}' must state that of the release; download it again");
         ImportError::in_file(VOCABULARIES.file, why)
     })
 }

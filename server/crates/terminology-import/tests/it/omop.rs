@@ -107,7 +107,7 @@ fn a_fault_names_the_table_and_the_line() {
     check(
         "VOCABULARY.csv",
         |text| text.replace("None|", "Other|"),
-        "VOCABULARY.csv: no version found: the vocabulary 'None' must state that of the release",
+        "VOCABULARY.csv: no version found: the vocabulary 'None' must state that of the release; download it again",
     );
     check(
         "CONCEPT_RELATIONSHIP.csv",

@@ -251,7 +251,7 @@ impl Catalog {
         }
     }
 
-    /// The excerpt of a code system that contains an expression; `None` if the code is no expression.
+    /// The excerpt of a code system that contains an expression; `None` if the code is not an expression.
     ///
     /// # Errors
     /// [`ExpressionFault`] if the expression is not valid in this code system, or the budget is spent.

@@ -1,6 +1,6 @@
 //! A code system with one expression as a concept.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::classification::{AttributeGroup, ClassifiedExpression, Classifier, GroupValue};
@@ -32,14 +32,11 @@ pub(crate) fn expression_system(
     let own = excerpt.add_expression(code, &meaning)?;
     let display = normal_form::with_terms(system, &expression);
     let is_defined = if expression.is_subtype { "false" } else { "true" };
-    let normal_forms =
-        [true, false].map(|has_terms| classifier.normal_form(&meaning, has_terms).unwrap_or_default());
+    let normal_form = classifier.normal_form(&meaning, true)?;
+    let terse = classifier.normal_form(&meaning, false)?;
     let builder = &mut excerpt.builder;
-    let texts = [
-        ("sufficientlyDefined", is_defined),
-        ("normalForm", &normal_forms[0]),
-        ("normalFormTerse", &normal_forms[1]),
-    ];
+    let texts =
+        [("sufficientlyDefined", is_defined), ("normalForm", &normal_form), ("normalFormTerse", &terse)];
     let added = builder.set_display(own, &display);
     let added =
         texts.iter().try_fold((), |(), (name, text)| builder.add_property(own, name, text)).and(added);
@@ -140,7 +137,7 @@ impl<'a> ExcerptBuilder<'a> {
     /// Copies what the copied concepts refer to, and builds the code system.
     fn finish(mut self) -> Result<CodeSystem, ExpressionFault> {
         let system = self.classifier.system;
-        let mut with_attributes = std::collections::HashSet::new();
+        let mut with_attributes = HashSet::new();
         loop {
             if let Some(concept) = self.without_parents.pop() {
                 let own = self.copied[&concept];

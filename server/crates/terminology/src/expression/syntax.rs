@@ -67,9 +67,9 @@ impl fmt::Display for ExpressionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syntax { at, expected } => write!(f, "{expected} at character {}", at + 1),
-            Self::UnknownConcept(code) => write!(f, "the code system has no code '{code}'"),
+            Self::UnknownConcept(code) => write!(f, "the code system has no code '{code}'; correct it"),
             Self::NotAnAttribute(code) => {
-                write!(f, "'{code}' is not an attribute, which is a descendant of 410662002")
+                write!(f, "'{code}' is not an attribute; use a descendant of 410662002 before '='")
             }
             Self::WrongTerm { code, term, display } => {
                 write!(f, "'{term}' is not a term of {code}; leave it out, or write '{display}'")
