@@ -5,13 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// A pending wait.
 pub type Wait = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A time source.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientClock {
-    /// The current time.
     pub now: fn() -> Timestamp,
     /// Completes after the duration.
     pub wait: fn(Duration) -> Wait,

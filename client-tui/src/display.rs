@@ -11,10 +11,8 @@ pub struct DisplayOptions {
 /// Colour schemes. They use the 16 colours of the terminal, which its user has chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColourScheme {
-    /// For a dark background.
     #[default]
     Dark,
-    /// For a light background.
     Light,
     /// Without colours (`NO_COLOR`).
     None,

@@ -16,7 +16,6 @@ const ORIGIN: &str = "https://app.example";
 /// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Subject of the check.
     pub subject: &'static str,
     pub status: FindingStatus,
     pub detail: String,
@@ -32,7 +31,6 @@ pub enum FindingStatus {
     Failed,
 }
 
-/// Runs all checks.
 pub async fn examine(api: &Api) -> Vec<Finding> {
     let mut findings = Vec::new();
     let base_url = api.profile().base_url.clone();

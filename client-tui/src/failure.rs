@@ -7,7 +7,6 @@ use crate::api::ApiError;
 use crate::export::{ExportError, FolderError};
 use crate::settings::SettingsError;
 
-/// Errors of a subcommand.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandFailure {
     /// The command line does not define a valid profile.

@@ -10,7 +10,6 @@ pub struct FormField {
     /// Hint that is shown while the field is empty.
     pub hint: &'static str,
     text: String,
-    /// Cursor position, in characters.
     cursor: usize,
 }
 
@@ -20,12 +19,10 @@ impl FormField {
         Self { name, hint, text: text.to_owned(), cursor: text.chars().count() }
     }
 
-    /// The text of the field.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The cursor position, in characters.
     pub fn cursor(&self) -> usize {
         self.cursor
     }
@@ -58,7 +55,6 @@ impl FormField {
         self.cursor = self.cursor.saturating_add_signed(by).min(self.text.chars().count());
     }
 
-    /// Empties the field.
     pub fn clear(&mut self) {
         self.text.clear();
         self.cursor = 0;
@@ -79,7 +75,6 @@ impl FormField {
 pub struct Form {
     /// Fields of the form; there is at least one.
     pub fields: Vec<FormField>,
-    /// Index of the focused field.
     pub focus: usize,
 }
 
@@ -89,7 +84,6 @@ impl Form {
         Self { fields, focus: 0 }
     }
 
-    /// The field with the focus.
     pub fn focused(&mut self) -> &mut FormField {
         &mut self.fields[self.focus]
     }

@@ -21,14 +21,11 @@ const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
 /// Maximum length of an answer, in characters.
 const MAX_ANSWER: usize = 200;
 
-/// A question with its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastQuestion {
     pub asked_at: Timestamp,
-    /// Base address of the server.
     pub server: String,
-    /// Name of the subcommand.
     pub operation: String,
     /// Options of the subcommand with their values.
     pub options: BTreeMap<String, String>,

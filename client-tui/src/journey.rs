@@ -8,12 +8,10 @@ use crate::api::{Api, ApiError, DevicePrompt, UserTokens};
 use crate::browser;
 use crate::loopback::LoopbackListener;
 
-/// Progress event of a sign-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The user must open `url` in a browser.
     GoTo {
-        /// URL of the authorization request.
         url: String,
         /// `Ok` if a browser was started, or else the reason why not.
         browser: Result<(), String>,

@@ -6,7 +6,6 @@ use serde_json_path::JsonPath;
 /// Maximum number of characters of values on one line.
 const MAX_SHORT: usize = 300;
 
-/// A JSONPath.
 #[derive(Clone, Debug)]
 pub struct Selector(JsonPath);
 

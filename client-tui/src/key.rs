@@ -21,7 +21,6 @@ pub struct SigningKey {
     pub alg: Algorithm,
     /// Key id in the JWK Set that the client registered.
     pub kid: Option<String>,
-    /// Private key.
     pub encoding: EncodingKey,
 }
 

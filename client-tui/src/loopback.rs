@@ -25,7 +25,6 @@ pub struct LoopbackListener {
     v4: TcpListener,
     v6: Option<TcpListener>,
     port: u16,
-    /// Host of the redirect URI.
     host: String,
 }
 

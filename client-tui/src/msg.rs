@@ -27,9 +27,7 @@ pub type Answered<T> = Result<T, String>;
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the types describe the answers")]
 pub enum Message {
-    /// A key was pressed.
     Key(KeyEvent),
-    /// Text was pasted.
     Paste(String),
     /// An event of the mouse, which the runtime translates to one of the two following messages.
     Mouse(MouseEvent),
@@ -55,14 +53,11 @@ pub enum Message {
     SignedIn(Answered<SignedInSession>),
     /// Session of an earlier run of the program, if there is one.
     Restored(Option<SignedInSession>),
-    /// A token was inspected.
     Inspected(TokenKind, Answered<TokenInspection>),
-    /// Current session of the user.
     Session(Option<SignedInSession>),
     /// The sign-out ended; the value is the notice for the user.
     SignedOut(Answered<String>),
     Userinfo(Answered<Claims>),
-    /// Answer to a question.
     Code {
         id: u64,
         operation: Operation,
@@ -80,7 +75,6 @@ pub enum Message {
     Batch(u64, BatchEvent),
     /// Questions that were sent before, the newest first.
     History(Answered<Vec<PastQuestion>>),
-    /// Profiles that can be opened.
     Profiles(Answered<Vec<ProfileChoice>>),
     /// Exports of earlier runs of the program.
     Exports(Vec<RegisteredExport>),
@@ -116,7 +110,6 @@ pub enum Message {
 /// The place of a resource in the files of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundResource {
-    /// Index of the file.
     pub file: usize,
     pub line: u64,
 }
@@ -171,12 +164,10 @@ pub enum TreeAnswer {
     Search(Answered<Vec<ExpandedCode>>),
 }
 
-/// Progress of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchEvent {
     /// The file was read; it has this number of rows.
     Started(u64),
-    /// A row was validated.
     Row(BatchResult),
     /// All rows were validated, or the file cannot be read.
     Ended(Answered<()>),

@@ -5,12 +5,9 @@ use crate::args::ProfileArgs;
 use crate::failure::CommandFailure;
 use crate::profile::Profile;
 
-/// A server to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OtherServer {
-    /// Name of a profile.
     Profile(String),
-    /// Base address of FHIR.
     Url(String),
 }
 

@@ -15,14 +15,11 @@ pub enum Screen {
 }
 
 impl Screen {
-    /// All screens.
     pub const EVERY: [Self; 7] =
         [Self::SignIn, Self::Codes, Self::Tree, Self::Export, Self::Requests, Self::Help, Self::Files];
-    /// The screens with a tab.
     pub const ALL: [Self; 6] =
         [Self::SignIn, Self::Codes, Self::Tree, Self::Export, Self::Requests, Self::Help];
 
-    /// The title of the tab.
     pub fn title(self) -> &'static str {
         match self {
             Self::SignIn => "Sign-in",

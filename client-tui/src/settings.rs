@@ -16,19 +16,16 @@ use toml::Spanned;
 use crate::keys::key::Key;
 use crate::keys::{Action, KeyConflict, KeyTable};
 
-/// Settings that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The operating system has no folder for settings.
     #[error("the folder of the settings cannot be determined: {0}")]
     Folder(etcetera::HomeDirError),
-    /// The file cannot be read.
     #[error("failed to read {}: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },
     /// The file is not TOML, or contains an unknown setting.
     #[error("the settings {} are invalid: {reason}", path.display())]
     Syntax { path: PathBuf, reason: String },
-    /// A setting is invalid.
     #[error("the settings {} are invalid in line {line}: {reason}", path.display())]
     Setting { path: PathBuf, line: usize, reason: String },
 }

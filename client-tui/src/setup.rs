@@ -22,7 +22,6 @@ use crate::profile::file::{ProfileFile, ProfileSettings};
 /// Scopes of the backend client that setup registers.
 const BACKEND_SCOPE: &str = "system/*.read";
 
-/// A stored profile.
 #[derive(Debug)]
 pub struct StoredProfile {
     pub name: String,

@@ -1,6 +1,5 @@
 //! Kinds of a sign-in.
 
-/// Kinds of a sign-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignInMethod {
     /// A browser of this machine, which returns to a loopback address.

@@ -45,7 +45,6 @@ pub fn open() -> io::Result<DefaultTerminal> {
     Ok(terminal)
 }
 
-/// Restores the terminal.
 pub fn close() {
     // An error is ignored, because the terminal no longer exists.
     let _ = execute!(io::stdout(), DisableBracketedPaste, DisableMouseCapture);
@@ -85,7 +84,6 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// Starts the thread.
     pub fn start(sender: UnboundedSender<Message>) -> Self {
         let reader = Self::default();
         let this = reader.clone();

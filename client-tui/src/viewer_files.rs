@@ -20,7 +20,6 @@ pub struct OpenFile(Arc<Mutex<Option<IndexedFile>>>);
 
 enum LineFilter {
     All,
-    /// Lines that contain a text.
     Text(String),
     /// Lines of which the path selects a part.
     Path(Selector),
@@ -41,7 +40,6 @@ impl LineFilter {
 struct IndexedFile {
     path: PathBuf,
     file: NdjsonFile,
-    /// Text of the filter.
     text: String,
     filter: LineFilter,
     /// Numbers of the lines that match the filter; unused without a filter.
@@ -67,7 +65,6 @@ impl IndexedFile {
         if matches!(self.filter, LineFilter::All) { self.file.lines() } else { self.matches.len() as u64 }
     }
 
-    /// The JSONPath of the filter.
     fn selector(&self) -> Option<&Selector> {
         match &self.filter {
             LineFilter::Path(selector) => Some(selector),

@@ -82,7 +82,6 @@ pub async fn run_server(flags: &ServeFlags) -> ExitCode {
 
 /// Why [`serve`] ended.
 enum ServeEnd {
-    /// A signal.
     Stopped,
     /// The database went back in time.
     DatabaseWentBack {

@@ -19,7 +19,6 @@ pub(super) struct ClientIdentity<'p> {
 }
 
 enum Credential<'p> {
-    /// The client is public.
     None,
     Secret(&'p str),
     Key(&'p SigningKey),

@@ -21,7 +21,6 @@ pub struct PendingDeviceSignIn {
 /// Texts and time of a sign-in on another device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevicePrompt {
-    /// Code that the user enters.
     pub user_code: String,
     /// Address at which the user enters the code.
     pub address: String,

@@ -22,7 +22,6 @@ pub struct OpenIdConfiguration {
     pub registration_endpoint: Option<String>,
     /// Address that ends the session of the browser (OpenID Connect RP-Initiated Logout).
     pub end_session_endpoint: Option<String>,
-    /// Address of the key set.
     #[serde(default)]
     pub jwks_uri: String,
     /// Whether each authorization response contains `iss` (RFC 9207).

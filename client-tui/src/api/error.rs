@@ -8,21 +8,14 @@ use serde_json::Value;
 use super::Answer;
 use super::retry_after::retry_after_s;
 
-/// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
     /// The server did not answer.
     #[error("{url} cannot be reached: {reason}")]
-    Unreachable {
-        /// Address of the request.
-        url: String,
-        /// Error of the network.
-        reason: String,
-    },
+    Unreachable { url: String, reason: String },
     /// The server answered with an error status.
     #[error("{status} from {url}: {text}")]
     Refused {
-        /// Address of the request.
         url: String,
         status: StatusCode,
         /// Text of the OperationOutcome or the OAuth error.
@@ -36,36 +29,20 @@ pub enum ApiError {
     },
     /// The connection was lost while the body of a response was read.
     #[error("the connection to {url} was lost: {reason}")]
-    Interrupted {
-        /// Address of the request.
-        url: String,
-        /// Error of the network.
-        reason: String,
-    },
+    Interrupted { url: String, reason: String },
     /// The server answered in a way that violates the standards.
     #[error("unexpected response from {url}: {reason}")]
-    Unexpected {
-        /// Address of the request.
-        url: String,
-        /// Description of the violation.
-        reason: String,
-    },
+    Unexpected { url: String, reason: String },
     /// The profile lacks a setting that the request needs.
     #[error("{0}")]
     Profile(&'static str),
-    /// No user is signed in.
     #[error("no user is signed in")]
     NotSignedIn,
-    /// The sign-in failed.
     #[error("the sign-in failed: {0}")]
     SignIn(String),
     /// A file could not be written.
     #[error("failed to write {path}: {reason}")]
-    File {
-        path: String,
-        /// Error of the operating system.
-        reason: String,
-    },
+    File { path: String, reason: String },
     /// The request could not be built.
     #[error("the request cannot be sent: {0}")]
     Request(String),

@@ -9,7 +9,6 @@ use reqwest::Request;
 use serde_json::Value;
 use url::{Url, form_urlencoded};
 
-/// Replacement for a secret.
 pub const MASK: &str = "•••";
 /// Maximum size of a recorded body, in bytes.
 const BODY_KEPT: usize = 16 * 1024;
@@ -38,9 +37,7 @@ pub struct RecordedExchange {
     pub id: u64,
     /// Time at which the request was sent.
     pub at: Timestamp,
-    /// HTTP method.
     pub method: String,
-    /// URL with the query.
     pub url: String,
     /// Names and values of the headers, in the order of sending.
     pub request_headers: Vec<(String, String)>,

@@ -26,7 +26,6 @@ pub struct KickOff {
     pub until: String,
     /// Searches, separated by spaces, such as `Observation?status=final`.
     pub type_filter: String,
-    /// Elements, separated by commas.
     pub elements: String,
     /// Ids of patients, separated by commas. They are sent by POST.
     pub patients: String,
@@ -34,14 +33,11 @@ pub struct KickOff {
     pub associated_data: String,
 }
 
-/// Data of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExportLevel {
-    /// All resources of the server.
     #[default]
     System,
-    /// The compartments of all patients.
     Patients,
     /// The compartments of the members of a Group.
     Group(String),
@@ -61,7 +57,6 @@ impl ExportLevel {
         }
     }
 
-    /// The text of a form.
     pub fn text(&self) -> String {
         match self {
             Self::System => String::new(),
@@ -71,7 +66,6 @@ impl ExportLevel {
     }
 }
 
-/// Status of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportStatus {
     /// The export is not complete.
@@ -91,7 +85,6 @@ pub struct ManifestPage {
     /// The page exactly as the server sent it.
     pub bytes: Bytes,
     pub manifest: ExportManifest,
-    /// Address of the next page.
     pub next: Option<String>,
 }
 
@@ -103,20 +96,16 @@ pub struct ExportManifest {
     pub transaction_time: String,
     /// Whether downloads need the access token.
     pub requires_access_token: bool,
-    /// Files with resources.
     pub output: Vec<OutputFile>,
     /// Files with Bundles that name the resources deleted since `_since`.
     #[serde(default)]
     pub deleted: Vec<OutputFile>,
-    /// Files with OperationOutcomes.
     #[serde(default)]
     pub error: Vec<OutputFile>,
-    /// Links to other pages.
     #[serde(default)]
     pub link: Vec<ManifestLink>,
 }
 
-/// A link of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ManifestLink {
     /// `next` for the next page.

@@ -26,7 +26,6 @@ const PATH_CONCURRENT: usize = 4;
 pub struct HierarchyQuery {
     /// Canonical URL of the code system.
     pub system: String,
-    /// Version of the code system.
     pub version: String,
     pub code: String,
 }
@@ -36,14 +35,11 @@ pub struct HierarchyQuery {
 pub struct HierarchyConcept {
     pub code: String,
     pub display: Option<String>,
-    /// Name of the code system.
     pub name: Option<String>,
     /// Version of the code system that was used.
     pub version: Option<String>,
     pub definition: Option<String>,
-    /// Concepts directly above.
     pub parents: Vec<ConceptLabel>,
-    /// Concepts directly below.
     pub children: Vec<ConceptLabel>,
 }
 
@@ -54,14 +50,12 @@ pub struct ConceptLabel {
     pub display: Option<String>,
 }
 
-/// Search for concepts by text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConceptSearch {
     /// Canonical URL of the code system.
     pub system: String,
     /// Version of the code system; not sent if empty.
     pub version: String,
-    /// Text in the displays.
     pub text: String,
 }
 
@@ -70,13 +64,11 @@ pub struct ConceptSearch {
 pub struct PathQuery {
     /// Canonical URL of the code system.
     pub system: String,
-    /// Version of the code system.
     pub version: String,
     pub code_a: String,
     pub code_b: String,
 }
 
-/// The path between two codes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HierarchyPath {

@@ -24,7 +24,6 @@ pub struct TokenInspection {
     pub requested_scope: Option<String>,
 }
 
-/// Content of a JWT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenContent {
     pub header: Map<String, Value>,
@@ -196,7 +195,6 @@ pub fn meaning(name: &str) -> &'static str {
     }
 }
 
-/// Returns what a scope permits.
 pub fn scope_meaning(scope: &str) -> String {
     let fixed = match scope {
         "openid" => "sign-in with an ID token",

@@ -7,13 +7,10 @@ use super::client_auth::ClientIdentity;
 use super::discovery::check_safe;
 use super::{Api, ApiError, TokenKind};
 
-/// Answer of the introspection endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "status")]
 pub enum Introspection {
-    /// The token is valid.
     Active {
-        /// client_id that sent the request.
         client: String,
         /// Members of the response except `active`.
         members: Map<String, Value>,
@@ -25,7 +22,6 @@ pub enum Introspection {
 }
 
 impl Introspection {
-    /// A sentence for the user.
     pub fn sentence(&self) -> String {
         match self {
             Self::Active { client, .. } => format!("active, says the server to the client {client}"),

@@ -68,7 +68,6 @@ pub type ExchangeWatcher = Box<dyn Fn(RecordedExchange) + Send + Sync>;
 /// The access token that a request sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bearer {
-    /// Token of the signed-in user.
     User,
     /// Token of the backend client in the profile.
     Backend,
@@ -208,7 +207,6 @@ impl Api {
         &self.0.renewal
     }
 
-    /// The current time.
     pub fn now(&self) -> Timestamp {
         (self.0.clock.now)()
     }

@@ -21,7 +21,6 @@ const RENEW_AHEAD: SignedDuration = SignedDuration::from_secs(20);
 /// Lifetime of an access token if the server does not state it.
 const DEFAULT_LIFE: Duration = Duration::from_secs(300);
 
-/// Result of a sign-out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedOut {
     /// Whether the server revoked the tokens; it may have no revocation endpoint.
@@ -42,7 +41,6 @@ impl SignedOut {
         })
     }
 
-    /// A sentence for the user.
     pub fn sentence(&self) -> &'static str {
         match self.revoked {
             true => "Signed out; the token is revoked.",
@@ -53,7 +51,6 @@ impl SignedOut {
     }
 }
 
-/// The session of a response.
 fn describe(
     answer: &TokenAnswer,
     subject: Option<String>,

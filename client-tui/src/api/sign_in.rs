@@ -48,7 +48,6 @@ pub(super) type TokenClient = Client<
     EndpointNotSet,
     EndpointSet,
 >;
-/// Response of the token endpoint.
 pub type TokenAnswer = StandardTokenResponse<IdTokenField, BasicTokenType>;
 
 /// Members that OpenID Connect adds to a token response.
@@ -86,7 +85,6 @@ pub enum BadRedirect {
     Issuer {
         /// Issuer in the response; empty if the response has no `iss`.
         found: String,
-        /// Issuer of the profile.
         expected: String,
     },
     /// The server denied the authorization request. The value is its error.

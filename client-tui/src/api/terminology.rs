@@ -13,7 +13,6 @@ pub struct ValidateCode {
     pub url: String,
     /// Id of the value set, for a request at instance level.
     pub id: String,
-    /// Code system of the code.
     pub system: String,
     pub code: String,
     /// Display to validate together with the code.
@@ -25,17 +24,13 @@ pub struct ValidateCode {
 pub struct ValidationAnswer {
     /// Whether the code is a member of the value set.
     pub result: bool,
-    /// Correct display of the code.
     pub display: Option<String>,
     /// Reason for a negative result, or a warning.
     pub message: Option<String>,
-    /// Code that was validated.
     pub code: Option<String>,
-    /// Code system of the code.
     pub system: Option<String>,
     /// Version of the code system that was used.
     pub version: Option<String>,
-    /// Problems that the server found.
     pub issues: Vec<ValidationIssue>,
 }
 
@@ -86,7 +81,6 @@ pub struct SubsumesQuery {
     pub system: String,
     /// Id of the code system, for a request at instance level.
     pub id: String,
-    /// Version of the code system.
     pub version: String,
     pub code_a: String,
     pub code_b: String,
@@ -117,7 +111,6 @@ impl SubsumesAnswer {
 pub struct LookupQuery {
     /// Canonical URL of the code system.
     pub system: String,
-    /// Version of the code system.
     pub version: String,
     pub code: String,
     /// Properties to return; empty for the default of the server.
@@ -127,7 +120,6 @@ pub struct LookupQuery {
 /// Response to [`LookupQuery`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LookupAnswer {
-    /// Name of the code system.
     pub name: Option<String>,
     /// Version of the code system that was used.
     pub version: Option<String>,
@@ -137,7 +129,6 @@ pub struct LookupAnswer {
     pub properties: Vec<ConceptProperty>,
 }
 
-/// A designation of a concept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Designation {
     pub language: Option<String>,
@@ -146,7 +137,6 @@ pub struct Designation {
     pub value: String,
 }
 
-/// A property of a concept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ConceptProperty {
     pub code: String,
@@ -165,7 +155,6 @@ pub struct ExpandQuery {
     pub url: String,
     /// Text that the displays must contain.
     pub filter: String,
-    /// Number of codes to skip.
     pub offset: String,
 }
 
@@ -177,7 +166,6 @@ pub struct Expansion {
     pub codes: Vec<ExpandedCode>,
 }
 
-/// A code of an expansion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExpandedCode {
     pub system: Option<String>,

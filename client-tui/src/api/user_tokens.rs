@@ -10,9 +10,7 @@ use super::sign_in::TokenAnswer;
 pub struct SignedInSession {
     /// `sub` of the ID token.
     pub subject: Option<String>,
-    /// Requested scopes, separated by spaces.
     pub requested_scope: String,
-    /// Granted scopes, separated by spaces.
     pub scope: String,
     /// Time at which the access token expires.
     pub expires_at: Timestamp,
@@ -33,10 +31,8 @@ impl SignedInSession {
     }
 }
 
-/// Tokens of a signed-in user.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct UserTokens {
-    /// Response of the token endpoint.
     pub answer: TokenAnswer,
     /// Description of the session, without secrets.
     pub session: SignedInSession,

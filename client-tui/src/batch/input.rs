@@ -22,7 +22,6 @@ pub struct BatchDefaults {
     pub url: String,
     /// Id of the value set, instead of its URL.
     pub id: String,
-    /// Code system of the codes.
     pub system: String,
 }
 

@@ -13,7 +13,6 @@ use crate::export::retry::RetryCounter;
 /// Maximum number of requests for one row if the server says that it is busy.
 const MAX_ATTEMPTS: usize = 4;
 
-/// A row of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRow {
     /// Number of the row; the header is not counted.
@@ -23,7 +22,6 @@ pub struct BatchRow {
     pub error: Option<String>,
 }
 
-/// Result of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchResult {
@@ -31,18 +29,15 @@ pub struct BatchResult {
     pub url: String,
     pub system: String,
     pub code: String,
-    /// Display in the file.
     pub display: String,
     /// Whether the code is valid; `None` if there is no answer.
     pub result: Option<bool>,
-    /// Display of the server.
     pub server_display: Option<String>,
     pub message: Option<String>,
     /// Reason why there is no answer.
     pub error: Option<String>,
 }
 
-/// Verdict on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the words describe the verdicts")]
 pub enum BatchVerdict {
@@ -61,7 +56,6 @@ impl BatchVerdict {
     }
 }
 
-/// Number of rows by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BatchSummary {
     pub total: u64,

@@ -229,7 +229,6 @@ struct PartialFile {
     path: PathBuf,
     out: BufWriter<File>,
     bytes: u64,
-    /// Number of line ends.
     lines: u64,
     last_byte: u8,
     /// Strong entity tag of the representation, if the server sent one to this process.

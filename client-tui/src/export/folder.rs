@@ -20,7 +20,6 @@ pub struct ExportFolder {
     _lock: File,
 }
 
-/// Failure to use a folder.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// The folder of a new export contains files.
@@ -86,7 +85,6 @@ impl ExportFolder {
         }
     }
 
-    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

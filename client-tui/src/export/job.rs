@@ -7,14 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{ExportManifest, KickOff};
 
-/// An export and its files.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ExportJob {
     /// Base address of FHIR R4 of the server.
     pub fhir_base: String,
-    /// Parameters of the kick-off request.
     pub request: KickOff,
-    /// Time of the kick-off request.
     pub started_at: Timestamp,
     /// Address of the status; `None` until the server has accepted the request.
     pub status_url: Option<String>,
@@ -27,7 +24,6 @@ pub struct ExportJob {
     pub files: Vec<ExportFile>,
 }
 
-/// Phases of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExportPhase {
@@ -45,15 +41,12 @@ pub enum ExportPhase {
     Deleted,
 }
 
-/// Lists of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileList {
-    /// Files with the exported resources.
     Output,
     /// Files with Bundles that name deleted resources.
     Deleted,
-    /// Files with OperationOutcomes.
     Error,
 }
 
@@ -77,7 +70,6 @@ pub struct ExportFile {
 pub struct FileProgress {
     /// Bytes on disk.
     pub bytes: u64,
-    /// Complete lines on disk.
     pub resources: u64,
     pub status: FileStatus,
 }

@@ -8,7 +8,6 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Name of the file.
 const NAME: &str = "log.ndjson";
 
 /// An open log. A later run of the export appends to it.

@@ -18,7 +18,6 @@ pub struct ExportRegistry {
     path: PathBuf,
 }
 
-/// An export in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredExport {
     pub folder: PathBuf,

@@ -28,7 +28,6 @@ pub struct ExportRun<W> {
     watch: W,
 }
 
-/// Progress of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportEvent {
     /// The record of the export changed.
@@ -110,7 +109,6 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
         self
     }
 
-    /// The folder of the export.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -3,12 +3,9 @@
 /// State of a request and its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Answer<T> {
-    /// No request was sent.
     #[default]
     None,
-    /// The request was sent.
     Waiting,
-    /// The request succeeded.
     Done(T),
     /// The request failed; the value is the message.
     Failed(String),

@@ -6,7 +6,6 @@ use crate::batch::{BatchDefaults, BatchResult, BatchSummary, BatchVerdict};
 use crate::form::{Form, FormField};
 use crate::profile::FormDefaults;
 
-/// State of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchView {
     pub open: bool,
@@ -16,7 +15,6 @@ pub struct BatchView {
     pub rows: u64,
     pub results: Vec<BatchResult>,
     pub summary: BatchSummary,
-    /// Whether valid rows are hidden.
     pub only_failures: bool,
     /// Index of the selected row among the visible ones.
     pub selected: usize,
@@ -87,7 +85,6 @@ impl BatchView {
         self.results.push(result);
     }
 
-    /// The number of visible results.
     pub fn visible_count(&self) -> usize {
         match self.only_failures {
             true => (self.summary.invalid + self.summary.failed) as usize,
@@ -95,7 +92,6 @@ impl BatchView {
         }
     }
 
-    /// The visible results.
     pub fn visible(&self) -> impl Iterator<Item = &BatchResult> {
         let only_failures = self.only_failures;
         self.results.iter().filter(move |row| !only_failures || row.verdict() != BatchVerdict::Valid)

@@ -37,10 +37,8 @@ impl Operation {
     }
 }
 
-/// State of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodesScreen {
-    /// The visible operation.
     pub operation: Operation,
     pub validate: OperationState<ValidateCode, ValidationAnswer>,
     pub subsumes: OperationState<SubsumesQuery, SubsumesAnswer>,
@@ -90,13 +88,11 @@ pub struct TokenChoice {
     pub bearer: Bearer,
     /// Description of the token for the user.
     pub name: String,
-    /// Base address of the server.
     pub server: String,
 }
 
 /// A question that a form contains.
 pub trait Question: Clone + PartialEq {
-    /// Name of the subcommand.
     const COMMAND: &'static str;
 
     /// Reads the question from the fields of its form.

@@ -3,7 +3,6 @@
 /// Maximum number of visible values.
 pub const COMPLETIONS_SHOWN: usize = 20;
 
-/// The open list of values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     /// Values in the order of display; there is at least one.
@@ -12,7 +11,6 @@ pub struct Completion {
     pub selected: Option<usize>,
 }
 
-/// A value for a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompletionItem {
     pub value: String,
@@ -37,7 +35,6 @@ impl Completion {
         };
     }
 
-    /// The selected value.
     pub fn chosen(&self) -> Option<&str> {
         self.selected.and_then(|index| self.items.get(index)).map(|item| item.value.as_str())
     }

@@ -13,7 +13,6 @@ use crate::form::{Form, FormField};
 /// Number of seconds of which the throughput is kept.
 const SECONDS_MEASURED: usize = 120;
 
-/// State of the export screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportScreen {
     pub form: Form,
@@ -21,7 +20,6 @@ pub struct ExportScreen {
     pub new_export: bool,
     /// Exports, the newest first.
     pub rows: Vec<ExportRow>,
-    /// Index of the selected export.
     pub selected: usize,
     /// Index of the first visible file of the selected export.
     pub scroll: usize,
@@ -52,18 +50,15 @@ pub enum Activity {
     Active(Option<Waiting>),
     /// The task ended with this error.
     Stopped(String),
-    /// The task completed the export.
     Completed,
 }
 
 /// A request that a task will send later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Progress text of the server.
     pub progress: Option<String>,
     /// Error of the last request, if it is sent again.
     pub error: Option<String>,
-    /// Time of the next request.
     pub until: Timestamp,
 }
 
@@ -125,7 +120,6 @@ impl ExportScreen {
             .collect()
     }
 
-    /// The export in a folder.
     pub fn row(&mut self, folder: &Path) -> Option<&mut ExportRow> {
         self.rows.iter_mut().find(|row| row.folder == folder)
     }

@@ -47,16 +47,13 @@ pub use viewer::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, Viewer, View
 /// Maximum number of recorded exchanges.
 pub const EXCHANGES_KEPT: usize = 200;
 
-/// State of all screens.
 #[derive(Clone, Debug)]
 pub struct Model {
     /// Server and credentials of the profile.
     pub about: ServerFacts,
-    /// The key bindings.
     pub keys: &'static KeyTable,
     /// Time of the last tick.
     pub now: Timestamp,
-    /// The visible screen.
     pub screen: Screen,
     /// The screen that was visible before Help.
     pub before_help: Screen,
@@ -74,20 +71,16 @@ pub struct Model {
     pub mouse: bool,
     /// Action that is performed if its key is pressed again.
     pub to_confirm: Option<Confirmation>,
-    /// Token that terminology requests use.
     pub bearer: Bearer,
     pub sign_in: SignIn,
     /// State of the screen of terminology operations.
     pub codes: CodesScreen,
     /// State of the batch view of that screen.
     pub batch: BatchView,
-    /// State of the hierarchy browser.
     pub tree: TreeScreen,
     /// Terminology questions that were sent before, the newest first.
     pub history: Vec<PastQuestion>,
-    /// State of the export screen.
     pub export: ExportScreen,
-    /// State of the Requests screen.
     pub requests: RequestLog,
     /// Number of lines by which Help is scrolled.
     pub help_scroll: u16,
@@ -96,7 +89,6 @@ pub struct Model {
 /// Actions that need a second key press.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// Quit while exports are running.
     Quit,
     /// Delete the export of this folder on the server.
     DeleteExport(PathBuf),
@@ -105,7 +97,6 @@ pub enum Confirmation {
 /// Elements that a mouse click selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClickTarget {
-    /// The tab of a screen.
     Tab(Screen),
     /// The field of the form at this index.
     Field(usize),
@@ -113,22 +104,18 @@ pub enum ClickTarget {
     Row(usize),
 }
 
-/// State of the sign-in screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignIn {
-    /// State of the sign-in.
     pub state: SignInState,
     /// Field for the last address of the browser.
     pub form: Form,
     /// Reason why the pasted text was rejected.
     pub paste_error: Option<String>,
-    /// Claims of the signed-in user.
     pub claims: Answer<Claims>,
     /// The token inspector, if it is open.
     pub inspector: Option<Inspector>,
 }
 
-/// The open token inspector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspector {
     pub kind: TokenKind,
@@ -137,34 +124,27 @@ pub struct Inspector {
     pub scroll: u16,
 }
 
-/// States of a sign-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignInState {
-    /// No user is signed in.
     Out,
-    /// The endpoints are being read.
     Starting,
     /// The program waits for the response of the browser.
     Waiting {
-        /// URL that the browser opens.
         url: String,
         /// Reason why no browser could be opened, if none was.
         browser: Result<(), String>,
     },
     /// The program waits for the user at another device.
     Device(DevicePrompt),
-    /// A user is signed in.
     In(SignedInSession),
     /// The sign-in failed; the value is the message.
     Failed(String),
 }
 
-/// State of the Requests screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLog {
     /// Recorded exchanges, the newest first.
     pub exchanges: VecDeque<RecordedExchange>,
-    /// Index of the selected row.
     pub selected: usize,
     /// Whether the details of the selected exchange are shown.
     pub detail: bool,
@@ -344,7 +324,6 @@ impl Model {
         matches!(self.sign_in.state, SignInState::In(_))
     }
 
-    /// The tokens that exist.
     pub fn inspectable_tokens(&self) -> Vec<TokenKind> {
         let user = [TokenKind::UserAccess, TokenKind::Id].into_iter().filter(|_| self.is_signed_in());
         user.chain(self.about.backend_id.as_ref().map(|_| TokenKind::BackendAccess)).collect()

@@ -3,7 +3,6 @@
 use super::{Completion, Model, ProfileMenu};
 use crate::model::search_list::SearchList;
 
-/// The list over a screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Overlay {
     /// Values for the focused field. The field keeps the focus.
@@ -12,7 +11,6 @@ pub enum Overlay {
     Recall(SearchList),
     /// The profiles that can be opened.
     Profiles(ProfileMenu),
-    /// The commands.
     Palette(SearchList),
 }
 
@@ -52,7 +50,6 @@ impl Model {
         }
     }
 
-    /// The open menu of profiles.
     pub fn profile_menu(&self) -> Option<&ProfileMenu> {
         match self.overlay.as_ref()? {
             Overlay::Profiles(menu) => Some(menu),

@@ -5,7 +5,6 @@ use super::answer::Answer;
 use crate::fuzzy;
 use crate::profile::choice::ProfileChoice;
 
-/// State of the menu.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileMenu {
     pub list: SearchList,

@@ -4,7 +4,6 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::form::{FormField, types_a_character};
 
-/// State of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchList {
     /// Text that the items must match.
@@ -18,9 +17,7 @@ pub struct SearchList {
 pub enum ListKey {
     /// The item at this index was chosen.
     Chosen(usize),
-    /// The list is closed.
     Closed,
-    /// The list stays open.
     Handled,
 }
 

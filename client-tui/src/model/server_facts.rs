@@ -12,20 +12,16 @@ use crate::sign_in_method::SignInMethod;
 pub struct ServerFacts {
     /// Name of the profile; `None` for the options of the command line.
     pub profile: Option<String>,
-    /// Base address of the server.
     pub base_url: String,
     /// Base address of FHIR R4.
     pub fhir_base: String,
     /// File with the only certificates to trust, for curl commands.
     pub ca: Option<PathBuf>,
-    /// client_id for signing in users.
     pub client_id: Option<String>,
-    /// client_id of the backend client.
     pub backend_id: Option<String>,
     /// User who can sign in on a demo server, and the file with the password.
     pub demo_user: Option<(String, String)>,
     pub display: DisplayOptions,
-    /// Time zone of the user.
     pub zone: TimeZone,
     /// Whether actions that change something on the server are disabled.
     pub read_only: bool,

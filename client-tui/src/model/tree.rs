@@ -12,7 +12,6 @@ use crate::profile::FormDefaults;
 /// Maximum number of concepts to which the user can return.
 const HISTORY_KEPT: usize = 100;
 
-/// State of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeScreen {
     pub form: Form,

@@ -8,12 +8,9 @@ use crate::ndjson::resource::Summary;
 /// Maximum number of lines in one page of the list.
 pub const PAGE_LINES: usize = 200;
 
-/// The open viewer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {
-    /// Downloaded files of the export.
     pub files: Vec<ViewedFile>,
-    /// Index of the visible file.
     pub file: usize,
     /// Number of lines of the list: all lines of the file, or those that match the filter.
     pub lines: Option<u64>,
@@ -23,23 +20,19 @@ pub struct Viewer {
     pub page: ViewerPage,
     /// Field for the text that the lines must contain, or for a JSONPath.
     pub filter: Form,
-    /// Filter of the list.
     pub applied_filter: String,
     /// The selected resource, if it is shown.
     pub detail: Option<ResourceDetail>,
 }
 
-/// A downloaded file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewedFile {
     pub path: PathBuf,
     /// Name in the folder, without the ending.
     pub name: String,
-    /// Type of the resources.
     pub kind: String,
 }
 
-/// A part of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ViewerPage {
     /// Position of the first row in the list.
@@ -53,9 +46,7 @@ pub struct ResourceDetail {
     pub text: String,
     /// The values that the filter selects, if it is a JSONPath.
     pub selection: Option<String>,
-    /// References in the resource.
     pub references: Vec<String>,
-    /// Index of the selected reference.
     pub selected_reference: usize,
     /// Results of the validation of the codes; `None` until it is asked for.
     pub codes: Option<Result<Vec<CodeCheck>, String>>,
@@ -66,7 +57,6 @@ pub struct ResourceDetail {
 /// Result of the validation of one code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeCheck {
-    /// Path of the element.
     pub path: String,
     pub code: String,
     pub value_set: &'static str,

@@ -10,7 +10,6 @@ use super::resource::MAX_LINE;
 
 /// Number of lines between two known positions.
 const STRIDE: u64 = 64;
-/// Size of the read buffer.
 const BUFFER: usize = 256 * 1024;
 
 /// A file with one JSON value on each line.
@@ -50,7 +49,6 @@ impl NdjsonFile {
         Ok(Self { file, positions, lines })
     }
 
-    /// The number of lines.
     pub fn lines(&self) -> u64 {
         self.lines
     }

@@ -6,7 +6,6 @@ use serde_json::Value;
 use super::bindings::{Binding, bindings};
 use crate::json_path::Selector;
 
-/// The id of a resource.
 pub fn id(line: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Id {

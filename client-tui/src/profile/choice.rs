@@ -19,14 +19,12 @@ pub struct ProfileChoice {
 /// The origin of the profiles of this run of the program.
 #[derive(Clone, Debug)]
 pub struct ProfileSource {
-    /// Options of the command line.
     args: ProfileArgs,
     /// The profile file. `None` selects that of the user, whose tokens are stored, too.
     file: Option<PathBuf>,
 }
 
 impl ProfileSource {
-    /// The profiles of this user.
     pub fn of_user(args: ProfileArgs) -> Self {
         Self { args, file: None }
     }

@@ -24,7 +24,6 @@ pub struct ProfileSettings {
     /// PEM file of the only certificates to trust.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// client_id for signing in users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     /// File with the secret of that client.
@@ -109,7 +108,6 @@ impl ProfileSettings {
     }
 }
 
-/// The profile file.
 #[derive(Clone, Debug)]
 pub struct ProfileFile {
     path: PathBuf,
@@ -161,12 +159,10 @@ impl ProfileFile {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    /// The names of the profiles.
     pub fn names(&self) -> Vec<&str> {
         self.content.profiles.keys().map(String::as_str).collect()
     }
 
-    /// The profiles with their names.
     pub fn profiles(&self) -> impl Iterator<Item = (&str, &ProfileSettings)> {
         self.content.profiles.iter().map(|(name, settings)| (name.as_str(), settings))
     }

@@ -16,7 +16,6 @@ pub struct Profile {
     pub fhir_base: String,
     /// The only certificates to trust; `None` to trust those of the system.
     pub ca: Option<TrustedCertificates>,
-    /// client_id for signing in users.
     pub client_id: Option<String>,
     /// Authentication of the client that signs in users; `None` for a public client.
     pub client_credential: Option<ClientCredential>,
@@ -46,11 +45,9 @@ pub struct Profile {
 #[derive(Clone, Debug)]
 pub struct TrustedCertificates {
     pub path: PathBuf,
-    /// Content of the file.
     pub pem: Vec<u8>,
 }
 
-/// Authentication of a confidential client.
 #[derive(Clone)]
 pub enum ClientCredential {
     /// `client_secret_basic`.
@@ -71,13 +68,11 @@ impl std::fmt::Debug for ClientCredential {
 /// A client of SMART Backend Services.
 #[derive(Clone, Debug)]
 pub struct BackendProfile {
-    /// client_id as registered.
     pub client_id: String,
     /// Key that signs the client assertions.
     pub key: SigningKey,
 }
 
-/// Initial values of the forms.
 #[derive(Clone, Debug, Default)]
 pub struct FormDefaults {
     /// Canonical URL of a value set that contains `code`.
@@ -88,11 +83,8 @@ pub struct FormDefaults {
     pub code: String,
     /// Code system of the two codes below.
     pub hierarchy: String,
-    /// The more general code.
     pub code_a: String,
-    /// The more specific code.
     pub code_b: String,
-    /// Id of a Group.
     pub group: String,
     pub username: String,
     /// File with the password of the demo user. This program does not read the password.

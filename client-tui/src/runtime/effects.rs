@@ -48,15 +48,12 @@ pub struct ProfileEffects {
     services: Services,
     api: Api,
     sender: UnboundedSender<Message>,
-    /// Results of the effects.
     pub(super) answers: UnboundedReceiver<Message>,
     files: OpenFile,
     sign_in: Option<WaitingSignIn>,
-    /// Tasks of exports by folder.
     exports: HashMap<PathBuf, JoinHandle<()>>,
     /// Task of the search for the text that is being typed.
     search: Option<JoinHandle<()>>,
-    /// Task of the batch.
     batch: Option<JoinHandle<()>>,
     other: OtherConnection,
 }

@@ -118,7 +118,6 @@ pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     Vec::new()
 }
 
-/// Opens the list.
 pub(super) fn open(model: &mut Model) {
     model.overlay = Some(Overlay::Recall(SearchList::new("search")));
 }

@@ -50,7 +50,6 @@ pub(super) fn edit(model: &mut Model) -> Vec<RuntimeEffect> {
     }
 }
 
-/// Sends the edited request.
 pub(super) fn on_edited(model: &mut Model, result: Answered<String>) -> Vec<RuntimeEffect> {
     let parsed = result.and_then(|text| RawRequest::parse(&text));
     send(model, parsed)

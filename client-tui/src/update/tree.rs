@@ -103,7 +103,6 @@ fn on_found(model: &mut Model, id: u64, concepts: Answered<Vec<ExpandedCode>>) {
     }
 }
 
-/// Selects a concept.
 pub(super) fn select(model: &mut Model, selected: usize) {
     model.tree.selected = selected.min(model.tree.rows().len().saturating_sub(1));
 }

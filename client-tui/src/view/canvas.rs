@@ -23,13 +23,11 @@ const BORDERS: u16 = 30;
 /// A region of the screen and what a click on it selects.
 pub type ClickRegion = (Rect, ClickTarget);
 
-/// The drawing surface.
 pub struct Canvas<'a, 'f> {
     pub theme: Theme,
     /// Regions in the order of drawing; a later one covers an earlier one.
     pub regions: Vec<ClickRegion>,
     frame: &'a mut Frame<'f>,
-    /// Whether panes have borders.
     borders: bool,
     /// Whether the second of two panes fills the screen.
     zoomed: bool,
@@ -52,7 +50,6 @@ impl<'a, 'f> Canvas<'a, 'f> {
         self.frame.render_widget(widget, area);
     }
 
-    /// Draws lines with word wrap.
     pub fn text(&mut self, lines: Vec<Line<'_>>, area: Rect) {
         self.draw(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
     }

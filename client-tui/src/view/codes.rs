@@ -122,7 +122,6 @@ pub(super) fn draw_other_server(model: &Model, canvas: &mut Canvas) {
 
 /// A question that the screen can show with its answer.
 trait ShownQuestion<A>: Question {
-    /// Method and operation.
     const REQUEST: &'static str;
     /// Text before the first question.
     const PROMPT: &'static str;
@@ -130,7 +129,6 @@ trait ShownQuestion<A>: Question {
     /// The question in a few words.
     fn describe(&self) -> String;
 
-    /// The answer as lines.
     fn answer<'a>(&self, answer_given: &'a A, theme: Theme) -> Vec<Line<'a>>;
 }
 

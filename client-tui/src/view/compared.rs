@@ -11,11 +11,9 @@ const BESIDE: u16 = 60;
 /// Height of the explanation below the answers.
 const NOTE: u16 = 3;
 
-/// The answers to show.
 pub(super) struct Comparison<'a> {
     /// Names of the servers, and the lines of their answers.
     pub answers: [(&'a str, Vec<Line<'a>>); 2],
-    /// Whether both servers have answered.
     pub is_complete: bool,
     /// Whether the form or the token has changed since the question.
     pub is_stale: bool,

@@ -29,7 +29,6 @@ impl Theme {
         self.of(Color::Cyan, Color::Blue).add_modifier(Modifier::BOLD)
     }
 
-    /// A positive result.
     pub fn good(self) -> Style {
         self.of(Color::Green, Color::Green).add_modifier(Modifier::BOLD)
     }
@@ -50,12 +49,10 @@ impl Theme {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// The open tab.
     pub fn tab(self) -> Style {
         self.accent().add_modifier(Modifier::REVERSED)
     }
 
-    /// A QR code.
     pub fn qr(self) -> Style {
         match self.scheme {
             ColourScheme::None => Style::new().add_modifier(Modifier::REVERSED),

@@ -13,8 +13,10 @@ use crate::model::{Model, Question, SentQuestion, TreeContent};
 
 enum TreeRow<'a> {
     /// A concept that can be opened.
-    Concept { branch: String, concept: &'a ConceptLabel },
-    /// Text.
+    Concept {
+        branch: String,
+        concept: &'a ConceptLabel,
+    },
     Text(Line<'a>),
 }
 

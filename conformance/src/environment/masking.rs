@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-/// Text that replaces a secret.
 const MASK: &str = "***";
 /// Number of characters below which a secret is masked only where it stands alone.
 const SHORT: usize = 8;

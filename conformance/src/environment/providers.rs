@@ -46,7 +46,6 @@ impl Drop for FakeProviders {
     }
 }
 
-/// Responder of the token endpoint.
 struct TokenResponder {
     key: Value,
     issuer: String,
@@ -222,7 +221,6 @@ impl FakeProviders {
 
 #[derive(Debug, Clone, Copy)]
 enum ProviderFault {
-    /// The connection is reset.
     Reset,
     /// The connection ends in the middle of the response.
     Cut,

@@ -16,11 +16,8 @@ use crate::wire::build::build_request;
 enum Change {
     /// A character is added at a place.
     Add(Index, char),
-    /// A character is left out.
     Remove(Index),
-    /// A text is appended.
     Append(String),
-    /// The host is replaced.
     Host(String),
 }
 

@@ -92,7 +92,6 @@ pub(super) struct CaseRow {
     given: Vec<String>,
     #[serde(default)]
     steps: Vec<StepRow>,
-    /// Independent steps.
     #[serde(default)]
     each: Vec<StepRow>,
     /// Step of a case without `steps`.

@@ -8,7 +8,6 @@ use serde::Deserialize;
 use super::Specification;
 use super::requirement::{Level, Requirement};
 
-/// Text of the table.
 const TABLE: &str = include_str!("../../specs/catalogue.toml");
 
 /// A specification of others.

@@ -69,7 +69,6 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// The request of the operation.
     pub fn into_request(self) -> Result<Request, String> {
         let to = format!("fhir/{}", self.op);
         let bearer = self.bearer.filter(|token| !token.is_empty());

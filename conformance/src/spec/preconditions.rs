@@ -4,7 +4,6 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-/// Text of the table.
 const TABLE: &str = include_str!("../../specs/preconditions.toml");
 
 /// Cost of a precondition.

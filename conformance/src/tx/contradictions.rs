@@ -17,7 +17,6 @@ pub struct Contradiction {
 /// The display of `code2` in version 2.0.0 of the code system of the suite `overload`.
 const OVERLOADED_DISPLAY: &str =
     r#"expansion.contains[code2].display: expected "Display 2", got "Display #2""#;
-/// The evidence for this display.
 const OVERLOADED_REASON: &str = "code2 of version 2.0.0 has the display 'Display #2' in the resource that the test sends, and overload/expand-exclude-enum and overload/expand-mixed expect it";
 
 /// All known contradictions.

@@ -13,7 +13,6 @@ use crate::spec::case::Step;
 use crate::spec::expectation::{Expectation, ExpectedStatus};
 use crate::spec::request::Body;
 
-/// Operation of the published rows.
 const OPERATION: &str = "fhir/CodeSystem/$subsumes";
 
 /// The files of the suite by path: `test-cases.json`, and for each test a request and a response.

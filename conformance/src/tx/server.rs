@@ -54,7 +54,6 @@ pub(super) const OPERATIONS: [SuiteOperation; 11] = {
     ]
 };
 
-/// The server under test.
 pub(super) struct Server {
     base: String,
     client: reqwest::Client,

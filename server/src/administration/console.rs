@@ -28,7 +28,6 @@ impl Console {
         Self { bar }
     }
 
-    /// Prints an event.
     pub fn print_event(&self, event: CommandEvent) {
         match (event, &self.bar) {
             (CommandEvent::Reading { doing, bytes, of }, Some(bar)) => update_bar(bar, doing, bytes, of),

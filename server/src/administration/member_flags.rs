@@ -9,13 +9,10 @@ use serde_json::Value;
 
 use super::protocol::Members;
 
-/// A table of members.
 pub trait MemberTable {
-    /// The rows of the table.
     fn rows() -> impl Iterator<Item = &'static MemberRow>;
 }
 
-/// The members of a user.
 #[derive(Debug)]
 pub struct UserTable;
 
@@ -25,7 +22,6 @@ impl MemberTable for UserTable {
     }
 }
 
-/// The members of a client.
 #[derive(Debug)]
 pub struct ClientTable;
 
@@ -38,7 +34,6 @@ impl MemberTable for ClientTable {
 /// The members that the flags of a command set.
 #[derive(Debug)]
 pub struct MemberFlags<T> {
-    /// The members by name.
     pub members: Members,
     table: PhantomData<T>,
 }

@@ -30,7 +30,6 @@ pub enum ClockJump {
 }
 
 impl NodeSection {
-    /// The name of this server.
     pub(super) fn check(&self, source: &ConfigSource<'_>) -> Result<String, ConfigError> {
         let Some(name) = &self.name else { return Ok(host_name()) };
         let text = name.as_ref();

@@ -33,7 +33,6 @@ impl CookieNames {
     }
 }
 
-/// The values of the cookies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "see CookieNames")]
 pub struct BrowserCookies {

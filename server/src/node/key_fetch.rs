@@ -75,7 +75,6 @@ fn proxy_hosts() -> impl Iterator<Item = String> {
     })
 }
 
-/// Resolves names to public addresses.
 struct PublicNames(SharedSettings);
 
 impl Resolve for PublicNames {

@@ -50,7 +50,6 @@ struct ReleaseRecord {
     source: String,
     /// SHA-256 of the index, in hexadecimal digits.
     sha256: String,
-    /// Length of the index.
     bytes: u64,
 }
 

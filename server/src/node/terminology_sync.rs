@@ -25,11 +25,9 @@ pub struct TerminologySync {
     indexes: Option<SavedIndexes>,
     /// The releases that other nodes share; `None` if there are no other nodes, or no bucket for the indexes.
     shared: Option<SharedReleases>,
-    /// Held while releases are synchronized.
     sharing: Mutex<()>,
     /// Sequence number up to which the changes of the store are applied.
     applied: AtomicU64,
-    /// Held while changes are applied.
     applying: Mutex<()>,
 }
 

@@ -56,7 +56,6 @@ struct LogState {
     queued: AtomicUsize,
     /// The last write failed or did not end in time.
     has_failed: AtomicBool,
-    /// Number of dropped lines.
     lost: AtomicU64,
     /// The log is being closed; a failed write is then repeated only once.
     closing: AtomicBool,

@@ -27,7 +27,6 @@ pub struct RetainedFolder {
     folder: PathBuf,
     /// Start of the file names, before the date.
     prefix: &'static str,
-    /// End of the file names.
     suffix: &'static str,
     limits: RetentionLimits,
     disk: DiskSpace,

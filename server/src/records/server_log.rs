@@ -93,7 +93,6 @@ enum LogOutput {
     Files(LogFiles),
 }
 
-/// Daily files.
 struct LogFiles {
     folder: PathBuf,
     retained: RetainedFolder,

@@ -103,7 +103,6 @@ struct DefinitionEntry {
     resource: DefinitionResource,
 }
 
-/// A StructureDefinition of a type.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TypeDefinition {
@@ -161,7 +160,6 @@ struct TypeExtension {
     value_url: Option<String>,
 }
 
-/// A SearchParameter with its expression.
 #[derive(Deserialize)]
 pub struct SearchDefinition {
     pub code: String,

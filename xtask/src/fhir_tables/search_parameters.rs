@@ -36,7 +36,6 @@ const COMPARED_TYPES: [(&str, &[&str]); 7] = [
 
 /// Type and paths of a search parameter of one resource type.
 pub struct SearchRow {
-    /// Type of the parameter.
     kind: String,
     pub paths: Vec<SearchPath>,
 }
@@ -68,7 +67,6 @@ pub fn collect(definitions: &FhirDefinitions) -> SearchRows {
     rows
 }
 
-/// The table as text.
 pub fn table(rows: &SearchRows) -> String {
     let mut table = String::new();
     for (kind, parameters) in rows {

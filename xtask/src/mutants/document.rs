@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result};
 use super::table::{self, Mutant};
 use crate::workspace::root;
 
-/// Path of the document.
 const FILE: &str = "conformance/docs/mutants.md";
 
 const INTRODUCTION: &str = "\
@@ -19,7 +18,6 @@ find every fault if it starts the server itself; a test finds those that need se
 with `cargo xtask mutants --document`.
 ";
 
-/// Writes the document.
 pub fn write(mutants: &[Mutant]) -> Result<()> {
     let path = root().join(FILE);
     if let Some(folder) = path.parent() {

@@ -26,11 +26,8 @@ pub(crate) fn planted(name: &str) -> bool {
 }
 "#;
 
-/// Paths of the programs.
 pub struct Programs {
-    /// The conformance suite.
     pub suite: PathBuf,
-    /// The server with all faults.
     pub server: PathBuf,
     /// The test programs with all faults, by package and target.
     pub tests: BTreeMap<(String, TestTarget), PathBuf>,

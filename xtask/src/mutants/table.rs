@@ -7,16 +7,13 @@ use serde::Deserialize;
 
 use crate::workspace::root;
 
-/// Folder of the tables.
 pub const FOLDER: &str = "conformance/mutants";
-/// Folder of the rows.
 const ROWS: &str = "conformance/specs";
 
 /// A fault that can be planted in the server.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutant {
-    /// Area and slug.
     pub name: String,
     /// Source file, from the root of the workspace.
     pub file: String,
@@ -25,9 +22,7 @@ pub struct Mutant {
     pub after: String,
     /// Expression that, with the text in front of it, occurs once in the file.
     pub original: String,
-    /// Expression that replaces it.
     pub faulty: String,
-    /// Behaviour of the faulty server.
     pub gist: String,
     /// Cases that find the fault, as filters of the suite.
     #[serde(default)]
@@ -38,7 +33,6 @@ pub struct Mutant {
     pub hidden: Option<String>,
 }
 
-/// Tests of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RustTest {

@@ -26,9 +26,7 @@ const SEEDS: &str = "60";
 /// Result of the runs against a fault.
 #[derive(Debug)]
 pub enum Discovery {
-    /// This case failed.
     By {
-        /// Id of the case.
         case: String,
         /// First difference that the case reports.
         differences: String,
@@ -51,7 +49,6 @@ impl fmt::Display for Discovery {
 
 /// The suite, and how it reaches the server.
 pub struct Suite {
-    /// The suite and the server.
     pub programs: Programs,
     /// Whether the server is started outside of the suite.
     pub black_box: bool,

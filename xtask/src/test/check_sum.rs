@@ -59,7 +59,6 @@ impl CheckSum {
         }
     }
 
-    /// Writes output to the log.
     pub fn log(&mut self, output: &[u8]) -> Result<()> {
         self.log.write_all(output).with_context(|| format!("failed to write {}", self.log_path.display()))
     }

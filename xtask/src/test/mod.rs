@@ -22,7 +22,6 @@ use self::programs::TestSelection;
 use crate::workspace::{cargo, root, target_dir};
 use crate::{fhir_tables, tidy, vocabularies};
 
-/// Runs the checks.
 pub fn run() -> Result<()> {
     let mut sum = CheckSum::start("test.log")?;
     sum.check("fmt", |sum| sum.run(cargo().args(["fmt", "--all", "--check"])));

@@ -20,7 +20,6 @@ const SIMULATIONS: u64 = 2;
 /// Message of the suite if it cannot start a database.
 const NO_POSTGRES: &str = "PostgreSQL is not installed";
 
-/// Runs the checks.
 pub fn run() -> Result<()> {
     let mut sum = CheckSum::start("ci.log")?;
     let mut programs = Vec::new();

@@ -54,7 +54,6 @@ const AT_ONCE: usize = 3;
 /// Values that property tests generate are the same in every run; a soak uses other seeds.
 const PROPERTY_SEED: &str = "20261121";
 
-/// A test program.
 #[derive(Debug, Clone)]
 pub struct TestProgram {
     /// Package, such as `trefoil-server`.

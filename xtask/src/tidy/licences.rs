@@ -15,7 +15,6 @@ pub struct DenyRules {
 
 #[derive(Deserialize)]
 struct LicenceRules {
-    /// SPDX identifiers.
     allow: Vec<String>,
 }
 
@@ -26,7 +25,6 @@ struct BanRules {
 }
 
 impl DenyRules {
-    /// Reads the rules.
     pub fn read() -> Result<Self> {
         let path = root().join(".cargo/deny.toml");
         let text =

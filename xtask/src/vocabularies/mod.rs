@@ -21,7 +21,6 @@ use anyhow::{Context as _, Result, bail};
 use self::source_packages::{NPM, pypi_version, python_file};
 use crate::workspace::root;
 
-/// Folder of the tables.
 const DATA: &str = "server/crates/terminology/data";
 
 /// A table: its file, the packages that it is generated from, and the generator.

@@ -6,7 +6,6 @@ use anyhow::{Context as _, Result};
 
 use crate::workspace::{root, target_dir};
 
-/// Folder of the npm packages.
 pub(super) const NPM: &str = "server/tests/it/clients/node_modules";
 
 /// Versions of the packages of PyPI.

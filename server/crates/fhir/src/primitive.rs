@@ -2,7 +2,6 @@
 
 use jiff::civil;
 
-/// A primitive data type.
 #[expect(missing_docs, reason = "the names are those of FHIR's primitive data types")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Primitive {

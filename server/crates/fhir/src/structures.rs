@@ -46,7 +46,6 @@ pub struct Structure {
 pub(crate) struct Member {
     /// Name of the member, such as `valueQuantity`.
     pub name: &'static str,
-    /// Index of its element.
     pub element: usize,
     /// The form of each of its values.
     pub content: Content,
@@ -58,11 +57,9 @@ pub(crate) enum Content {
     Primitive(Primitive),
     /// An object with the elements of the structure at this index of the table.
     Structure(usize),
-    /// A resource of any type.
     Resource,
 }
 
-/// All structures of the table.
 struct Structures {
     all: Vec<Structure>,
     indexes: HashMap<&'static str, usize>,

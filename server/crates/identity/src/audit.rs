@@ -10,7 +10,6 @@
 #[expect(missing_docs, reason = "the documentation of the type names the ids")]
 #[non_exhaustive]
 pub enum AuditEvent {
-    /// A user signed in.
     SignIn {
         sub: String,
         sid: String,
@@ -19,7 +18,6 @@ pub enum AuditEvent {
         /// External provider that authenticated the user, if any.
         provider: Option<String>,
     },
-    /// A sign-in was rejected.
     SignInFailed {
         /// Subject of the user, if the user name exists. The typed name is not recorded, because it may be a
         /// password.
@@ -28,9 +26,13 @@ pub enum AuditEvent {
         reason: &'static str,
     },
     /// A session ended; the tokens issued from it were revoked.
-    SignOut { sid: String },
+    SignOut {
+        sid: String,
+    },
     /// All sessions and tokens of a user ended.
-    SignOutEverywhere { sub: String },
+    SignOutEverywhere {
+        sub: String,
+    },
     /// A user consented to scopes of a client, or withdrew the consent.
     Consent {
         sub: String,
@@ -43,10 +45,8 @@ pub enum AuditEvent {
         sub: String,
         client_id: String,
         scope: String,
-        /// Id of the token family.
         family: String,
     },
-    /// An access token was issued.
     TokenIssued {
         jti: String,
         /// Subject of the user, or the client id for a token of the client itself.
@@ -54,7 +54,6 @@ pub enum AuditEvent {
         client_id: String,
         scope: String,
     },
-    /// Client authentication failed.
     ClientRejected {
         /// The `client_id` of the request, if such a client exists.
         client_id: Option<String>,
@@ -80,7 +79,6 @@ pub enum AuditEvent {
         /// Id of the revoked token family.
         family: String,
     },
-    /// A client revoked a token.
     Revoked {
         client_id: String,
         /// `family` or `jti`.
@@ -90,12 +88,20 @@ pub enum AuditEvent {
     },
     /// The signing keys or the server secret were rotated.
     KeysRotated,
-    /// A signing key was revoked.
-    KeyRevoked { kid: String },
+    KeyRevoked {
+        kid: String,
+    },
     /// A user was added, changed or deleted.
-    User { action: RecordAction, sub: String },
+    User {
+        action: RecordAction,
+        sub: String,
+    },
     /// A sign-in method other than the password was added, used up or removed.
-    SignInMethod { action: RecordAction, sub: String, method: SignInMethod },
+    SignInMethod {
+        action: RecordAction,
+        sub: String,
+        method: SignInMethod,
+    },
     /// A user approved or denied the request of a device (RFC 8628).
     DeviceAnswered {
         sub: String,
@@ -104,7 +110,10 @@ pub enum AuditEvent {
         scope: String,
     },
     /// A client was registered, changed or deleted.
-    Client { action: RecordAction, client_id: String },
+    Client {
+        action: RecordAction,
+        client_id: String,
+    },
 }
 
 impl AuditEvent {

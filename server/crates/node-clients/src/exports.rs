@@ -21,7 +21,6 @@ const LIMIT: Duration = Duration::from_secs(90);
 pub struct Exports {
     /// The store without faults, with which exports are compared.
     store: Store,
-    /// Types that are exported.
     types: &'static [&'static str],
     /// Exports that were begun and are not followed yet.
     begun: Mutex<Vec<BegunExport>>,
@@ -30,7 +29,6 @@ pub struct Exports {
 
 /// An export that was begun.
 pub struct BegunExport {
-    /// Path of its status.
     status: String,
     token: String,
 }

@@ -81,7 +81,6 @@ fn write(id: &str, name: &str) -> ClientRequest {
     ClientRequest::json("PUT", &path_of(id), &body)
 }
 
-/// The path of a resource.
 pub(crate) fn path_of(id: &str) -> String {
     format!("/fhir/R4/Group/{id}")
 }

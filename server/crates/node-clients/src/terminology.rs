@@ -12,7 +12,6 @@ use crate::world::World;
 
 /// Time within which all nodes know an acknowledged code.
 const BOUND: Duration = Duration::from_secs(2);
-/// URL of the code system.
 const SYSTEM: &str = "http://codes.example";
 
 /// Adds the code system, in which `a` subsumes `b`, so that all nodes know it.

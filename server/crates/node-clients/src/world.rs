@@ -17,7 +17,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Time for which a revoked token is used, which is longer than a revocation may take.
 pub(crate) const PROBE_TIME: Duration = Duration::from_millis(1_500);
-/// Path of the authorization endpoint.
 pub(crate) const AUTHORIZATION: &str = "/oauth2/authorize";
 
 /// The speed of the clients of a run.

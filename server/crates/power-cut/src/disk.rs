@@ -11,7 +11,6 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// Number of a file or folder on a disk.
 pub type Inode = usize;
-/// The recorded folder.
 pub const ROOT: Inode = 0;
 /// The smallest unit that a disk writes, in bytes.
 pub const SECTOR: u64 = 512;
@@ -27,13 +26,11 @@ pub struct FileContent {
 /// A file or a folder.
 #[derive(Debug, Clone)]
 pub enum Node {
-    /// A file with its content.
     File(Arc<FileContent>),
     /// A folder with the numbers of its entries by name.
     Folder(Arc<BTreeMap<String, Inode>>),
 }
 
-/// The content of a disk.
 #[derive(Debug, Clone)]
 pub struct DiskImage {
     nodes: Vec<Node>,
@@ -95,7 +92,6 @@ impl DiskImage {
         }
     }
 
-    /// The entry of a folder.
     pub fn entry(&self, folder: Inode, name: &str) -> Option<Inode> {
         match &self.nodes[folder] {
             Node::Folder(entries) => entries.get(name).copied(),

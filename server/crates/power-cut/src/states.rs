@@ -93,9 +93,7 @@ const TEARS: [TornPart; 6] = [
 /// The choice for the operations that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossChoice {
-    /// All are lost.
     AllLost,
-    /// All are kept.
     AllKept,
     /// The operation with this number is lost, the others are kept. With [`NameRule::Ordered`], later names
     /// are lost with a name.

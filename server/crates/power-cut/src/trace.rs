@@ -6,16 +6,13 @@ use std::path::Path;
 
 use crate::disk::{DiskImage, Node};
 
-/// A successful system call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SystemCall {
     pub name: String,
     pub arguments: Vec<String>,
-    /// The returned number.
     pub result: i64,
     /// `true` at the start of a call, before its effect; `false` at its end.
     pub is_start: bool,
-    /// Number of the thread.
     pub thread: u32,
 }
 
@@ -38,7 +35,6 @@ impl SystemCall {
         bytes
     }
 
-    /// An argument as a text.
     pub fn text(&self, index: usize) -> String {
         String::from_utf8_lossy(&self.bytes(index)).into_owned()
     }

@@ -19,15 +19,12 @@ enum Fault {
     StoreRefused,
     /// Nothing passes between node and store.
     StoreStalled,
-    /// The bucket refuses the node.
     BucketRefused,
     /// Nothing passes between node and bucket.
     BucketStalled,
-    /// No client reaches the node.
     CutOff,
     /// Messages of clients are delayed and nothing passes to the store, as with a paused process.
     Paused,
-    /// The identity provider is down.
     ProviderDown,
 }
 

@@ -53,7 +53,6 @@ use crate::provider::Provider;
 use crate::simulated_nodes::{BASE, SimulatedNodes, USER, host_of};
 use crate::store_link::NodeLink;
 
-/// Types that are exported.
 const EXPORTED: [&str; 2] = ["CodeSystem", "Group"];
 /// Clients rest, so that a run has few requests and many faults.
 const PACE: Pace =

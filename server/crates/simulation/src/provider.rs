@@ -24,7 +24,6 @@ const ISSUER: &str = "https://provider.example";
 pub struct Provider {
     key: ClientKey,
     world: Arc<World>,
-    /// The nonce of each code.
     codes: Mutex<BTreeMap<String, String>>,
 }
 

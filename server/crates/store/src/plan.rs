@@ -68,7 +68,6 @@ pub(crate) trait PresentState {
     fn expired(&self, now_us: i64, limit: usize) -> Result<Vec<String>, StoreError>;
 }
 
-/// A new version to write.
 #[derive(Debug)]
 pub(crate) struct VersionPut {
     pub new: Version,
@@ -81,7 +80,6 @@ pub(crate) struct VersionPut {
     pub joined: Vec<String>,
     /// Compartments of the replaced version that the new version is not in.
     pub left: Vec<String>,
-    /// Terms of the search index.
     pub terms: Vec<IndexTerm>,
 }
 

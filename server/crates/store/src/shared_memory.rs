@@ -146,7 +146,6 @@ pub(crate) struct SharedMemoryNode {
 }
 
 impl SharedMemoryNode {
-    /// The time of the store.
     pub async fn time(&self) -> Result<Timestamp, StoreError> {
         self.ask(std::future::ready(Ok(self.link.time()))).await
     }

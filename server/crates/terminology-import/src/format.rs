@@ -9,7 +9,6 @@ use crate::release_reader::ReleaseReader;
 use crate::release_source::ReleaseSource;
 use crate::{claml, code_system_csv, icd10cm, loinc, omop, rf2, rxnorm};
 
-/// A supported format.
 pub(crate) struct ReleaseFormat {
     pub(crate) name: &'static str,
     /// Returns the file that identifies the format, if the source contains it.

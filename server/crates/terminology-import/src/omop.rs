@@ -16,7 +16,6 @@ use crate::table_reader::{DelimitedTable, FieldBuffer};
 /// The URL under which OHDSI publishes the vocabularies for FHIR.
 const URL: &str = "https://fhir-terminology.ohdsi.org";
 
-/// Name of the format.
 pub(super) const NAME: &str = "OMOP vocabularies";
 
 /// A table with the columns that are read.

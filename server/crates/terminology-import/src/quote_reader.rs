@@ -23,7 +23,6 @@ impl QuoteState {
     }
 }
 
-/// The position in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
     RowStart,

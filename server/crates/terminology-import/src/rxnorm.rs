@@ -26,7 +26,6 @@ const SEMANTIC_TYPES: RrfFile = ("RXNSTY.RRF", 6);
 /// The table of the sources of the release, including RxNorm, with their versions.
 const VERSIONS: RrfFile = ("RXNSAB.RRF", 25);
 
-/// Term types of synonyms.
 const SYNONYMS: [&str; 4] = ["SY", "TMSY", "PSN", "ET"];
 
 /// Returns RxNorm's file of concepts, if there is one.

@@ -10,7 +10,6 @@ use crate::release_source::ReleaseSource;
 
 /// An element or a text.
 pub(super) enum XmlEvent<'a> {
-    /// Start of an element.
     Start(&'a BytesStart<'a>),
     /// Text, or one piece of a longer text.
     Text(&'a str),

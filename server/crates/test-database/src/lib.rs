@@ -49,9 +49,7 @@ impl Shutdown {
 /// A private server.
 pub struct TestDatabase {
     port: u16,
-    /// Port of PgBouncer.
     pooled: u16,
-    /// Folder of the server.
     folder: PathBuf,
     bin: PathBuf,
     shell: Mutex<Shell>,

@@ -30,7 +30,6 @@ struct ShownClient<'a> {
     metadata: ClientMetadata,
     /// The client is declared in `trefoil.toml`.
     declared: bool,
-    /// Number of valid secrets.
     secrets: usize,
     /// A new secret, which is shown once.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,6 @@ use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::node::releases::{Releases, RemoveReleaseError};
 
-/// The releases of this server.
 fn releases(context: &RequestContext) -> Result<Releases<'_>, Problem> {
     let indexes = context.app.terminology_sync.indexes().cloned();
     let indexes = indexes.ok_or_else(|| Problem::no_such("release"))?;

@@ -206,7 +206,6 @@ async fn check_all_of_type(
 }
 
 enum ResponseEntry {
-    /// The text of the entry.
     Ready(Bytes),
     /// A resource that is read when the client has received the entries before it.
     Read(EntryRead),

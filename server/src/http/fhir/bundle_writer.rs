@@ -16,7 +16,6 @@ pub(super) struct BundleWriter {
     pieces: Vec<Bytes>,
     text: Vec<u8>,
     has_entries: bool,
-    /// Members of the next entry.
     ahead: Vec<u8>,
 }
 
@@ -72,7 +71,6 @@ impl BundleWriter {
         self.text.push(b'}');
     }
 
-    /// The response with the Bundle.
     pub fn answer(mut self, memory: AnswerMemory) -> Response {
         self.text.extend_from_slice(if self.has_entries { b"]}" } else { b"}" });
         self.pieces.push(self.text.into());

@@ -24,7 +24,6 @@ const EXPORT: &str = "By GET, or by POST of Parameters. `_type`, `_since`, `_unt
     changed. `_since` is strict, and nothing else that was changed before it comes along. Types without a scope are left \
     out; naming one is refused. Attachments stay as they were stored.";
 
-/// The history of the releases.
 const CHANGELOG: &str = include_str!("../../../../CHANGELOG.md");
 
 /// Version of HL7's terminology tests that this server passes. HL7's validator accepts servers from 1.6.0 on,

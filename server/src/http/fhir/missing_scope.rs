@@ -15,9 +15,7 @@ const MAX_LISTED: usize = 20;
 /// The extent of the resources that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NeededAccess {
-    /// Some resources of the type.
     Some,
-    /// All resources of the type.
     All,
     /// All resources of the type, for an export.
     Export,

@@ -29,7 +29,6 @@ const FORM_LIMIT: usize = 64 * 1024;
 pub(super) struct SearchPage {
     /// Maximum number of results.
     pub count: usize,
-    /// Cursor of the page.
     pub from: Option<String>,
     /// The other parameters, in their order.
     pub rest: Vec<(String, String)>,

@@ -23,7 +23,6 @@ const EVICTION_TIME: Duration = Duration::from_secs(1);
 pub struct ConnectionState {
     /// Number of requests whose response is not complete.
     in_flight: AtomicU32,
-    /// Number of requests.
     requests: AtomicU64,
     first_request: Notify,
     eviction: Notify,

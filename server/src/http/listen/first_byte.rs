@@ -28,7 +28,6 @@ impl<S: AsyncRead + Unpin> FirstByte<S> {
         self.byte.is_some_and(|byte| byte.is_ascii_alphabetic())
     }
 
-    /// The stream below.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }

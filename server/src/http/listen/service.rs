@@ -61,7 +61,6 @@ type CountedResponse = http::Response<CountedBody<<Response as HasBody>::Body>>;
 /// The requests of a connection that are served.
 #[derive(Clone)]
 pub enum ServedRequests {
-    /// All.
     All,
     /// Requests for `/health/`: the client may not use plain HTTP.
     Health,

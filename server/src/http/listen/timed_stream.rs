@@ -33,7 +33,6 @@ struct ArrivingHead {
     since: Instant,
     /// [`ConnectionState::requests`] at that time; a higher number means that the head is complete.
     requests: u64,
-    /// The deadline includes this head.
     is_armed: bool,
 }
 

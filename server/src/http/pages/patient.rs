@@ -85,7 +85,6 @@ fn render_list(client: &str, continuation: &str, text: &str, found: &PatientPage
     }
 }
 
-/// Name, birth date and id.
 fn description(patient: &NamedPatient) -> Markup {
     html! {
         (patient.name)

@@ -16,7 +16,6 @@ const PAGE: usize = 20;
 
 /// A Patient as the pages name it.
 pub struct NamedPatient {
-    /// Id of the resource.
     pub id: String,
     /// First name of the resource; the id if it has none.
     pub name: String,
@@ -24,7 +23,6 @@ pub struct NamedPatient {
     pub birth_date: String,
 }
 
-/// A page of Patients.
 #[derive(Default)]
 pub struct PatientPage {
     pub patients: Vec<NamedPatient>,

@@ -17,7 +17,6 @@ pub struct AuditCaller {
     pub(super) lines: Mutex<Vec<LogLine>>,
     /// Lines of the request could not be written.
     pub(super) has_failed: AtomicBool,
-    /// The request has valid credentials.
     pub(super) is_authenticated: AtomicBool,
 }
 

@@ -83,7 +83,6 @@ pub struct AuditLog {
     source: AuditSource,
     config: AuditConfig,
     lines: AppendLog,
-    /// Events of strangers by network.
     strangers: MinuteCounts<(Option<IpAddr>, AuditEvent)>,
     /// Number of different events of strangers by network.
     varieties: MinuteCounts<Option<IpAddr>>,
@@ -291,7 +290,6 @@ impl AuditLog {
 
 /// How an event of a stranger is recorded.
 enum StrangerEvent {
-    /// By a line.
     Recorded,
     /// By a line without the ids and reasons in it, because there are too many different ones.
     Generalized(AuditEvent),

@@ -14,7 +14,6 @@ const OURS: &str = "https://trefoil.example/fhir/CodeSystem/audit-event";
 
 /// The parts of an AuditEvent that depend on the event.
 struct RenderedEvent {
-    /// System, code and display.
     kind: [&'static str; 3],
     subtype: [&'static str; 3],
     /// Create (C), read (R), update (U), delete (D) or execute (E).

@@ -92,7 +92,6 @@ pub(super) struct JobLogState {
     pub is_whole: bool,
     /// The files that this server has sent.
     pub sent: SentFiles,
-    /// The completion was recorded.
     pub is_over: bool,
 }
 

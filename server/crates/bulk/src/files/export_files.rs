@@ -49,7 +49,6 @@ pub(crate) const GZIP_SUM: &str = "gzip1.sum";
 /// Separates the name of a file from the number that [`LocalFileSystem`] adds until the file is complete.
 const UNFINISHED: char = '#';
 
-/// Storage of export files.
 #[derive(Clone)]
 pub(crate) struct ExportFiles {
     place: Place,

@@ -12,11 +12,9 @@ use tokio::time::timeout;
 
 use super::file_location::ObjectBucket;
 
-/// An opened file.
 pub(crate) enum FileSource {
     /// A file of the local disk.
     Disk(std::fs::File),
-    /// An object of a bucket.
     Object(ObjectSource),
 }
 

@@ -24,7 +24,6 @@ const REMOTE_FACTOR: u32 = 4;
 /// Maximum number of large chunks in memory: 64 MiB.
 const MAX_PIECES: usize = 256;
 
-/// Limits shared by all downloads.
 #[derive(Debug, Clone)]
 pub(crate) struct DownloadLimits {
     files: Arc<Semaphore>,

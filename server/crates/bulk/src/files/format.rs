@@ -45,7 +45,6 @@ impl Format {
         }
     }
 
-    /// The file name extension.
     pub(crate) fn extension(self) -> &'static str {
         match self {
             Self::Ndjson => "ndjson",

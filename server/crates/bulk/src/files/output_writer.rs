@@ -33,7 +33,6 @@ impl OutputWriter {
         }
     }
 
-    /// Adds lines of NDJSON.
     pub fn add(&mut self, text: Bytes) {
         self.bytes += text.len() as u64;
         #[cfg(feature = "parquet")]

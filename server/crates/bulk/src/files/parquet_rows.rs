@@ -60,7 +60,6 @@ pub(crate) struct ParquetRows {
 }
 
 impl ParquetRows {
-    /// Adds a resource.
     pub fn add(&mut self, json: &[u8]) {
         if !self.last.ends.is_empty() && self.last.text.len() + json.len() > GROUP {
             self.full.push_back(std::mem::take(&mut self.last));

@@ -14,7 +14,6 @@ const PAGE: usize = 1_000;
 
 #[derive(Serialize, Deserialize)]
 struct ListedFile {
-    /// Position in the list.
     at: usize,
     file: OutputFile,
 }

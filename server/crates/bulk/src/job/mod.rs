@@ -43,7 +43,6 @@ pub struct Job {
     pub guide: GuideVersion,
     /// Full URL of the kick-off request.
     pub request_url: String,
-    /// Sequence number of the snapshot.
     seq: u64,
     /// Time of the snapshot.
     pub transaction_time: Timestamp,

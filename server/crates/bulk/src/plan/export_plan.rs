@@ -64,12 +64,18 @@ pub(crate) enum CollectStage {
     #[default]
     Begin,
     /// Searching the resources of this type of the job, from a cursor.
-    Main { kind: usize, start: ExportCursor },
+    Main {
+        kind: usize,
+        start: ExportCursor,
+    },
     /// Following references from the supporting resources that are already known. The search repeats in
     /// rounds until a round finds no new reference. `kind` is an index into the types of the job, `after` is
     /// the last id that was read, and `known` is the number of known references when the round began.
-    Round { kind: usize, after: Option<String>, known: usize },
-    /// All supporting resources are known.
+    Round {
+        kind: usize,
+        after: Option<String>,
+        known: usize,
+    },
     Done,
 }
 

@@ -120,7 +120,6 @@ impl ListedResources {
         Ok(Some(Self { ids }))
     }
 
-    /// Adds some resources.
     pub fn add(&mut self, others: &BTreeMap<String, BTreeSet<String>>) {
         for (kind, others) in others {
             let ids = self.ids.entry(kind.clone()).or_default();

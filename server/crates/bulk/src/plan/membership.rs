@@ -122,7 +122,6 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// The Patients of a job.
     pub async fn of(job: &Job, store: &Store, reading: &GroupReader) -> Result<Self, GroupError> {
         let requested_ids = job.parameters.patients.as_ref();
         let ExportLevel::Group(id) = &job.level else {

@@ -21,7 +21,6 @@ const PAGE: usize = 5_000;
 const MAX_CHANGED: usize = 1_000_000;
 const PROVENANCE: &str = "Provenance";
 
-/// Ids of resources by type.
 type IdsByType = BTreeMap<String, BTreeSet<String>>;
 
 /// The resources that left and entered an export.
@@ -64,11 +63,9 @@ impl ScopeChanges {
 
 /// The Patients whose resources were exported at a time.
 pub(crate) enum ScopeAt<'a> {
-    /// All resources.
     All,
     /// The resources of all Patients that exist.
     Patients,
-    /// The resources of these Patients.
     Members(&'a GroupMembers),
 }
 

@@ -35,7 +35,6 @@ pub(crate) struct ReferenceSet {
 }
 
 impl ReferenceSet {
-    /// The number of entries.
     pub fn len(&self) -> usize {
         self.starts.len()
     }

@@ -32,7 +32,6 @@ use crate::request::parameters::ProvenanceScope;
 /// other patients.
 const MANY: usize = 100_000;
 
-/// Reasons why a selection fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SelectionError {
     #[error(
@@ -116,7 +115,6 @@ impl<'a> Selection<'a> {
         Self { patients, ..self }
     }
 
-    /// Selects resources with all elements.
     pub fn whole(self) -> Self {
         Self { projection: None, ..self }
     }

@@ -51,7 +51,6 @@ pub struct InteractionState {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum RequestSource {
-    /// In the continuation.
     Inline(RequestText),
     /// In the record with this id.
     Record(String),
@@ -65,11 +64,7 @@ const MAX_CONTINUATION_BYTES: usize = 1024;
 #[serde(rename_all = "kebab-case")]
 enum ConsentAnswer {
     Denied,
-    Allowed {
-        sub: String,
-        /// Digest of the allowed scopes.
-        scopes: String,
-    },
+    Allowed { sub: String, scopes: String },
 }
 
 /// The patient that a user has selected.

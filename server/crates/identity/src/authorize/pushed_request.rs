@@ -25,7 +25,6 @@ const CREDENTIAL_PARAMETERS: [&str; 3] = ["client_secret", "client_assertion", "
 /// Reference to a pushed request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PushedRequestRef {
-    /// Digest of the reference.
     pub(super) id: String,
     /// Thumbprint of the DPoP key that was proven with the pushed request.
     pub(crate) jkt: Option<String>,

@@ -26,7 +26,6 @@ use crate::tokens::dpop;
 /// The parts of an authorization request that can be large.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RequestText {
-    /// The parameters.
     pub query: String,
     /// Context of an EHR launch, which may expire during the interaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]

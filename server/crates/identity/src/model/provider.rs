@@ -7,7 +7,6 @@ use crate::model::claim_mapping::{ClaimMapping, MappedRights};
 use crate::model::error_code::ErrorCode;
 use crate::model::user::StandardClaims;
 
-/// Endpoints of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of the addresses are those of OpenID Connect Discovery")]
 pub struct ProviderEndpoints {

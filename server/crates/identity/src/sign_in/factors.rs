@@ -10,7 +10,6 @@ use crate::sign_in::passkey_error::PasskeyError;
 use crate::sign_in::sign_in_service::SignInService;
 use crate::storage::records;
 
-/// A passkey of a user.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct StoredPasskey {
     pub name: String,

@@ -36,7 +36,6 @@ pub struct LargeRequestQuota {
 
 #[derive(Debug, Default)]
 struct PendingRequests {
-    /// By id of the record.
     requests: HashMap<String, PendingRequest>,
     /// The ids in the order of their expiry. Ids that were removed stay until then.
     by_expiry: VecDeque<(Timestamp, String)>,

@@ -15,7 +15,6 @@ use crate::sign_in::sign_in_service::SignInService;
 #[expect(missing_docs, reason = "the types of the fields are documented")]
 pub struct SignInMethods {
     pub passkeys: Vec<PasskeyInfo>,
-    /// Number of unused recovery codes.
     pub recovery_codes: usize,
     pub linked_accounts: Vec<LinkedAccount>,
 }

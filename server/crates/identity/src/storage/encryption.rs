@@ -93,7 +93,6 @@ impl KeyEncryptionKey {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EncryptedRecord {
-    /// Id of the key-encryption key.
     #[serde(rename = "sealed")]
     key_id: String,
     nonce: String,
@@ -169,7 +168,6 @@ impl SecretEncryption {
         self.current.is_some() && serde_json::from_slice::<EncryptedRecord>(stored).is_err()
     }
 
-    /// Reads and decrypts a record.
     pub(crate) async fn read_secret<T: DeserializeOwned>(
         &self,
         store: &Store,

@@ -27,7 +27,6 @@ const MAX_SILENCE: Duration = Duration::from_secs(1);
 
 /// A number that increases with each write of some records.
 struct WatchedRecords {
-    /// Key prefixes of the records.
     prefixes: &'static [&'static str],
     /// Key of the marker that other nodes read.
     marker: &'static str,
@@ -66,7 +65,6 @@ pub(crate) struct EpochLedger {
 
 /// Knowledge of a node of the writes of other nodes.
 struct OtherNodes {
-    /// Revisions of the markers.
     markers: HashMap<String, u64>,
     /// Time before the last successful read of the markers.
     heard: Instant,
@@ -144,7 +142,6 @@ impl EpochLedger {
         }
     }
 
-    /// Reads and decodes a record.
     pub async fn read_record<T: DeserializeOwned>(
         &self,
         key: &str,

@@ -19,7 +19,6 @@ pub struct AccessToken {
     /// The issuer if `openid` is granted, and the FHIR base URL if a SMART scope is granted.
     pub aud: Vec<String>,
     pub client_id: String,
-    /// Granted scopes, separated by spaces.
     pub scope: String,
     /// Time of issue in seconds since 1970.
     pub iat: i64,
@@ -44,7 +43,6 @@ pub struct AccessToken {
     /// Id of the client's registration (see [`crate::model::client::Client::generation`]).
     #[serde(default)]
     pub generation: String,
-    /// Id of the launch patient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patient: Option<String>,
     /// Id of the encounter of an EHR launch.

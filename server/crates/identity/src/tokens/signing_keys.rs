@@ -57,7 +57,6 @@ pub struct SigningKeys {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) encryption: Arc<SecretEncryption>,
     pub(crate) audit: Arc<dyn AuditSink>,
-    /// Generates and opens the keys.
     pub(crate) provider: Arc<dyn KeyProvider>,
     pub(crate) ring: RwLock<Arc<KeyRing>>,
     /// Held while the keys are read and installed, so that a read that is delayed does not replace later

@@ -11,13 +11,11 @@ use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, prepare_n
 use crate::write::scan::RenamedReferences;
 use crate::{ResourceBodyError, references};
 
-/// A write of an entry.
 pub(super) enum EntryWrite {
     Put(PreparedResource),
     Delete(VersionWrite),
 }
 
-/// The writes of a Bundle.
 pub(super) enum BundleWrites {
     /// These writes. They depend only on the Bundle.
     Known(Vec<EntryWrite>),

@@ -13,7 +13,6 @@ const BUFFER: usize = 256 << 10;
 
 /// The content of an opened file, decompressed if it was compressed.
 pub(super) enum FileContent {
-    /// A tar archive.
     Tar(Box<dyn Read>),
     /// JSON or NDJSON as UTF-8: the first character after whitespace is a bracket, or the name says so.
     Text(Box<dyn BufRead>),
@@ -196,7 +195,6 @@ pub(super) enum InputLine {
     Text,
     /// The line was longer than the limit and was skipped.
     TooLong,
-    /// There is no further line.
     End,
 }
 

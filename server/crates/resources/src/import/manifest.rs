@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// Name of the file.
 pub(super) const NAME: &str = "manifest.json";
 
 /// The list of a manifest that contains a file.
@@ -19,7 +18,6 @@ pub(super) enum FileRole {
     Deleted,
     /// Remarks of the server about the export. They are no data.
     Remarks,
-    /// The manifest itself.
     Manifest,
 }
 

@@ -26,9 +26,7 @@ pub(crate) struct ResourceScan {
     /// Range of the id in `out`, without the quotation marks.
     pub id_range: Range<usize>,
     pub meta: Option<ScannedMeta>,
-    /// References that determine compartments.
     pub references: Vec<String>,
-    /// Terms of the search index.
     pub terms: TermCollector,
     /// `true` if a number has more digits or a greater exponent than a 64-bit floating-point number.
     pub has_imprecise_number: bool,

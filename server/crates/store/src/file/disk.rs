@@ -89,7 +89,6 @@ impl DiskSpace {
         Ok(disk)
     }
 
-    /// The id of the store.
     pub fn id(&self) -> String {
         self.checkpoints().state.id.clone()
     }

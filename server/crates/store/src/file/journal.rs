@@ -192,7 +192,6 @@ enum JournalScan {
     Torn {
         at: u64,
     },
-    /// A complete batch was modified.
     Damaged {
         at: u64,
     },

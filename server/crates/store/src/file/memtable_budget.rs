@@ -23,7 +23,6 @@ const SMALL: u64 = 256 << 10;
 const WAITING: usize = 1;
 /// Maximum number of checks whether the older journals were removed.
 const JOURNAL_LOOKS: u32 = 2_000;
-/// Time between two checks.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Called after each round of writes: starts to flush memtables that are too large, and waits for earlier

@@ -48,7 +48,6 @@ pub(super) struct StoreState {
     pub is_clean: bool,
     pub counters: StoreCounters,
     pub journal: Option<JournalPosition>,
-    /// Paths of the table folders.
     pub tables: Vec<String>,
     /// Files that the tables consist of.
     pub files: Vec<TableFile>,

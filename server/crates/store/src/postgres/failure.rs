@@ -16,7 +16,6 @@ pub(super) fn too_late() -> StoreError {
     unavailable("the database did not answer in time")
 }
 
-/// The error for the callers.
 pub(super) fn failure(action: &'static str, error: &tokio_postgres::Error) -> StoreError {
     match error.code() {
         Some(code) if *code == SqlState::DISK_FULL => {

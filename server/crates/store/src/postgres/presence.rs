@@ -24,7 +24,6 @@ use super::connect::{Database, Parameter};
 use super::failure::{failure, too_late, unavailable};
 use crate::StoreError;
 
-/// Interval of the increments.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 /// Time in seconds after which a silent node counts as ended.
 const SILENCE_S: u32 = 5;
@@ -56,7 +55,6 @@ impl ChangeRow {
 /// The state of the database that this node has seen last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SeenState {
-    /// Id of the store.
     store: String,
     /// Id of this node in the table `node`.
     node: String,

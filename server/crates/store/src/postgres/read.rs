@@ -50,7 +50,6 @@ const COMPARTMENT_POSITION: usize = 6;
 const OLDER: &str = "LEFT JOIN LATERAL (SELECT * FROM history o WHERE c.seq > $1 AND o.kind = c.kind AND o.id = c.id \
     AND o.seq <= $1 ORDER BY o.seq DESC LIMIT 1) h ON true";
 
-/// How a scan visits versions.
 #[derive(Clone, Copy)]
 pub(super) struct Walk<'a> {
     pub scan: ScanOptions<'a>,
@@ -80,7 +79,6 @@ fn bounds_ms(updated: UpdatedRange) -> (i64, i64) {
 pub(super) struct KindSpan<'a> {
     /// Id after which the scan starts.
     pub after: Option<&'a str>,
-    /// Position at which it starts.
     pub from: Option<&'a [u8]>,
     /// Position before which it ends.
     pub until: Option<&'a [u8]>,
@@ -120,7 +118,6 @@ impl<'a> RowVersion<'a> {
         }))
     }
 
-    /// A copy.
     pub fn to_version(&self, kind: &str) -> Version {
         Version {
             key: ResourceKey::new(kind, self.id),
@@ -414,9 +411,7 @@ pub(super) async fn walk_compartments(
 
 /// How a walk continues after a page.
 enum WalkStep {
-    /// The visitor has enough.
     Enough,
-    /// There are no more rows.
     End,
     /// The next page starts after this id.
     After(Vec<u8>),

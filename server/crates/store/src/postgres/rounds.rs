@@ -36,7 +36,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// One kind of rounds.
 pub(super) trait Round: Send + Sync + 'static {
-    /// A request of a caller.
     type Request: Send + Sync + 'static;
     /// The answers to the requests of a round.
     type Answers: Send;
@@ -56,7 +55,6 @@ pub(super) trait Round: Send + Sync + 'static {
     /// Writes the result in the same transaction.
     fn put(&self, client: &Client, puts: &Self::Puts) -> impl Future<Output = Result<(), RoundError>> + Send;
 
-    /// Answers the callers.
     fn answer(&self, requests: Vec<Self::Request>, answers: Result<Self::Answers, StoreError>);
 }
 
@@ -72,7 +70,6 @@ pub(super) enum RoundError {
         /// Whether the number is lower than that of a round that was acknowledged.
         is_behind: bool,
     },
-    /// Another reason.
     Store(StoreError),
 }
 
@@ -103,7 +100,6 @@ impl From<StoreError> for RoundError {
 pub(super) struct RoundTransaction<'a> {
     pub client: &'a Client,
     writer: &'a str,
-    /// Number of the round.
     number: i64,
     /// Time after which the database gives up a statement, which is that of the attempt.
     limit: Duration,

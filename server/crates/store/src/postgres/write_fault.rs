@@ -11,7 +11,6 @@ use super::connect::Database;
 use super::failure::{failure, too_late};
 use crate::StoreError;
 
-/// Time between two probes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// Size of the probe in bytes: a table must be extended for it, which fails on a full disk.
 const PROBE_BYTES: usize = 64 << 10;

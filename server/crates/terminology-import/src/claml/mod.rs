@@ -48,7 +48,6 @@ struct ClamlReader {
     ending: Option<ModifierClass>,
     modified_by: Option<ModifiedBy>,
     modifiers: ClamlModifiers,
-    /// Kind of the open rubric.
     rubric: Option<String>,
     /// Text and language of the open label.
     label: Option<(String, Option<String>)>,

@@ -24,7 +24,6 @@ use crate::release_source::{ReleaseSource, base_name};
 
 const URL: &str = "http://hl7.org/fhir/sid/icd-10-cm";
 
-/// Name of the format.
 pub(super) const NAME: &str = "ICD-10-CM";
 
 /// The order file or the tabular list, if there is one.

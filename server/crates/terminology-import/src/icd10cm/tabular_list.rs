@@ -23,7 +23,6 @@ struct OpenElement {
     /// Concept of the element, once its code is known.
     number: Option<ConceptNumber>,
     description: String,
-    /// Seventh characters with their meanings.
     sevenths: Vec<(String, String)>,
     has_codes_below: bool,
 }

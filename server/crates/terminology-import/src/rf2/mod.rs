@@ -50,7 +50,6 @@ const READ: [&str; 7] = [
 ];
 /// Prefix of the names of the files of alternate identifiers.
 const IDENTIFIER_FILE: &str = "sct2_Identifier_";
-/// Name of the format.
 pub(super) const NAME: &str = "SNOMED CT RF2";
 const IS_A: &str = "116680003";
 const INFERRED: &str = "900000000000011006";

@@ -22,9 +22,7 @@ pub(crate) type ModuleDates = BTreeMap<String, String>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rf2Package {
-    /// Version URI of the edition.
     pub version: String,
-    /// Modules in the package.
     pub holds: ModuleDates,
     /// Modules that other packages must provide.
     pub needs: ModuleDates,

@@ -4,7 +4,6 @@ use crate::model::resource_json::ResourceHeader;
 
 /// The compiled form of a resource.
 pub(crate) trait CompiledResource: Sized {
-    /// Resource type.
     const KIND: &'static str;
 
     /// Compiles a resource; the error is a message of one line.

@@ -50,7 +50,6 @@ pub(crate) struct Catalog {
     /// Implicit value sets. Their compiled form does not depend on the catalog, but their caches do, so each
     /// catalog has its own.
     implicit: AppendCache<ValueSet, IMPLICIT_KEPT>,
-    /// Versions that the operator prefers.
     preferred_versions: Arc<PreferredVersions>,
     /// The catalog of the stored resources, if this one contains those of a request.
     base: Option<Arc<Self>>,
@@ -544,12 +543,10 @@ impl Catalog {
         find_by_id(self.layers().map(|layer| &layer.concept_maps), id, budget)
     }
 
-    /// The number of CodeSystem resources.
     pub(crate) fn code_system_count(&self) -> usize {
         self.code_systems.by_id.len()
     }
 
-    /// The number of ValueSet resources.
     pub(crate) fn value_set_count(&self) -> usize {
         self.value_sets.by_id.len()
     }

@@ -14,7 +14,6 @@ use crate::model::error::malformed;
 use crate::model::resource_json::ResourceHeader;
 use crate::model::{Budget, TxError};
 
-/// Limits of the cached resources.
 const RESOURCES: CacheLimit = CacheLimit { items: 1024, bytes: 64 << 20 };
 /// Limits of the cached catalogs, counting the resources they contain.
 const CATALOGS: CacheLimit = CacheLimit { items: 32, bytes: 64 << 20 };

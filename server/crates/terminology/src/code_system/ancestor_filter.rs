@@ -29,7 +29,6 @@ impl AncestorFilter {
         Self(if inherited.count_ones() < MOST_INHERITED { inherited | own } else { inherited })
     }
 
-    /// The filter with these halves.
     pub(crate) fn from_halves([high, low]: [u32; 2]) -> Self {
         Self(u64::from(high) << 32 | u64::from(low))
     }

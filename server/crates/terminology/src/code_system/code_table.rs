@@ -30,11 +30,9 @@ pub(crate) struct CodeTable {
 /// concepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LocatedConcept {
-    /// Ordinal of the concept.
     pub(crate) at: u32,
     /// Start of its row in the extra ancestors of the hierarchy.
     pub(crate) extra_row: u32,
-    /// Filter of its ancestors.
     pub(crate) above: AncestorFilter,
 }
 
@@ -92,7 +90,6 @@ impl CodeBucket {
     }
 }
 
-/// Key of a free slot.
 const FREE: u64 = u64::MAX;
 /// Bit of a key that is a number.
 const NUMBER: u64 = 1 << 62;
@@ -283,7 +280,6 @@ impl CodeTable {
         }
     }
 
-    /// The code of an ordinal.
     pub(crate) fn get(&self, index: u32) -> &str {
         self.texts.get(index)
     }
@@ -297,7 +293,6 @@ impl CodeTable {
         self.texts
     }
 
-    /// All codes by ordinal.
     pub(crate) fn texts(&self) -> &TextColumn {
         &self.texts
     }

@@ -99,7 +99,6 @@ impl<W: Write> IndexWriter<W> {
 pub(crate) struct IndexReader<R> {
     input: R,
     sum: Hasher,
-    /// Version of the file format.
     pub(super) format: u32,
 }
 

@@ -6,7 +6,6 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Bit that distinguishes the number of a text from that of a concept.
 pub(super) const LITERAL: u32 = 1 << 31;
 
-/// Flag of an inactive concept.
 pub(crate) const INACTIVE: u8 = 1;
 
 /// Flag of an abstract concept, which groups other concepts and must not be used itself.
@@ -24,7 +23,6 @@ pub(crate) struct ConceptAttribute<'a> {
     pub(crate) value: AttributeValue<'a>,
 }
 
-/// Value of a defining relationship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttributeValue<'a> {
     Concept(u32),

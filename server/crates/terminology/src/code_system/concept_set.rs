@@ -7,7 +7,6 @@ use crate::model::budget::BudgetExhausted;
 /// Number of ordinals of an interval that count as one step.
 const ORDINALS_PER_STEP: usize = 8;
 
-/// A set of ordinals.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConceptSet {
     /// Number of the first stored word. All words before it are zero.
@@ -174,7 +173,6 @@ impl ConceptSet {
         }
     }
 
-    /// The number of stored words.
     pub(crate) fn words(&self) -> usize {
         self.words.len()
     }

@@ -4,7 +4,6 @@ use super::description_facts::DescriptionFacts;
 use super::{CodeSystem, ConceptDesignation};
 use crate::model::known_systems::{SNOMED_CT, SNOMED_CT_SYNONYM};
 
-/// A text of a concept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConceptDescription<'a> {
     pub(crate) term: &'a str,

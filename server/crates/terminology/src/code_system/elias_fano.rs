@@ -101,7 +101,6 @@ impl EliasFanoRows {
         false
     }
 
-    /// The ordinals of a row.
     pub(super) fn ordinals(&self, start: u32, end: u32) -> impl Iterator<Item = u32> {
         let row = self.layout(start, end);
         let mut bit = 0;

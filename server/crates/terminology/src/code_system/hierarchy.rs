@@ -242,12 +242,10 @@ impl ConceptHierarchy {
         false
     }
 
-    /// The direct parents.
     pub(crate) fn parents(&self, of: u32) -> &[u32] {
         self.parents.row(of)
     }
 
-    /// The direct children.
     pub(crate) fn children(&self, of: u32) -> Vec<u32> {
         let mut children = self.non_tree_children.row(of).to_vec();
         if let Some(HierarchyNode { tree_end, .. }) = self.nodes.get(of as usize) {

@@ -11,7 +11,6 @@ pub(crate) struct IdentifierColumns {
     schemes: CodeTable,
     /// Keys `SCHEME#IDENTIFIER`.
     keys: CodeTable,
-    /// Concept of each key.
     concepts: Vec<u32>,
 }
 
@@ -45,7 +44,6 @@ impl IdentifierColumns {
         self.concepts.get(key as usize).copied()
     }
 
-    /// The codes of the schemes.
     pub(crate) fn schemes(&self) -> impl Iterator<Item = &str> {
         (0..self.schemes.len() as u32).map(|scheme| self.schemes.get(scheme))
     }

@@ -95,7 +95,6 @@ impl CodeSystemIndex {
         out
     }
 
-    /// A sentence about the release.
     fn summary(&self) -> String {
         let languages = self.languages();
         let mut text = "A release that was imported; this resource has no concepts.".to_owned();

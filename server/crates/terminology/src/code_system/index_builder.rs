@@ -30,7 +30,6 @@ pub struct IndexBuilder {
     codes: CodeTable,
     /// Number of the display of each concept in `texts`.
     displays: Vec<u32>,
-    /// Displays and designations.
     texts: TextColumn,
     flags: Vec<u8>,
     statuses: Vec<(ConceptNumber, u32)>,
@@ -51,7 +50,6 @@ pub struct IndexBuilder {
     attributes: Vec<[u32; 3]>,
     subset_of: Vec<u32>,
     members: Vec<ConceptNumber>,
-    /// Rows of reference sets.
     member_rows: MemberBuilder,
     /// Buffer for the texts of several parts.
     joined: String,

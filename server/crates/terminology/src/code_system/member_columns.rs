@@ -8,10 +8,8 @@ use super::description_facts::SEPARATOR;
 use super::member_table::FIXED;
 use super::row_column::{RowColumn, TextColumn};
 
-/// Rows of all reference sets.
 #[derive(Debug, Default)]
 pub(crate) struct MemberColumns {
-    /// Ids of the reference sets.
     pub(super) names: CodeTable,
     /// Names of the fields of each reference set, separated by spaces.
     pub(super) fields: TextColumn,

@@ -37,7 +37,6 @@ impl<'a> MemberTable<'a> {
         following.take_while(move |row| row[0] == member).map(MemberRow)
     }
 
-    /// The position of a field.
     pub(crate) fn field(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.eq_ignore_ascii_case(name))
     }
@@ -46,7 +45,6 @@ impl<'a> MemberTable<'a> {
         self.fields.len()
     }
 
-    /// The state of a row.
     pub(crate) fn facts(&self, row: MemberRow<'a>) -> MemberFacts<'a> {
         let mut parts = self.system.members.texts.get(row.0[1]).split(SEPARATOR);
         let mut part = || parts.next().unwrap_or_default();

@@ -126,7 +126,6 @@ impl Default for InstanceNumber {
     }
 }
 
-/// Designations by concept.
 #[derive(Debug, Default)]
 struct DesignationColumns {
     ends: RowOffsets,
@@ -211,12 +210,10 @@ impl CodeSystem {
         self.instance.0
     }
 
-    /// The number of concepts.
     pub(crate) fn len(&self) -> usize {
         self.codes.len()
     }
 
-    /// The ordinal of a code.
     pub(crate) fn find(&self, code: &str) -> Option<u32> {
         self.codes.find(code)
     }
@@ -226,7 +223,6 @@ impl CodeSystem {
         self.codes.locate(code)
     }
 
-    /// The concepts of several codes.
     pub(crate) fn locate_all<const N: usize>(&self, codes: [&str; N]) -> [Option<LocatedConcept>; N] {
         self.codes.locate_all(codes)
     }
@@ -564,7 +560,6 @@ impl CodeSystem {
         self.subset_names.find(name).map(|number| self.subsets.row(number))
     }
 
-    /// The alternate identifiers of concepts.
     pub(crate) fn identifiers(&self) -> &IdentifierColumns {
         &self.identifiers
     }

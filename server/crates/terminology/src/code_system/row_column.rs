@@ -27,7 +27,6 @@ impl<T> RowColumn<T> {
         Self { ends: RowOffsets::with_capacity(rows), items: Vec::with_capacity(items) }
     }
 
-    /// Appends the next row.
     pub(crate) fn push(&mut self, row: impl IntoIterator<Item = T>) {
         self.items.extend(row);
         self.ends.push(self.items.len() as u32);
@@ -57,7 +56,6 @@ impl<T> RowColumn<T> {
         self.items.is_empty()
     }
 
-    /// Releases unused capacity.
     pub(crate) fn shrink(&mut self) {
         self.ends.shrink();
         self.items.shrink_to_fit();
@@ -129,7 +127,6 @@ impl TextColumn {
         Ok(())
     }
 
-    /// The text of an ordinal.
     pub(crate) fn get(&self, index: u32) -> &str {
         &self.arena[self.ends.range(index)]
     }
@@ -138,7 +135,6 @@ impl TextColumn {
         self.ends.len()
     }
 
-    /// Releases unused capacity.
     pub(crate) fn shrink(&mut self) {
         self.arena.shrink_to_fit();
         self.ends.shrink();

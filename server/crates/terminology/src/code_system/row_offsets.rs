@@ -13,7 +13,6 @@ use super::columns::{IndexColumn, IndexReader, IndexWriter};
 /// Number of rows in a cache line.
 const ROWS: usize = 30;
 
-/// A cache line.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct OffsetLine {
@@ -82,7 +81,6 @@ impl RowOffsets {
         self.len
     }
 
-    /// Releases unused capacity.
     pub(crate) fn shrink(&mut self) {
         self.lines.shrink_to_fit();
         self.plain.shrink_to_fit();

@@ -21,7 +21,6 @@ use crate::model::text_folding::fold;
 /// Number of bytes of ordinals that count as one step.
 const BYTES_PER_STEP: usize = 16;
 
-/// Words and their occurrences.
 #[derive(Debug, Default)]
 pub(crate) struct WordIndex {
     /// The words, sorted. The empty word belongs to texts that start with neither a letter nor a digit.
@@ -112,7 +111,6 @@ fn sort_by_code(system: &CodeSystem) -> Vec<u32> {
 
 /// Ordinals in rows: one row for each number of a word.
 struct Occurrences {
-    /// End of each row.
     ends: Vec<usize>,
     ordinals: Vec<u32>,
 }

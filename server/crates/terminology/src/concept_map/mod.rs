@@ -14,7 +14,6 @@ use std::collections::HashMap;
 pub(crate) use self::relation::Equivalence;
 use self::resource_json::{ConceptMapJson, DependencyJson, ElementJson, GroupJson, UnmappedJson};
 
-/// A compiled concept map.
 #[derive(Debug, Default)]
 pub(crate) struct ConceptMap {
     pub(crate) url: String,
@@ -68,10 +67,8 @@ pub(crate) struct MappedCode {
     pub(crate) display: Option<String>,
 }
 
-/// The value of another element.
 #[derive(Debug)]
 pub(crate) struct Dependency {
-    /// URI of the element.
     pub(crate) property: String,
     pub(crate) system: Option<String>,
     pub(crate) value: String,
@@ -83,7 +80,6 @@ pub(crate) struct Dependency {
 pub(crate) enum Unmapped {
     /// The code itself, in the code system of the target.
     Provided,
-    /// A fixed code.
     Fixed(MappedCode),
     /// The translation by the map with this canonical URL.
     OtherMap(String),

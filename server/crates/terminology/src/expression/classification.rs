@@ -23,7 +23,6 @@ use crate::model::text_folding::same_folded;
 /// The concept whose descendants are the attributes.
 const CONCEPT_MODEL_ATTRIBUTE: &str = "410662002";
 
-/// An expression with its meaning.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ClassifiedExpression {
     pub(super) focus: Vec<u32>,

@@ -4,7 +4,6 @@ use std::fmt;
 
 use crate::model::budget::BudgetExhausted;
 
-/// An expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Expression {
     /// `<<<`: the expression means only a part of what it describes, so that it subsumes no other one.
@@ -17,7 +16,6 @@ pub(super) struct Expression {
 pub(super) struct ExpressionBody {
     /// Concepts joined by `+`.
     pub(super) focus: Vec<ConceptReference>,
-    /// Attributes outside of a group.
     pub(super) ungrouped: Vec<Attribute>,
     pub(super) groups: Vec<Vec<Attribute>>,
 }
@@ -35,7 +33,6 @@ pub(super) struct Attribute {
     pub(super) value: AttributeTerm,
 }
 
-/// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum AttributeTerm {
     Concept(ConceptReference),

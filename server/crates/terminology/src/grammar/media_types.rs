@@ -2,7 +2,6 @@
 
 use super::parsed_code::ParsedCode;
 
-/// Top-level types registered with IANA.
 const TYPES: &[&str] = &[
     "application",
     "audio",

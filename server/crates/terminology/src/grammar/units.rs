@@ -35,7 +35,6 @@ enum UnitDefinition {
     Derived(&'static str),
 }
 
-/// Exponents of the base units.
 type UnitDimension = BTreeMap<String, i32>;
 
 /// The atoms and prefixes of UCUM.

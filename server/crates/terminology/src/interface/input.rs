@@ -104,7 +104,6 @@ impl<'a> OperationInput<'a> {
         self.budget
     }
 
-    /// The identity of the caller.
     pub(crate) fn caller_name(&self) -> &'a str {
         self.caller
     }

@@ -20,7 +20,6 @@ pub(crate) struct MemberPart<'a> {
     pub(crate) set: &'a ValueSet,
     /// The listed codes that are members, in the order of the list, if the include lists codes.
     pub(crate) listed: Option<Vec<MemberCode<'a>>>,
-    /// Ordinals of the members.
     pub(crate) bits: ConceptSet,
     /// Listed codes that are members and have no ordinal.
     pub(super) unknown_codes: HashSet<&'a str>,
@@ -31,7 +30,6 @@ pub(crate) struct MemberPart<'a> {
 }
 
 impl<'a> MemberPart<'a> {
-    /// The number of codes.
     pub(crate) fn len(&self) -> usize {
         self.bits.count() + self.unknown_codes.len()
     }

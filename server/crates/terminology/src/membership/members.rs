@@ -38,7 +38,6 @@ pub(crate) struct ValueSetMembers<'a> {
     /// Imported value sets, in order of mention.
     pub(crate) imported: Vec<&'a ValueSet>,
     mentioned: HashSet<*const ValueSet>,
-    /// Whether any exclude was applied.
     pub(crate) excluded: bool,
     /// Code systems of the excludes, in order of mention.
     pub(crate) excluded_systems: Vec<(&'a str, Option<&'a CodeSystem>)>,
@@ -51,7 +50,6 @@ pub(crate) struct ValueSetMembers<'a> {
 }
 
 impl<'a> ValueSetMembers<'a> {
-    /// The number of codes.
     pub(crate) fn len(&self) -> usize {
         self.parts.iter().map(MemberPart::len).sum()
     }

@@ -21,7 +21,6 @@ pub(crate) struct VersionPins {
 }
 
 impl VersionPins {
-    /// No fixed versions.
     pub(crate) const NONE: &Self = &Self {
         default: Vec::new(),
         check: Vec::new(),
@@ -30,7 +29,6 @@ impl VersionPins {
         date: None,
     };
 
-    /// Returns whether nothing is fixed.
     pub(crate) fn is_empty(&self) -> bool {
         let Self { default, check, force, value_sets, date } = self;
         [default, check, force, value_sets].iter().all(|pins| pins.is_empty()) && date.is_none()

@@ -10,8 +10,10 @@ pub(crate) const STANDARD_PROPERTIES: &str = "http://hl7.org/fhir/concept-proper
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RepeatedAs {
     /// As a property with this code and name among FHIR's standard properties.
-    Property { code: &'static str, standard: &'static str },
-    /// As an extension.
+    Property {
+        code: &'static str,
+        standard: &'static str,
+    },
     Extension,
 }
 

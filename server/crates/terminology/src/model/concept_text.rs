@@ -9,7 +9,6 @@ pub(crate) struct ConceptText<'a> {
     pub(crate) language: Option<&'a str>,
     /// Standards status, if the text is no longer correct.
     pub(crate) retired: Option<&'a str>,
-    /// Purpose of the text.
     pub(crate) kind: TextKind,
     /// Language reference sets of SNOMED CT that contain the text; see [`DescriptionFacts::dialects`].
     ///
@@ -29,7 +28,6 @@ impl<'a> ConceptText<'a> {
 /// Purpose of a text. The order is the order of preference for the display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TextKind {
-    /// The display in its language.
     Display,
     /// A synonym or similar: accepted as a display, but not proposed.
     Other,

@@ -139,7 +139,6 @@ impl Acceptability {
     }
 }
 
-/// Concepts of the acceptabilities.
 pub(crate) const PREFERRED: &str = "900000000000548007";
 pub(crate) const ACCEPTABLE: &str = "900000000000549004";
 

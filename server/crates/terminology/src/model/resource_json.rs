@@ -71,7 +71,6 @@ pub struct ResourceHeader {
 /// Facts about a resource that its extensions state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderExtensions {
-    /// Standards status.
     pub standards_status: Option<String>,
     /// CodeSystem only: whether a supplement is a language pack, which applies without being requested.
     pub is_language_pack: bool,
@@ -189,7 +188,6 @@ pub(crate) struct DesignationJson<'a> {
 }
 
 impl DesignationJson<'_> {
-    /// The purpose of the designation.
     pub(crate) fn kind(&self) -> TextKind {
         let usage =
             |usage: &DesignationUse<'_>| TextKind::from_use(usage.system.as_deref(), usage.code.as_deref());

@@ -24,7 +24,6 @@ enum VersionScheme<'v> {
     /// before `/version/`.
     Edition(&'v str),
     Text,
-    /// No version.
     Absent,
 }
 
@@ -87,7 +86,6 @@ pub(crate) enum VersionReason {
     LaterDate,
     /// The schemes differ, the dates do not decide, and its scheme precedes the other one.
     Scheme,
-    /// Nothing distinguishes the two.
     Equal,
 }
 

@@ -8,7 +8,6 @@ use fhir::{Issue, IssueCode, Severity};
 use crate::model::concept_text::ConceptText;
 use crate::model::error_text;
 
-/// An issue of an answer.
 #[derive(Debug, Clone)]
 pub(crate) struct ValidationIssue {
     pub(crate) issue: Issue,

@@ -39,7 +39,6 @@ pub(crate) struct ComposeExtras {
 type PartsBySystem = hashbrown::HashMap<Box<str>, Vec<u32>>;
 
 impl ValueSetCompose {
-    /// All includes and excludes.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &IncludeRule> {
         self.include.iter().chain(&self.exclude)
     }
@@ -158,7 +157,6 @@ pub(crate) type CodeList = hashbrown::HashMap<Box<str>, ListedCode>;
 /// A code that an include lists.
 #[derive(Debug, Default)]
 pub(crate) struct ListedCode {
-    /// Position in the list.
     pub(crate) place: usize,
     pub(crate) display: Option<Box<str>>,
     pub(crate) designations: Vec<ListedDesignation>,
@@ -173,7 +171,6 @@ pub(crate) struct ListedCode {
 pub(crate) struct ListedDesignation {
     pub(crate) language: Option<Box<str>>,
     pub(crate) text: Box<str>,
-    /// Purpose of the text.
     pub(crate) kind: TextKind,
     /// System, code and display of its `use`.
     pub(crate) purpose: Option<Box<[String; 3]>>,

@@ -38,7 +38,6 @@ pub(super) enum FilterOperator {
     /// The concept itself is a reference set.
     IsSubset,
     Ecl(Box<EclConstraint>),
-    /// Passes all codes.
     All,
     /// Passes the codes that are not post-coordinated expressions.
     NoExpression,

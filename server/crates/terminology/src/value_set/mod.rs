@@ -24,7 +24,6 @@ pub const MAX_FILTERS: usize = 10_000;
 pub const MAX_PATTERNS: usize = 100;
 /// Size of a listed code in memory without its texts, in bytes.
 const LISTED_BYTES: usize = 128;
-/// A compiled value set.
 #[derive(Debug, Default)]
 pub(crate) struct ValueSet {
     pub(crate) url: String,

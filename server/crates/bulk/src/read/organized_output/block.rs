@@ -29,7 +29,6 @@ pub(crate) struct OutputBlock<'a> {
 }
 
 impl OutputBlock<'_> {
-    /// Type of the head.
     pub fn head_type(&self) -> &str {
         self.source.head_type
     }

@@ -20,7 +20,6 @@ pub(crate) struct BlockSource<'a> {
     pub store: &'a Store,
     pub job: &'a Job,
     pub plan: &'a ExportPlan,
-    /// Type of the heads.
     pub head_type: &'a str,
 }
 
@@ -63,7 +62,6 @@ pub(crate) struct BlockHead {
     pub(super) id: String,
     /// Cursor of the page on which the head is.
     pub page: Arc<ExportCursor>,
-    /// Index on the page.
     pub index: usize,
 }
 

@@ -51,8 +51,10 @@ pub(crate) enum JobError {
     /// The disk is nearly full. The job's files are removed, because other jobs may need the space, and the
     /// job starts again when its lease expires.
     NoSpace,
-    /// The job cannot be completed.
-    Failed { by_data: bool, reason: String },
+    Failed {
+        by_data: bool,
+        reason: String,
+    },
 }
 
 impl From<StoreError> for JobError {
@@ -306,7 +308,6 @@ struct OpenFile {
 struct SyncingFile {
     file: OutputFile,
     hash: AbortOnDrop<Result<String, WriteError>>,
-    /// Start of the next file.
     next: Checkpoint,
 }
 

@@ -27,7 +27,6 @@ pub(crate) enum SearchPrefix {
     Ap,
 }
 
-/// A parsed search value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SearchValue {
     Date(SearchPrefix, Range<Timestamp>),
@@ -53,7 +52,6 @@ pub(crate) struct Range<T> {
     pub to: T,
 }
 
-/// The unit of a quantity.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Unit {
     pub system: Option<String>,

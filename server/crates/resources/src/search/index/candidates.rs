@@ -13,7 +13,6 @@ pub(crate) const MANY: usize = 20_000;
 /// Maximum number of ranges in one lookup.
 const RANGES: usize = 16;
 
-/// The candidates of a clause.
 #[derive(Debug)]
 pub(crate) enum Candidates {
     /// All ids, sorted.

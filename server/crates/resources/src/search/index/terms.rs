@@ -28,7 +28,6 @@ pub(crate) enum DateSet {
     Single,
     /// Starts of all other dates and periods.
     From,
-    /// Ends of these.
     Until,
 }
 

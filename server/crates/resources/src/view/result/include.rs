@@ -103,7 +103,6 @@ impl Include {
 pub struct ReverseInclude {
     /// The type of the resources that are added.
     pub kind: &'static str,
-    /// Codes of its reference parameters.
     codes: Vec<&'static str>,
 }
 

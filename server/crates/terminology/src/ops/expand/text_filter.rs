@@ -16,7 +16,6 @@ const BYTES_PER_STEP: usize = 16;
 
 /// The words of a filter, with the matches in each code system so far.
 pub(super) struct TextFilter<'a, 'r> {
-    /// Words of the filter, folded.
     words: Vec<&'r str>,
     supplements: &'r [LoadedSupplement<'a>],
     budget: &'r Budget<'r>,
@@ -25,9 +24,7 @@ pub(super) struct TextFilter<'a, 'r> {
 
 /// Matches in a code system and its supplements.
 struct WordMatches {
-    /// Concepts that match each word.
     each: Vec<ConceptSet>,
-    /// Concepts that match all words.
     all: ConceptSet,
 }
 

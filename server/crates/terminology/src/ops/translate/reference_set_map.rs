@@ -42,7 +42,6 @@ const CORRELATIONS: [(&str, Equivalence); 5] = [
 const MAP_TARGET: &str = "mapTarget";
 const ASSOCIATED: &str = "targetComponentId";
 
-/// A map of SNOMED CT.
 pub(super) struct ReferenceSetMap<'a> {
     system: &'a CodeSystem,
     table: MemberTable<'a>,

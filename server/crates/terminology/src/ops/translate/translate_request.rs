@@ -33,7 +33,6 @@ pub(super) struct TranslationScope<'a> {
     /// Value sets that the map is from and to.
     pub(super) source_scope: Option<&'a str>,
     pub(super) target_scope: Option<&'a str>,
-    /// Code system of the translations.
     pub(super) target_system: Option<&'a str>,
     /// Whether `target_system` is that of the given code: with the parameters of R5, it remains the target of
     /// the map in the reverse direction.

@@ -4,13 +4,11 @@ use fhir::{Coding, Parameter};
 
 use crate::concept_map::Equivalence;
 
-/// A counterpart of the code.
 pub(super) struct TranslationMatch {
     pub(super) equivalence: Equivalence,
     pub(super) concept: Option<Coding>,
     pub(super) products: Vec<Parameter>,
     /// Facts of the map about this counterpart: a URI and a value.
     pub(super) properties: Vec<(String, String)>,
-    /// Canonical URL of the map.
     pub(super) map: String,
 }

@@ -4,36 +4,26 @@ use crate::model::concept_text::{ConceptText, TextKind};
 use crate::model::language::LanguageRanges;
 use crate::model::text_folding::same_folded;
 
-/// Result of the comparison.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DisplayVerdict<'a> {
     /// The display is one of the displays of the concept.
     Right,
     /// The display is correct, but not in a requested language, and the concept has no display in these
     /// languages.
-    RightByDefault {
-        /// Requested languages.
-        languages: String,
-    },
+    RightByDefault { languages: String },
     /// The display is no longer correct.
-    Retired {
-        /// Current displays of the concept.
-        right: Vec<&'a str>,
-    },
+    Retired { right: Vec<&'a str> },
     /// The display is wrong, and the concept has no display in the requested languages.
     WrongByDefault {
-        /// Requested languages.
         languages: String,
         /// Default display of the concept.
         default: Option<&'a str>,
     },
-    /// The display is wrong.
     Wrong {
         /// Whether it differs by white space only.
         whitespace: bool,
         /// Requested languages, or `--`.
         languages: String,
-        /// Correct displays with their languages.
         right: Vec<ConceptText<'a>>,
     },
 }

@@ -23,7 +23,6 @@ pub(crate) enum ValidateOperation {
     CodeSystem,
 }
 
-/// The code to validate.
 #[derive(Debug)]
 pub(crate) enum ValidateSubject<'a> {
     /// The parameter `code`, with `system` unless it is inferred.
@@ -111,7 +110,6 @@ impl<'a> ValidateRequest<'a> {
         })
     }
 
-    /// The codings with their positions.
     pub(crate) fn codings(&self) -> Vec<(CodingPath, &Coding)> {
         match &self.subject {
             ValidateSubject::Code(coding) => vec![(CodingPath::Code, coding)],

@@ -40,7 +40,6 @@ impl<'a> EclEvaluator<'a> {
         Self { system, budget, sets: None }
     }
 
-    /// An evaluator for all concepts.
     pub(super) fn of_all(system: &'a CodeSystem, budget: &'a Budget<'a>) -> Self {
         budget.set_activity("evaluating an expression constraint");
         Self { system, budget, sets: Some(EvaluatedSets::default()) }

@@ -12,7 +12,6 @@ use crate::model::dialects::{self, ACCEPTABLE, PREFERRED};
 use crate::model::known_systems::{SNOMED_CT_DEFINITION, SNOMED_CT_NAME, SNOMED_CT_SYNONYM};
 use crate::model::text_folding::fold;
 
-/// Concepts of the definition statuses.
 const DEFINED: &str = "900000000000073002";
 const PRIMITIVE: &str = "900000000000074008";
 

@@ -37,7 +37,6 @@ pub(super) enum ConceptTest {
 pub(super) enum DescriptionTest {
     Component(ComponentTest),
     Term(Vec<SearchTerm>),
-    /// Language codes of two letters.
     Language(Vec<String>),
     Type(EclExpression),
     Dialect(Vec<DialectTest>),
@@ -57,7 +56,6 @@ pub(super) struct MemberQuery {
 /// The fields of rows whose concepts are selected.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SelectedFields {
-    /// The members.
     Members,
     /// `[*]`: the members, and all fields of the reference set.
     All,
@@ -89,7 +87,6 @@ pub(super) struct DialectTest {
     pub(super) acceptability: Acceptability,
 }
 
-/// Acceptabilities that are admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Acceptability {
     pub(super) preferred: bool,

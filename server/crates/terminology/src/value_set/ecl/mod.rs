@@ -32,7 +32,6 @@ use crate::code_system::CodeSystem;
 use crate::code_system::concept_set::ConceptSet;
 use crate::model::Budget;
 
-/// A parsed constraint.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct EclConstraint(EclExpression);
 

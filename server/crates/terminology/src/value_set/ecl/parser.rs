@@ -86,7 +86,6 @@ impl<'t> EclParser<'t> {
         EclError::Syntax { at: self.text[..self.at].chars().count(), expected }
     }
 
-    /// Skips white space and comments.
     fn skip_space(&mut self) {
         loop {
             let rest = self.remaining();

@@ -5,7 +5,6 @@ use std::fmt;
 use super::filters::{ConceptTest, DescriptionTest, EclFilter, MemberQuery};
 use crate::model::budget::BudgetExhausted;
 
-/// Error of a constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EclError {
     /// The text is not ECL, or uses a part of it that is not supported.
@@ -55,7 +54,6 @@ pub(super) struct HierarchyOperator {
     pub(super) with_self: bool,
 }
 
-/// A set of concepts.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum EclExpression {
     /// `*`: all active concepts.
@@ -140,7 +138,6 @@ pub(super) struct AttributeConstraint {
 pub(super) enum ValueConstraint {
     Expression(EclExpression),
     Number(std::cmp::Ordering, bool, f64),
-    /// Any of these texts.
     Text(Vec<String>),
     Boolean(bool),
 }
