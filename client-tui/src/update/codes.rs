@@ -41,10 +41,10 @@ pub(super) fn send(model: &mut Model) -> Vec<RuntimeEffect> {
 pub(super) fn on_answer(model: &mut Model, id: u64, operation: Operation, result: Answered<CodeAnswer>) {
     let codes = &mut model.codes;
     match (operation, result) {
-        (_, Ok(CodeAnswer::ValidateCode(found))) => codes.validate.receive(id, Answer::Done(found)),
-        (_, Ok(CodeAnswer::Subsumes(found))) => codes.subsumes.receive(id, Answer::Done(found)),
-        (_, Ok(CodeAnswer::Lookup(found))) => codes.lookup.receive(id, Answer::Done(found)),
-        (_, Ok(CodeAnswer::Expand(found))) => codes.expand.receive(id, Answer::Done(found)),
+        (_, Ok(CodeAnswer::ValidateCode(answer))) => codes.validate.receive(id, Answer::Done(answer)),
+        (_, Ok(CodeAnswer::Subsumes(answer))) => codes.subsumes.receive(id, Answer::Done(answer)),
+        (_, Ok(CodeAnswer::Lookup(answer))) => codes.lookup.receive(id, Answer::Done(answer)),
+        (_, Ok(CodeAnswer::Expand(answer))) => codes.expand.receive(id, Answer::Done(answer)),
         (Operation::ValidateCode, Err(reason)) => codes.validate.receive(id, Answer::Failed(reason)),
         (Operation::Subsumes, Err(reason)) => codes.subsumes.receive(id, Answer::Failed(reason)),
         (Operation::Lookup, Err(reason)) => codes.lookup.receive(id, Answer::Failed(reason)),
@@ -61,10 +61,10 @@ pub(super) fn on_other_answer(
 ) {
     let codes = &mut model.codes;
     match (operation, result) {
-        (_, Ok(CodeAnswer::ValidateCode(found))) => codes.validate.receive_other(id, Answer::Done(found)),
-        (_, Ok(CodeAnswer::Subsumes(found))) => codes.subsumes.receive_other(id, Answer::Done(found)),
-        (_, Ok(CodeAnswer::Lookup(found))) => codes.lookup.receive_other(id, Answer::Done(found)),
-        (_, Ok(CodeAnswer::Expand(found))) => codes.expand.receive_other(id, Answer::Done(found)),
+        (_, Ok(CodeAnswer::ValidateCode(answer))) => codes.validate.receive_other(id, Answer::Done(answer)),
+        (_, Ok(CodeAnswer::Subsumes(answer))) => codes.subsumes.receive_other(id, Answer::Done(answer)),
+        (_, Ok(CodeAnswer::Lookup(answer))) => codes.lookup.receive_other(id, Answer::Done(answer)),
+        (_, Ok(CodeAnswer::Expand(answer))) => codes.expand.receive_other(id, Answer::Done(answer)),
         (Operation::ValidateCode, Err(reason)) => codes.validate.receive_other(id, Answer::Failed(reason)),
         (Operation::Subsumes, Err(reason)) => codes.subsumes.receive_other(id, Answer::Failed(reason)),
         (Operation::Lookup, Err(reason)) => codes.lookup.receive_other(id, Answer::Failed(reason)),

@@ -89,7 +89,7 @@ pub(super) fn add_tree(model: &mut Model, id: u64) -> Vec<RuntimeEffect> {
 
 fn past<Q: Question, A: ShortAnswer>(asked: &SentQuestion<Q, A>) -> Option<PastQuestion> {
     let answer = match &asked.answer {
-        Answer::Done(found) => found.in_short(),
+        Answer::Done(answer) => answer.in_short(),
         Answer::Failed(reason) => format!("Error: {reason}"),
         Answer::Waiting | Answer::None => return None,
     };

@@ -80,9 +80,9 @@ pub(super) fn search(model: &mut Model) -> Vec<RuntimeEffect> {
 
 pub(super) fn on_answer(model: &mut Model, id: u64, result: TreeAnswer) {
     match result {
-        TreeAnswer::Concept(found) => model.tree.receive_concept(id, found.into()),
-        TreeAnswer::Path(found) => model.tree.receive_path(id, found.into()),
-        TreeAnswer::Search(found) => on_found(model, id, found),
+        TreeAnswer::Concept(answer) => model.tree.receive_concept(id, answer.into()),
+        TreeAnswer::Path(answer) => model.tree.receive_path(id, answer.into()),
+        TreeAnswer::Search(answer) => on_found(model, id, answer),
     }
 }
 

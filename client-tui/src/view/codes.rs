@@ -104,7 +104,7 @@ fn answer_lines<'a, Q: ShownQuestion<A>, A>(
     theme: Theme,
 ) -> Vec<Line<'a>> {
     match answer {
-        Answer::Done(found) => question.answer(found, theme),
+        Answer::Done(answer) => question.answer(answer, theme),
         Answer::Failed(reason) => vec![error_line(reason, theme)],
         Answer::Waiting | Answer::None => vec![Line::raw("Waiting for the response …")],
     }
@@ -141,21 +141,21 @@ impl ShownQuestion<ValidationAnswer> for ValidateCode {
         format!("{}#{} in {set}", self.system, self.code)
     }
 
-    fn answer<'a>(&self, found: &'a ValidationAnswer, theme: Theme) -> Vec<Line<'a>> {
+    fn answer<'a>(&self, answer: &'a ValidationAnswer, theme: Theme) -> Vec<Line<'a>> {
         let code = &self.code;
-        let mut lines = vec![if found.result {
+        let mut lines = vec![if answer.result {
             Line::styled(format!("Yes: {code} is in the value set (result = true)"), theme.good())
         } else {
             Line::styled(format!("No: {code} is not confirmed (result = false)"), theme.bad())
         }];
         lines.extend(facts([
-            ("display", &found.display),
-            ("code", &found.code),
-            ("system", &found.system),
-            ("version", &found.version),
-            ("message", &found.message),
+            ("display", &answer.display),
+            ("code", &answer.code),
+            ("system", &answer.system),
+            ("version", &answer.version),
+            ("message", &answer.message),
         ]));
-        for issue in &found.issues {
+        for issue in &answer.issues {
             let style = if issue.severity == "error" { theme.bad() } else { theme.warning() };
             lines.push(Line::styled(format!("  {}", issue.sentence()), style));
         }
@@ -172,10 +172,10 @@ impl ShownQuestion<SubsumesAnswer> for SubsumesQuery {
         format!("{} and {} in {system}", self.code_a, self.code_b)
     }
 
-    fn answer<'a>(&self, found: &'a SubsumesAnswer, theme: Theme) -> Vec<Line<'a>> {
+    fn answer<'a>(&self, answer: &'a SubsumesAnswer, theme: Theme) -> Vec<Line<'a>> {
         vec![
-            Line::styled(format!("outcome = {}", found.outcome), theme.good()),
-            Line::raw(format!("  {}", found.sentence(&self.code_a, &self.code_b))),
+            Line::styled(format!("outcome = {}", answer.outcome), theme.good()),
+            Line::raw(format!("  {}", answer.sentence(&self.code_a, &self.code_b))),
         ]
     }
 }
@@ -188,20 +188,20 @@ impl ShownQuestion<LookupAnswer> for LookupQuery {
         format!("{}#{}", self.system, self.code)
     }
 
-    fn answer<'a>(&self, found: &'a LookupAnswer, theme: Theme) -> Vec<Line<'a>> {
-        let title = found.display.as_deref().unwrap_or("(no display)");
+    fn answer<'a>(&self, answer: &'a LookupAnswer, theme: Theme) -> Vec<Line<'a>> {
+        let title = answer.display.as_deref().unwrap_or("(no display)");
         let mut lines = vec![Line::styled(title, theme.good())];
         lines.extend(facts([
-            ("system", &found.name),
-            ("version", &found.version),
-            ("defined", &found.definition),
+            ("system", &answer.name),
+            ("version", &answer.version),
+            ("defined", &answer.definition),
         ]));
-        for designation in &found.designations {
+        for designation in &answer.designations {
             let language = designation.language.as_deref().unwrap_or("-");
             let usage = designation.r#use.as_ref().map(|usage| format!(" ({usage})")).unwrap_or_default();
             lines.push(Line::raw(format!("  {language:<8} {}{usage}", designation.value)));
         }
-        for property in &found.properties {
+        for property in &answer.properties {
             let description =
                 property.description.as_ref().map(|text| format!("  {text}")).unwrap_or_default();
             lines.push(Line::from(vec![
@@ -221,11 +221,11 @@ impl ShownQuestion<Expansion> for ExpandQuery {
         format!("codes of {}", self.url)
     }
 
-    fn answer<'a>(&self, found: &'a Expansion, theme: Theme) -> Vec<Line<'a>> {
-        let total = found.total.map_or_else(|| "an unknown number".to_owned(), |total| total.to_string());
-        let mut lines = vec![Line::styled(format!("{} of {total} codes", found.codes.len()), theme.good())];
-        let width = found.codes.iter().map(|code| code.code.len()).max().unwrap_or(0);
-        let shown = found.codes.iter().map(|code| {
+    fn answer<'a>(&self, answer: &'a Expansion, theme: Theme) -> Vec<Line<'a>> {
+        let total = answer.total.map_or_else(|| "an unknown number".to_owned(), |total| total.to_string());
+        let mut lines = vec![Line::styled(format!("{} of {total} codes", answer.codes.len()), theme.good())];
+        let width = answer.codes.iter().map(|code| code.code.len()).max().unwrap_or(0);
+        let shown = answer.codes.iter().map(|code| {
             let inactive = if code.inactive { " (inactive)" } else { "" };
             let display = code.display.as_deref().unwrap_or_default();
             Line::from(vec![
@@ -234,7 +234,7 @@ impl ShownQuestion<Expansion> for ExpandQuery {
             ])
         });
         lines.extend(shown);
-        if found.codes.len() as u64 >= EXPANSION_PAGE {
+        if answer.codes.len() as u64 >= EXPANSION_PAGE {
             lines.push(Line::styled("  Set offset for the next page.", theme.quiet()));
         }
         lines

@@ -55,7 +55,7 @@ fn draw_detail(model: &Model, canvas: &mut Canvas, area: Rect) {
     };
     let lines = match &selected {
         None => detail(exchange, canvas.theme),
-        Some(Ok(found)) => found.lines().map(|line| json_line(line, canvas.theme)).collect(),
+        Some(Ok(text)) => text.lines().map(|line| json_line(line, canvas.theme)).collect(),
         Some(Err(reason)) => vec![error_line(reason, canvas.theme)],
     };
     canvas.scrolled_text(lines, requests.scroll, text);

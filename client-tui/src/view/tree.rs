@@ -99,7 +99,7 @@ fn answer_rows<'a, Q, A>(
     rows: impl FnOnce(&'a A, Theme) -> Vec<TreeRow<'a>>,
 ) -> Vec<TreeRow<'a>> {
     match &asked.answer {
-        Answer::Done(found) => rows(found, theme),
+        Answer::Done(answer) => rows(answer, theme),
         Answer::Failed(reason) => vec![TreeRow::Text(error_line(reason, theme))],
         Answer::Waiting | Answer::None => vec![TreeRow::Text(Line::raw("Waiting for the response …"))],
     }

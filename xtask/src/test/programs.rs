@@ -14,7 +14,15 @@ use crate::workspace::{cargo, root};
 
 /// Tests that only `cargo xtask ci` runs: databases, several nodes, and long journeys. The first value is the
 /// package, the others are the beginnings of the names of tests.
-pub const PIPELINE_TESTS: [(&str, &[&str]); 5] = [
+pub const PIPELINE_TESTS: [(&str, &[&str]); 6] = [
+    (
+        "trefoil-bulk",
+        &[
+            "bucket::",
+            "increments::increments_that_list_leavers_converge_in_a_database",
+            "mirror::increments_that_are_imported_mirror_a_server_in_a_database",
+        ],
+    ),
     ("trefoil-conformance", &["other_servers::"]),
     (
         "trefoil-server",
@@ -29,9 +37,10 @@ pub const PIPELINE_TESTS: [(&str, &[&str]); 5] = [
             "node_faults::",
             "nodes::",
             "power_cut::",
+            "proxies::everything_works_behind",
         ],
     ),
-    ("trefoil-store", &["nodes::", "power_cut::"]),
+    ("trefoil-store", &["model::the_postgres_engine_behaves_as_the_model", "nodes::", "power_cut::"]),
     ("trefoil-terminology", &["fuzz::"]),
     ("trefoil-terminology-import", &["fuzz::"]),
 ];

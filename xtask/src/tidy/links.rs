@@ -28,11 +28,15 @@ pub fn check(
     for (file, text) in documents {
         let folder = Path::new(file).parent().unwrap_or(Path::new(""));
         for (number, line) in (1..).zip(text.lines()) {
-            for found in link.captures_iter(line).map(|found| found[1].to_owned()) {
-                if found.contains("://") || found.starts_with("mailto:") {
+            for destination in link.captures_iter(line).map(|captures| captures[1].to_owned()) {
+                if destination.contains("://") || destination.starts_with("mailto:") {
                     continue;
                 }
-                let target = if found.starts_with('#') { found } else { normalized(&folder.join(found)) };
+                let target = if destination.starts_with('#') {
+                    destination
+                } else {
+                    normalized(&folder.join(destination))
+                };
                 check_link(file, number, &target);
             }
         }

@@ -35,4 +35,4 @@ pub use service::{DeleteResult, ExpectedVersion, Resources, StoredResource, Tomb
 pub use transaction::{
     BundleOperation, BundleSearch, EntryAction, EntryRead, EntryResult, PlannedEntry, TransactionPlan,
 };
-pub use view::pages::{FoundResource, SearchLimit};
+pub use view::pages::{ResourcePage, SearchLimit};

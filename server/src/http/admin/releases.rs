@@ -26,8 +26,8 @@ pub async fn list_releases(context: &RequestContext) -> Result<Response, Problem
 /// GET {base}/admin/releases/{id}: shows a release, and the stored value sets that name its version.
 pub async fn read_release(context: &RequestContext, id: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let found = releases(context)?.show(&id).await.map_err(|error| failed(&error))?;
-    let (release, named_by) = found.ok_or_else(|| Problem::no_such("release"))?;
+    let release_names = releases(context)?.show(&id).await.map_err(|error| failed(&error))?;
+    let (release, named_by) = release_names.ok_or_else(|| Problem::no_such("release"))?;
     let mut shown = json!(release);
     shown["named_by"] = json!(named_by);
     Ok(json(StatusCode::OK, &shown))

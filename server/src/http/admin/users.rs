@@ -219,8 +219,8 @@ pub async fn end_session(context: &RequestContext, sub: String, sid: String) -> 
 pub async fn list_consents(context: &RequestContext, sub: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
     let sub = addressed_user(context, &sub).await?.user.sub;
-    let found = context.app.identity.consents.user_consents(&sub, context.now).await?;
-    let user_json: Vec<_> = found
+    let consents = context.app.identity.consents.user_consents(&sub, context.now).await?;
+    let user_json: Vec<_> = consents
         .iter()
         .map(|consent| {
             let granted = fhir::instant::format(consent.at);

@@ -5,7 +5,7 @@ use http::StatusCode;
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use resources::filter::TypeFilter;
-use resources::{CompartmentView, FoundResource, ResourceError, SearchLimit, StoredResource};
+use resources::{CompartmentView, ResourceError, ResourcePage, SearchLimit, StoredResource};
 use serde_json::json;
 
 use super::access::permitted_view;
@@ -274,8 +274,8 @@ struct StepwiseSearch<'a> {
 }
 
 impl StepwiseSearch<'_> {
-    async fn read(&self, from: Option<&str>, memory: &mut AnswerMemory) -> Result<FoundResource, Problem> {
-        let mut page = FoundResource { resources: Vec::new(), next: from.map(str::to_owned) };
+    async fn read(&self, from: Option<&str>, memory: &mut AnswerMemory) -> Result<ResourcePage, Problem> {
+        let mut page = ResourcePage { resources: Vec::new(), next: from.map(str::to_owned) };
         let mut bytes = 0;
         loop {
             let limit = SearchLimit {
@@ -293,7 +293,7 @@ impl StepwiseSearch<'_> {
                     // A page that waited would hold memory for which others wait. It ends here; the next one
                     // continues.
                     if memory.hold_for_bundle_now(bytes_of(&step.resources)).is_err() {
-                        return Ok(FoundResource { next: cursor, ..page });
+                        return Ok(ResourcePage { next: cursor, ..page });
                     }
                     step
                 }

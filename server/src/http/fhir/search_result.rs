@@ -11,7 +11,7 @@ use resources::filter::TypeFilter;
 use resources::result::elements::{ElementProjection, Summary, check_element};
 use resources::result::include::{Include, ReverseInclude};
 use resources::result::sort::SortKey;
-use resources::{CompartmentView, FoundResource, ResourceError, SearchLimit, StoredResource};
+use resources::{CompartmentView, ResourceError, ResourcePage, SearchLimit, StoredResource};
 
 use super::access;
 use super::access::permitted_view;
@@ -126,12 +126,12 @@ impl SearchResultOptions {
         memory: &mut AnswerMemory,
     ) -> Result<Vec<StoredResource>, Problem> {
         let matched: HashSet<(&str, &str)> =
-            matches.iter().map(|found| (found.kind, found.id.as_str())).collect();
+            matches.iter().map(|resource| (resource.kind, resource.id.as_str())).collect();
         let mut targets = BTreeSet::new();
-        for found in matches {
+        for resource in matches {
             for include in &self.includes {
                 let limit = MAX_INCLUDED + matches.len();
-                include.targets(&found.bytes, &context.app.address.fhir_base, limit, &mut targets);
+                include.targets(&resource.bytes, &context.app.address.fhir_base, limit, &mut targets);
             }
         }
         targets.retain(|(kind, id)| !matched.contains(&(*kind, id.as_str())));
@@ -183,9 +183,9 @@ impl SearchResultOptions {
         included: &mut Vec<StoredResource>,
         mut bytes: usize,
     ) -> Result<(), Problem> {
-        let targets: Vec<_> = matches.iter().map(|found| (found.kind, found.id.as_str())).collect();
+        let targets: Vec<_> = matches.iter().map(|resource| (resource.kind, resource.id.as_str())).collect();
         let mut known: HashSet<(&str, String)> =
-            matches.iter().chain(&*included).map(|found| (found.kind, found.id.clone())).collect();
+            matches.iter().chain(&*included).map(|resource| (resource.kind, resource.id.clone())).collect();
         let most_bytes = AnswerMemory::page_bytes(context);
         for include in self.reverse_includes.iter().filter(|_| !targets.is_empty()) {
             if !access::has_access(context, token, include.kind, ScopePermissions::SEARCH) {
@@ -207,12 +207,12 @@ impl SearchResultOptions {
                             view.search(include.kind, Some(&filter), from.as_deref(), limit).await?,
                         )
                     };
-                    let size = |page: &FoundResource| page.resources.iter().map(|it| it.bytes.len()).sum();
+                    let size = |page: &ResourcePage| page.resources.iter().map(|it| it.bytes.len()).sum();
                     let page = memory.hold_for_bundle(read, size).await?;
-                    for found in page.resources {
-                        if known.insert((found.kind, found.id.clone())) {
-                            bytes += found.bytes.len();
-                            included.push(found);
+                    for resource in page.resources {
+                        if known.insert((resource.kind, resource.id.clone())) {
+                            bytes += resource.bytes.len();
+                            included.push(resource);
                         }
                     }
                     next = page.next;

@@ -45,14 +45,20 @@ pub async fn show_patients(context: &RequestContext) -> Result<Response, Problem
     let continuation = params.get("continue").unwrap_or_default();
     let (request, _, user) = choosing_user(context, continuation).await?;
     let text = params.get("name").unwrap_or_default().trim();
-    let found = find_patients(context, &user, text, params.get("after")).await?;
+    let patient_page = find_patients(context, &user, text, params.get("after")).await?;
     let (browser, set_cookie) = cookie::browser(context);
-    let content = render_list(&request.client.name, continuation, text, &found, &browser);
+    let content = render_list(&request.client.name, continuation, text, &patient_page, &browser);
     let response = reply::html(StatusCode::OK, page(t("Choose a patient"), &content));
     Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
 
-fn render_list(client: &str, continuation: &str, text: &str, found: &PatientPage, browser: &str) -> Markup {
+fn render_list(
+    client: &str,
+    continuation: &str,
+    text: &str,
+    patient_page: &PatientPage,
+    browser: &str,
+) -> Markup {
     html! {
         p { (phrase("{} works with one patient. Choose whose records it opens.", &[html! { strong { (client) } }])) }
         form method="get" action="/patient" {
@@ -64,20 +70,20 @@ fn render_list(client: &str, continuation: &str, text: &str, found: &PatientPage
         form method="post" action="/patient" {
             (csrf::hidden_field(browser))
             input type="hidden" name="continue" value=(continuation);
-            @if found.patients.is_empty() {
+            @if patient_page.patients.is_empty() {
                 p role="status" {
-                    @if found.next.is_some() { (t("The search is not finished.")) }
+                    @if patient_page.next.is_some() { (t("The search is not finished.")) }
                     @else { (t("No patient with this name was found.")) }
                 }
             }
             ul.choices {
-                @for patient in &found.patients {
+                @for patient in &patient_page.patients {
                     li { button.second type="submit" name="patient" value=(patient.id) { (description(patient)) } }
                 }
             }
             button.second type="submit" name="answer" value="deny" { (t("Cancel")) }
         }
-        @if let Some(next) = &found.next {
+        @if let Some(next) = &patient_page.next {
             @let query = form_urlencoded::Serializer::new(String::new())
                 .append_pair("continue", continuation).append_pair("name", text).append_pair("after", next).finish();
             p { a href=(format!("/patient?{query}")) { (t("More patients")) } }

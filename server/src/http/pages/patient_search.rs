@@ -112,8 +112,8 @@ pub async fn find_patients(
         }
         let by_identifier = filter(context, &[("identifier", text.to_owned())]);
         if let Some(filter) = by_identifier {
-            let found = view.search("Patient", Some(&filter), None, PAGE).await?;
-            page.add(found.resources);
+            let search_page = view.search("Patient", Some(&filter), None, PAGE).await?;
+            page.add(search_page.resources);
         }
     }
     let filter = match text.is_empty() {
@@ -124,15 +124,15 @@ pub async fn find_patients(
         }
     };
     let cursor = cursor.map(|signed| verified_cursor(context, "Patient", signed)).transpose()?;
-    let found = view.search("Patient", filter.as_ref(), cursor.as_deref(), PAGE).await?;
-    page.next = found.next.map(|cursor| signed_cursor(context, "Patient", &cursor));
-    page.add(found.resources);
+    let search_page = view.search("Patient", filter.as_ref(), cursor.as_deref(), PAGE).await?;
+    page.next = search_page.next.map(|cursor| signed_cursor(context, "Patient", &cursor));
+    page.add(search_page.resources);
     Ok(page)
 }
 
 impl PatientPage {
-    fn add(&mut self, found: Vec<StoredResource>) {
-        for resource in found {
+    fn add(&mut self, resources: Vec<StoredResource>) {
+        for resource in resources {
             if !self.patients.iter().any(|known| known.id == resource.id) {
                 self.patients.push(resource.into());
             }

@@ -88,12 +88,13 @@ impl ScopeComparison<'_> {
     /// Compares the exports. `leavers` are the Patients whose resources may have left although they were not
     /// changed.
     pub async fn run(&self, leavers: &GroupMembers) -> Result<ScopeChanges, GroupError> {
-        let mut found = ScopeChanges::default();
+        let mut scope_changes = ScopeChanges::default();
         let kinds = self.store.kinds(self.job.seq()).await?;
         let compartment_kinds: Vec<_> = kinds.iter().filter(|kind| contains_type(kind)).collect();
         for patient in leavers.iter() {
-            self.compare_compartment(&format!("Patient/{patient}"), &compartment_kinds, &mut found).await?;
-            found.check_size()?;
+            self.compare_compartment(&format!("Patient/{patient}"), &compartment_kinds, &mut scope_changes)
+                .await?;
+            scope_changes.check_size()?;
         }
         let mut after = self.since;
         loop {
@@ -110,21 +111,21 @@ impl ScopeComparison<'_> {
                     continue;
                 }
                 let exists = now.is_some_and(|now| !now.is_deleted());
-                self.compare(&change.key, &mut found).await?;
+                self.compare(&change.key, &mut scope_changes).await?;
                 if change.key.kind == "Patient"
                     && matches!(self.now, ScopeAt::Patients)
                     && exists != self.existed(&change.key).await?
                 {
                     let compartment = change.key.to_string();
-                    self.compare_compartment(&compartment, &compartment_kinds, &mut found).await?;
+                    self.compare_compartment(&compartment, &compartment_kinds, &mut scope_changes).await?;
                 }
             }
-            found.check_size()?;
+            scope_changes.check_size()?;
             if after >= self.job.seq() {
                 break;
             }
         }
-        Ok(found)
+        Ok(scope_changes)
     }
 
     /// `true` if a resource existed at `_since`.
@@ -138,11 +139,11 @@ impl ScopeComparison<'_> {
         &self,
         compartment: &str,
         kinds: &[&String],
-        found: &mut ScopeChanges,
+        scope_changes: &mut ScopeChanges,
     ) -> Result<(), StoreError> {
         for kind in kinds {
             for key in self.ids_in(compartment, kind).await? {
-                self.compare(&key, found).await?;
+                self.compare(&key, scope_changes).await?;
             }
         }
         Ok(())
@@ -167,17 +168,21 @@ impl ScopeComparison<'_> {
     }
 
     /// Compares a resource, and the Provenance that has it as a target.
-    async fn compare(&self, key: &ResourceKey, found: &mut ScopeChanges) -> Result<(), StoreError> {
-        self.compare_alone(key, found).await?;
+    async fn compare(&self, key: &ResourceKey, scope_changes: &mut ScopeChanges) -> Result<(), StoreError> {
+        self.compare_alone(key, scope_changes).await?;
         if key.kind != PROVENANCE && self.exports(PROVENANCE) {
             for provenance in self.ids_in(&key.to_string(), PROVENANCE).await? {
-                self.compare_alone(&provenance, found).await?;
+                self.compare_alone(&provenance, scope_changes).await?;
             }
         }
         Ok(())
     }
 
-    async fn compare_alone(&self, key: &ResourceKey, found: &mut ScopeChanges) -> Result<(), StoreError> {
+    async fn compare_alone(
+        &self,
+        key: &ResourceKey,
+        scope_changes: &mut ScopeChanges,
+    ) -> Result<(), StoreError> {
         if !self.exports(&key.kind) {
             return Ok(());
         }
@@ -206,8 +211,8 @@ impl ScopeComparison<'_> {
             return Ok(());
         }
         let changed = match (was_exported, is_exported) {
-            (true, false) => &mut found.left,
-            (false, true) if is_unchanged => &mut found.entered,
+            (true, false) => &mut scope_changes.left,
+            (false, true) if is_unchanged => &mut scope_changes.entered,
             _ => return Ok(()),
         };
         changed.entry(key.kind.clone()).or_default().insert(key.id.clone());

@@ -8,13 +8,13 @@ use super::*;
 /// The defects of a resource, each in a line: `!` for an unreadable one, path, code and text.
 fn defects(resource: &Value) -> String {
     let kind = resource["resourceType"].as_str().unwrap();
-    let found = validate(kind, resource.to_string().as_bytes());
-    assert_eq!(found.total(), found.described.len());
+    let issues = validate(kind, resource.to_string().as_bytes());
+    assert_eq!(issues.total(), issues.described.len());
     let line = |defect: &ElementDefect| {
         let mark = if defect.is_unreadable { "! " } else { "" };
         format!("{mark}{} ({}): {}\n", defect.expression, defect.code.code(), defect.text)
     };
-    found.described.iter().map(line).collect()
+    issues.described.iter().map(line).collect()
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn many_defects_are_counted_and_some_are_described() {
     let names = vec![json!({"given": []}); 80];
     let telecoms = vec![json!({"rank": "1"}); 70];
     let patient = json!({"resourceType": "Patient", "name": names, "telecom": telecoms});
-    let found = validate("Patient", patient.to_string().as_bytes());
-    assert_eq!((found.irregular, found.unreadable, found.described.len()), (80, 70, 100));
-    let last = found.described.last().unwrap();
+    let issues = validate("Patient", patient.to_string().as_bytes());
+    assert_eq!((issues.irregular, issues.unreadable, issues.described.len()), (80, 70, 100));
+    let last = issues.described.last().unwrap();
     assert_eq!((&*last.expression, last.is_unreadable), ("Patient.telecom[49].rank", true));
 }
 
@@ -137,9 +137,9 @@ fn many_defects_are_counted_and_some_are_described() {
 fn a_number_beyond_all_readers_ends_the_validation_only_where_an_object_belongs() {
     let decimal =
         r#"{"resourceType":"Observation","status":"final","code":{},"valueQuantity":{"value":1E999}}"#;
-    let found = validate("Observation", decimal.as_bytes());
-    assert_eq!((found.irregular, found.unreadable), (1, 0), "{found:?}");
+    let issues = validate("Observation", decimal.as_bytes());
+    assert_eq!((issues.irregular, issues.unreadable), (1, 0), "{issues:?}");
     let object = r#"{"resourceType":"Observation","status":"final","code":1E999}"#;
-    let found = validate("Observation", object.as_bytes());
-    assert_eq!(found.unreadable, 1, "{found:?}");
+    let issues = validate("Observation", object.as_bytes());
+    assert_eq!(issues.unreadable, 1, "{issues:?}");
 }

@@ -62,8 +62,8 @@ impl AuthorizationService {
         id: &str,
         now: Timestamp,
     ) -> Result<Option<RequestText>, StoreError> {
-        let found = self.ledger.read_record::<RequestText>(&ledger_keys::large_request(id), now).await?;
-        Ok(found.map(|stored| stored.value))
+        let record = self.ledger.read_record::<RequestText>(&ledger_keys::large_request(id), now).await?;
+        Ok(record.map(|stored| stored.value))
     }
 
     /// Removes the record of an interaction that has ended, if it has one.

@@ -58,7 +58,7 @@ impl AuthorizationService {
         now: Timestamp,
     ) -> Result<Option<LaunchContext>, StoreError> {
         let key = ledger_keys::launch(&encoding::sha256_base64url(id));
-        let found = self.ledger.read_record::<LaunchContext>(&key, now).await?;
-        Ok(found.map(|stored| stored.value).filter(|context| context.client_id == client.client_id))
+        let record = self.ledger.read_record::<LaunchContext>(&key, now).await?;
+        Ok(record.map(|stored| stored.value).filter(|context| context.client_id == client.client_id))
     }
 }

@@ -95,12 +95,12 @@ impl ClientRegistry {
         {
             return Ok(Some(candidate.client.clone()));
         }
-        let found = self.ledger.read_record::<Client>(&ledger_keys::client_record(client_id), now).await?;
-        let found = found.map(|stored| stored.value).filter(|client| self.demo || !client.demo);
-        if let (Some(client), Some(epoch)) = (&found, epoch) {
+        let client = self.ledger.read_record::<Client>(&ledger_keys::client_record(client_id), now).await?;
+        let client = client.map(|stored| stored.value).filter(|client| self.demo || !client.demo);
+        if let (Some(client), Some(epoch)) = (&client, epoch) {
             self.cache.0.insert(client_id.into(), Arc::new(CachedClient { client: client.clone(), epoch }));
         }
-        Ok(found)
+        Ok(client)
     }
 
     /// Returns all clients, including those of the demo project, ordered by id.

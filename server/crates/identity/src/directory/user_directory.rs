@@ -96,8 +96,8 @@ impl UserDirectory {
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
     pub async fn active_user(&self, sub: &str, now: Timestamp) -> Result<Option<User>, StoreError> {
-        let found = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
-        let active = found.map(|stored| stored.value).filter(|user| !user.disabled && self.is_served(user));
+        let record = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
+        let active = record.map(|stored| stored.value).filter(|user| !user.disabled && self.is_served(user));
         match active {
             Some(user) => Ok(Some(self.with_relations(user, now).await?)),
             None => Ok(None),

@@ -36,8 +36,8 @@ impl CompartmentView<'_> {
         let store = self.resources().store();
         // The condition is about all writes after this one, so it may be read after the search.
         let since = store.last_seq().await?;
-        if let Some(found) = self.only(filter.kind, filter).await? {
-            return Ok((Some(found), None));
+        if let Some(resource) = self.only(filter.kind, filter).await? {
+            return Ok((Some(resource), None));
         }
         let clauses = filter.index_clauses();
         let clause = candidates::small_clause(store, &clauses).await?;
@@ -109,9 +109,9 @@ impl CompartmentView<'_> {
         let own = self.resources().own_id(body, kind)?;
         let current = match &own {
             _ if matches!(expected, ExpectedVersion::Present | ExpectedVersion::Version(_)) => {
-                let found = searched.only(kind, filter).await?;
-                let version = found.as_ref().map(|found| found.version);
-                found.filter(|_| expected.is_met(version)).ok_or_else(|| unmet(filter, version))?
+                let current = searched.only(kind, filter).await?;
+                let version = current.as_ref().map(|resource| resource.version);
+                current.filter(|_| expected.is_met(version)).ok_or_else(|| unmet(filter, version))?
             }
             // Under a restriction, the response would reveal whether a resource outside of the view has the
             // id.
@@ -180,14 +180,14 @@ impl CompartmentView<'_> {
     ) -> Result<DeleteResult, ResourceError> {
         let mut searches = 0;
         loop {
-            let found = searched.only(filter.kind, filter).await?;
-            let version = found.as_ref().map(|found| found.version);
+            let current = searched.only(filter.kind, filter).await?;
+            let version = current.as_ref().map(|resource| resource.version);
             if expected != ExpectedVersion::Anything && !expected.is_met(version) {
                 return Err(unmet(filter, version));
             }
-            let Some(found) = found else { return Ok(DeleteResult::WasAbsent) };
-            let current = ExpectedVersion::Version(found.version);
-            let done = self.delete(filter.kind, &found.id, current, now).await;
+            let Some(resource) = current else { return Ok(DeleteResult::WasAbsent) };
+            let current = ExpectedVersion::Version(resource.version);
+            let done = self.delete(filter.kind, &resource.id, current, now).await;
             searches += 1;
             if !is_stale(&done, expected) || searches == MAX_SEARCHES {
                 return done;

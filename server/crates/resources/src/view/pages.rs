@@ -46,7 +46,7 @@ impl From<usize> for SearchLimit {
 
 /// A page of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FoundResource {
+pub struct ResourcePage {
     /// Resources that match the search. All pages have the same order.
     pub resources: Vec<StoredResource>,
     /// Cursor of the next page. `None` on the last page.
@@ -132,14 +132,14 @@ impl FillingPage<'_> {
         Ok(true)
     }
 
-    fn end(self, next: Option<&SearchCursor>) -> FoundResource {
-        FoundResource { resources: self.resources, next: next.map(SearchCursor::write) }
+    fn end(self, next: Option<&SearchCursor>) -> ResourcePage {
+        ResourcePage { resources: self.resources, next: next.map(SearchCursor::write) }
     }
 }
 
 impl CompartmentView<'_> {
     /// Returns resources of a type that match a search, if one is given, up to a limit. The cursor
-    /// [`FoundResource::next`] of a page continues the search.
+    /// [`ResourcePage::next`] of a page continues the search.
     ///
     /// # Errors
     /// Returns [`ResourceError::Page`] for a cursor that this server did not issue, or a store error.
@@ -149,7 +149,7 @@ impl CompartmentView<'_> {
         filter: Option<&TypeFilter>,
         from: Option<&str>,
         limit: impl Into<SearchLimit>,
-    ) -> Result<FoundResource, ResourceError> {
+    ) -> Result<ResourcePage, ResourceError> {
         let limit = limit.into();
         self.search_at(kind, filter, from, self.resources().store().last_seq().await?, limit).await
     }
@@ -162,7 +162,7 @@ impl CompartmentView<'_> {
         from: Option<&str>,
         seq: Seq,
         limit: SearchLimit,
-    ) -> Result<FoundResource, ResourceError> {
+    ) -> Result<ResourcePage, ResourceError> {
         let store = self.resources().store();
         let cursor = match from {
             Some(text) => Some(SearchCursor::read(text).ok_or(ResourceError::Page)?),
@@ -221,7 +221,7 @@ impl CompartmentView<'_> {
         kind: &'static str,
         mut page: FillingPage<'_>,
         mut cursor: SearchCursor,
-    ) -> Result<FoundResource, ResourceError> {
+    ) -> Result<ResourcePage, ResourceError> {
         loop {
             let scan = ScanOptions::at(cursor.at).limit(PAGE).after(cursor.after.as_deref());
             let scanned = self.resources().store().scan_kind(kind, scan).await.map_err(unknown_position)?;
@@ -250,7 +250,7 @@ impl CompartmentView<'_> {
         mut page: FillingPage<'_>,
         mut cursor: SearchCursor,
         compartments: &[String],
-    ) -> Result<FoundResource, ResourceError> {
+    ) -> Result<ResourcePage, ResourceError> {
         let first = match &cursor.order {
             SearchOrder::Compartment(current) => compartments.partition_point(|own| own < current),
             SearchOrder::Type | SearchOrder::Index => 0,
@@ -293,7 +293,7 @@ impl CompartmentView<'_> {
         mut page: FillingPage<'_>,
         mut cursor: SearchCursor,
         candidates: &Candidates,
-    ) -> Result<FoundResource, ResourceError> {
+    ) -> Result<ResourcePage, ResourceError> {
         let store = self.resources().store();
         loop {
             let fetched =

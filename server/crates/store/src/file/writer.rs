@@ -404,7 +404,7 @@ impl PresentState for StoreTables {
     }
 
     fn expired(&self, now_us: i64, limit: usize) -> Result<Vec<String>, StoreError> {
-        let mut found = Vec::new();
+        let mut keys = Vec::new();
         let expiries = self.of(StoreTable::Expiries);
         // The range starts at the shortest key of an expiry, which sorts after the key of the checkpoint.
         for entry in expiries.range([0; 8]..).take(limit) {
@@ -413,8 +413,8 @@ impl PresentState for StoreTables {
             if expiry > now_us {
                 break;
             }
-            found.push(key.to_owned());
+            keys.push(key.to_owned());
         }
-        Ok(found)
+        Ok(keys)
     }
 }

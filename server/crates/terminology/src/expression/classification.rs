@@ -118,33 +118,33 @@ impl<'a> Classifier<'a> {
         }
         let is_refined = focus.len() > 1 || !body.ungrouped.is_empty() || !body.groups.is_empty();
         let mut classified = ClassifiedExpression { focus, subsumers: Vec::new(), groups };
-        let mut found = HashSet::new();
+        let mut subsumers = HashSet::new();
         let mut waiting = classified.focus.clone();
         // A concept alone is classified by its release.
         while let Some(concept) = waiting.pop() {
-            if !found.insert(concept) {
+            if !subsumers.insert(concept) {
                 continue;
             }
             waiting.extend(self.hierarchy.parents(concept));
             self.budget.spend(1 + self.hierarchy.parents(concept).len())?;
         }
-        waiting.extend(found.iter().filter(|_| is_refined));
+        waiting.extend(subsumers.iter().filter(|_| is_refined));
         while let Some(concept) = waiting.pop() {
             let children = self.hierarchy.children(concept);
             self.budget.spend(1 + children.len() / 4)?;
             for child in children {
                 let parents = self.hierarchy.parents(child);
-                if !found.contains(&child)
-                    && parents.iter().all(|parent| found.contains(parent))
+                if !subsumers.contains(&child)
+                    && parents.iter().all(|parent| subsumers.contains(parent))
                     && self.is_defined(child)
                     && self.has_all_groups(&classified, &self.groups_of(child))?
                 {
-                    found.insert(child);
+                    subsumers.insert(child);
                     waiting.push(child);
                 }
             }
         }
-        classified.subsumers = found.into_iter().collect();
+        classified.subsumers = subsumers.into_iter().collect();
         classified.subsumers.sort_unstable();
         Ok(classified)
     }

@@ -419,27 +419,27 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         day: Option<&str>,
     ) -> Result<Vec<&'a CodeSystem>, TxError> {
         let find = |version: Option<&str>| -> Result<Option<&'a CodeSystem>, TxError> {
-            let found = match (version, day) {
+            let resource = match (version, day) {
                 (None, Some(day)) => self.catalog.code_system_on(url, day).or_else(|| built_in::system(url)),
                 (version, _) => self.catalog.code_system(url, version),
             };
-            let Some(resource) = found else { return Ok(None) };
+            let Some(resource) = resource else { return Ok(None) };
             let system = resource.get(self.budget)?;
             let speaks = matches!(system.content, ContentMode::Complete | ContentMode::Fragment);
             Ok(speaks.then_some(system))
         };
-        let mut found = Vec::new();
+        let mut resources = Vec::new();
         if version == Some("*") {
             let versions = self.catalog.code_system_versions(url);
             self.budget.spend(versions.len() * (1 + versions.len() / 8))?;
             for version in versions.iter().rev() {
-                found.extend(find(Some(version))?);
+                resources.extend(find(Some(version))?);
             }
         }
-        if found.is_empty() {
-            found.extend(find(version.filter(|version| *version != "*"))?);
+        if resources.is_empty() {
+            resources.extend(find(version.filter(|version| *version != "*"))?);
         }
-        Ok(found)
+        Ok(resources)
     }
 }
 

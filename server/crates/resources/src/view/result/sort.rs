@@ -14,7 +14,7 @@ use store::{Seq, Versions as _};
 use crate::body::json::values;
 use crate::search::filter::TypeFilter;
 use crate::search::filter::value::{dates, folded, quantity_value, reference_text, texts, tokens};
-use crate::view::pages::{FoundResource, SearchLimit};
+use crate::view::pages::{ResourcePage, SearchLimit};
 use crate::write::service::stored;
 use crate::{CompartmentView, ResourceError, StoredResource};
 
@@ -132,7 +132,7 @@ const SORTED: &str = "sorted";
 
 impl CompartmentView<'_> {
     /// Returns resources of a sorted search, up to a limit, and the number of all matches. Resources with
-    /// equal values are ordered by id. The cursor [`FoundResource::next`] of a page continues the search.
+    /// equal values are ordered by id. The cursor [`ResourcePage::next`] of a page continues the search.
     ///
     /// # Errors
     /// Returns [`ResourceError::Page`] for a cursor that this server did not issue,
@@ -144,7 +144,7 @@ impl CompartmentView<'_> {
         keys: &[SortKey],
         from: Option<&str>,
         limit: impl Into<SearchLimit>,
-    ) -> Result<(FoundResource, usize), ResourceError> {
+    ) -> Result<(ResourcePage, usize), ResourceError> {
         let (store, limit) = (self.resources().store(), limit.into());
         let (seq, offset) = match from {
             Some(cursor) => read_cursor(cursor).ok_or(ResourceError::Page)?,
@@ -165,7 +165,7 @@ impl CompartmentView<'_> {
         }
         let end = offset + resources.len();
         let next = (end < count).then(|| format!("{seq}~{SORTED}~{end}"));
-        Ok((FoundResource { resources, next }, count))
+        Ok((ResourcePage { resources, next }, count))
     }
 
     /// The number of resources that match a search.

@@ -124,9 +124,9 @@ fn all_maps<'a>(
             let is_snomed = coding.system.as_deref() == Some(SNOMED_CT);
             if is_snomed != scope.reverse {
                 let version = coding.version.as_deref().filter(|_| is_snomed);
-                let found =
+                let matches =
                     ReferenceSetMap::to_system(catalog, version, scope.mapped_system(coding), budget)?;
-                maps.extend(found.into_iter().map(ApplicableMap::ReferenceSet));
+                maps.extend(matches.into_iter().map(ApplicableMap::ReferenceSet));
             }
         }
     }
@@ -238,8 +238,8 @@ impl Translation<'_, '_> {
                 return match named_map(self.catalog, canonical_url, None, self.budget)? {
                     ApplicableMap::Resource(map) => self.add_by_map(map, coding, depth + 1),
                     ApplicableMap::ReferenceSet(map) => {
-                        let found = map.matches(coding, &self.request.scope, self.budget)?;
-                        self.matches.extend(found);
+                        let matches = map.matches(coding, &self.request.scope, self.budget)?;
+                        self.matches.extend(matches);
                         Ok(())
                     }
                 };
