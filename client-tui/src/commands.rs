@@ -17,8 +17,9 @@ pub fn matching(model: &Model, text: &str) -> Vec<&'static KeyRow> {
 
 /// The reason why an action is not possible now.
 pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
+    // Other requests are checked when they are sent.
     let changes_the_server =
-        matches!(action, Action::DeleteExport | Action::NewExport | Action::Replay | Action::EditRequest);
+        matches!(action, Action::DeleteExport | Action::NewExport | Action::SignOut | Action::SignOutBrowser);
     if model.about.read_only && changes_the_server {
         return Some("the client is read-only (--read-only)");
     }

@@ -62,7 +62,8 @@ impl CommandFailure {
             | Self::Folder(_)
             | Self::Export(ExportError::Folder(FolderError::NotEmpty(_) | FolderError::NoExport { .. }))
             | Self::Api(ApiError::Profile(_))
-            | Self::Export(ExportError::Api(ApiError::Profile(_))) => 2,
+            | Self::Api(ApiError::ReadOnly(_))
+            | Self::Export(ExportError::Api(ApiError::Profile(_) | ApiError::ReadOnly(_))) => 2,
             Self::Api(error) | Self::Export(ExportError::Api(error)) if error.is_unreachable() => 3,
             Self::NegativeResult => 4,
             Self::Signal(signal) => 128 + *signal as u8,

@@ -79,10 +79,18 @@ pub async fn sign_in(
     }
     let by_hand = async {
         while let Some(text) = pasted.recv().await {
-            match pending.judge_pasted(&text) {
-                Ok(code) => return Ok(code),
-                Err(error) if error.ends_sign_in() => return Err(error),
-                Err(error) => tell(Step::PasteRefused(error.to_string())),
+            let code = match pending.judge_pasted(&text) {
+                Ok(code) => code,
+                Err(error) if error.ends_sign_in() => return Err(refused(&error)),
+                Err(error) => {
+                    tell(Step::PasteRefused(error.to_string()));
+                    continue;
+                }
+            };
+            match api.redeem(&pending, code).await {
+                // Any word looks like a code. The code of this sign-in is not used up by a wrong one.
+                Err(error @ ApiError::RejectedCode(_)) => tell(Step::PasteRefused(error.to_string())),
+                redeemed => return redeemed,
             }
         }
         std::future::pending().await
@@ -93,13 +101,14 @@ pub async fn sign_in(
             None => std::future::pending().await,
         }
     };
-    let code = tokio::select! {
-        code = loopback.wait(&pending) => code.map_err(|error| refused(&error))?,
-        code = by_hand => code.map_err(|error| refused(&error))?,
+    tokio::select! {
+        code = loopback.wait(&pending) => {
+            api.redeem(&pending, code.map_err(|error| refused(&error))?).await
+        }
+        tokens = by_hand => tokens,
         () = time_over => {
             let seconds = patience.at_most.unwrap_or_default().as_secs();
-            return Err(ApiError::SignIn(format!("no user signed in within {seconds} s; sign in again, or raise --timeout")));
+            Err(ApiError::SignIn(format!("no user signed in within {seconds} s; sign in again, or raise --timeout")))
         }
-    };
-    api.redeem(pending, code).await
+    }
 }

@@ -15,7 +15,7 @@ use trefoil_tui::headless;
 use trefoil_tui::output::Output;
 use trefoil_tui::private_files::private_file;
 use trefoil_tui::profile::choice::ProfileSource;
-use trefoil_tui::{runtime, terminal};
+use trefoil_tui::{runtime, settings};
 
 fn main() -> ExitCode {
     trefoil_tui::install_crypto();
@@ -59,9 +59,10 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
     let profiles = ProfileSource::of_user(args.profile);
     let profile = profiles.selected()?;
     let Some(command) = args.command else {
-        let display = DisplayOptions::from_environment(args.ascii, terminal::has_light_background);
+        let settings = settings::read(&settings::path_of_user()?)?;
+        let display = DisplayOptions::from_environment(args.ascii, settings.theme);
         // The state of the screens is large, so that it is not part of this future.
-        return Box::pin(runtime::open(profile, profiles, display, ClientClock::SYSTEM)).await;
+        return Box::pin(runtime::open(profile, profiles, settings.keys, display, ClientClock::SYSTEM)).await;
     };
     let exchanges = Arc::new(Mutex::new(Vec::new()));
     let watched = exchanges.clone();

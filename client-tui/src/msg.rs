@@ -37,14 +37,20 @@ pub enum Message {
     Wheel(bool),
     /// The size of the terminal changed.
     Resized,
+    /// The terminal named its background colour; true is light.
+    Background(bool),
     /// Current time, sent once a second.
     Tick(Timestamp),
     /// A signal requests the program to end.
     Terminate,
+    /// A signal (SIGTSTP) requests the program to stop until it is continued.
+    Suspend,
+    /// The program was continued by a signal (SIGCONT).
+    Continued,
     /// An exchange with the server ended.
     Exchanged(RecordedExchange),
-    /// The text of a request after the user has edited it.
-    Edited(Answered<String>),
+    /// The text of a request after the user has edited it; `None` if the user wrote nothing.
+    Edited(Answered<Option<String>>),
     /// Status of the response to a request of the user.
     Sent(Answered<u16>),
     /// A file was saved; the value is the notice for the user.
@@ -53,6 +59,8 @@ pub enum Message {
     SignedIn(Answered<SignedInSession>),
     /// Session of an earlier run of the program, if there is one.
     Restored(Option<SignedInSession>),
+    /// Only a session of an earlier version exists, which may be that of another person.
+    SharedSession,
     Inspected(TokenKind, Answered<TokenInspection>),
     Session(Option<SignedInSession>),
     /// The sign-out ended; the value is the notice for the user.
@@ -83,7 +91,12 @@ pub enum Message {
         folder: PathBuf,
         event: ExportEvent,
     },
-    /// The task of the export in a folder ended.
+    /// The task of the export in a folder ended. An export continues at another host, to which the token is
+    /// sent only if the user allows it. It has ended.
+    ExportNeedsHost {
+        folder: PathBuf,
+        host: String,
+    },
     ExportEnded {
         folder: PathBuf,
         result: Answered<()>,
@@ -224,6 +237,8 @@ pub enum RuntimeEffect {
     ResumeExport {
         folder: PathBuf,
         bearer: Bearer,
+        /// Host that the user allows to receive the token.
+        file_host: Option<String>,
     },
     /// Ends the task of an export, and deletes the export on the server.
     DeleteExport {
@@ -267,4 +282,8 @@ pub enum RuntimeEffect {
     CopyDemoPassword,
     /// Reads the mouse, or leaves it to the terminal.
     CaptureMouse(bool),
+    /// Stops the program until the user continues it.
+    Suspend,
+    /// Enters the terminal again, and draws everything.
+    Redraw,
 }

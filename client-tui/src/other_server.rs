@@ -33,6 +33,7 @@ impl OtherServer {
                 Profile { fhir_base: profile.base_url.clone(), ..profile }
             }
         };
+        let profile = Profile { read_only: api.profile().read_only, ..profile };
         let bearer = match (&profile.backend, profile.is_anonymous()) {
             (Some(_), _) => Bearer::Backend,
             (None, true) => Bearer::Anonymous,

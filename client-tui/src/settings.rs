@@ -1,6 +1,8 @@
 //! The settings of the user, in `trefoil-tui/settings.toml` beside the profile file.
 //!
 //! ```toml
+//! theme = "light"
+//!
 //! [keys]
 //! copy-curl = "Y"
 //! quit = ["Q", "Ctrl-Q"]
@@ -13,6 +15,7 @@ use etcetera::BaseStrategy as _;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::display::ThemeSetting;
 use crate::keys::key::Key;
 use crate::keys::{Action, KeyConflict, KeyTable};
 
@@ -33,6 +36,8 @@ pub enum SettingsError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SettingsFile {
+    #[serde(default)]
+    theme: ThemeSetting,
     /// Keys by the names of their actions.
     #[serde(default)]
     keys: BTreeMap<Spanned<String>, KeyNames>,
@@ -54,11 +59,18 @@ pub fn path_of_user() -> Result<PathBuf, SettingsError> {
     Ok(base.config_dir().join("trefoil-tui/settings.toml"))
 }
 
-/// Reads the key bindings. Without a file, they are the standard ones.
+/// The settings of the user.
+#[derive(Clone, Debug)]
+pub struct UserSettings {
+    pub keys: KeyTable,
+    pub theme: ThemeSetting,
+}
+
+/// Reads the settings. Without a file, they are the standard ones.
 ///
 /// # Errors
 /// [`SettingsError`] if a setting is invalid, or if a key has two actions.
-pub fn read_keys(path: &Path) -> Result<KeyTable, SettingsError> {
+pub fn read(path: &Path) -> Result<UserSettings, SettingsError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -88,7 +100,7 @@ pub fn read_keys(path: &Path) -> Result<KeyTable, SettingsError> {
         lines.insert(action, index);
     }
     match table.conflict() {
-        None => Ok(table),
+        None => Ok(UserSettings { keys: table, theme: file.theme }),
         Some(KeyConflict { key, screen, actions: [one, other] }) => {
             // At least one of the actions is in the file, because the standard keys have no conflict.
             let (set, taken) = if lines.contains_key(&other) { (other, one) } else { (one, other) };
@@ -111,16 +123,16 @@ mod tests {
     use super::*;
     use crate::screen::Screen;
 
-    fn read(content: &str) -> Result<KeyTable, SettingsError> {
+    fn read_text(content: &str) -> Result<UserSettings, SettingsError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("settings.toml");
         std::fs::write(&path, content).unwrap();
-        read_keys(&path)
+        read(&path)
     }
 
     #[track_caller]
     fn check_error(content: &str, line: usize, says: &[&str]) {
-        let error = read(content).unwrap_err().to_string();
+        let error = read_text(content).unwrap_err().to_string();
         assert!(error.contains(&format!("line {line}")), "{error}");
         for text in says {
             assert!(error.contains(text), "{error}");
@@ -129,7 +141,7 @@ mod tests {
 
     #[test]
     fn keys_of_the_file_replace_the_standard_ones() {
-        let table = read("[keys]\ncopy-curl = \"Y\"\nquit = [\"Q\", \"Ctrl-Q\"]\n").unwrap();
+        let table = read_text("[keys]\ncopy-curl = \"Y\"\nquit = [\"Q\", \"Ctrl-Q\"]\n").unwrap().keys;
         let action = |c, typing| {
             table.action(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE), Screen::Requests, typing)
         };
@@ -151,20 +163,27 @@ mod tests {
 
     #[test]
     fn two_actions_can_exchange_their_keys() {
-        let table = read("[keys]\nreplay = \"c\"\ncopy-curl = \"p\"\n").unwrap();
+        let table = read_text("[keys]\nreplay = \"c\"\ncopy-curl = \"p\"\n").unwrap().keys;
         assert_eq!(table.label(Action::Replay), "c");
     }
 
     #[test]
     fn a_missing_file_and_the_printed_table_are_the_standard_keys() {
         let standard = KeyTable::standard().settings();
-        assert_eq!(read_keys(Path::new("/nowhere/settings.toml")).unwrap().settings(), standard);
-        assert_eq!(read("").unwrap().settings(), standard);
-        assert_eq!(read(&standard).unwrap().settings(), standard);
+        assert_eq!(read(Path::new("/nowhere/settings.toml")).unwrap().keys.settings(), standard);
+        assert_eq!(read_text("").unwrap().keys.settings(), standard);
+        assert_eq!(read_text(&standard).unwrap().keys.settings(), standard);
+    }
+
+    #[test]
+    fn the_theme_is_read() {
+        assert_eq!(read_text("").unwrap().theme, ThemeSetting::Auto);
+        assert_eq!(read_text("theme = \"high-contrast\"\n").unwrap().theme, ThemeSetting::HighContrast);
     }
 
     #[test]
     fn errors_name_the_line_and_the_remedy() {
+        check_error("theme = \"blue\"\n", 1, &["unknown variant `blue`", "`high-contrast`"]);
         check_error(
             "\n[keys]\ncopy-crul = \"Y\"\n",
             3,

@@ -1,23 +1,38 @@
 //! The editor and the pager of the user.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use crate::output::printable;
 
 /// Programs that the screens start. They have the terminal for themselves meanwhile.
 pub trait UserPrograms {
-    /// Opens a text in the editor and returns the edited text.
+    /// Opens a text in the editor. Returns the text that was written, or `None` if the user left the editor
+    /// without writing.
     ///
     /// # Errors
     /// A message for the user if the editor cannot be started, or if it failed.
-    fn edit(&mut self, text: &str) -> Result<String, String>;
+    fn edit(&mut self, text: &str) -> Result<Option<String>, String>;
 
     /// Shows a text in the pager.
     ///
     /// # Errors
     /// A message for the user if the pager cannot be started, or if it failed.
     fn page(&mut self, text: &str) -> Result<(), String>;
+
+    /// Stops this program until the user continues it, as Ctrl-Z does in a shell.
+    ///
+    /// # Errors
+    /// A message for the user if the terminal cannot be left or entered.
+    fn suspend(&mut self) -> Result<(), String>;
+
+    /// Takes over the terminal after another process has stopped and continued this program.
+    ///
+    /// # Errors
+    /// A message for the user if the terminal cannot be entered.
+    fn resume(&mut self) -> Result<(), String>;
 }
 
 /// The command of the editor: `$VISUAL`, `$EDITOR` or `vi`.
@@ -34,11 +49,17 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// Runs an editor on a private temporary file, and returns its content.
-pub(crate) fn edit(editor: &str, text: &str) -> Result<String, String> {
+/// Runs an editor on a private temporary file. Returns the content that it wrote, or `None` if it wrote none.
+pub(crate) fn edit(editor: &str, text: &str) -> Result<Option<String>, String> {
     with_file("request.http", text, |path| {
+        let failed = |error: std::io::Error| format!("failed to read {}: {error}", path.display());
+        // With an old time, a write is recognized also within the resolution of the file system's clock.
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(86_400);
+        File::options().write(true).open(path).and_then(|file| file.set_modified(old)).map_err(failed)?;
         run(editor, "editor", "EDITOR", path)?;
-        std::fs::read_to_string(path).map_err(|error| format!("failed to read {}: {error}", path.display()))
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified()).map_err(failed)?;
+        Ok((modified != old).then_some(text))
     })
 }
 
@@ -85,7 +106,10 @@ mod tests {
     #[test]
     fn an_editor_changes_the_text() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(edit(&script(folder.path(), "echo b >> $1"), "a\n").unwrap(), "a\nb\n");
+        assert_eq!(edit(&script(folder.path(), "echo b >> $1"), "a\n").unwrap().as_deref(), Some("a\nb\n"));
+        let same = script(folder.path(), "cp $1 $1.copy; cat $1.copy > $1");
+        assert_eq!(edit(&same, "a\n").unwrap().as_deref(), Some("a\n"), "written without a change");
+        assert_eq!(edit(&script(folder.path(), "cat $1"), "a\n").unwrap(), None, "nothing was written");
         assert!(edit(&script(folder.path(), "exit 3"), "a").unwrap_err().contains("failed: exit status: 3"));
         assert!(edit("no-such-editor", "a").unwrap_err().contains("set EDITOR"));
     }

@@ -40,6 +40,17 @@ pub enum ApiError {
     NotSignedIn,
     #[error("the sign-in failed: {0}")]
     SignIn(String),
+    /// The client is read-only, and the request was not sent. The text says what it would change.
+    #[error("the client is read-only (--read-only), and {0}")]
+    ReadOnly(String),
+    /// An export names an address at another host, to which the token was not sent.
+    #[error(
+        "the export continues at {host}, which is not the server of the profile, and the token was not sent there; if you trust this host, allow it with --file-host {host}"
+    )]
+    ForeignHost { host: String },
+    /// The server rejected the code of a sign-in.
+    #[error("the sign-in failed: {0}")]
+    RejectedCode(String),
     /// A file could not be written.
     #[error("failed to write {path}: {reason}")]
     File { path: String, reason: String },
@@ -52,6 +63,11 @@ impl ApiError {
     /// Returns true if the server cannot be reached.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
+    }
+
+    /// Returns true if the token was not sent, because the address is at another host.
+    pub fn is_foreign_host(&self) -> bool {
+        matches!(self, Self::ForeignHost { .. })
     }
 
     /// Returns true if the same request may succeed later without any change: the network failed, or the

@@ -277,6 +277,7 @@ impl Api {
     }
 
     async fn get_with_token(&self, url: &str, bearer: &Bearer) -> Result<Answer, ApiError> {
+        self.check_token_host(url, bearer)?;
         let request = self.http().get(url).header("accept", "application/json");
         self.call(self.authorize(request, url, bearer).await?).await
     }
@@ -300,6 +301,7 @@ impl Api {
             }
         }
         if let Some(bearer) = bearer {
+            self.check_token_host(url, bearer)?;
             request = self.authorize(request, url, bearer).await?;
         }
         let response = self.stream(request).await?;
@@ -316,6 +318,7 @@ impl Api {
     /// # Errors
     /// The error of the request.
     pub async fn delete_export(&self, status_url: &str, bearer: &Bearer) -> Result<(), ApiError> {
+        self.check_token_host(status_url, bearer)?;
         let answer =
             self.call(self.authorize(self.http().delete(status_url), status_url, bearer).await?).await?;
         if answer.status.is_success() { Ok(()) } else { Err(ApiError::refused(status_url, &answer)) }

@@ -14,10 +14,12 @@ mod hierarchy;
 mod inspect;
 mod introspection;
 mod raw;
+mod read_only;
 mod retry_after;
 mod session;
 mod sign_in;
 mod terminology;
+mod token_hosts;
 mod token_kind;
 mod user_tokens;
 mod userinfo;
@@ -53,7 +55,7 @@ pub use hierarchy::{
 pub use inspect::{SignatureStatus, TokenContent, TokenInspection, meaning, scope_meaning};
 pub use introspection::Introspection;
 pub use raw::{RawRequest, TOKEN_PLACEHOLDER};
-pub use session::SignedOut;
+pub use session::{SIGN_IN_AGAIN, SignedOut};
 pub use sign_in::{BadRedirect, PendingSignIn, TokenAnswer};
 pub use terminology::{
     ConceptProperty, Designation, EXPANSION_PAGE, ExpandQuery, ExpandedCode, Expansion, LookupAnswer,
@@ -93,6 +95,8 @@ struct ApiInner {
     backend: Mutex<Option<BackendToken>>,
     user: Mutex<Option<UserTokens>>,
     renewal: Mutex<()>,
+    /// Hosts that the user allowed to receive the tokens of exports.
+    file_hosts: std::sync::Mutex<Vec<String>>,
 }
 
 /// A response with its complete body.
@@ -140,6 +144,7 @@ impl Api {
                 reqwest::Certificate::from_pem_bundle(&ca.pem).map_err(ApiError::certificates)?;
             http = http.tls_certs_only(certificates);
         }
+        let file_hosts = std::sync::Mutex::new(profile.file_hosts.clone());
         Ok(Self(Arc::new(ApiInner {
             profile,
             http: http.build().map_err(ApiError::certificates)?,
@@ -151,6 +156,7 @@ impl Api {
             backend: Mutex::new(None),
             user: Mutex::new(None),
             renewal: Mutex::new(()),
+            file_hosts,
         })))
     }
 
@@ -239,6 +245,7 @@ impl Api {
     /// Sends a request and reads the complete response, for any status.
     async fn call(&self, request: RequestBuilder) -> Result<Answer, ApiError> {
         let request = request.build().map_err(ApiError::request)?;
+        self.check_read_only(&request)?;
         let (mut exchange, started) = self.begin(&request);
         let read = async {
             let response = self.0.http.execute(request).await?;
@@ -259,6 +266,7 @@ impl Api {
     /// Sends a request and returns the response, whose body is read in pieces.
     async fn stream(&self, request: RequestBuilder) -> Result<reqwest::Response, ApiError> {
         let request = request.build().map_err(ApiError::request)?;
+        self.check_read_only(&request)?;
         let (mut exchange, started) = self.begin(&request);
         let response = self.0.http.execute(request).await;
         let response = response.map_err(|error| ApiError::unreachable(&exchange.url, &error));

@@ -21,6 +21,10 @@ const RENEW_AHEAD: SignedDuration = SignedDuration::from_secs(20);
 /// Lifetime of an access token if the server does not state it.
 const DEFAULT_LIFE: Duration = Duration::from_secs(300);
 
+/// Notice if only the token file of an earlier version exists.
+pub const SIGN_IN_AGAIN: &str =
+    "Sign in again: tokens are now stored for each profile, and those stored before may be another person's.";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedOut {
     /// Whether the server revoked the tokens; it may have no revocation endpoint.
@@ -113,6 +117,14 @@ impl Api {
         }
         *self.user_tokens().await = Some(tokens);
         Some(session)
+    }
+
+    /// Returns whether an earlier version of this program stored tokens for all profiles of this server. They
+    /// are not used, because they may be those of another person.
+    pub fn has_shared_session(&self) -> bool {
+        let profile = self.profile();
+        let exists = |file: &Option<std::path::PathBuf>| file.as_deref().is_some_and(Path::exists);
+        exists(&profile.shared_token_file) && !exists(&profile.token_file)
     }
 
     /// The session of the signed-in user.
@@ -235,6 +247,8 @@ impl Api {
     /// # Errors
     /// The error of the request.
     pub async fn sign_out(&self) -> Result<SignedOut, ApiError> {
+        // Before the tokens are deleted here.
+        self.check_writable("revokes tokens")?;
         let Some(tokens) = self.user_tokens().await.take() else { return Err(ApiError::NotSignedIn) };
         if let Some(path) = &self.profile().token_file
             && let Err(error) = std::fs::remove_file(path)

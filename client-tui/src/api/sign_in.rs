@@ -185,14 +185,15 @@ impl Api {
     /// Exchanges the code for tokens and stores them.
     ///
     /// # Errors
-    /// The error of the request, or [`ApiError::SignIn`] if the ID token does not belong to this sign-in.
-    pub async fn redeem(&self, pending: PendingSignIn, code: String) -> Result<UserTokens, ApiError> {
+    /// [`ApiError::RejectedCode`] if the server does not know the code, the error of the request, or
+    /// [`ApiError::SignIn`] if the ID token does not belong to this sign-in.
+    pub async fn redeem(&self, pending: &PendingSignIn, code: String) -> Result<UserTokens, ApiError> {
         let openid = self.openid().await?;
         let client = self.oauth_client(&openid.token_endpoint)?;
         let asked_at = self.now();
         let answer = client
             .exchange_code(AuthorizationCode::new(code))
-            .set_pkce_verifier(pending.verifier)
+            .set_pkce_verifier(PkceCodeVerifier::new(pending.verifier.secret().clone()))
             .set_redirect_uri(Cow::Borrowed(&pending.redirect_uri))
             .request_async(&self.oauth2_sender(&openid.token_endpoint))
             .await
@@ -260,7 +261,9 @@ pub(super) fn token_error<E: ErrorResponseType + std::fmt::Display + 'static>(
         RequestTokenError::ServerResponse(response) => {
             let description =
                 response.error_description().map(|text| format!(" ({text})")).unwrap_or_default();
-            ApiError::SignIn(format!("{}{description}", explain(&response.error().to_string())))
+            let error = response.error().to_string();
+            let text = format!("{}{description}", explain(&error));
+            if error == "invalid_grant" { ApiError::RejectedCode(text) } else { ApiError::SignIn(text) }
         }
         RequestTokenError::Parse(error, _) => {
             ApiError::Unexpected { url: url.to_owned(), reason: error.to_string() }

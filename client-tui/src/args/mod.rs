@@ -86,6 +86,9 @@ pub struct ProfileArgs {
     /// Disable the actions of the screens that change something on the server, such as exports
     #[arg(long, global = true)]
     pub read_only: bool,
+    /// Host that may get the token of an export besides the server, such as files.example; may be repeated
+    #[arg(long = "file-host", global = true, value_name = "HOST")]
+    pub file_hosts: Vec<String>,
     /// Print the sign-in address instead of opening a browser
     #[arg(long, global = true)]
     pub no_browser: bool,

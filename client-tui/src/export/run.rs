@@ -282,6 +282,14 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
 
     /// Downloads all files. After a failure of one file, the others are still downloaded.
     async fn download_files(&self) -> Result<Vec<FileProgress>, ExportError> {
+        if self.job.requires_access_token {
+            // Before the first download, so that the user is asked once and not for each file. An address that
+            // is not safe is the failure of its file.
+            let addresses =
+                self.job.files.iter().map(|file| self.api.check_token_host(&file.url, &self.bearer));
+            let foreign = addresses.filter_map(Result::err).find(ApiError::is_foreign_host);
+            foreign.map_or(Ok(()), Err)?;
+        }
         let downloads = (0..self.job.files.len()).map(|index| self.download_file(index));
         let mut files: Vec<_> =
             futures_util::stream::iter(downloads).buffer_unordered(self.parallel).try_collect().await?;

@@ -5,12 +5,12 @@ use std::path::Path;
 use serde_json::json;
 
 use super::given_token::given;
-use crate::api::{Api, Bearer, ExportLevel, KickOff};
+use crate::api::{Api, ApiError, Bearer, ExportLevel, KickOff};
 use crate::args::{CancelArgs, ExportArgs, ExportsArgs};
 use crate::export::registry::RegisteredExport;
 use crate::export::run::output_totals;
 use crate::export::{
-    ExportEvent, ExportFolder, ExportJob, ExportPhase, ExportRegistry, ExportRun, FileStatus,
+    ExportError, ExportEvent, ExportFolder, ExportJob, ExportPhase, ExportRegistry, ExportRun, FileStatus,
     run as export_run,
 };
 use crate::failure::CommandFailure;
@@ -18,6 +18,12 @@ use crate::model::quote;
 use crate::output::Output;
 
 pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
+    if args.resume.is_none() && args.attach.is_none() {
+        api.check_writable("starts an export")?;
+    }
+    if args.delete {
+        api.check_writable("deletes the export with --delete")?;
+    }
     let bearer = export_bearer(api, args.token.as_deref()).await?;
     let output = Output { json: args.json };
     let watch = move |event| report_export(output, event);
@@ -38,7 +44,11 @@ pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFai
             // The command goes to the log before the error, so that a script that reads the last line still
             // sees the error.
             if ExportFolder::read(&folder).is_ok_and(|job| job.can_resume()) {
-                let command = resume_command(api, &folder);
+                let host = match &error {
+                    ExportError::Api(ApiError::ForeignHost { host }) => Some(host.as_str()),
+                    _ => None,
+                };
+                let command = resume_command(api, &folder, host);
                 output.progress("resumable", json!({ "command": command }), || {
                     format!("Resume with: {command}")
                 });
@@ -71,11 +81,13 @@ pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFai
     })
 }
 
-/// The command that resumes an export with the same profile.
-fn resume_command(api: &Api, folder: &Path) -> String {
+/// The command that resumes an export with the same profile, and allows a further host to receive the token.
+fn resume_command(api: &Api, folder: &Path, host: Option<&str>) -> String {
     let options = api.profile().options.iter();
     let profile: String = options.map(|(name, value)| format!(" --{name} {}", quote(value))).collect();
-    format!("trefoil-tui export --resume {}{profile}", quote(&folder.to_string_lossy()))
+    let hosts = api.profile().file_hosts.iter().map(String::as_str).chain(host);
+    let hosts: String = hosts.map(|host| format!(" --file-host {}", quote(host))).collect();
+    format!("trefoil-tui export --resume {}{profile}{hosts}", quote(&folder.to_string_lossy()))
 }
 
 /// The token for an export: the one on the command line, that of the backend client, that of the signed-in
@@ -191,6 +203,7 @@ pub fn exports(args: &ExportsArgs) -> Result<(), CommandFailure> {
 
 /// Cancels an export, or deletes a complete one on the server.
 pub(super) async fn cancel(api: &Api, args: &CancelArgs) -> Result<(), CommandFailure> {
+    api.check_writable("deletes an export")?;
     let bearer = export_bearer(api, args.token.as_deref()).await?;
     let job = export_run::delete(api, &bearer, &args.folder).await?;
     let details = json!({ "status": job.status_url, "phase": job.phase });

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::given_token::given;
-use crate::api::{Api, ApiError, Bearer, SignatureStatus, TokenKind, UserTokens, meaning};
+use crate::api::{Api, ApiError, Bearer, SIGN_IN_AGAIN, SignatureStatus, TokenKind, UserTokens, meaning};
 use crate::args::{AskArgs, InspectArgs, SignInArgs, SignOutArgs, TokenAction, TokenArgs};
 use crate::browser;
 use crate::failure::CommandFailure;
@@ -80,12 +80,16 @@ fn report_step(api: &Api, output: Output, step: Step) {
 pub(super) async fn user_bearer(api: &Api, args: &SignInArgs) -> Result<Bearer, CommandFailure> {
     let restored = if args.scope.is_none() { api.restore_session().await } else { None };
     if restored.is_none() {
+        if api.has_shared_session() {
+            Output { json: args.json }.progress("sign-in-again", json!({}), || SIGN_IN_AGAIN.to_owned());
+        }
         user_signs_in(api, args).await?;
     }
     Ok(Bearer::User)
 }
 
 pub(super) async fn sign_out(api: &Api, args: &SignOutArgs) -> Result<(), CommandFailure> {
+    api.check_writable("revokes tokens")?;
     if api.restore_session().await.is_none() {
         return Err(ApiError::NotSignedIn.into());
     }

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use clap::CommandFactory as _;
 use serde_json::json;
 
-use crate::api::Api;
+use crate::api::{Api, ApiError};
 use crate::args::{Args, CompletionsArgs, DoctorArgs, KeysArgs, ManArgs, ProfileArgs, SetupArgs};
 use crate::doctor::{self, Finding, FindingStatus};
 use crate::failure::CommandFailure;
@@ -20,6 +20,10 @@ use crate::setup;
 /// # Errors
 /// [`CommandFailure`] if the server does not answer, or if the profile cannot be stored.
 pub async fn setup(profile: &ProfileArgs, args: SetupArgs) -> Result<(), CommandFailure> {
+    if profile.read_only {
+        let reason = "this command stores a profile, and may register clients at the server".to_owned();
+        return Err(ApiError::ReadOnly(reason).into());
+    }
     let given = ProfileSettings::from(profile);
     let stored = setup::run(&args, given, ProfileFile::of_user()?).await?;
     let details = json!({ "name": stored.name, "profile": stored.settings, "actions": stored.actions });
@@ -58,7 +62,7 @@ pub(super) async fn doctor(api: &Api, args: &DoctorArgs) -> Result<(), CommandFa
 /// [`CommandFailure`] if the settings are invalid, or if the table cannot be printed.
 pub fn keys(args: &KeysArgs) -> Result<(), CommandFailure> {
     let path = settings::path_of_user()?;
-    let table = settings::read_keys(&path)?;
+    let table = settings::read(&path)?.keys;
     let rows: Vec<_> = table.rows_by_action().collect();
     let details: Vec<_> = rows
         .iter()

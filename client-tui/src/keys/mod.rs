@@ -81,6 +81,7 @@ pub enum Action {
     ChangeProfile,
     Zoom,
     ToggleMouse,
+    Suspend,
 }
 
 /// State of the focus in which a key binding applies. A key that types a character never applies in a field.
@@ -211,6 +212,7 @@ fn standard_rows() -> Vec<KeyRow> {
         row("P", "change the profile", Browsing, &[], None, ChangeProfile),
         row("z", "show only the answer or the details, or both panes", Browsing, &[], None, Zoom),
         row("m", "use the mouse here, or leave it to the terminal", Browsing, &[], None, ToggleMouse),
+        row("Ctrl-Z", "suspend the program; 'fg' continues it", Always, &[], None, Suspend),
         row("F1, ?", "help", Always, &[], Some("help"), Help),
         row("q, Ctrl-C", "quit", Always, &[], Some("quit"), Quit),
     ]

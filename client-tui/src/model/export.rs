@@ -37,6 +37,8 @@ pub struct ExportRow {
     pub files: Vec<FileProgress>,
     /// Bytes that arrived in each of the last seconds of the download.
     pub throughput: VecDeque<u64>,
+    /// Host at which the export continues, if the token may not be sent there yet.
+    pub foreign_host: Option<String>,
     /// Bytes on disk at the last second.
     last_bytes: u64,
 }
@@ -133,7 +135,7 @@ impl ExportScreen {
 impl ExportRow {
     pub fn new(folder: PathBuf, job: ExportJob, activity: Activity) -> Self {
         let files = vec![FileProgress::default(); job.files.len()];
-        Self { folder, job, activity, files, throughput: VecDeque::new(), last_bytes: 0 }
+        Self { folder, job, activity, files, throughput: VecDeque::new(), foreign_host: None, last_bytes: 0 }
     }
 
     pub fn is_active(&self) -> bool {

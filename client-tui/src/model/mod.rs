@@ -92,6 +92,14 @@ pub enum Confirmation {
     Quit,
     /// Delete the export of this folder on the server.
     DeleteExport(PathBuf),
+    /// Send the token of an export to this host.
+    SendToken(String),
+    SignOut {
+        /// Whether the session of the browser is ended, too.
+        browser: bool,
+    },
+    /// Send the exchange with this id again.
+    Replay(u64),
 }
 
 /// Elements that a mouse click selects.

@@ -51,9 +51,15 @@ impl ProfileSource {
         match &choice.name {
             None => self.selected(),
             Some(name) => {
-                let ProfileArgs { read_only, no_browser, .. } = self.args;
+                let ProfileArgs { read_only, no_browser, ref file_hosts, .. } = self.args;
                 let profile = Some(name.clone());
-                self.read(&ProfileArgs { profile, read_only, no_browser, ..ProfileArgs::default() })
+                self.read(&ProfileArgs {
+                    profile,
+                    read_only,
+                    no_browser,
+                    file_hosts: file_hosts.clone(),
+                    ..ProfileArgs::default()
+                })
             }
         }
     }

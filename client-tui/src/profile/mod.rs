@@ -64,6 +64,7 @@ impl Profile {
         profile.sign_in_method = SignInMethod::of_environment();
         profile.open_browser = !args.no_browser;
         profile.read_only = args.read_only;
+        profile.file_hosts.clone_from(&args.file_hosts);
         Ok(profile)
     }
 
@@ -84,10 +85,12 @@ impl Profile {
             scope: USER_SCOPE.to_owned(),
             redirect_host: "localhost".to_owned(),
             token_file: None,
+            shared_token_file: None,
             backend: None,
             backend_scope: BACKEND_SCOPE.to_owned(),
             sign_in_method: SignInMethod::Browser,
             read_only: false,
+            file_hosts: Vec::new(),
             open_browser: true,
             examples: FormDefaults::default(),
             options: Vec::new(),
@@ -133,15 +136,19 @@ impl Profile {
         Ok(self)
     }
 
-    /// The profile with a file that keeps the tokens of the user between runs: one for each server and
-    /// client, in `$XDG_STATE_HOME/trefoil-tui/tokens` or the folder that the operating system uses instead.
+    /// The profile with a file that keeps the tokens of the user between runs: one for each profile, server
+    /// and client, in `$XDG_STATE_HOME/trefoil-tui/tokens` or the folder that the operating system uses
+    /// instead.
     #[must_use]
     pub fn with_token_file(mut self) -> Self {
         let Ok(base) = etcetera::choose_base_strategy() else { return self };
         let folder = base.state_dir().unwrap_or_else(|| base.data_dir()).join("trefoil-tui/tokens");
-        let key = format!("{} {}", self.base_url, self.client_id.as_deref().unwrap_or_default());
-        let name = utf8_percent_encode(&key, NON_ALPHANUMERIC).to_string();
-        self.token_file = Some(folder.join(format!("{name}.json")));
+        let server = format!("{} {}", self.base_url, self.client_id.as_deref().unwrap_or_default());
+        // Two people may have a profile each for one server, so that the name is a part of the key.
+        let key = format!("{} {server}", self.name.as_deref().unwrap_or_default());
+        let file = |key: &str| folder.join(format!("{}.json", utf8_percent_encode(key, NON_ALPHANUMERIC)));
+        self.token_file = Some(file(&key));
+        self.shared_token_file = Some(file(&server));
         self
     }
 

@@ -25,6 +25,8 @@ pub struct Profile {
     pub redirect_host: String,
     /// File that keeps the tokens of the user; `None` to keep them in memory only.
     pub token_file: Option<PathBuf>,
+    /// File in which earlier versions kept the tokens for all profiles of this server. It is not read.
+    pub shared_token_file: Option<PathBuf>,
     /// Credentials of a backend service, which signs in without a user.
     pub backend: Option<BackendProfile>,
     /// Scopes of tokens of the backend service, separated by spaces.
@@ -33,6 +35,8 @@ pub struct Profile {
     pub sign_in_method: SignInMethod,
     /// Whether actions that change something on the server are disabled.
     pub read_only: bool,
+    /// Hosts, besides the server, to which the tokens of exports may be sent.
+    pub file_hosts: Vec<String>,
     /// Whether a browser may be opened; otherwise the address is only shown.
     pub open_browser: bool,
     /// Initial values of the forms that are valid on this server.

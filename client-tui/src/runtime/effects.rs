@@ -133,7 +133,11 @@ impl ProfileEffects {
             }
             RuntimeEffect::Copy(text) => terminal::copy(&text),
             // The event loop performs these effects, because they need the terminal or replace this profile.
-            RuntimeEffect::EditRequest(_) | RuntimeEffect::OpenPager(_) | RuntimeEffect::OpenProfile(_) => {}
+            RuntimeEffect::EditRequest(_)
+            | RuntimeEffect::OpenPager(_)
+            | RuntimeEffect::OpenProfile(_)
+            | RuntimeEffect::Suspend
+            | RuntimeEffect::Redraw => {}
             RuntimeEffect::ListProfiles => {
                 self.send(Message::Profiles(in_words(self.services.profiles.choices())));
             }
@@ -186,7 +190,12 @@ impl ProfileEffects {
                 }
             }
             RuntimeEffect::StartExport { folder, job, bearer } => self.run_export(folder, Some(job), bearer),
-            RuntimeEffect::ResumeExport { folder, bearer } => self.run_export(folder, None, bearer),
+            RuntimeEffect::ResumeExport { folder, bearer, file_host } => {
+                if let Some(host) = file_host {
+                    self.api.allow_file_host(&host);
+                }
+                self.run_export(folder, None, bearer);
+            }
             RuntimeEffect::DeleteExport { folder, bearer } => self.delete_export(folder, bearer),
             RuntimeEffect::SignOut { browser } => {
                 self.ask(async move |api| Message::SignedOut(sign_out(&api, browser).await));
@@ -195,7 +204,10 @@ impl ProfileEffects {
                 self.ask(async move |api| Message::Inspected(kind, in_words(api.inspect(kind, true).await)));
             }
             RuntimeEffect::RestoreSession => {
-                self.ask(async |api| Message::Restored(api.restore_session().await));
+                self.ask(async |api| match api.restore_session().await {
+                    None if api.has_shared_session() => Message::SharedSession,
+                    session => Message::Restored(session),
+                });
             }
             RuntimeEffect::Userinfo => {
                 self.ask(async |api| Message::Userinfo(in_words(api.userinfo(&Bearer::User).await)));
@@ -330,6 +342,10 @@ impl ProfileEffects {
                 Ok(run) => run.to_completion().await.map(drop),
                 Err(error) => Err(error),
             };
+            if let Err(ExportError::Api(ApiError::ForeignHost { host })) = &result {
+                let (folder, host) = (export_folder.clone(), host.clone());
+                let _ = sender.send(Message::ExportNeedsHost { folder, host });
+            }
             let _ = sender.send(Message::ExportEnded { folder: export_folder, result: in_words(result) });
         });
         self.exports.insert(folder, task);

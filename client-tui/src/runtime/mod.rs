@@ -18,15 +18,18 @@ use crate::display::DisplayOptions;
 use crate::export::ExportRegistry;
 use crate::failure::CommandFailure;
 use crate::history::HistoryFile;
+use crate::keys::KeyTable;
 use crate::model::Model;
 use crate::msg::{Message, RuntimeEffect};
 use crate::profile::Profile;
 use crate::profile::choice::{ProfileChoice, ProfileSource};
-use crate::settings;
 use crate::terminal::{self, EventReader};
 use crate::update::update;
 use crate::user_programs::UserPrograms;
 use crate::view::{ClickRegion, view};
+
+/// Number of the signal SIGHUP.
+const HANGUP: i32 = 1;
 
 /// Opens the screens on this terminal until the user quits. The state of the terminal is restored in any
 /// case, even after a panic.
@@ -36,12 +39,13 @@ use crate::view::{ClickRegion, view};
 pub async fn open(
     profile: Profile,
     profiles: ProfileSource,
+    keys: KeyTable,
     display: DisplayOptions,
     clock: ClientClock,
 ) -> Result<(), CommandFailure> {
     let mut model = Model::new(&profile, display, (clock.now)());
     // The table exists until the program ends.
-    model.keys = Box::leak(Box::new(settings::read_keys(&settings::path_of_user()?)?));
+    model.keys = Box::leak(Box::new(keys));
     model.about.zone = jiff::tz::TimeZone::system();
     let registry = ExportRegistry::of_user()?;
     let history = HistoryFile::of_user().map_err(CommandFailure::History)?;
@@ -49,25 +53,33 @@ pub async fn open(
     let (sender, input) = mpsc::unbounded_channel();
     let ended_by = watch_signals(sender.clone())?;
     let mut terminal = terminal::open().map_err(CommandFailure::Terminal)?;
-    let events = EventReader::start(sender.clone());
+    let events = EventReader::start(sender.clone(), display.asks_terminal);
     let ticking = tokio::spawn(tick(sender, clock));
     let ended = run(&mut terminal, model, effects, input, events, |_| {}).await;
     ticking.abort();
     terminal::close();
-    ended.map_err(CommandFailure::Terminal)?;
-    match *ended_by.lock().unwrap_or_else(PoisonError::into_inner) {
-        Some(signal) => Err(CommandFailure::Signal(signal)),
-        None => Ok(()),
+    if let Some(signal) = *ended_by.lock().unwrap_or_else(PoisonError::into_inner) {
+        return Err(CommandFailure::Signal(signal));
+    }
+    match ended {
+        // The window was closed, and SIGHUP has not arrived yet.
+        Err(error) if terminal::is_closed(&error) => Err(CommandFailure::Signal(HANGUP)),
+        Err(error) => Err(CommandFailure::Terminal(error)),
+        Ok(_) => Ok(()),
     }
 }
 
-/// Ends the event loop when a signal requests it. Returns the number of that signal.
+/// Ends the event loop when a signal requests it, and suspends it. Returns the number of the signal that
+/// ended it.
 ///
 /// # Errors
 /// [`CommandFailure::Terminal`] if the operating system refuses a signal handler.
 #[cfg(unix)]
 fn watch_signals(sender: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i32>>>, CommandFailure> {
+    use rustix::process::Signal;
     use tokio::signal::unix::{SignalKind, signal};
+    const SIGTSTP: i32 = Signal::TSTP.as_raw();
+    const SIGCONT: i32 = Signal::CONT.as_raw();
     let ended_by = Arc::new(Mutex::new(None));
     let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()];
     for kind in kinds {
@@ -78,6 +90,15 @@ fn watch_signals(sender: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i3
             *ended_by.lock().unwrap_or_else(PoisonError::into_inner) = Some(kind.as_raw_value());
             // Sending fails if the screens are closed already.
             let _ = sender.send(Message::Terminate);
+        });
+    }
+    for (kind, message) in [(SIGTSTP, Message::Suspend), (SIGCONT, Message::Continued)]
+        .map(|(n, m)| (SignalKind::from_raw(n), m))
+    {
+        let mut signals = signal(kind).map_err(CommandFailure::Terminal)?;
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() && sender.send(message.clone()).is_ok() {}
         });
     }
     Ok(ended_by)
@@ -130,6 +151,18 @@ where
                     }
                     RuntimeEffect::OpenPager(text) => {
                         if let Err(reason) = programs.page(&text) {
+                            effects.send(Message::Saved(Err(reason)));
+                        }
+                        redraw(terminal, &model)?;
+                    }
+                    RuntimeEffect::Suspend => {
+                        if let Err(reason) = programs.suspend() {
+                            effects.send(Message::Saved(Err(reason)));
+                        }
+                        redraw(terminal, &model)?;
+                    }
+                    RuntimeEffect::Redraw => {
+                        if let Err(reason) = programs.resume() {
                             effects.send(Message::Saved(Err(reason)));
                         }
                         redraw(terminal, &model)?;

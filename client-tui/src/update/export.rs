@@ -34,6 +34,12 @@ pub(super) fn on_ended(model: &mut Model, folder: &Path, result: Answered<()>) {
     }
 }
 
+pub(super) fn on_foreign_host(model: &mut Model, folder: &Path, host: String) {
+    if let Some(row) = model.export.row(folder) {
+        row.foreign_host = Some(host);
+    }
+}
+
 pub(super) fn on_deleted(model: &mut Model, folder: &Path, result: Answered<ExportJob>) {
     match result {
         Ok(job) => {
@@ -101,13 +107,26 @@ pub(super) fn close_form(model: &mut Model) {
     model.export.new_export = false;
 }
 
-pub(super) fn resume(model: &mut Model) -> Vec<RuntimeEffect> {
+/// Resumes the selected export. If it continues at another host, the key must be pressed twice, because the
+/// token is sent there.
+pub(super) fn resume(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec<RuntimeEffect> {
     let bearer = model.export_bearer();
     let index = model.export.selected;
     let Some(row) = model.export.selected() else { return Vec::new() };
-    let folder = row.folder.clone();
+    let (folder, file_host) = (row.folder.clone(), row.foreign_host.clone());
+    if let Some(host) = &file_host {
+        let confirmation = Confirmation::SendToken(host.clone());
+        if confirmed != Some(&confirmation) {
+            let key = model.keys.label(Action::ResumeExport);
+            model.notice =
+                Some(format!("The export continues at {host}. Press {key} again to send the token there."));
+            model.to_confirm = Some(confirmation);
+            return Vec::new();
+        }
+    }
     model.export.rows[index].activity = Activity::Active(None);
-    vec![RuntimeEffect::ResumeExport { folder, bearer }]
+    model.export.rows[index].foreign_host = None;
+    vec![RuntimeEffect::ResumeExport { folder, bearer, file_host }]
 }
 
 /// Cancels the selected export, or deletes it on the server, if the key is pressed twice.

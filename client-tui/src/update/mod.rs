@@ -16,7 +16,7 @@ mod viewer;
 use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
-use crate::api::HttpProgram;
+use crate::api::{HttpProgram, SIGN_IN_AGAIN};
 use crate::commands;
 use crate::form::types_a_character;
 use crate::keys::Action;
@@ -38,7 +38,10 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::Wheel(down) => return scroll(model, down, WHEEL),
         Message::Resized | Message::Mouse(_) => {}
         Message::Tick(now) => on_tick(model, now),
+        Message::Background(is_light) => model.about.display.take_background(is_light),
         Message::Terminate => model.quit = true,
+        Message::Suspend => return vec![RuntimeEffect::Suspend],
+        Message::Continued => return vec![RuntimeEffect::Redraw],
         Message::Exchanged(exchange) => requests::on_exchange(model, exchange),
         Message::Edited(result) => return requests::on_edited(model, result),
         Message::Sent(result) => requests::on_sent(model, result),
@@ -48,6 +51,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::SignIn(step) => sign_in::on_step(model, step),
         Message::SignedIn(result) => return sign_in::on_signed_in(model, result),
         Message::Restored(session) => return sign_in::on_restored(model, session),
+        Message::SharedSession => model.notice = Some(SIGN_IN_AGAIN.to_owned()),
         Message::Inspected(kind, result) => sign_in::on_inspected(model, kind, result),
         Message::Session(session) => sign_in::on_session(model, session),
         Message::SignedOut(result) => sign_in::on_signed_out(model, result),
@@ -67,6 +71,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::Profiles(result) => profiles::on_choices(model, result),
         Message::Exports(exports) => export::on_exports(model, exports),
         Message::ExportProgress { folder, event } => export::on_progress(model, &folder, event),
+        Message::ExportNeedsHost { folder, host } => export::on_foreign_host(model, &folder, host),
         Message::ExportEnded { folder, result } => export::on_ended(model, &folder, result),
         Message::FilePage { path, filter, result } => viewer::on_page(model, &path, &filter, result),
         Message::Resource(result) => viewer::on_resource(model, result),
@@ -201,8 +206,8 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::PageDown => return scroll(model, true, PAGE),
         Action::InspectToken => return sign_in::inspect(model),
         Action::SignInOnDevice => return sign_in::start(model, SignInMethod::Device),
-        Action::SignOut => return sign_in::sign_out(model, false),
-        Action::SignOutBrowser => return sign_in::sign_out(model, true),
+        Action::SignOut => return sign_in::sign_out(model, false, confirmed.as_ref()),
+        Action::SignOutBrowser => return sign_in::sign_out(model, true, confirmed.as_ref()),
         Action::Userinfo => return sign_in::userinfo(model),
         Action::SwitchBearer => model.bearer = model.other_bearer().unwrap_or(model.bearer.clone()),
         Action::NextOperation => codes::step_operation(model, 1),
@@ -221,6 +226,7 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::ChangeProfile => return profiles::open(model),
         Action::Zoom => model.zoomed = !model.zoomed,
         Action::ToggleMouse => return toggle_mouse(model),
+        Action::Suspend => return vec![RuntimeEffect::Suspend],
         Action::NewExport => export::open_form(model),
         Action::ViewFiles => return viewer::open(model),
         Action::EditFilter => model.typing = true,
@@ -235,11 +241,11 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::NextReference => viewer::next_reference(model),
         Action::FollowReference => return viewer::follow_reference(model),
         Action::CheckCodes => return viewer::check_codes(model),
-        Action::ResumeExport => return export::resume(model),
+        Action::ResumeExport => return export::resume(model, confirmed.as_ref()),
         Action::DeleteExport => return export::delete(model, confirmed),
         Action::CopyCurl => return requests::copy_command(model, HttpProgram::Curl),
         Action::CopyHttpie => return requests::copy_command(model, HttpProgram::Httpie),
-        Action::Replay => return requests::replay(model),
+        Action::Replay => return requests::replay(model, confirmed.as_ref()),
         Action::EditRequest => return requests::edit(model),
         Action::OpenPager => {
             return model.pager_text().map(RuntimeEffect::OpenPager).into_iter().collect();
@@ -393,7 +399,7 @@ fn toggle_mouse(model: &mut Model) -> Vec<RuntimeEffect> {
             let key = model.keys.label(Action::ToggleMouse);
             format!("The mouse selects tabs, fields and rows; {key} returns it to the terminal.")
         }
-        false => "The mouse belongs to the terminal.".to_owned(),
+        false => "Mouse off: select text with the mouse as usual.".to_owned(),
     });
     vec![RuntimeEffect::CaptureMouse(model.mouse)]
 }

@@ -2,7 +2,8 @@
 
 use crate::api::{HttpProgram, RawRequest, RecordedExchange};
 use crate::har;
-use crate::model::{EXCHANGES_KEPT, Model};
+use crate::keys::Action;
+use crate::model::{Confirmation, EXCHANGES_KEPT, Model};
 use crate::msg::{Answered, RuntimeEffect};
 
 /// Adds an exchange, or completes the one with the same id.
@@ -31,9 +32,17 @@ pub(super) fn copy_command(model: &mut Model, program: HttpProgram) -> Vec<Runti
     vec![RuntimeEffect::Copy(command)]
 }
 
-/// Sends the selected request again, with the current token.
-pub(super) fn replay(model: &mut Model) -> Vec<RuntimeEffect> {
+/// Sends the selected request again, with the current token. A request that may change something is sent only
+/// if the key is pressed twice.
+pub(super) fn replay(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec<RuntimeEffect> {
     let Some(exchange) = selected(model) else { return Vec::new() };
+    let confirmation = Confirmation::Replay(exchange.id);
+    if !matches!(exchange.method.as_str(), "GET" | "HEAD" | "OPTIONS") && confirmed != Some(&confirmation) {
+        let key = model.keys.label(Action::Replay);
+        model.notice = Some(format!("Press {key} again to repeat the {}.", exchange.method));
+        model.to_confirm = Some(confirmation);
+        return Vec::new();
+    }
     let parsed = exchange.request_text().and_then(|text| RawRequest::parse(&text));
     send(model, parsed)
 }
@@ -50,9 +59,17 @@ pub(super) fn edit(model: &mut Model) -> Vec<RuntimeEffect> {
     }
 }
 
-pub(super) fn on_edited(model: &mut Model, result: Answered<String>) -> Vec<RuntimeEffect> {
-    let parsed = result.and_then(|text| RawRequest::parse(&text));
-    send(model, parsed)
+/// Sends a request that the user has edited, but only if it was written: leaving the editor without writing
+/// means that nothing is sent.
+pub(super) fn on_edited(model: &mut Model, result: Answered<Option<String>>) -> Vec<RuntimeEffect> {
+    match result {
+        Ok(None) => {
+            model.notice = Some("Nothing was sent, because the file was not written.".to_owned());
+            Vec::new()
+        }
+        Ok(Some(text)) => send(model, RawRequest::parse(&text)),
+        Err(reason) => send(model, Err(reason)),
+    }
 }
 
 fn send(model: &mut Model, request: Answered<RawRequest>) -> Vec<RuntimeEffect> {

@@ -4,7 +4,7 @@ use crate::api::{Bearer, SignedInSession, TokenInspection, TokenKind};
 use crate::journey::Step;
 use crate::keys::Action;
 use crate::model::answer::Answer;
-use crate::model::{Inspector, Model, Screen, SignInState};
+use crate::model::{Confirmation, Inspector, Model, Screen, SignInState};
 use crate::msg::{Answered, RuntimeEffect};
 use crate::sign_in_method::SignInMethod;
 
@@ -114,8 +114,22 @@ pub(super) fn cancel(model: &mut Model) -> Vec<RuntimeEffect> {
     vec![RuntimeEffect::CancelSignIn]
 }
 
-/// Signs out. `browser` also ends the session of the browser at the server.
-pub(super) fn sign_out(model: &mut Model, browser: bool) -> Vec<RuntimeEffect> {
+/// Signs out if the key is pressed twice, because the tokens are revoked. `browser` also ends the session of
+/// the browser at the server.
+pub(super) fn sign_out(
+    model: &mut Model,
+    browser: bool,
+    confirmed: Option<&Confirmation>,
+) -> Vec<RuntimeEffect> {
+    let confirmation = Confirmation::SignOut { browser };
+    if confirmed != Some(&confirmation) {
+        let action = if browser { Action::SignOutBrowser } else { Action::SignOut };
+        let does =
+            if browser { "sign out here and in the browser" } else { "sign out and revoke the tokens" };
+        model.notice = Some(format!("Press {} again to {does}.", model.keys.label(action)));
+        model.to_confirm = Some(confirmation);
+        return Vec::new();
+    }
     model.sign_in.state = SignInState::Out;
     model.sign_in.claims = Answer::None;
     model.sign_in.inspector = None;

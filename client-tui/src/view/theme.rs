@@ -20,7 +20,7 @@ impl Theme {
         match self.scheme {
             ColourScheme::Dark => Style::new().fg(dark),
             ColourScheme::Light => Style::new().fg(light),
-            ColourScheme::None => Style::new(),
+            ColourScheme::HighContrast | ColourScheme::None => Style::new(),
         }
     }
 
@@ -46,7 +46,10 @@ impl Theme {
     /// Less important text. It is dimmed, because the colour "dark gray" is the background of some colour
     /// schemes.
     pub fn quiet(self) -> Style {
-        Style::new().add_modifier(Modifier::DIM)
+        match self.scheme {
+            ColourScheme::HighContrast => Style::new(),
+            _ => Style::new().add_modifier(Modifier::DIM),
+        }
     }
 
     pub fn tab(self) -> Style {
@@ -55,7 +58,7 @@ impl Theme {
 
     pub fn qr(self) -> Style {
         match self.scheme {
-            ColourScheme::None => Style::new().add_modifier(Modifier::REVERSED),
+            ColourScheme::HighContrast | ColourScheme::None => Style::new().add_modifier(Modifier::REVERSED),
             _ => Style::new().fg(Color::Black).bg(Color::White),
         }
     }

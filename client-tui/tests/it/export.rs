@@ -480,3 +480,34 @@ async fn a_cancelled_export_is_not_resumed() {
     assert!(server.requests()[2].starts_with("delete /status "));
     assert!(matches!(resume(&server, &out).await, Err(ExportError::Deleted)));
 }
+
+#[tokio::test]
+async fn a_token_is_not_sent_to_another_host_until_the_user_allows_it() {
+    let files = FaultyServer::start(&[respond(200, "", PATIENTS)]).await;
+    let elsewhere = page(&manifest("").replace("{base}", &files.base_url));
+    let server = FaultyServer::start(&[accepted(), elsewhere.clone(), elsewhere]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("e1");
+    let error = start(&server, &folder).await.unwrap_err();
+    let ExportError::Api(ApiError::ForeignHost { host }) = &error else { panic!("{error}") };
+    assert_eq!(*host, files.base_url.trim_start_matches("http://"));
+    assert!(error.to_string().contains(&format!("--file-host {host}")), "{error}");
+    assert_eq!(files.requests(), [] as [String; 0], "nothing was sent there");
+    let api = api(&server.base_url);
+    api.allow_file_host(host);
+    ExportRun::resume(&api, given(), &folder, |_| {}).unwrap().to_completion().await.unwrap();
+    assert!(files.requests()[0].contains("authorization: bearer tok"), "{:?}", files.requests());
+}
+
+#[tokio::test]
+async fn a_status_at_another_host_gets_no_token() {
+    let other = FaultyServer::start(&[]).await;
+    let location = format!("content-location: {}/status\r\n", other.base_url);
+    let server = FaultyServer::start(&[respond(202, &location, "")]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("e1");
+    let error = start(&server, &folder).await.unwrap_err();
+    assert!(matches!(error, ExportError::Api(ApiError::ForeignHost { .. })), "{error}");
+    assert_eq!(other.requests(), [] as [String; 0]);
+    assert!(ExportFolder::read(&folder).unwrap().can_resume(), "the export can be resumed with --file-host");
+}

@@ -1,9 +1,11 @@
 //! Tests of the subcommands as a script runs them: stdout, exit codes, and a browser outside of the program.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
+use trefoil_tui::profile::Profile;
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
@@ -392,4 +394,99 @@ async fn setup_registers_a_client_where_the_server_offers_it() {
     let stored = result(&output(command).await);
     assert!(stored["profile"]["client_id"].is_null(), "{stored}");
     assert!(stored["actions"].to_string().contains("without a token"), "{stored}");
+}
+
+/// Each subcommand with arguments, and whether it changes something on the server.
+const SUBCOMMANDS: [(&str, &[&str], bool); 21] = [
+    ("cancel", &["."], true),
+    (
+        "compare",
+        &["--other", "http://127.0.0.1:1", "subsumes", "--system", "s", "--code-a", "a", "--code-b", "b"],
+        false,
+    ),
+    ("completions", &["bash"], false),
+    ("doctor", &[], false),
+    ("expand", &["--url", "u"], false),
+    ("export", &["--out", "e1"], true),
+    ("exports", &[], false),
+    ("keys", &[], false),
+    ("lookup", &["--system", "s", "--code", "c"], false),
+    ("man", &["man"], false),
+    ("path", &["--system", "s", "--from", "a", "--to", "b"], false),
+    ("setup", &["http://127.0.0.1:1"], true),
+    ("sign-in", &["--no-browser", "--timeout", "1"], false),
+    ("sign-out", &[], true),
+    ("subsumes", &["--system", "s", "--code-a", "a", "--code-b", "b"], false),
+    ("token", &[], false),
+    ("tree", &["--system", "s", "--code", "c"], false),
+    ("userinfo", &["--token", "t"], false),
+    ("validate-batch", &["--file", "codes.csv"], false),
+    ("validate-code", &["--url", "u", "--system", "s", "--code", "c"], false),
+    ("help", &[], false),
+];
+
+#[tokio::test]
+async fn a_read_only_client_refuses_before_it_sends() {
+    use clap::CommandFactory as _;
+    let mut command = trefoil_tui::args::Args::command();
+    command.build();
+    let names: BTreeSet<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+    assert_eq!(names, SUBCOMMANDS.iter().map(|(name, ..)| *name).collect(), "the table has each subcommand");
+    let server = MockServer::start().await;
+    for (name, args, changes) in SUBCOMMANDS {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = program();
+        command.current_dir(folder.path()).arg(name).args(args);
+        if !matches!(name, "setup" | "help") {
+            command.args(["--read-only", "--client-id", "app", "--base-url", &server.uri()]);
+        } else if name == "setup" {
+            command.arg("--read-only");
+        }
+        server.reset().await;
+        let output = output(command).await;
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if changes {
+            check_code(&output, 2, "read-only (--read-only)");
+            assert_eq!(server.received_requests().await.unwrap().len(), 0, "{name}");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{name} creates no folder");
+        } else {
+            assert!(!errors.contains("read-only"), "{name}: {errors}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_wrong_paste_does_not_end_the_sign_in() {
+    trefoil_tui::install_crypto();
+    let server = Server::start();
+    let mut terminal = crate::pty::PseudoTerminal::new();
+    let mut command = program();
+    command.args(["sign-in", "--no-browser", "--demo"]).arg(server.data.path());
+    command.env("XDG_STATE_HOME", server.data.path().join("state"));
+    let mut child = terminal.spawn(&mut command);
+    let shown = terminal.read_until("paste its last address");
+    let url = shown.split_whitespace().find(|word| word.starts_with("https://")).unwrap().to_owned();
+    for junk in ["junk", "https://x.example/?state=1&code=2", "two words"] {
+        terminal.send(&format!("{junk}\n"));
+        let shown = terminal.read_until("Error: ");
+        assert!(shown.contains("Error: "), "{shown}");
+    }
+    let (username, password) = server.person();
+    let page = browse(server.ca(), url, username, password).await;
+    assert!(page.contains("You are signed in"), "{page}");
+    let shown = terminal.read_until("signed in as");
+    assert!(shown.contains("signed in as"), "{shown}");
+    assert!(child.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn two_profiles_of_one_server_have_their_own_tokens() {
+    trefoil_tui::install_crypto();
+    let profile = |name: Option<&str>| {
+        let profile = Profile { name: name.map(str::to_owned), ..Profile::at("https://t.example").unwrap() };
+        profile.with_token_file().token_file.unwrap()
+    };
+    let files: BTreeSet<_> = [None, Some("ann"), Some("bob")].map(profile).into();
+    assert_eq!(files.len(), 3, "{files:?}");
 }

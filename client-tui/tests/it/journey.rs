@@ -61,7 +61,7 @@ const SCRIPT: &[Step] = &[
                 .as_deref()
                 .is_some_and(|notice| notice.starts_with("The server answered with the status"))
         },
-        &[KeyCode::Char('1'), KeyCode::Char('o')],
+        &[KeyCode::Char('1'), KeyCode::Char('o'), KeyCode::Char('o')],
     ),
     (|model| model.notice.as_deref() == Some("Signed out; the token is revoked."), &[KeyCode::Char('q')]),
 ];

@@ -21,6 +21,8 @@ mod pager;
 mod profiles;
 #[cfg(unix)]
 mod pty;
+#[cfg(unix)]
+mod rude_terminal;
 mod server;
 mod session;
 #[cfg(unix)]

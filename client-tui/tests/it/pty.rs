@@ -1,4 +1,5 @@
-//! The program in a pseudo-terminal of 80 columns and 24 rows. Tests and the benchmark share it.
+//! The program in a pseudo-terminal of 80 columns and 24 rows, which answers nothing by itself. Tests and the
+//! benchmark share it.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -7,10 +8,6 @@ use std::process::{Child, Command};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-
-/// Requests of the program that every terminal answers, with their answers: device attributes, and the
-/// position of the cursor.
-const REQUESTS: [(&[u8], &str); 2] = [(b"\x1b[c", "\x1b[?62c"), (b"\x1b[6n", "\x1b[1;1R")];
 
 /// A pseudo-terminal.
 pub struct PseudoTerminal {
@@ -22,14 +19,21 @@ pub struct PseudoTerminal {
 
 impl PseudoTerminal {
     pub fn new() -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let program: OwnedFd =
             File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap().into();
-        tcsetwinsize(&program, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
-        Self { screen: File::from(master), program }
+        let terminal = Self { screen: File::from(master), program };
+        terminal.resize(80, 24);
+        terminal
+    }
+
+    /// Changes the size. The process in the terminal must be told by SIGWINCH.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.program, size).unwrap();
     }
 
     /// Starts a program in the terminal.
@@ -38,7 +42,7 @@ impl PseudoTerminal {
         command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap()
     }
 
-    /// Reads the output of the program until it contains this text. Answers its requests.
+    /// Reads the output of the program until it contains this text.
     pub fn read_until(&mut self, text: &str) -> String {
         let mut shown = Vec::new();
         let mut buffer = [0; 4096];
@@ -48,11 +52,6 @@ impl PseudoTerminal {
                 _ => break,
             };
             shown.extend_from_slice(&buffer[..size]);
-            for (request, answer) in REQUESTS {
-                if buffer[..size].windows(request.len()).any(|bytes| bytes == request) {
-                    self.send(answer);
-                }
-            }
         }
         String::from_utf8_lossy(&shown).into_owned()
     }

@@ -108,11 +108,19 @@ pub fn manifest() -> ExportManifest {
 pub struct Programs;
 
 impl UserPrograms for Programs {
-    fn edit(&mut self, text: &str) -> Result<String, String> {
-        Ok(text.replace("accept: ", "x-edited: "))
+    fn edit(&mut self, text: &str) -> Result<Option<String>, String> {
+        Ok(Some(text.replace("accept: ", "x-edited: ")))
     }
 
     fn page(&mut self, _: &str) -> Result<(), String> {
         Err("there is no pager".to_owned())
+    }
+
+    fn suspend(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn resume(&mut self) -> Result<(), String> {
+        Ok(())
     }
 }

@@ -95,6 +95,9 @@ fn a_sign_in_waits_accepts_a_pasted_text_and_reads_userinfo() {
     assert_eq!(model.sign_in.paste_error.as_deref(), Some("not this one"));
     assert_eq!(update(&mut model, Message::SignedIn(Ok(session()))), [RuntimeEffect::Userinfo]);
     assert_eq!((model.bearer.clone(), model.typing), (Bearer::User, false));
+    assert_eq!(press(&mut model, KeyCode::Char('o')), [], "it must be confirmed");
+    assert_eq!(press(&mut model, KeyCode::Char('b')), [], "by the same key");
+    assert_eq!(press(&mut model, KeyCode::Char('o')), []);
     assert_eq!(press(&mut model, KeyCode::Char('o')), [RuntimeEffect::SignOut { browser: false }]);
     assert_eq!((model.sign_in.state, model.bearer), (SignInState::Out, Bearer::Backend));
 }
@@ -262,7 +265,8 @@ fn an_interrupted_export_of_an_earlier_run_is_resumed() {
     let folder = PathBuf::from("/e/1");
     update(&mut model, Message::Exports(vec![RegisteredExport { folder: folder.clone(), job }]));
     press(&mut model, KeyCode::Char('4'));
-    let resume = [RuntimeEffect::ResumeExport { folder: folder.clone(), bearer: Bearer::Backend }];
+    let resume =
+        [RuntimeEffect::ResumeExport { folder: folder.clone(), bearer: Bearer::Backend, file_host: None }];
     assert_eq!(press(&mut model, KeyCode::Char('r')), resume);
     assert_eq!(press(&mut model, KeyCode::Char('r')), [], "the export is active");
     update(&mut model, Message::ExportEnded { folder: folder.clone(), result: Err("gone".to_owned()) });
@@ -411,12 +415,25 @@ fn a_request_is_sent_again_or_edited() {
     assert_eq!(request.headers["authorization"], "Bearer $TOKEN");
     let effects = press(&mut model, KeyCode::Char('e'));
     let [RuntimeEffect::EditRequest(text)] = &effects[..] else { panic!("{effects:?}") };
-    let effects = update(&mut model, Message::Edited(Ok(text.replace("a=b", "a=c"))));
+    let effects = update(&mut model, Message::Edited(Ok(Some(text.replace("a=b", "a=c")))));
     let [RuntimeEffect::SendRaw(request, _)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(request.url.query(), Some("a=c"));
-    assert_eq!(update(&mut model, Message::Edited(Ok("nonsense".to_owned()))), []);
+    assert_eq!(update(&mut model, Message::Edited(Ok(Some("nonsense".to_owned())))), []);
     assert!(model.notice.as_deref().is_some_and(|notice| notice.starts_with("Error:")));
-    let mut secret = exchange(2, answered(200));
+    assert_eq!(update(&mut model, Message::Edited(Ok(None))), [], "the editor was left without writing");
+    assert!(model.notice.as_deref().is_some_and(|notice| notice.contains("Nothing was sent")));
+    for (id, method) in [(2, "POST"), (3, "DELETE")] {
+        let changing = RecordedExchange { method: method.to_owned(), ..exchange(id, answered(200)) };
+        update(&mut model, Message::Exchanged(changing));
+        model.requests.selected = 0;
+        assert_eq!(press(&mut model, KeyCode::Char('p')), [], "{method} must be confirmed");
+        assert_eq!(press(&mut model, KeyCode::Down), []);
+        assert_eq!(press(&mut model, KeyCode::Up), []);
+        assert_eq!(press(&mut model, KeyCode::Char('p')), [], "another key withdraws the question");
+        let effects = press(&mut model, KeyCode::Char('p'));
+        assert!(matches!(&effects[..], [RuntimeEffect::SendRaw(..)]), "{effects:?}");
+    }
+    let mut secret = exchange(4, answered(200));
     secret.request_body = Some("code=•••".to_owned());
     update(&mut model, Message::Exchanged(secret));
     assert_eq!(press(&mut model, KeyCode::Char('p')), []);
@@ -585,6 +602,12 @@ fn a_read_only_client_changes_nothing_on_the_server() {
             model.notice
         );
     }
+    update(&mut model, Message::SignedIn(Ok(session())));
+    press(&mut model, KeyCode::Char('1'));
+    for key in ['o', 'o', 'b', 'b'] {
+        assert_eq!(press(&mut model, KeyCode::Char(key)), [], "tokens are not revoked");
+    }
+    press(&mut model, KeyCode::Char('4'));
     assert_eq!(press(&mut model, KeyCode::Enter), []);
     assert_eq!(press(&mut model, KeyCode::Enter), [], "the form is not sent");
     assert_eq!(model.export.rows.len(), 1);
@@ -596,6 +619,25 @@ fn without_a_token_there_is_nothing_to_inspect() {
     model.about.backend_id = None;
     assert_eq!(press(&mut model, KeyCode::Char('i')), []);
     assert!(model.sign_in.inspector.is_none() && model.notice.is_some());
+}
+
+#[test]
+fn a_token_is_sent_to_another_host_only_if_the_user_confirms() {
+    let mut model = model();
+    let folder = PathBuf::from("/e/1");
+    let job = ExportJob {
+        phase: ExportPhase::Downloading,
+        status_url: Some("https://t.example/j1".to_owned()),
+        ..job()
+    };
+    update(&mut model, Message::Exports(vec![RegisteredExport { folder: folder.clone(), job }]));
+    let host = "files.example".to_owned();
+    update(&mut model, Message::ExportNeedsHost { folder: folder.clone(), host: host.clone() });
+    press(&mut model, KeyCode::Char('4'));
+    assert_eq!(press(&mut model, KeyCode::Char('r')), []);
+    assert!(model.notice.as_deref().is_some_and(|notice| notice.contains("files.example")));
+    let resumed = RuntimeEffect::ResumeExport { folder, bearer: Bearer::Backend, file_host: Some(host) };
+    assert_eq!(press(&mut model, KeyCode::Char('r')), [resumed]);
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn check_client_settings(place: &str, text: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("settings.toml");
     std::fs::write(&file, text).unwrap();
-    let read = trefoil_tui::settings::read_keys(&file);
+    let read = trefoil_tui::settings::read(&file);
     assert!(read.is_ok(), "{place}: the client does not read these settings: {}", read.unwrap_err());
 }
 

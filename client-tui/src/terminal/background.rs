@@ -1,0 +1,207 @@
+//! The query of the terminal's background colour (OSC 11), and its answer among the keys of the user.
+//!
+//! Over a slow line the answer arrives late, and in pieces. crossterm reports it as keys: Alt-], the digits
+//! and letters of the colour, and Alt-\ or Ctrl-G as its end. As keys, they would start actions.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// Asks for the background colour. A terminal without support ignores the sequence.
+pub(super) const QUERY: &str = "\x1b]11;?\x1b\\";
+
+/// Maximum length of an answer. Longer sequences are dropped up to here.
+const MAX_LENGTH: usize = 256;
+
+/// Separates answers of the terminal from the keys of the user.
+#[derive(Debug)]
+pub(super) struct AnswerFilter {
+    /// Whether an answer may still arrive.
+    is_asked: bool,
+    state: AnswerState,
+}
+
+#[derive(Debug, Default)]
+enum AnswerState {
+    #[default]
+    Outside,
+    /// The previous key was Esc, with which a divided answer begins.
+    AfterEscape,
+    /// The keys of an answer, or keys that look like its beginning.
+    Beginning(Vec<KeyEvent>),
+    /// Characters of an answer.
+    Inside(String),
+}
+
+/// An event after filtering.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Filtered {
+    /// Keys of the user.
+    Keys(Vec<KeyEvent>),
+    /// The answer of the terminal. The value is `None` if it contains no colour.
+    Background { is_light: Option<bool> },
+}
+
+impl AnswerFilter {
+    /// `is_asked` says whether the terminal was asked. Otherwise all keys are those of the user.
+    pub fn new(is_asked: bool) -> Self {
+        Self { is_asked, state: AnswerState::Outside }
+    }
+
+    /// Processes a key.
+    pub fn on_key(&mut self, key: KeyEvent) -> Filtered {
+        let c = match key.code {
+            KeyCode::Char(c) => Some(c),
+            _ => None,
+        };
+        let has_alt = key.modifiers.contains(KeyModifiers::ALT);
+        match std::mem::take(&mut self.state) {
+            AnswerState::Outside | AnswerState::AfterEscape if !self.is_asked => {}
+            AnswerState::Outside if c == Some(']') && has_alt => {
+                self.state = AnswerState::Beginning(vec![key]);
+                return Filtered::Keys(Vec::new());
+            }
+            AnswerState::Outside if key.code == KeyCode::Esc => self.state = AnswerState::AfterEscape,
+            AnswerState::Outside => {}
+            AnswerState::AfterEscape if c == Some(']') => {
+                self.state = AnswerState::Beginning(vec![key]);
+                return Filtered::Keys(Vec::new());
+            }
+            AnswerState::AfterEscape => {}
+            AnswerState::Beginning(mut keys) => {
+                keys.push(key);
+                let is_plain = !has_alt && !key.modifiers.contains(KeyModifiers::CONTROL);
+                match c.filter(|_| is_plain) {
+                    Some('0'..='9') if keys.len() <= 4 => self.state = AnswerState::Beginning(keys),
+                    Some(';') if keys.len() > 2 => self.state = AnswerState::Inside(String::new()),
+                    _ => return Filtered::Keys(keys),
+                }
+                return Filtered::Keys(Vec::new());
+            }
+            AnswerState::Inside(mut text) => {
+                let ends = match c {
+                    Some('g') => key.modifiers.contains(KeyModifiers::CONTROL),
+                    Some('\\') => true,
+                    _ => false,
+                };
+                if ends || text.len() >= MAX_LENGTH {
+                    return Filtered::Background { is_light: is_light(&text) };
+                }
+                // The Esc of a divided end.
+                text.extend(c);
+                self.state = AnswerState::Inside(text);
+                return Filtered::Keys(Vec::new());
+            }
+        }
+        Filtered::Keys(vec![key])
+    }
+
+    /// Returns the keys that only looked like the beginning of an answer: for a while, no key followed.
+    pub fn on_pause(&mut self) -> Vec<KeyEvent> {
+        match std::mem::take(&mut self.state) {
+            AnswerState::Beginning(keys) if keys.len() == 1 => keys,
+            // An answer is cut by a pause of the line.
+            other @ (AnswerState::Beginning(_) | AnswerState::Inside(_)) => {
+                self.state = other;
+                Vec::new()
+            }
+            AnswerState::Outside | AnswerState::AfterEscape => Vec::new(),
+        }
+    }
+}
+
+/// Returns whether a colour such as `rgb:ffff/ffff/ffff` is nearer to white than to black.
+fn is_light(answer: &str) -> Option<bool> {
+    let channels = answer.strip_prefix("rgb:").or_else(|| answer.strip_prefix("rgba:"))?;
+    let mut parts = channels.split('/').map(|part| {
+        let max = 16_f64.powi(i32::try_from(part.len()).ok()?) - 1.0;
+        Some(f64::from(u32::from_str_radix(part, 16).ok()?) / max)
+    });
+    let mut next = || parts.next().flatten();
+    let (red, green, blue) = (next()?, next()?, next()?);
+    // Relative luminance of ITU-R BT.709 without its gamma, which does not move the middle.
+    Some(0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.5)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(c: char, modifiers: KeyModifiers) -> KeyEvent {
+        KeyEvent::new(KeyCode::Char(c), modifiers)
+    }
+
+    /// The keys as which crossterm reports an answer.
+    fn answer(text: &str, end: KeyEvent) -> Vec<KeyEvent> {
+        let start = key(']', KeyModifiers::ALT);
+        let plain = text.chars().map(|c| key(c, KeyModifiers::NONE));
+        std::iter::once(start).chain(plain).chain([end]).collect()
+    }
+
+    fn asked() -> AnswerFilter {
+        AnswerFilter::new(true)
+    }
+
+    fn pass(filter: &mut AnswerFilter, keys: Vec<KeyEvent>) -> (Vec<KeyEvent>, Option<bool>) {
+        let (mut passed, mut background) = (Vec::new(), None);
+        for key in keys {
+            match filter.on_key(key) {
+                Filtered::Keys(keys) => passed.extend(keys),
+                Filtered::Background { is_light } => background = is_light,
+            }
+        }
+        (passed, background)
+    }
+
+    #[test]
+    fn an_answer_is_no_key() {
+        let ends = [key('\\', KeyModifiers::ALT), key('g', KeyModifiers::CONTROL)];
+        for end in ends {
+            for (text, expected) in [
+                ("11;rgb:ffff/ffff/ffff", Some(true)),
+                ("11;rgb:00/2b/36", Some(false)),
+                ("11;rgb:f/f/e", Some(true)),
+                ("11;rgba:1111/1111/1111/ffff", Some(false)),
+                ("11;brown", None),
+            ] {
+                assert_eq!(pass(&mut asked(), answer(text, end)), (Vec::new(), expected), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_divided_answer_is_no_key() {
+        let mut keys = vec![KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE)];
+        keys.extend("]11;rgb:0/0/0".chars().map(|c| key(c, KeyModifiers::NONE)));
+        keys.push(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
+        keys.push(key('\\', KeyModifiers::NONE));
+        let (passed, background) = pass(&mut asked(), keys);
+        assert_eq!((passed.len(), background), (1, Some(false)), "only the first Esc is a key");
+    }
+
+    #[test]
+    fn keys_of_the_user_pass() {
+        let mut filter = asked();
+        assert_eq!(filter.on_key(key(']', KeyModifiers::ALT)), Filtered::Keys(Vec::new()));
+        assert_eq!(filter.on_pause(), [key(']', KeyModifiers::ALT)]);
+        let typed = vec![key(']', KeyModifiers::ALT), key('x', KeyModifiers::NONE)];
+        assert_eq!(pass(&mut filter, typed.clone()).0, typed);
+        let brackets: Vec<_> = "]11;x".chars().map(|c| key(c, KeyModifiers::NONE)).collect();
+        assert_eq!(pass(&mut filter, brackets.clone()).0, brackets, "no Esc precedes");
+        let all = answer("11;rgb:0/0/0", key('g', KeyModifiers::CONTROL));
+        assert_eq!(pass(&mut AnswerFilter::new(false), all.clone()).0, all, "nothing was asked");
+    }
+
+    proptest! {
+        /// Whatever arrives around an answer, its characters are never keys.
+        #[test]
+        fn answers_between_keys_are_dropped(before in "[a-z0-9;]{0,9}", after in "[a-z0-9;]{0,9}") {
+            let mut keys: Vec<_> = before.chars().map(|c| key(c, KeyModifiers::NONE)).collect();
+            keys.extend(answer("11;rgb:ffff/ffff/ffff", key('\\', KeyModifiers::ALT)));
+            keys.extend(after.chars().map(|c| key(c, KeyModifiers::NONE)));
+            let (passed, background) = pass(&mut asked(), keys);
+            let text: String = passed.iter().filter_map(|key| key.code.as_char()).collect();
+            prop_assert_eq!((text, background), (format!("{before}{after}"), Some(true)));
+        }
+    }
+}
