@@ -1,6 +1,63 @@
-//! Input fields: text, cursor and focus.
+//! Input fields: text, cursor and focus. All fields, also those of open lists, have the keys of readline.
 
-use ratatui::crossterm::event::{KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use unicode_segmentation::UnicodeSegmentation as _;
+
+/// Number of changes that can be undone.
+const UNDO_LIMIT: usize = 100;
+
+/// A change of a field or of its cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldEdit {
+    /// Erases the character before the cursor.
+    EraseBefore,
+    /// Erases the character after the cursor.
+    EraseAfter,
+    /// Erases from the start of the word before the cursor.
+    EraseWord,
+    EraseToStart,
+    EraseToEnd,
+    Left,
+    Right,
+    WordLeft,
+    WordRight,
+    Start,
+    End,
+    /// Restores the text before the last change.
+    Undo,
+}
+
+impl FieldEdit {
+    /// The edit of a key of readline.
+    pub fn of_key(key: KeyEvent) -> Option<Self> {
+        let (control, alt) = (KeyModifiers::CONTROL, KeyModifiers::ALT);
+        Some(match (key.code, key.modifiers - KeyModifiers::SHIFT) {
+            (KeyCode::Backspace, alt_only) if alt_only == alt => Self::EraseWord,
+            (KeyCode::Backspace, _) => Self::EraseBefore,
+            (KeyCode::Delete, _) => Self::EraseAfter,
+            (KeyCode::Left, modifiers) if modifiers == control => Self::WordLeft,
+            (KeyCode::Right, modifiers) if modifiers == control => Self::WordRight,
+            (KeyCode::Left, _) => Self::Left,
+            (KeyCode::Right, _) => Self::Right,
+            (KeyCode::Home, _) => Self::Start,
+            (KeyCode::End, _) => Self::End,
+            (KeyCode::Char(c), modifiers) if modifiers == control => match c {
+                'a' => Self::Start,
+                'e' => Self::End,
+                'd' => Self::EraseAfter,
+                'k' => Self::EraseToEnd,
+                'u' => Self::EraseToStart,
+                'w' => Self::EraseWord,
+                // Terminals report Ctrl-_ as Ctrl-7.
+                '7' | '_' => Self::Undo,
+                _ => return None,
+            },
+            (KeyCode::Char('b'), modifiers) if modifiers == alt => Self::WordLeft,
+            (KeyCode::Char('f'), modifiers) if modifiers == alt => Self::WordRight,
+            _ => return None,
+        })
+    }
+}
 
 /// A named input field of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,63 +67,105 @@ pub struct FormField {
     /// Hint that is shown while the field is empty.
     pub hint: &'static str,
     text: String,
+    /// Offset in bytes, between two grapheme clusters.
     cursor: usize,
+    /// Earlier texts with their cursors, the latest last.
+    undo: Vec<(String, usize)>,
 }
 
 impl FormField {
     /// A field that contains `text`.
     pub fn new(name: &'static str, hint: &'static str, text: &str) -> Self {
-        Self { name, hint, text: text.to_owned(), cursor: text.chars().count() }
+        Self { name, hint, text: text.to_owned(), cursor: text.len(), undo: Vec::new() }
     }
 
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    pub fn cursor(&self) -> usize {
-        self.cursor
-    }
-
     /// The text before and after the cursor.
     pub fn split_at_cursor(&self) -> (&str, &str) {
-        self.text.split_at(self.byte_at(self.cursor))
+        self.text.split_at(self.cursor)
     }
 
-    /// Inserts a text at the cursor. Control characters, such as the line ends of pasted text, are omitted.
+    /// Inserts a text at the cursor. Control characters are omitted, because they would move the cursor of
+    /// the terminal.
     pub fn insert(&mut self, text: &str) {
-        for c in text.chars().filter(|c| !c.is_control()) {
-            let offset = self.byte_at(self.cursor);
-            self.text.insert(offset, c);
-            self.cursor += 1;
+        let text: String = text.chars().filter(|c| !c.is_control()).collect();
+        if !text.is_empty() {
+            self.replace(self.cursor, self.cursor, &text);
         }
     }
 
-    /// Deletes the character before the cursor.
-    pub fn backspace(&mut self) {
-        if self.cursor > 0 {
-            self.cursor -= 1;
-            let offset = self.byte_at(self.cursor);
-            self.text.remove(offset);
+    pub fn edit(&mut self, edit: FieldEdit) {
+        let (cursor, end) = (self.cursor, self.text.len());
+        match edit {
+            FieldEdit::EraseBefore => self.replace(self.before(), cursor, ""),
+            FieldEdit::EraseAfter => self.replace(cursor, self.after(), ""),
+            FieldEdit::EraseWord => self.replace(self.word_before(), cursor, ""),
+            FieldEdit::EraseToStart => self.replace(0, cursor, ""),
+            FieldEdit::EraseToEnd => self.replace(cursor, end, ""),
+            FieldEdit::Left => self.cursor = self.before(),
+            FieldEdit::Right => self.cursor = self.after(),
+            FieldEdit::WordLeft => self.cursor = self.word_before(),
+            FieldEdit::WordRight => self.cursor = self.word_after(),
+            FieldEdit::Start => self.cursor = 0,
+            FieldEdit::End => self.cursor = end,
+            FieldEdit::Undo => {
+                if let Some((text, cursor)) = self.undo.pop() {
+                    (self.text, self.cursor) = (text, cursor);
+                }
+            }
         }
-    }
-
-    /// Moves the cursor within the text.
-    pub fn go(&mut self, by: isize) {
-        self.cursor = self.cursor.saturating_add_signed(by).min(self.text.chars().count());
     }
 
     pub fn clear(&mut self) {
-        self.text.clear();
-        self.cursor = 0;
+        self.replace(0, self.text.len(), "");
     }
 
     /// Replaces the text, and moves the cursor to its end.
     pub fn set(&mut self, text: &str) {
-        *self = Self::new(self.name, self.hint, text);
+        self.replace(0, self.text.len(), text);
     }
 
-    fn byte_at(&self, chars: usize) -> usize {
-        self.text.char_indices().nth(chars).map_or(self.text.len(), |(offset, _)| offset)
+    /// Replaces a range of bytes, and moves the cursor behind the new text.
+    fn replace(&mut self, start: usize, end: usize, text: &str) {
+        if start == end && text.is_empty() {
+            return;
+        }
+        if self.undo.len() == UNDO_LIMIT {
+            self.undo.remove(0);
+        }
+        self.undo.push((self.text.clone(), self.cursor));
+        self.text.replace_range(start..end, text);
+        self.cursor = start + text.len();
+        // A mark that was inserted may belong to the character before it.
+        self.cursor = self.boundary_from(self.cursor);
+    }
+
+    /// The first boundary of a grapheme cluster at an offset or after it.
+    fn boundary_from(&self, offset: usize) -> usize {
+        let mut starts = self.text.grapheme_indices(true).map(|(start, _)| start);
+        starts.find(|start| *start >= offset).unwrap_or(self.text.len())
+    }
+
+    fn before(&self) -> usize {
+        self.text[..self.cursor].grapheme_indices(true).next_back().map_or(0, |(start, _)| start)
+    }
+
+    fn after(&self) -> usize {
+        self.text[self.cursor..].graphemes(true).next().map_or(self.cursor, |first| self.cursor + first.len())
+    }
+
+    /// The start of the word before the cursor. In addresses, words end at `/`, `|` and other punctuation.
+    fn word_before(&self) -> usize {
+        let words = self.text[..self.cursor].unicode_word_indices();
+        words.map(|(start, _)| start).next_back().unwrap_or(0)
+    }
+
+    fn word_after(&self) -> usize {
+        let mut words = self.text[self.cursor..].unicode_word_indices();
+        words.next().map_or(self.text.len(), |(start, word)| self.cursor + start + word.len())
     }
 }
 
@@ -123,20 +222,89 @@ pub fn types_a_character(key: KeyEvent) -> bool {
 mod tests {
     use super::*;
 
+    /// The text with `^` at the cursor.
+    fn shown(field: &FormField) -> String {
+        let (before, after) = field.split_at_cursor();
+        format!("{before}^{after}")
+    }
+
     #[test]
     fn text_is_inserted_at_the_cursor() {
         let mut field = FormField::new("code", "", "né");
-        field.go(-1);
+        field.edit(FieldEdit::Left);
         field.insert("x\r\n");
-        assert_eq!((field.text(), field.cursor()), ("nxé", 2));
-        field.backspace();
-        field.backspace();
-        field.backspace();
-        assert_eq!((field.text(), field.cursor()), ("é", 0));
-        field.go(99);
-        assert_eq!(field.cursor(), 1);
+        assert_eq!(shown(&field), "nx^é");
+        for _ in 0..3 {
+            field.edit(FieldEdit::EraseBefore);
+        }
+        assert_eq!(shown(&field), "^é");
         field.clear();
-        assert_eq!((field.text(), field.cursor()), ("", 0));
+        assert_eq!(shown(&field), "^");
+    }
+
+    #[test]
+    fn characters_are_grapheme_clusters() {
+        // A letter with a combining mark, a family of three, and a flag.
+        let mut field = FormField::new("display", "", "e\u{301}👨‍👩‍👧🇩🇪");
+        field.edit(FieldEdit::EraseBefore);
+        assert_eq!(shown(&field), "e\u{301}👨‍👩‍👧^");
+        field.edit(FieldEdit::Left);
+        assert_eq!(shown(&field), "e\u{301}^👨‍👩‍👧");
+        field.edit(FieldEdit::Left);
+        field.edit(FieldEdit::EraseAfter);
+        assert_eq!(shown(&field), "^👨‍👩‍👧");
+    }
+
+    #[test]
+    fn the_keys_of_readline_edit() {
+        let pressed = |field: &mut FormField, keys: &str| {
+            for name in keys.split(' ') {
+                let key: crate::keys::key::Key = name.parse().unwrap();
+                field.edit(FieldEdit::of_key(key.event()).unwrap_or_else(|| panic!("{name} edits nothing")));
+            }
+            shown(field)
+        };
+        let mut field = FormField::new("url", "", "http://snomed.info/sct|20 x");
+        for (keys, expected) in [
+            ("Alt-b Ctrl-Left", "http://snomed.info/sct|^20 x"),
+            ("Ctrl-W", "http://snomed.info/^20 x"),
+            ("Ctrl-7", "http://snomed.info/sct|^20 x"),
+            ("Ctrl-K", "http://snomed.info/sct|^"),
+            ("Ctrl-A Alt-f", "http^://snomed.info/sct|"),
+            ("Ctrl-D Delete", "http^/snomed.info/sct|"),
+            ("Ctrl-Right Ctrl-U", "^/sct|"),
+            ("Ctrl-E Alt-Backspace", "/^"),
+            ("Home Right Left End Backspace", "^"),
+            ("Ctrl-7 Ctrl-7", "/sct|^"),
+        ] {
+            assert_eq!(pressed(&mut field, keys), expected, "{keys}");
+        }
+    }
+
+    proptest::proptest! {
+        /// After any edits, the cursor is between two characters, and every change can be undone.
+        #[test]
+        fn edits_keep_the_cursor_between_characters(
+            start in "\\PC{0,12}",
+            edits in proptest::collection::vec(0..12_usize, 0..40),
+        ) {
+            use FieldEdit::*;
+            const ALL: [FieldEdit; 12] = [
+                EraseBefore, EraseAfter, EraseWord, EraseToStart, EraseToEnd, Left, Right, WordLeft,
+                WordRight, Start, End, Undo,
+            ];
+            let mut field = FormField::new("a", "", &start);
+            for edit in edits {
+                field.edit(ALL[edit]);
+                let is_boundary = field.cursor == field.text.len()
+                    || field.text.grapheme_indices(true).any(|(start, _)| start == field.cursor);
+                proptest::prop_assert!(is_boundary, "{:?} at {}", field.text, field.cursor);
+            }
+            while !field.undo.is_empty() {
+                field.edit(Undo);
+            }
+            proptest::prop_assert_eq!(field.text(), &start);
+        }
     }
 
     #[test]

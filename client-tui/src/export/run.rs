@@ -283,8 +283,8 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
     /// Downloads all files. After a failure of one file, the others are still downloaded.
     async fn download_files(&self) -> Result<Vec<FileProgress>, ExportError> {
         if self.job.requires_access_token {
-            // Before the first download, so that the user is asked once and not for each file. An address that
-            // is not safe is the failure of its file.
+            // Before the first download, so that the user is asked once and not for each file. An unsafe
+            // address is the failure of its file.
             let addresses =
                 self.job.files.iter().map(|file| self.api.check_token_host(&file.url, &self.bearer));
             let foreign = addresses.filter_map(Result::err).find(ApiError::is_foreign_host);

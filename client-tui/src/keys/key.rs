@@ -39,6 +39,12 @@ const MODIFIERS: [(&str, KeyModifiers); 3] =
 pub struct UnknownKey(String);
 
 impl Key {
+    /// The event of a terminal in which this key is pressed.
+    #[cfg(test)]
+    pub(crate) fn event(self) -> KeyEvent {
+        KeyEvent::new(self.code, self.modifiers)
+    }
+
     /// Returns whether the key types a character in a field.
     pub fn types_a_character(&self) -> bool {
         self.modifiers.is_empty() && matches!(self.code, KeyCode::Char(_))

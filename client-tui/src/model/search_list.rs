@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::form::{FormField, types_a_character};
+use crate::form::{FieldEdit, FormField, types_a_character};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchList {
@@ -34,10 +34,8 @@ impl SearchList {
             KeyCode::Char('c') if key.modifiers == KeyModifiers::CONTROL => return ListKey::Closed,
             KeyCode::Up => self.selected = self.selected.saturating_sub(1),
             KeyCode::Down => self.selected = (self.selected + 1).min(count.saturating_sub(1)),
-            KeyCode::Left => self.field.go(-1),
-            KeyCode::Right => self.field.go(1),
-            KeyCode::Backspace => {
-                self.field.backspace();
+            _ if let Some(edit) = FieldEdit::of_key(key) => {
+                self.field.edit(edit);
                 self.selected = 0;
             }
             KeyCode::Char(c) if types_a_character(key) => {

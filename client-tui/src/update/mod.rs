@@ -18,7 +18,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use crate::api::{HttpProgram, SIGN_IN_AGAIN};
 use crate::commands;
-use crate::form::types_a_character;
+use crate::form::{FieldEdit, types_a_character};
 use crate::keys::Action;
 use crate::model::{ClickTarget, Confirmation, ExportRow, Model, Operation, Overlay, Screen, SearchList};
 use crate::msg::{Message, RuntimeEffect};
@@ -91,6 +91,19 @@ fn on_paste(model: &mut Model, text: &str) -> Vec<RuntimeEffect> {
     // While a sign-in waits for the browser, a pasted text belongs to its only field.
     let into_sign_in = model.screen == Screen::SignIn && model.form().is_some();
     model.typing |= into_sign_in;
+    // Editors and shells end a copied line with a line feed.
+    let text = text.trim_end_matches(['\r', '\n']);
+    if model.typing && text.contains(['\r', '\n']) {
+        let lines = text.lines().count();
+        let batch = model.keys.label(Action::OpenBatch);
+        model.notice = Some(match model.screen {
+            Screen::Codes if !model.batch.open => {
+                format!("{lines} lines were pasted, and a field has one; {batch} validates a file of codes.")
+            }
+            _ => format!("{lines} lines were pasted, and a field has one. Nothing was inserted."),
+        });
+        return Vec::new();
+    }
     if model.typing
         && let Some(form) = model.form()
     {
@@ -188,18 +201,18 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::PreviousField => step_field(model, -1),
         Action::Send => return send(model),
         Action::Leave => return leave(model),
-        Action::Erase => {
-            edit(model, |field| field.backspace());
-            return completion::on_edit(model);
-        }
-        Action::Clear => {
-            edit(model, |field| field.clear());
-            return completion::on_edit(model);
-        }
-        Action::CursorLeft => edit(model, |field| field.go(-1)),
-        Action::CursorRight => edit(model, |field| field.go(1)),
-        Action::CursorStart => edit(model, |field| field.go(isize::MIN)),
-        Action::CursorEnd => edit(model, |field| field.go(isize::MAX)),
+        Action::Erase => return edit(model, FieldEdit::EraseBefore),
+        Action::EraseAfter => return edit(model, FieldEdit::EraseAfter),
+        Action::EraseWord => return edit(model, FieldEdit::EraseWord),
+        Action::EraseToEnd => return edit(model, FieldEdit::EraseToEnd),
+        Action::Clear => return edit(model, FieldEdit::EraseToStart),
+        Action::Undo => return edit(model, FieldEdit::Undo),
+        Action::CursorLeft => move_cursor(model, FieldEdit::Left),
+        Action::CursorRight => move_cursor(model, FieldEdit::Right),
+        Action::CursorWordLeft => move_cursor(model, FieldEdit::WordLeft),
+        Action::CursorWordRight => move_cursor(model, FieldEdit::WordRight),
+        Action::CursorStart => move_cursor(model, FieldEdit::Start),
+        Action::CursorEnd => move_cursor(model, FieldEdit::End),
         Action::Up => return scroll(model, false, 1),
         Action::Down => return scroll(model, true, 1),
         Action::PageUp => return scroll(model, false, PAGE),
@@ -294,10 +307,16 @@ fn step_field(model: &mut Model, by: isize) {
     }
 }
 
-fn edit(model: &mut Model, change: impl FnOnce(&mut crate::form::FormField)) {
+fn move_cursor(model: &mut Model, edit: FieldEdit) {
     if let Some(form) = model.form() {
-        change(form.focused());
+        form.focused().edit(edit);
     }
+}
+
+/// Changes the text of the focused field.
+fn edit(model: &mut Model, edit: FieldEdit) -> Vec<RuntimeEffect> {
+    move_cursor(model, edit);
+    completion::on_edit(model)
 }
 
 fn leave(model: &mut Model) -> Vec<RuntimeEffect> {

@@ -3,7 +3,7 @@
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::codes;
-use crate::form::types_a_character;
+use crate::form::{FieldEdit, types_a_character};
 use crate::model::Model;
 use crate::msg::RuntimeEffect;
 
@@ -21,14 +21,12 @@ pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
             return codes::send(model);
         }
         (KeyCode::Esc, _) | (KeyCode::Char('c'), KeyModifiers::CONTROL) => model.codes.naming_other = false,
-        (KeyCode::Char('u'), KeyModifiers::CONTROL) => field.clear(),
-        (KeyCode::Backspace, _) => field.backspace(),
-        (KeyCode::Left, _) => field.go(-1),
-        (KeyCode::Right, _) => field.go(1),
-        (KeyCode::Home, _) => field.go(isize::MIN),
-        (KeyCode::End, _) => field.go(isize::MAX),
         (KeyCode::Char(c), _) if types_a_character(key) => field.insert(c.encode_utf8(&mut [0; 4])),
-        _ => {}
+        _ => {
+            if let Some(edit) = FieldEdit::of_key(key) {
+                field.edit(edit);
+            }
+        }
     }
     Vec::new()
 }
