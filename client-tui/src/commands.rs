@@ -86,7 +86,10 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
             Screen::Files => Some("no resource is shown"),
             _ => Some("no exchange with a body is selected"),
         },
-        Action::CopyCommand if model.sent_command().is_none() => Some("no question was sent"),
+        Action::CopyCommand if model.sent_command().is_none() => match model.screen {
+            Screen::Export => Some("there is no export"),
+            _ => Some("no question was sent"),
+        },
         Action::OpenInTree if model.codes.concept_in_hierarchy().is_none() => {
             Some("the form names no code of a code system")
         }

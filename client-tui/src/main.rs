@@ -14,6 +14,7 @@ use trefoil_tui::har;
 use trefoil_tui::headless;
 use trefoil_tui::output::Output;
 use trefoil_tui::private_files::private_file;
+use trefoil_tui::profile::ProfileError;
 use trefoil_tui::profile::choice::ProfileSource;
 use trefoil_tui::{runtime, settings};
 
@@ -57,7 +58,14 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
         _ => args,
     };
     let profiles = ProfileSource::of_user(args.profile);
-    let profile = profiles.selected()?;
+    let profile = match (profiles.selected(), &args.command) {
+        (Err(ProfileError::NoServer), Some(Command::Token(token)))
+            if let Some(inspect) = token.offline_inspection() =>
+        {
+            return headless::decode_token(inspect);
+        }
+        (profile, _) => profile?,
+    };
     let Some(command) = args.command else {
         let settings = settings::read(&settings::path_of_user()?)?;
         let display = DisplayOptions::from_environment(args.ascii, settings.theme);

@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -51,6 +53,11 @@ impl Output {
         let details = json!({ "message": failure.to_string(), "exitCode": failure.exit_code() });
         self.progress("error", details, || format!("Error: {failure}"));
     }
+}
+
+/// A time in the time zone of the user, for output as text. JSON contains instants in UTC.
+pub(crate) fn local_time(time: Timestamp) -> String {
+    time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
 }
 
 fn print_line(mut out: impl Write, line: &str) -> io::Result<()> {

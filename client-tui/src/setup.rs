@@ -43,7 +43,9 @@ pub async fn run(
     let mut settings = given.with_absolute_paths();
     let mut actions = Vec::new();
     match (&args.data, &args.url) {
-        (Some(data), _) => from_data_folder(data, &file, &mut settings, &mut actions)?,
+        (Some(data), _) => {
+            from_data_folder(data, args.name.as_deref(), &file, &mut settings, &mut actions)?;
+        }
         (None, Some(url)) => from_address(url, &mut settings, &mut actions).await?,
         (None, None) => return Err(CommandFailure::Usage("URL or --data DIR is required".to_owned())),
     }
@@ -66,6 +68,7 @@ fn profile_name(settings: &ProfileSettings) -> String {
 /// command line.
 fn from_data_folder(
     data: &Path,
+    name: Option<&str>,
     file: &ProfileFile,
     settings: &mut ProfileSettings,
     actions: &mut Vec<String>,
@@ -74,6 +77,7 @@ fn from_data_folder(
     settings.base_url = Some(endpoint.base_url);
     settings.fhir_base = Some(endpoint.fhir_base);
     settings.ca = settings.ca.take().or(endpoint.ca);
+    take_over_clients(data, name, file, settings, actions);
     let suffix = random_suffix()?;
     if settings.client_id.is_none() {
         let id = format!("trefoil-tui-{suffix}");
@@ -110,6 +114,40 @@ fn from_data_folder(
         settings.backend_kid = Some(key.kid);
     }
     Ok(())
+}
+
+/// Takes over the clients of the profile that this setup replaces, so that a second setup registers no
+/// others. Clients that the server no longer has are registered again.
+fn take_over_clients(
+    data: &Path,
+    name: Option<&str>,
+    file: &ProfileFile,
+    settings: &mut ProfileSettings,
+    actions: &mut Vec<String>,
+) {
+    let name = name.map_or_else(|| profile_name(settings), str::to_owned);
+    let Ok(stored) = file.profile(&name) else { return };
+    if stored.base_url != settings.base_url {
+        return;
+    }
+    let exists = |id: &Option<String>| {
+        id.as_deref().filter(|id| run_trefoil(data, &["client", "show", id]).is_ok()).map(str::to_owned)
+    };
+    if settings.client_id.is_none()
+        && let Some(id) = exists(&stored.client_id)
+    {
+        actions.push(format!("kept the client {id} for sign-in"));
+        (settings.client_id, settings.scope) = (Some(id), settings.scope.take().or(stored.scope));
+    }
+    if settings.backend_client.is_none()
+        && stored.backend_key.as_deref().is_some_and(Path::exists)
+        && let Some(id) = exists(&stored.backend_client)
+    {
+        actions.push(format!("kept the backend client {id} and its key"));
+        settings.backend_client = Some(id);
+        settings.backend_key = stored.backend_key;
+        (settings.backend_alg, settings.backend_kid) = (stored.backend_alg, stored.backend_kid);
+    }
 }
 
 /// Runs the server's command line, which uses its administration socket.

@@ -94,26 +94,29 @@ impl RecordedExchange {
         let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         let (url, method) = (quote(&self.url), &self.method);
         let ca = ca.map(|ca| quote(&ca.to_string_lossy()));
-        let (mut line, ca_option, header_option, colon, body_option) = match program {
+        // HTTPie takes all words after the address for parts of the request, so that its options come first.
+        let (start, target, ca_option, header_option, colon, body_option) = match program {
             HttpProgram::Curl => {
-                (format!("curl -sS -X {method} {url}"), "--cacert", " -H", ": ", "--data-raw")
+                ("curl -sS", format!("-X {method} {url}"), "--cacert", " -H", ": ", "--data-raw")
             }
             HttpProgram::Httpie => {
-                (format!("http --ignore-stdin {method} {url}"), "--verify", "", ":", "--raw")
+                ("http --ignore-stdin", format!("{method} {url}"), "--verify", "", ":", "--raw")
             }
         };
+        let mut line = start.to_owned();
         if let Some(ca) = ca {
             line.push_str(&format!(" {ca_option} {ca}"));
         }
+        if let Some(body) = &self.request_body {
+            line.push_str(&format!(" {body_option} {}", quote(body)));
+        }
+        line.push_str(&format!(" {target}"));
         for (name, value) in &self.request_headers {
             let header = match name.as_str() {
                 "authorization" => format!("\"authorization{colon}Bearer $TOKEN\""),
                 _ => quote(&format!("{name}{colon}{value}")),
             };
             line.push_str(&format!("{header_option} {header}"));
-        }
-        if let Some(body) = &self.request_body {
-            line.push_str(&format!(" {body_option} {}", quote(body)));
         }
         line
     }
@@ -300,7 +303,7 @@ mod tests {
         let shown = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
         assert_eq!(
             shown.command(HttpProgram::Httpie, Some(Path::new("a b.pem"))),
-            r#"http --ignore-stdin POST 'https://as.example/a' --verify 'a b.pem' "authorization:Bearer $TOKEN" --raw '{}'"#
+            r#"http --ignore-stdin --verify 'a b.pem' --raw '{}' POST 'https://as.example/a' "authorization:Bearer $TOKEN""#
         );
     }
 }

@@ -17,7 +17,9 @@ pub enum Introspection {
     },
     /// The token is not valid, or the client may not introspect it (RFC 7662 2.2).
     Inactive { client: String },
-    /// No request was sent, or its answer is not usable.
+    /// No request was sent: its answer would say nothing about the token.
+    NotAsked { reason: String },
+    /// The request failed, or its answer is not usable.
     Unavailable { reason: String },
 }
 
@@ -28,6 +30,7 @@ impl Introspection {
             Self::Inactive { client } => {
                 format!("INACTIVE: the token is not valid, or the client {client} may not introspect it")
             }
+            Self::NotAsked { reason } => format!("not asked: {reason}"),
             Self::Unavailable { reason } => format!("not available: {reason}"),
         }
     }
@@ -39,7 +42,7 @@ impl Introspection {
     ) -> impl Iterator<Item = (&'i String, &'i Value)> {
         let members = match self {
             Self::Active { members, .. } => Some(members),
-            Self::Inactive { .. } | Self::Unavailable { .. } => None,
+            Self::Inactive { .. } | Self::NotAsked { .. } | Self::Unavailable { .. } => None,
         };
         let is_new = move |(name, value): &(&String, &Value)| {
             claims.and_then(|claims| claims.get(name.as_str())) != Some(value)
@@ -49,8 +52,8 @@ impl Introspection {
 }
 
 impl Api {
-    /// Asks the server about a token, as the client that received it, or else as the other confidential
-    /// client of the profile.
+    /// Asks the server about a token, as the client that received it. To other clients, servers answer that a
+    /// valid token is not active (RFC 7662 2.2).
     pub(super) async fn introspect(&self, kind: TokenKind, token: &str) -> Introspection {
         match self.ask_about(kind, token).await {
             Ok(answer) => answer,
@@ -59,18 +62,18 @@ impl Api {
     }
 
     async fn ask_about(&self, kind: TokenKind, token: &str) -> Result<Introspection, ApiError> {
-        let unavailable = |reason: &str| Ok(Introspection::Unavailable { reason: reason.to_owned() });
+        let not_asked = |reason: &str| Ok(Introspection::NotAsked { reason: reason.to_owned() });
         if kind == TokenKind::Id {
-            return unavailable("servers introspect access and refresh tokens, but not ID tokens (RFC 7662)");
+            return not_asked("servers introspect access and refresh tokens, but not ID tokens (RFC 7662)");
         }
         let Some(client) = self.introspecting_client(kind) else {
-            return unavailable(
-                "it needs a confidential client: --client-secret-file, --client-key or a backend client",
+            return not_asked(
+                "this client may not introspect; that needs the token's own client with --client-secret-file or --client-key",
             );
         };
         let openid = self.openid().await?;
         let Some(url) = &openid.introspection_endpoint else {
-            return unavailable("the server offers no introspection");
+            return not_asked("the server offers no introspection");
         };
         check_safe(url)?;
         let form = vec![("token", token.to_owned()), ("token_type_hint", "access_token".to_owned())];
@@ -87,10 +90,14 @@ impl Api {
         }
     }
 
-    /// A confidential client of the profile: the one that received the token, if possible.
+    /// The client that received the token, if it is confidential. For a token that the user supplied, it is
+    /// any confidential client of the profile.
     fn introspecting_client(&self, kind: TokenKind) -> Option<ClientIdentity<'_>> {
         let user = self.user_client().filter(ClientIdentity::is_confidential);
-        let backend = self.backend_client();
-        if kind == TokenKind::BackendAccess { backend.or(user) } else { user.or(backend) }
+        match kind {
+            TokenKind::BackendAccess => self.backend_client(),
+            TokenKind::UserAccess | TokenKind::Id => user,
+            TokenKind::Given => user.or(self.backend_client()),
+        }
     }
 }

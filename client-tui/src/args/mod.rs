@@ -201,6 +201,16 @@ pub enum Command {
     Token(TokenArgs),
 }
 
+impl TokenArgs {
+    /// The options of `token inspect` if it needs no server: the token is given, and the server is not asked.
+    pub fn offline_inspection(&self) -> Option<&InspectArgs> {
+        match &self.action {
+            Some(TokenAction::Inspect(args)) if args.token.is_some() && !args.introspect => Some(args),
+            _ => None,
+        }
+    }
+}
+
 /// Options of `setup`. Some are also options of a profile, but have another effect here.
 #[derive(Debug, ClapArgs)]
 pub struct SetupArgs {

@@ -85,6 +85,11 @@ impl ExportFolder {
         }
     }
 
+    /// Returns whether a process works on the export in a folder.
+    pub fn is_in_use(path: &Path) -> bool {
+        matches!(Self::lock(path), Err(FolderError::Locked(_)))
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

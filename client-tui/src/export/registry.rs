@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy as _;
 
 use super::folder::{ExportFolder, FolderError};
-use super::job::ExportJob;
+use super::job::{ExportJob, ExportPhase};
 use crate::private_files::create_private_folder;
 
 /// The file that contains the list.
@@ -22,6 +22,16 @@ pub struct ExportRegistry {
 pub struct RegisteredExport {
     pub folder: PathBuf,
     pub job: ExportJob,
+}
+
+impl RegisteredExport {
+    /// The state of the export in one word. An export that is not complete, and on which no process works, is
+    /// interrupted.
+    pub fn state(&self) -> &'static str {
+        let is_open =
+            matches!(self.job.phase, ExportPhase::Starting | ExportPhase::Running | ExportPhase::Downloading);
+        if is_open && !ExportFolder::is_in_use(&self.folder) { "interrupted" } else { self.job.phase.name() }
+    }
 }
 
 impl ExportRegistry {

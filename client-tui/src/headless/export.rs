@@ -15,7 +15,7 @@ use crate::export::{
 };
 use crate::failure::CommandFailure;
 use crate::model::quote;
-use crate::output::Output;
+use crate::output::{Output, local_time};
 
 pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
     if args.resume.is_none() && args.attach.is_none() {
@@ -146,12 +146,16 @@ fn report_export(output: Output, event: ExportEvent) {
         },
         ExportEvent::Polled { progress, next_poll } => {
             output.progress("progress", json!({ "progress": progress, "nextPoll": next_poll }), || {
-                format!("{}; next poll at {next_poll}", progress.as_deref().unwrap_or("running"))
+                format!(
+                    "{}; next poll at {}",
+                    progress.as_deref().unwrap_or("running"),
+                    local_time(next_poll)
+                )
             });
         }
         ExportEvent::Retrying { reason, next_attempt } => {
             output.progress("retrying", json!({ "message": reason, "nextAttempt": next_attempt }), || {
-                format!("{reason}; next attempt at {next_attempt}")
+                format!("{reason}; next attempt at {}", local_time(next_attempt))
             });
         }
         ExportEvent::File { index, progress } => match &progress.status {
@@ -180,7 +184,7 @@ pub fn exports(args: &ExportsArgs) -> Result<(), CommandFailure> {
         let job = &export.job;
         json!({
             "folder": export.folder, "scope": job.scope(), "server": job.fhir_base, "startedAt": job.started_at,
-            "phase": job.phase, "status": job.status_url, "files": job.files.len(),
+            "phase": job.phase, "state": export.state(), "status": job.status_url, "files": job.files.len(),
         })
     };
     Output { json: args.json }.result(&exports.iter().map(row).collect::<Vec<_>>(), || {
@@ -191,8 +195,8 @@ pub fn exports(args: &ExportsArgs) -> Result<(), CommandFailure> {
             let job = &export.job;
             format!(
                 "{}  {:<12}  {:<24}  {}",
-                job.started_at,
-                job.phase.name(),
+                local_time(job.started_at),
+                export.state(),
                 job.scope(),
                 export.folder.display()
             )

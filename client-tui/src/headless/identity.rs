@@ -7,12 +7,14 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::given_token::given;
-use crate::api::{Api, ApiError, Bearer, SIGN_IN_AGAIN, SignatureStatus, TokenKind, UserTokens, meaning};
+use crate::api::{
+    Api, ApiError, Bearer, SIGN_IN_AGAIN, SignatureStatus, TokenInspection, TokenKind, UserTokens, meaning,
+};
 use crate::args::{AskArgs, InspectArgs, SignInArgs, SignOutArgs, TokenAction, TokenArgs};
 use crate::browser;
 use crate::failure::CommandFailure;
 use crate::journey::{self, Patience, Step};
-use crate::output::Output;
+use crate::output::{Output, local_time};
 
 /// Seconds that a sign-in waits for a browser if nobody can paste an address.
 const SECONDS_WITHOUT_TERMINAL: u64 = 300;
@@ -22,7 +24,7 @@ pub(super) async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), CommandF
     let session = &tokens.session;
     Output { json: args.json }.result(&tokens.answer, || {
         let who = session.subject.as_deref().unwrap_or("a user whose name is unknown (no openid scope)");
-        format!("signed in as {who}\nscope   {}\nexpires {}", session.scope, session.expires_at)
+        format!("signed in as {who}\nscope   {}\nexpires {}", session.scope, local_time(session.expires_at))
     })
 }
 
@@ -137,7 +139,29 @@ async fn inspect(api: &Api, args: &InspectArgs) -> Result<(), CommandFailure> {
             api.inspect(kind, args.introspect).await?
         }
     };
-    Output { json: args.json }.result(&inspection, || {
+    print_inspection(&inspection, args.json)
+}
+
+/// Prints header and claims of a token without a server.
+///
+/// # Errors
+/// [`CommandFailure`] if the token cannot be read, or if it is not a JWT.
+pub fn decode_token(args: &InspectArgs) -> Result<(), CommandFailure> {
+    let Some(Bearer::Given(token)) = args.token.as_deref().map(given).transpose()? else {
+        return Err(ApiError::NotSignedIn.into());
+    };
+    let inspection = TokenInspection::decode(&token);
+    if inspection.content.is_none() {
+        return Err(CommandFailure::Usage(
+            "the token is not a JWT: only the server can read it; name it, for example by --profile"
+                .to_owned(),
+        ));
+    }
+    print_inspection(&inspection, args.json)
+}
+
+fn print_inspection(inspection: &TokenInspection, json: bool) -> Result<(), CommandFailure> {
+    Output { json }.result(inspection, || {
         let mut text = match &inspection.signature {
             SignatureStatus::Valid => "signature  valid".to_owned(),
             SignatureStatus::Invalid(reason) => format!("signature  INVALID: {reason}"),

@@ -12,6 +12,7 @@ mod server;
 mod terminology;
 
 pub use self::export::exports;
+pub use self::identity::decode_token;
 pub use self::server::{completions, keys, man, setup};
 use crate::api::Api;
 use crate::args::Command;

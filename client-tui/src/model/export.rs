@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use super::ServerFacts;
 use super::viewer::{ViewedFile, Viewer};
 use crate::api::{ExportLevel, KickOff};
 use crate::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
@@ -62,6 +63,31 @@ pub struct Waiting {
     /// Error of the last request, if it is sent again.
     pub error: Option<String>,
     pub until: Timestamp,
+}
+
+impl ExportRow {
+    /// The command that starts the same export into another folder.
+    pub fn command(&self, about: &ServerFacts) -> String {
+        let request = &self.job.request;
+        let (group, command) = match &request.level {
+            ExportLevel::Group(id) => (id.as_str(), "export"),
+            ExportLevel::Patients => ("", "export --patients"),
+            ExportLevel::System => ("", "export"),
+        };
+        let folder = self.folder.with_extension("copy").to_string_lossy().into_owned();
+        let mut options = vec![
+            ("out", folder.as_str()),
+            ("group", group),
+            ("type", &request.types),
+            ("since", &request.since),
+            ("until", &request.until),
+            ("elements", &request.elements),
+            ("patient", &request.patients),
+            ("associated-data", &request.associated_data),
+        ];
+        options.extend(request.type_filter.split_whitespace().map(|search| ("type-filter", search)));
+        about.command(command, &options)
+    }
 }
 
 impl ExportScreen {

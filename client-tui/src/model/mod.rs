@@ -304,6 +304,7 @@ impl Model {
     /// The command that sends the last question of the visible screen.
     pub fn sent_command(&self) -> Option<String> {
         match self.screen {
+            Screen::Export => self.export.selected().map(|row| row.command(&self.about)),
             Screen::Tree => self.tree.sent_command(&self.about),
             Screen::Codes if self.batch.open => self.batch.sent_command(&self.about),
             _ => self.codes.sent_command(&self.about),

@@ -85,7 +85,7 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
             }
             lines.extend(answer_lines(&sent.question, &sent.answer, theme));
             lines.push(Line::default());
-            let asked = format!("{} UTC  {}", clock(sent.sent_at), sent.question.describe());
+            let asked = format!("{}  {}", clock(sent.sent_at, &model.about.zone), sent.question.describe());
             lines.push(Line::styled(asked, theme.quiet()));
             lines.push(Line::styled(
                 format!("asked {} as {}", sent.token.server, sent.token.name),

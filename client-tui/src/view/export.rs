@@ -1,12 +1,13 @@
 //! The export screen: the form of a new export, or the table of exports with the files of the selected one.
 
+use jiff::tz::TimeZone;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Gauge, Paragraph, Sparkline};
 
 use super::canvas::{Canvas, MARK};
-use super::parts::{clock, error_line};
+use super::parts::error_line;
 use super::theme::Theme;
 use crate::api::percent;
 use crate::export::{ExportFile, ExportPhase, FileList, FileProgress, FileStatus};
@@ -29,7 +30,8 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let state_width = if table.width < 60 { 0 } else { 26 };
     canvas.list(model.export.rows.len(), model.export.selected, table, |index| {
         let row = &model.export.rows[index];
-        table_row(row, state(row, model.keys, theme), index == model.export.selected, state_width, theme)
+        let is_selected = index == model.export.selected;
+        table_row(row, state(row, model.keys, theme), is_selected, state_width, &model.about.zone, theme)
     });
     let detail = canvas.pane("Files", false, detail);
     if let Some(row) = model.export.selected() {
@@ -61,9 +63,10 @@ fn table_row(
     (state, style): (String, Style),
     selected: bool,
     state_width: usize,
+    zone: &TimeZone,
     theme: Theme,
 ) -> Line<'static> {
-    let started = row.job.started_at.strftime("%m-%d %H:%M");
+    let started = row.job.started_at.to_zoned(zone.clone()).strftime("%m-%d %H:%M");
     Line::from(vec![
         Span::styled(if selected { MARK } else { "  " }, theme.accent()),
         Span::styled(format!("{started}  "), if selected { theme.accent() } else { Style::new() }),
@@ -92,7 +95,10 @@ fn state(row: &ExportRow, keys: &KeyTable, theme: Theme) -> (String, Style) {
 
 fn draw_selected(model: &Model, row: &ExportRow, canvas: &mut Canvas, area: Rect) {
     let theme = canvas.theme;
-    let mut lines = vec![Line::styled(row.folder.display().to_string(), theme.quiet())];
+    let mut lines = vec![
+        Line::styled(row.folder.display().to_string(), theme.quiet()),
+        Line::styled(format!("$ {}", row.command(&model.about)), theme.quiet()),
+    ];
     match (&row.job.phase, &row.activity) {
         (ExportPhase::Failed(reason), _) | (_, Activity::Stopped(reason)) => {
             lines.push(error_line(reason, theme));
@@ -106,7 +112,11 @@ fn draw_selected(model: &Model, row: &ExportRow, canvas: &mut Canvas, area: Rect
     if let Some(time) = &row.job.transaction_time {
         let total: Option<u64> = output_files(row).map(|(file, _)| file.count).sum();
         let resources = total.map(|count| format!(", {count} resources")).unwrap_or_default();
-        lines.push(Line::raw(format!("{} files{resources}, as of {}", row.job.files.len(), as_of(time))));
+        lines.push(Line::raw(format!(
+            "{} files{resources}, as of {}",
+            row.job.files.len(),
+            as_of(time, &model.about.zone)
+        )));
     }
     if row.job.phase == ExportPhase::Complete {
         lines.push(complete_line(row, theme));
@@ -215,8 +225,10 @@ fn file_line(file: &ExportFile, progress: &FileProgress, theme: Theme) -> Line<'
 }
 
 /// Shortens the time of a snapshot to seconds.
-fn as_of(time: &str) -> String {
-    time.parse().map_or_else(|_| time.to_owned(), |at: jiff::Timestamp| format!("{} UTC", clock(at)))
+fn as_of(time: &str, zone: &TimeZone) -> String {
+    let format =
+        |time: jiff::Timestamp| time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
+    time.parse().map_or_else(|_| time.to_owned(), format)
 }
 
 fn below(area: Rect, lines: u16) -> Rect {

@@ -140,7 +140,7 @@ fn status_line(model: &Model, theme: Theme) -> Line<'_> {
     }
     let who = match &model.sign_in.state {
         SignInState::In(session) => {
-            format!("signed in until {}", clock(session.expires_at))
+            format!("signed in until {}", clock(session.expires_at, &model.about.zone))
         }
         _ => "no user is signed in".to_owned(),
     };

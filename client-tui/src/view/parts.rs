@@ -17,7 +17,7 @@ pub(super) fn error_line<'a>(reason: &str, theme: Theme) -> Line<'a> {
     Line::styled(format!("Error: {reason}"), theme.bad())
 }
 
-/// Formats the time of day in UTC.
-pub(super) fn clock(at: jiff::Timestamp) -> String {
-    at.strftime("%H:%M:%S").to_string()
+/// A time of day in the time zone of the user.
+pub(super) fn clock(time: jiff::Timestamp, zone: &jiff::tz::TimeZone) -> String {
+    time.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
 }

@@ -1,5 +1,6 @@
 //! The Requests screen: one line for each exchange, and the details of the selected one.
 
+use jiff::tz::TimeZone;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -10,7 +11,7 @@ use super::parts::{clock, error_line};
 use super::theme::Theme;
 use crate::api::RecordedExchange;
 use crate::json_path;
-use crate::model::{Model, RequestLog};
+use crate::model::Model;
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let requests = &model.requests;
@@ -22,22 +23,23 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     if canvas.is_wide() {
         let [list, detail] = canvas.split(area, 0);
         let list = canvas.pane("Requests", !requests.detail, list);
-        draw_list(requests, canvas, list);
+        draw_list(model, canvas, list);
         let detail = canvas.pane("Request and response", requests.detail, detail);
         draw_detail(model, canvas, detail);
     } else if requests.detail {
         draw_detail(model, canvas, area);
     } else {
-        draw_list(requests, canvas, area);
+        draw_list(model, canvas, area);
     }
 }
 
-fn draw_list(requests: &RequestLog, canvas: &mut Canvas, area: Rect) {
+fn draw_list(model: &Model, canvas: &mut Canvas, area: Rect) {
+    let requests = &model.requests;
     let [head, list] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     let theme = canvas.theme;
     canvas.draw(Line::styled("  time      took     status  request", theme.quiet()), head);
     canvas.list(requests.exchanges.len(), requests.selected, list, |index| {
-        row(&requests.exchanges[index], index == requests.selected, theme)
+        row(&requests.exchanges[index], index == requests.selected, &model.about.zone, theme)
     });
 }
 
@@ -61,7 +63,7 @@ fn draw_detail(model: &Model, canvas: &mut Canvas, area: Rect) {
     canvas.scrolled_text(lines, requests.scroll, text);
 }
 
-fn row(exchange: &RecordedExchange, marked: bool, theme: Theme) -> Line<'_> {
+fn row<'a>(exchange: &'a RecordedExchange, marked: bool, zone: &TimeZone, theme: Theme) -> Line<'a> {
     let (status, style) = match &exchange.outcome {
         None => ("…".to_owned(), theme.warning()),
         Some(Ok(answered)) if answered.status < 400 => (answered.status.to_string(), theme.good()),
@@ -75,7 +77,7 @@ fn row(exchange: &RecordedExchange, marked: bool, theme: Theme) -> Line<'_> {
     );
     Line::from(vec![
         Span::styled(mark, theme.accent()),
-        Span::raw(format!("{}  {:>5} ms ", clock(exchange.at), exchange.took_ms)),
+        Span::raw(format!("{}  {:>5} ms ", clock(exchange.at, zone), exchange.took_ms)),
         Span::styled(format!("{status:>6}  "), style),
         Span::styled(
             format!("{} {place}", exchange.method),

@@ -164,12 +164,17 @@ fn expiry(model: &Model, session: &SignedInSession) -> String {
     let left_s = expires_at.as_second() - model.now.as_second();
     let renewal = if session.renewable { "; it is renewed when it is needed" } else { "" };
     if left_s <= 0 && session.renewable {
-        return format!("expired at {}{renewal}", clock(expires_at));
+        return format!("expired at {}{renewal}", clock(expires_at, &model.about.zone));
     }
     if left_s <= 0 {
-        return format!("at {}: it has expired, sign out and in again", clock(expires_at));
+        return format!("at {}: it has expired, sign out and in again", clock(expires_at, &model.about.zone));
     }
-    format!("at {} UTC, in {} min {:02} s{renewal}", clock(expires_at), left_s / 60, left_s % 60)
+    format!(
+        "at {}, in {} min {:02} s{renewal}",
+        clock(expires_at, &model.about.zone),
+        left_s / 60,
+        left_s % 60
+    )
 }
 
 fn claims<'a>(model: &'a Model, theme: Theme, lines: &mut Vec<Line<'a>>) {

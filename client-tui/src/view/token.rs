@@ -49,7 +49,7 @@ fn token_lines<'a>(
         let style = match introspection {
             Introspection::Active { .. } => theme.good(),
             Introspection::Inactive { .. } => theme.bad(),
-            Introspection::Unavailable { .. } => theme.quiet(),
+            Introspection::NotAsked { .. } | Introspection::Unavailable { .. } => theme.quiet(),
         };
         Line::styled(format!("server     {}", introspection.sentence()), style)
     }));

@@ -151,7 +151,12 @@ fn path_rows(path: &HierarchyPath, theme: Theme) -> Vec<TreeRow<'_>> {
 fn question<Q: Question, A>(model: &Model, asked: &SentQuestion<Q, A>, theme: Theme) -> Vec<Line<'static>> {
     let command = model.about.command(Q::COMMAND, &asked.question.options());
     [
-        format!("{} UTC  asked {} as {}", clock(asked.sent_at), asked.token.server, asked.token.name),
+        format!(
+            "{}  asked {} as {}",
+            clock(asked.sent_at, &model.about.zone),
+            asked.token.server,
+            asked.token.name
+        ),
         format!("$ {command}"),
     ]
     .map(|text| Line::styled(text, theme.quiet()))

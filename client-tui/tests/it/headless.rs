@@ -322,6 +322,8 @@ fn a_profile_is_set_up_from_a_data_folder() {
     let stored = result(&run_in(folder.path(), &["setup", "--data", data, "--name", "mine", "--json"]));
     assert_eq!(stored["name"], "mine");
     assert!(stored["profile"]["client_id"].as_str().unwrap().starts_with("trefoil-tui-"), "{stored}");
+    let again = result(&run_in(folder.path(), &["setup", "--data", data, "--name", "mine", "--json"]));
+    assert_eq!(again["profile"], stored["profile"], "a second setup registers no other clients");
     // The only profile is the default one; its backend client was registered with a new key.
     let output = run_in(folder.path(), &["token"]);
     let token = String::from_utf8(output.stdout).unwrap();
@@ -338,6 +340,11 @@ fn a_profile_is_set_up_from_a_data_folder() {
     assert_eq!(introspection["members"]["scope"], "system/*.read", "{introspection}");
     let unknown = result(&run_in(folder.path(), &["token", "inspect", "abc", "--introspect", "--json"]));
     assert_eq!(unknown["introspection"]["status"], "inactive", "{unknown}");
+    let mut alone = program();
+    let alone = alone.env("XDG_CONFIG_HOME", "/nowhere").args(["token", "inspect", token.trim(), "--json"]);
+    let decoded = result(&alone.output().unwrap());
+    assert_eq!(decoded["content"], inspection["content"], "no server is needed");
+    assert_eq!(decoded["signature"]["status"], "unknown");
     let forged = token.trim().rsplit_once('.').unwrap().0.to_owned() + ".AAAA";
     let inspection = result(&run_in(folder.path(), &["token", "inspect", &forged, "--json"]));
     assert_eq!(inspection["signature"]["status"], "invalid", "{inspection}");

@@ -9,6 +9,8 @@ mod browser;
 #[cfg(unix)]
 mod bulk_data_server;
 mod compare;
+#[cfg(unix)]
+mod copied_commands;
 mod export;
 mod faulty_server;
 mod headless;

@@ -339,13 +339,15 @@ async fn a_confidential_client_introspects_a_token() {
 #[tokio::test]
 async fn a_missing_introspection_has_a_reason() {
     let check = async |profile: Profile, says: &str| match introspect(profile).await {
-        Introspection::Unavailable { reason } => assert!(reason.contains(says), "{reason}"),
+        Introspection::NotAsked { reason } | Introspection::Unavailable { reason } => {
+            assert!(reason.contains(says), "{reason}");
+        }
         other => panic!("{other:?}"),
     };
     let server = server_with(json!({})).await;
     check(profile(&server.uri()), "the server offers no introspection").await;
     let public = Profile { backend: None, ..profile(&server.uri()) };
-    check(public, "needs a confidential client").await;
+    check(public, "this client may not introspect").await;
     let server = server_with(json!({ "introspection_endpoint": "/introspect" })).await;
     check(profile(&server.uri()), "404").await;
     Mock::given(path("/introspect"))
