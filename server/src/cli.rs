@@ -1,9 +1,10 @@
 //! Flags and commands of the `trefoil` program. Exit codes: 0 success, 1 failure, 2 wrong usage, 3 wrong
 //! configuration.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::administration::arguments::AdminSubcommand;
 use crate::config::{ENVIRONMENT, ServeFlags};
@@ -14,7 +15,13 @@ use crate::{administration, serve};
 
 /// Sign-in, terminology and bulk export for health apps, in one server.
 #[derive(Debug, Parser)]
-#[command(name = "trefoil", version, arg_required_else_help = true)]
+#[command(
+    name = "trefoil",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 success, 1 failure, 2 wrong usage, 3 wrong configuration, 130 stopped by Ctrl-C.\n\n\
+        Example:\n  trefoil serve --demo"
+)]
 pub struct CommandLine {
     /// The command to run.
     #[command(subcommand)]
@@ -40,6 +47,21 @@ pub enum ServerCommand {
         after_help = "Examples:\n  trefoil trust --data ./demo\n  trefoil trust --data ./demo --remove"
     )]
     Trust(TrustArgs),
+    /// Print a completion script for a shell.
+    #[command(
+        after_help = "Example:\n  trefoil completions bash > /usr/share/bash-completion/completions/trefoil"
+    )]
+    Completions {
+        /// Shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages to a folder.
+    #[command(after_help = "Example:\n  trefoil man --out /usr/share/man/man1")]
+    Man {
+        /// Folder for the pages
+        #[arg(long, value_name = "FOLDER")]
+        out: PathBuf,
+    },
     /// The administration of a data folder.
     #[command(flatten)]
     Administration(AdminSubcommand),
@@ -67,6 +89,11 @@ pub fn run_program(cli: CommandLine) -> ExitCode {
         ServerCommand::Serve(flags) => runtime.block_on(serve::run_server(&flags)),
         ServerCommand::Migrate(args) => runtime.block_on(run_migrate(args)),
         ServerCommand::Trust(args) => trust::run_trust(&args),
+        ServerCommand::Completions { shell } => {
+            clap_complete::generate(shell, &mut CommandLine::command(), "trefoil", &mut std::io::stdout());
+            ExitCode::SUCCESS
+        }
+        ServerCommand::Man { out } => write_man_pages(&out),
         ServerCommand::Administration(arguments) => runtime.block_on(administration::run_command(arguments)),
     };
     // A blocking read of standard input must not delay the end of the process.
@@ -74,18 +101,34 @@ pub fn run_program(cli: CommandLine) -> ExitCode {
     code
 }
 
+/// Writes a page for the program and for each of its commands.
+fn write_man_pages(folder: &Path) -> ExitCode {
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(CommandLine::command(), folder));
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: failed to write the man pages to {}: {error}", folder.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_consistent_and_every_command_has_an_example() {
         CommandLine::command().debug_assert();
-        for command in CommandLine::command().get_subcommands() {
+        fn check(command: &clap::Command, name: &str) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Example"), "{}", command.get_name());
+            assert!(help.contains("Example"), "'{name}' has no example");
+            for subcommand in command.get_subcommands() {
+                check(subcommand, &format!("{name} {}", subcommand.get_name()));
+            }
         }
+        check(&CommandLine::command(), "trefoil");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use trefoil_tui::clock::ClientClock;
 use trefoil_tui::profile::Profile;
 use wiremock::{Mock, MockServer, ResponseTemplate, matchers};
 
-/// What a server sees of a request: method, address, body, and whether the token was sent.
+/// A request as the server received it: method, address, body, and whether the token was sent.
 type SeenRequest = (String, String, String, bool);
 
 async fn seen(server: &MockServer) -> Vec<SeenRequest> {

@@ -130,6 +130,23 @@ pub struct DataArgs {
     /// Store engine while the server is stopped: file, or the URL of a PostgreSQL database [default: file]
     #[arg(long, global = true, value_name = "ENGINE")]
     pub store: Option<String>,
+    /// How the command asks and prints.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Options of all administration commands for scripts.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct OutputArgs {
+    /// Print the result as JSON, one value on each line
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Do not print progress
+    #[arg(long, global = true)]
+    pub quiet: bool,
+    /// Do not ask before something is deleted or revoked; without a terminal, nothing is asked
+    #[arg(long, global = true)]
+    pub yes: bool,
 }
 
 /// Options of `export`.
@@ -153,10 +170,15 @@ pub struct ExportArgs {
 #[derive(Debug, Subcommand)]
 pub enum UserSubcommand {
     /// Add a user; the password is read from standard input.
+    #[command(
+        after_help = "Example:\n  echo 'a long password' | trefoil user add ada --name 'Ada Example' --email ada@example.org"
+    )]
     Add(NewUserArgs),
     /// Change a user. Members without a flag stay as they are.
+    #[command(after_help = "Example:\n  trefoil user change ada --fhir-user Patient/p1")]
     Change(ChangeUserArgs),
     /// List all users.
+    #[command(after_help = "Example:\n  trefoil user list --json | jq -r .username")]
     List {
         /// Only users whose names are not accepted for new users, for example because they contain invisible
         /// characters.
@@ -164,11 +186,13 @@ pub enum UserSubcommand {
         irregular_names: bool,
     },
     /// Show a user and the user's sign-in methods.
+    #[command(after_help = "Example:\n  trefoil user show ada --json")]
     Show {
         /// User name.
         name: String,
     },
     /// Set a password, read from standard input, and remove all other sign-in methods.
+    #[command(after_help = "Example:\n  echo 'another long password' | trefoil user set-password ada")]
     SetPassword {
         /// User name.
         name: String,
@@ -177,26 +201,31 @@ pub enum UserSubcommand {
         keep_other_methods: bool,
     },
     /// Disable a user: sign-in and all tokens are refused.
+    #[command(after_help = "Example:\n  trefoil user disable ada")]
     Disable {
         /// User name.
         name: String,
     },
     /// Enable a disabled user.
+    #[command(after_help = "Example:\n  trefoil user enable ada")]
     Enable {
         /// User name.
         name: String,
     },
     /// Delete a user.
+    #[command(after_help = "Example:\n  trefoil user delete ada --yes")]
     Delete {
         /// User name.
         name: String,
     },
     /// End all sessions and tokens of a user.
+    #[command(after_help = "Example:\n  trefoil user sign-out ada")]
     SignOut {
         /// User name.
         name: String,
     },
     /// Remove sign-in methods, and end all sessions and tokens of the user.
+    #[command(after_help = "Example:\n  trefoil user remove-methods ada --recovery-codes")]
     RemoveMethods {
         /// User name.
         name: String,
@@ -251,17 +280,24 @@ pub struct ChangeUserArgs {
 #[derive(Debug, Subcommand)]
 pub enum ClientSubcommand {
     /// Register a client; a secret is generated if its authentication method needs one.
+    #[command(
+        after_help = "Example:\n  trefoil client add web --redirect-uri https://app.example/cb --scope 'openid profile'"
+    )]
     Add(NewClientArgs),
     /// List all clients.
+    #[command(after_help = "Example:\n  trefoil client list --json | jq -r .client_id")]
     List,
     /// Show a client.
+    #[command(after_help = "Example:\n  trefoil client show web")]
     Show {
         /// Client id.
         id: String,
     },
     /// Change a client. Members without a flag stay as they are; its tokens and secrets stay valid.
+    #[command(after_help = "Example:\n  trefoil client change web --redirect-uri https://app.example/new")]
     Change(ChangeClientArgs),
     /// Generate a new secret that replaces all old ones.
+    #[command(after_help = "Example:\n  trefoil client rotate-secret web --overlap-s 86400")]
     RotateSecret {
         /// Client id.
         id: String,
@@ -270,6 +306,7 @@ pub enum ClientSubcommand {
         overlap_s: u32,
     },
     /// Delete a client and end its tokens.
+    #[command(after_help = "Example:\n  trefoil client delete web --yes")]
     Delete {
         /// Client id.
         id: String,
@@ -303,6 +340,7 @@ pub struct ChangeClientArgs {
 #[derive(Debug, Subcommand)]
 pub enum ReleaseSubcommand {
     /// List all releases: id, number of concepts, time of the import, URL and version.
+    #[command(after_help = "Example:\n  trefoil release list --json")]
     List,
     /// Show a release as JSON, with its languages and language reference sets.
     #[command(after_help = "Example:\n  trefoil release show loinc.org-2.80")]
@@ -327,11 +365,13 @@ pub enum ReleaseSubcommand {
 #[derive(Debug, Subcommand)]
 pub enum KeysSubcommand {
     /// List all keys with their stages.
+    #[command(after_help = "Example:\n  trefoil keys list --json")]
     List,
     /// Advance every key by one stage: the next keys become active, the active keys retire.
     ///
     /// Refused until the next keys have been published for 5 minutes, as long as a client may cache the key
     /// set.
+    #[command(after_help = "Example:\n  trefoil keys rotate")]
     Rotate {
         /// Rotate at once; some clients reject tokens until they fetch the key set again
         #[arg(long)]
@@ -344,6 +384,7 @@ pub enum KeysSubcommand {
         server_secret: bool,
     },
     /// Revoke a key at once; tokens signed with it are no longer accepted.
+    #[command(after_help = "Example:\n  trefoil keys revoke 1bYzvC5f --yes")]
     Revoke {
         // Key ids are base64url, so one in 64 begins with a hyphen.
         /// Id of the key
@@ -358,5 +399,6 @@ pub enum ClockSubcommand {
     /// Accept the present time after the clock jumped ahead, so that writes are possible again.
     ///
     /// Timestamps already given to resources stay.
+    #[command(after_help = "Example:\n  trefoil clock accept")]
     Accept,
 }

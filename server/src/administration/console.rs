@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::arguments::OutputArgs;
 use super::protocol::CommandEvent;
 
 /// Templates of the progress bar: without and with a known number of bytes.
@@ -13,22 +14,35 @@ const READING: &str = "{spinner} {wide_msg}\n  [{wide_bar}] {bytes} of {total_by
 
 /// Prints the output of a command.
 pub struct Console {
+    /// Whether results are JSON.
+    json: bool,
+    /// Whether progress is not printed.
+    quiet: bool,
     /// Progress bar. `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,
 }
 
 impl Console {
     /// Creates a console on the standard output and standard error of this process.
-    pub fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
+    pub fn new(OutputArgs { json, quiet, .. }: OutputArgs) -> Self {
+        let bar = (std::io::stderr().is_terminal() && !quiet).then(|| {
             let bar = ProgressBar::no_length().with_style(bar_style(WORKING));
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
-        Self { bar }
+        Self { json, quiet, bar }
     }
 
     pub fn print_event(&self, event: CommandEvent) {
+        let event = match event {
+            CommandEvent::Record { json, .. } if self.json => CommandEvent::Line(json.to_string()),
+            CommandEvent::Record { text, .. } => CommandEvent::Line(text),
+            CommandEvent::Line(message) if self.json => {
+                CommandEvent::Line(serde_json::json!({ "message": message }).to_string())
+            }
+            CommandEvent::Progress(_) if self.quiet => return,
+            event => event,
+        };
         match (event, &self.bar) {
             (CommandEvent::Reading { doing, bytes, of }, Some(bar)) => update_bar(bar, doing, bytes, of),
             (CommandEvent::Progress(line), Some(bar)) if bar.length().is_none() => bar.set_message(line),
@@ -38,7 +52,9 @@ impl Console {
             (CommandEvent::Trouble(line), Some(bar)) => bar.suspend(|| eprintln!("{line}")),
             (CommandEvent::Line(line), None) => print_line(&line),
             (CommandEvent::Progress(line) | CommandEvent::Trouble(line), None) => eprintln!("{line}"),
-            (CommandEvent::Reading { .. }, None) | (CommandEvent::Exit(_), _) => {}
+            // Records are lines here.
+            (CommandEvent::Reading { .. }, None)
+            | (CommandEvent::Exit(_) | CommandEvent::Record { .. }, _) => {}
         }
     }
 

@@ -58,7 +58,15 @@ use crate::records::audit::{AuditCaller, AuditLog, AuditSource};
 /// Runs a command through the socket of a running server, or on the data folder of a stopped one.
 pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
     let (args, command) = arguments.into_command(read_password);
-    let console = Console::new();
+    if let Ok(command) = &command
+        && let Some(question) = command.question()
+        && !args.output.yes
+        && !is_confirmed(&question)
+    {
+        eprintln!("nothing was changed");
+        return ExitCode::FAILURE;
+    }
+    let console = Console::new(args.output);
     let mut print = |event: CommandEvent| console.print_event(event);
     let stop = CancellationToken::new();
     let done = async {
@@ -80,6 +88,18 @@ pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
             exit_code(&error)
         }
     }
+}
+
+/// Asks a question on the terminal. Without one, for example in a script, the answer is yes.
+fn is_confirmed(question: &str) -> bool {
+    if !std::io::stdin().is_terminal() {
+        return true;
+    }
+    eprint!("{question} [y/N] ");
+    let mut answer = String::new();
+    // An answer that cannot be read is not a yes.
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
 /// Ends a command early when the operator presses Ctrl-C, and the program when it is pressed again.

@@ -11,6 +11,7 @@ use identity::model::user_name;
 use identity::sign_in::password;
 use identity::sign_in::sign_in_methods::{MethodsToRemove, SignInMethods};
 use jiff::SignedDuration;
+use serde_json::{Value, json};
 
 use super::protocol::{ClientCommand, CommandEvent, KeysCommand, RemovedMethods, UserCommand};
 use super::registration_warnings::{client_warnings, user_warnings};
@@ -57,22 +58,29 @@ pub async fn execute_user_command(
                 labels.extend(user.disabled.then_some("disabled"));
                 labels.extend(user.administrator.then_some("administrator"));
                 labels.extend(user.demo.then_some("demo"));
-                labels.extend(defect.map(|_| "irregular name"));
+                labels.extend(defect.as_ref().map(|_| "irregular name"));
                 let labels =
                     if labels.is_empty() { String::new() } else { format!("  [{}]", labels.join(", ")) };
                 let name = user.claims.name.unwrap_or_default();
                 // Invisible characters are shown as escapes.
                 let username = user.username.escape_debug();
-                events(CommandEvent::Line(format!("{username}  {}  {name}{labels}", user.sub)));
+                let text = format!("{username}  {}  {name}{labels}", user.sub);
+                let json = json!({
+                    "username": user.username, "sub": user.sub, "name": name, "disabled": user.disabled,
+                    "administrator": user.administrator, "demo": user.demo, "irregular_name": defect.is_some(),
+                });
+                events(CommandEvent::Record { text, json });
             }
             return Ok(());
         }
         UserCommand::Show { name } => {
             let user = user_named(services, &name).await?;
             let methods = identity.sign_in.sign_in_methods(&user.sub, now).await?;
-            for line in user_lines(&user, &methods) {
-                events(CommandEvent::Line(line));
-            }
+            let facts = user_facts(&user, &methods);
+            let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+            let lines = facts.iter().map(|(name, value)| format!("{name:width$}  {value}"));
+            let text = lines.collect::<Vec<_>>().join("\n");
+            events(CommandEvent::Record { text, json: user_json(&user, &methods) });
             return Ok(());
         }
         UserCommand::SetPassword { name, keep_other_methods, password } => {
@@ -131,8 +139,42 @@ async fn user_named(services: &AdminServices<'_>, name: &str) -> Result<User> {
     Ok(user.ok_or_else(|| UserError::Unknown(name.to_owned()))?)
 }
 
-/// The output lines of `trefoil user show`.
-fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
+/// The result of `trefoil user show` as JSON.
+fn user_json(user: &User, methods: &SignInMethods) -> Value {
+    let passkeys = methods.passkeys.iter().map(|passkey| {
+        json!({
+            "id": passkey.id, "name": passkey.name, "since": fhir::instant::format(passkey.since),
+            "last_used": passkey.last_used.map(fhir::instant::format),
+        })
+    });
+    let linked_accounts = methods.linked_accounts.iter().map(|link| {
+        json!({
+            "id": link.id, "label": link.label, "provider": link.provider,
+            "since": fhir::instant::format(link.since),
+        })
+    });
+    let claims = user.claims.values().map(|(row, value)| {
+        let value = match value {
+            ClaimValue::Text(text) => json!(text),
+            ClaimValue::Boolean(value) => json!(value),
+        };
+        (row.name.to_owned(), value)
+    });
+    let mut shown = json!({
+        "username": user.username, "sub": user.sub, "fhir_user": user.fhir_user, "patients": user.patients,
+        "groups": user.groups, "allowed_scopes": user.allowed_scopes.to_string(), "disabled": user.disabled,
+        "administrator": user.administrator, "password": user.password.is_some(),
+        "recovery_codes": methods.recovery_codes, "passkeys": passkeys.collect::<Vec<_>>(),
+        "linked_accounts": linked_accounts.collect::<Vec<_>>(),
+    });
+    if let Some(members) = shown.as_object_mut() {
+        members.extend(claims);
+    }
+    shown
+}
+
+/// Names and values of `trefoil user show`, in the order of display.
+fn user_facts(user: &User, methods: &SignInMethods) -> Vec<(String, String)> {
     let time = fhir::instant::format;
     let yes = |it: bool| if it { "yes" } else { "no" };
     let ids = |ids: &[String]| if ids.is_empty() { "-".to_owned() } else { ids.join(" ") };
@@ -174,8 +216,7 @@ fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
             format!("{}  (the provider does not change these)", names.join(" ")),
         ));
     }
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    rows.into_iter().map(|(name, value)| format!("{name:width$}  {value}")).collect()
+    rows
 }
 
 /// Executes `trefoil client …`.
@@ -217,10 +258,12 @@ pub async fn execute_client_command(
                     (false, true) => "  [declared]",
                     (false, false) => "",
                 };
-                events(CommandEvent::Line(format!(
-                    "{}  {}  {}{label}",
-                    client.client_id, client.name, client.scopes
-                )));
+                let text = format!("{}  {}  {}{label}", client.client_id, client.name, client.scopes);
+                let json = json!({
+                    "client_id": client.client_id, "client_name": client.name,
+                    "scope": client.scopes.to_string(), "demo": client.demo, "declared": client.declared,
+                });
+                events(CommandEvent::Record { text, json });
             }
         }
         ClientCommand::Show { id } => {
@@ -234,7 +277,7 @@ pub async fn execute_client_command(
                     shown.remove("secret_digests").and_then(|digests| digests.as_array().map(Vec::len));
                 shown.insert("secrets".to_owned(), secrets.unwrap_or_default().into());
             }
-            events(CommandEvent::Line(serde_json::to_string_pretty(&shown)?));
+            events(CommandEvent::Record { text: serde_json::to_string_pretty(&shown)?, json: shown });
         }
         ClientCommand::RotateSecret { id, overlap_s } => {
             let overlap = SignedDuration::from_secs(overlap_s.into());
@@ -257,10 +300,10 @@ fn warn(warnings: Vec<String>, events: EventSink<'_>) {
 }
 
 fn print_secret(secret: &str, events: EventSink<'_>) {
-    events(CommandEvent::Line(format!("client_secret {secret}")));
-    events(CommandEvent::Line(
-        "save the secret now: only a digest is stored, and it cannot be shown again".to_owned(),
-    ));
+    let text = format!(
+        "client_secret {secret}\nsave the secret now: only a digest is stored, and it cannot be shown again"
+    );
+    events(CommandEvent::Record { text, json: json!({ "client_secret": secret }) });
 }
 
 /// Executes `trefoil keys …`.
@@ -281,14 +324,20 @@ pub async fn execute_keys_command(
                     .gone_at
                     .map(|time| format!(", gone at {}", fhir::instant::format(time)))
                     .unwrap_or_default();
-                events(CommandEvent::Line(format!(
+                let text = format!(
                     "{}  {}  {}  {}  made {}{gone}",
                     key.kid,
                     purpose.as_str().unwrap_or_default(),
                     key.alg.name(),
                     stage.as_str().unwrap_or_default(),
                     fhir::instant::format(key.created),
-                )));
+                );
+                let json = json!({
+                    "kid": key.kid, "purpose": purpose, "alg": key.alg.name(), "stage": stage,
+                    "created": fhir::instant::format(key.created),
+                    "gone_at": key.gone_at.map(fhir::instant::format),
+                });
+                events(CommandEvent::Record { text, json });
             }
         }
         // The secret signs only short-lived values, so that the old one is not kept.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Version of the protocol. The program and the running server must have the same version.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// The line that a client sends after its command to end it early.
 pub const STOP: &str = "stop";
@@ -78,6 +78,13 @@ pub fn decode_command(line: &str) -> Result<AdminCommand, ProtocolError> {
 pub enum CommandEvent {
     /// A line of the result, for standard output.
     Line(String),
+    /// A part of the result for standard output: as text, or as JSON if the operator asked for it.
+    Record {
+        /// One or more lines.
+        text: String,
+        /// The same facts.
+        json: Value,
+    },
     /// Durable progress. On a terminal, one line is updated; in a pipe, each event is a line of standard
     /// error.
     Progress(String),
@@ -134,6 +141,27 @@ pub enum AdminCommand {
 }
 
 impl AdminCommand {
+    /// The question before a command that cannot be undone.
+    pub fn question(&self) -> Option<String> {
+        Some(match self {
+            Self::User(UserCommand::Delete { name }) => format!("Delete the user {name}?"),
+            Self::User(UserCommand::RemoveMethods { name, .. }) => {
+                format!("Remove sign-in methods of {name}, and end all sessions and tokens?")
+            }
+            Self::Client(ClientCommand::Delete { id }) => {
+                format!("Delete the client {id} and end its tokens?")
+            }
+            Self::Release(ReleaseCommand::Remove { id, .. }) => format!("Remove the release {id}?"),
+            Self::Keys(KeysCommand::Revoke { kid }) => {
+                format!("Revoke the key {kid}? Tokens signed with it are no longer accepted.")
+            }
+            Self::Keys(KeysCommand::RotateServerSecret) => {
+                "Rotate the server secret? Sign-ins in progress and signed URLs become invalid.".to_owned()
+            }
+            _ => return None,
+        })
+    }
+
     /// Returns whether the command makes sense on a folder or database without a store, which it creates.
     pub fn creates_store(&self) -> bool {
         self.announces_store() || matches!(self, Self::Import { .. })
@@ -357,10 +385,10 @@ mod tests {
 
     #[test]
     fn another_version_is_rejected_before_its_command_is_read() {
-        let error = decode_command(r#"{"protocol":7,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
-        assert!(error.starts_with("version 7 of the administration protocol is not supported"), "{error}");
-        assert!(error.contains("has version 6; use the trefoil program of the running server"), "{error}");
-        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":6,"command":{"unheard":"of"}}"#]
+        let error = decode_command(r#"{"protocol":8,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
+        assert!(error.starts_with("version 8 of the administration protocol is not supported"), "{error}");
+        assert!(error.contains("has version 7; use the trefoil program of the running server"), "{error}");
+        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":7,"command":{"unheard":"of"}}"#]
         {
             assert!(matches!(decode_command(malformed), Err(ProtocolError::Malformed(_))), "{malformed}");
         }

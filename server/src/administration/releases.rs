@@ -24,18 +24,21 @@ pub async fn execute_release_command(
             if all.is_empty() {
                 events(CommandEvent::Trouble("no release is imported".to_owned()));
             }
-            for ShownRelease { id, concepts, imported, url, version, .. } in all {
+            for release in all {
+                let json = json!(release);
+                let ShownRelease { id, concepts, imported, url, version, .. } = release;
                 let version = version.unwrap_or_else(|| "no version".to_owned());
-                events(CommandEvent::Line(format!("{id}  {concepts}  {imported}  {url}  {version}")));
+                let text = format!("{id}  {concepts}  {imported}  {url}  {version}");
+                events(CommandEvent::Record { text, json });
             }
         }
         ReleaseCommand::Show { id } => {
             let Some((release, named_by)) = releases.show(&id).await? else {
                 bail!(RemoveReleaseError::Unknown(id));
             };
-            let mut text = json!(release);
-            text["named_by"] = json!(named_by);
-            events(CommandEvent::Line(serde_json::to_string_pretty(&text)?));
+            let mut shown = json!(release);
+            shown["named_by"] = json!(named_by);
+            events(CommandEvent::Record { text: serde_json::to_string_pretty(&shown)?, json: shown });
         }
         ReleaseCommand::Remove { id, force } => {
             releases.remove(&id, force, services.app, services.audit, services.clock).await?;

@@ -56,6 +56,45 @@ fn the_same_commands_work_stopped_and_running() {
 }
 
 #[test]
+fn lists_and_records_are_json_on_request() {
+    let server = Server::in_fresh_folder();
+    let json = |args: &[&str]| -> Vec<serde_json::Value> {
+        let output = server.trefoil(&[args, &["--json"]].concat());
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
+    };
+    check(&add_user(&server, "ada", "a long enough password"), 0, "added user ada");
+    assert_eq!(json(&["user", "list"])[0]["username"], "ada");
+    let shown = &json(&["user", "show", "ada"])[0];
+    assert_eq!((&shown["password"], &shown["recovery_codes"]), (&true.into(), &0.into()), "{shown}");
+    let added = json(&["client", "add", "office", "--auth-method", "client_secret_basic"]);
+    assert!(added.iter().any(|value| value["client_secret"].is_string()), "{added:?}");
+    assert_eq!(json(&["client", "list"])[0]["client_id"], "office");
+    assert_eq!(json(&["client", "show", "office"])[0]["secrets"], 1);
+    assert!(json(&["keys", "list"]).iter().all(|key| key["kid"].is_string() && key["stage"].is_string()));
+    assert_eq!(json(&["release", "list"]), [] as [serde_json::Value; 0]);
+    assert_eq!(
+        json(&["client", "delete", "office"])[0]["message"].as_str().unwrap().split(';').next(),
+        Some("deleted client office")
+    );
+}
+
+#[test]
+fn completions_and_man_pages_name_each_command() {
+    let server = Server::in_fresh_folder();
+    let folder = server.data().join("pages");
+    let pages = Command::new(TREFOIL).args(["man", "--out"]).arg(&folder).output().unwrap();
+    check(&pages, 0, "");
+    let page = std::fs::read_to_string(folder.join("trefoil-user-set-password.1")).unwrap();
+    assert!(page.contains("keep") && page.contains("password"), "{page}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = Command::new(TREFOIL).args(["completions", shell]).output().unwrap();
+        check(&script, 0, "set-password");
+    }
+}
+
+#[test]
 fn users_and_clients_are_changed_and_defaults_restored() {
     let server = Server::in_fresh_folder();
     check(&add_user(&server, "ada", "a long enough password"), 0, "added user ada");
