@@ -101,7 +101,7 @@ fn another_version_of_the_administration_protocol_is_rejected() {
                    program";
     let answer = send_line(&server, r#"{"protocol":8,"command":{"unheard":"of"}}"#);
     assert_eq!(answer, [json!({"trouble": trouble}), json!({"exit": 1})]);
-    let [trouble, exit] = &send_line(&server, r#"{"protocol":6,"command":"unheard"}"#)[..] else { panic!() };
+    let [trouble, exit] = &send_line(&server, r#"{"protocol":7,"command":"unheard"}"#)[..] else { panic!() };
     assert!(trouble["trouble"].as_str().unwrap().contains("not a command of version 7"), "{trouble}");
     assert_eq!(exit["exit"], 1);
     check(&server.trefoil(&["reload"]), 0, "reloaded");
