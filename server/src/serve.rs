@@ -14,13 +14,14 @@ use store::blocking::run_blocking;
 use store::{Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::administration::socket;
 use crate::clock::Clock;
 use crate::config::{Config, ConnectionLimits, LogSection, PlainHttp, ServeFlags, exit_code};
 use crate::demo;
-use crate::http::dispatch;
 use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase, Transport};
+use crate::http::{dispatch, metrics};
 use crate::node::app::{App, Outside};
 use crate::node::data_folder::{lock_data_folder, make_data_folder};
 use crate::node::periodic_tasks::start_tasks;
@@ -141,6 +142,13 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
         .map_err(|error| anyhow!(listen_failure(config.listen, &error)))?;
     let listen = listeners[0].local_addr()?;
     let port = listen.port();
+    let metrics_listener = match config.metrics.listen {
+        Some(listen) => {
+            let bound = tokio::net::TcpListener::bind(listen).await;
+            Some(bound.map_err(|error| anyhow!("[metrics] listen: {}", listen_failure(listen, &error)))?)
+        }
+        None => None,
+    };
     let scheme = if config.plain_http == Some(PlainHttp::Loopback) { "http" } else { "https" };
     let base_url = config.base_url.clone().unwrap_or_else(|| format!("{scheme}://localhost:{port}"));
     let plain_http = config.plain_http.clone().map(Arc::new);
@@ -190,6 +198,13 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
         timers,
     };
     let edge = tokio::spawn(edge.serve(listeners, phases));
+    // Ends with this function.
+    let _metrics = match metrics_listener {
+        Some(listener) => {
+            Some(AbortOnDropHandle::new(tokio::spawn(metrics::serve_metrics(listener, app.clone()))))
+        }
+        None => None,
+    };
     let tasks = start_tasks(&app);
     let endpoint = data.join("endpoint.json");
     let ca = tls.as_ref().and_then(|tls| tls.ca.as_ref()).map(std::path::absolute).transpose()?;

@@ -78,6 +78,15 @@ pub enum AdminSubcommand {
         #[command(subcommand)]
         command: ClientSubcommand,
     },
+    /// Show the state of the server: version, store, sizes, exports, certificate, refusals and faults.
+    ///
+    /// Ends with exit code 1 if a part does not work.
+    #[command(after_help = "Example:\n  trefoil status --json")]
+    Status {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+    },
     /// Make a running server read its configuration again, as SIGHUP does.
     #[command(after_help = "Example:\n  trefoil reload")]
     Reload {

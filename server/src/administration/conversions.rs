@@ -38,6 +38,7 @@ impl AdminSubcommand {
             Self::Release { data, command } => (data, Ok(AdminCommand::Release(command.into()))),
             Self::Keys { data, command } => (data, Ok(AdminCommand::Keys(command.into()))),
             Self::Clock { data, command: ClockSubcommand::Accept } => (data, Ok(AdminCommand::AcceptClock)),
+            Self::Status { data } => (data, Ok(AdminCommand::Status)),
             Self::Reload { data } => (data, Ok(AdminCommand::Reload)),
         }
     }

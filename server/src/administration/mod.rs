@@ -18,6 +18,7 @@
 //! | [`import`] | import |
 //! | [`export`] | export |
 //! | [`releases`] | imported releases |
+//! | [`status`] | the state of the server |
 
 pub mod arguments;
 mod console;
@@ -33,6 +34,7 @@ pub mod registration_warnings;
 pub mod releases;
 mod services;
 pub mod socket;
+pub mod status;
 pub mod user_change;
 
 use std::io::{BufRead as _, IsTerminal as _};

@@ -134,6 +134,8 @@ pub enum AdminCommand {
     Release(ReleaseCommand),
     /// Manage signing keys.
     Keys(KeysCommand),
+    /// Show the state of the server.
+    Status,
     /// Read the configuration again.
     Reload,
     /// Accept the current time of the clock.
@@ -315,6 +317,7 @@ mod tests {
         "keys rotate --server-secret",
         "keys revoke -x7_",
         "clock accept",
+        "status",
         "reload",
     ];
 

@@ -69,7 +69,7 @@ pub use self::network::{ConnectionLimits, PlainHttp, PrivateHosts, ProxyHeader, 
 pub use self::node::ClockJump;
 pub use self::provider::ConfiguredProvider;
 use self::provider::check_provider;
-pub use self::sections::LogSection;
+pub use self::sections::{LogSection, MetricsSection};
 use self::settings::Settings;
 pub use self::source::{ConfigError, ConfigSource};
 pub use self::store_engine::StoreEngine;
@@ -147,6 +147,8 @@ pub struct Config {
     pub body_memory_bytes: usize,
     /// The log of the server.
     pub log: LogSection,
+    /// Metrics.
+    pub metrics: MetricsSection,
     /// Reaction when the clock jumps ahead.
     pub clock_jump: ClockJump,
     /// Maximum memory for all answers together, in bytes.
@@ -352,6 +354,7 @@ impl Config {
             },
             body_memory_bytes: file.limits.body_memory_bytes,
             log: file.log,
+            metrics: file.metrics,
             clock_jump: file.server.clock_jump,
             response_memory_bytes: file.limits.response_memory_bytes,
             idle_timeout: Duration::from_secs(idle_timeout_s.into()),

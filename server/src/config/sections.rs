@@ -50,6 +50,8 @@ settings_table! {
         audit: AuditConfig = AuditConfig::default(),
         /// The log of the server.
         log: LogSection = LogSection::default(),
+        /// Metrics.
+        metrics: MetricsSection = MetricsSection::default(),
         /// This server among several ones.
         node: NodeSection = NodeSection::default(),
     }
@@ -222,6 +224,16 @@ settings_table! {
         /// it, requests wait, and are answered with 503 after 5 s. At most a fifth of the memory of the
         /// machine or of the control group.
         response_memory_bytes: usize ["bytes"] = 256 << 20,
+    }
+}
+
+settings_table! {
+    /// Metrics for Prometheus. Administrators also read them at `{base}/metrics`.
+    #[derive(Clone)]
+    pub struct MetricsSection {
+        /// Address on which `/metrics` is served over plain HTTP and without a token, such as
+        /// `127.0.0.1:9464`. Choose an address that only the monitoring can reach.
+        listen: Option<SocketAddr> = None,
     }
 }
 

@@ -42,17 +42,24 @@ const COOP: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 /// Maximum length of path and query, in bytes.
 const LONGEST_TARGET: usize = 16 * 1024;
 
-struct PathRoutes(Vec<&'static Route>);
+/// The routes of a path, each with its position in [`routes::all`].
+struct PathRoutes(Vec<(usize, &'static Route)>);
 
 impl PathRoutes {
     fn has(&self, flag: RouteFlag) -> bool {
-        self.0.iter().any(|route| route.has(flag))
+        self.0.iter().any(|(_, route)| route.has(flag))
     }
 
     /// The route of a method. HEAD is GET without the body of the response.
     fn method(&self, method: &Method) -> Option<&'static Route> {
-        let fits =
-            |route: &&&Route| route.method == *method || *method == Method::HEAD && route.allows_head();
+        self.numbered(method).map(|(_, route)| route)
+    }
+
+    /// The route of a method with its position in [`routes::all`].
+    fn numbered(&self, method: &Method) -> Option<(usize, &'static Route)> {
+        let fits = |(_, route): &&(usize, &'static Route)| {
+            route.method == *method || *method == Method::HEAD && route.allows_head()
+        };
         self.0.iter().find(fits).copied()
     }
 
@@ -69,8 +76,8 @@ impl PathRoutes {
 
     /// The value of `Allow`.
     fn allow(&self) -> String {
-        let mut methods: Vec<_> = self.0.iter().map(|route| route.method.as_str()).collect();
-        if self.0.iter().any(|route| route.allows_head()) {
+        let mut methods: Vec<_> = self.0.iter().map(|(_, route)| route.method.as_str()).collect();
+        if self.0.iter().any(|(_, route)| route.allows_head()) {
             methods.push("HEAD");
         }
         methods.join(", ")
@@ -80,10 +87,11 @@ impl PathRoutes {
 /// All paths. A path with a placeholder is matched only if no literal path is.
 static PATHS: LazyLock<matchit::Router<PathRoutes>> = LazyLock::new(|| {
     let mut paths: Vec<(&str, PathRoutes)> = Vec::new();
-    for route in routes::all() {
+    for numbered in routes::all().enumerate() {
+        let (_, route) = numbered;
         match paths.iter_mut().find(|(path, _)| *path == route.path) {
-            Some((_, same)) => same.0.push(route),
-            None => paths.push((&route.path, PathRoutes(vec![route]))),
+            Some((_, same)) => same.0.push(numbered),
+            None => paths.push((&route.path, PathRoutes(vec![numbered]))),
         }
     }
     let mut router = matchit::Router::new();
@@ -92,6 +100,9 @@ static PATHS: LazyLock<matchit::Router<PathRoutes>> = LazyLock::new(|| {
     }
     router
 });
+
+/// Number of routes.
+static ROUTES: LazyLock<usize> = LazyLock::new(|| routes::all().count());
 
 /// Builds a single filter that accepts everything and looks the path up in the tables: a chain of filters
 /// would be slower.
@@ -146,8 +157,8 @@ pub fn routes(app: Arc<App>) -> Routes {
 }
 
 async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes) -> Response {
-    // The time is measured only if it is logged.
-    let started = tracing::enabled!(tracing::Level::INFO).then(Instant::now);
+    let started = Instant::now();
+    let route = routes.as_ref().ok().and_then(|(routes, _)| routes.numbered(&context.method));
     let (app, now) = (context.app.clone(), context.now);
     let (method, path, request_id) =
         (context.method.clone(), context.path.clone(), context.request_id.clone());
@@ -165,9 +176,14 @@ async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes)
     if let Err(error) = recorded {
         response = dialect.plain_error(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
     }
+    let (status, took) = (response.status().as_u16(), started.elapsed());
+    let series = app.logs.metrics.series(*ROUTES);
+    series[route.map_or(*ROUTES, |(index, _)| index)].count(status, took);
     // The query is not logged, because it contains codes, tokens and states.
-    if let Some(started) = started.filter(|_| is_authenticated || app.logs.requests.has_line(address, now)) {
-        let (status, took_us) = (response.status().as_u16(), started.elapsed().as_micros());
+    if tracing::enabled!(tracing::Level::INFO)
+        && (is_authenticated || app.logs.requests.has_line(address, now))
+    {
+        let took_us = took.as_micros();
         tracing::info!(target: server_log::REQUESTS, %method, path, status, took_us, %request_id, "request");
     }
     if dialect == Dialect::Fhir && response.status() == StatusCode::UNAUTHORIZED {
@@ -341,7 +357,7 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, pattern: Option<&str>) {
-        assert_eq!(find(path).ok().map(|(routes, _)| &*routes.0[0].path), pattern, "{path}");
+        assert_eq!(find(path).ok().map(|(routes, _)| &*routes.0[0].1.path), pattern, "{path}");
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! | [`reply`], [`answer_memory`], [`range`](mod@range) | building responses, their memory, and parts of them |
 //! | [`problem`] | why a handler does not answer, and the response to it in the dialect of the route |
 //! | [`oauth`], [`pages`], [`fhir`], [`admin`] | the handlers |
+//! | [`metrics`] | metrics for Prometheus |
 //! | [`well_known`] | the page for a new password, and the contact for faults of security |
 //! | `interface_docs` | in tests, generates the tables in `server/docs/interface` |
 
@@ -25,6 +26,7 @@ pub mod fhir;
 #[cfg(test)]
 mod interface_docs;
 pub mod listen;
+pub mod metrics;
 pub mod oauth;
 pub mod pages;
 pub mod path_parameters;

@@ -15,7 +15,7 @@ use super::extract::{RequestBody, RequestContext};
 use super::path_parameters::{FromPath, PathParameters};
 use super::problem::Problem;
 use super::reply::Response;
-use super::{admin, fhir, oauth, pages, well_known};
+use super::{admin, fhir, metrics, oauth, pages, well_known};
 
 /// A request with the parameters of its route.
 pub struct RoutedRequest {
@@ -213,6 +213,7 @@ static PAGES: &[Route] = routes! {
     GET    "logo" Reads => pages::logo();
     GET    "form-post.js" Reads => pages::form_post::form_post_script();
     GET    "passkey.js" Reads => pages::passkey::passkey_script();
+    GET    "metrics" Reads => metrics::show_metrics();
     GET    "health/live" Reads => pages::health::is_live();
     GET    "health/ready" Reads => pages::health::is_ready();
 };

@@ -34,6 +34,7 @@ use crate::records::audit::{AuditLog, AuditSource};
 use crate::records::export_log::ExportLog;
 use crate::records::refusal_log::RefusalLog;
 use crate::records::request_log::RequestLog;
+use crate::records::request_metrics::RequestMetrics;
 
 /// The world outside of a server. A simulation passes its own.
 pub struct Outside {
@@ -114,6 +115,8 @@ pub struct ServerLogs {
     pub audit: Arc<AuditLog>,
     /// Decides which requests have a line in the log.
     pub requests: RequestLog,
+    /// Counts requests by route.
+    pub metrics: RequestMetrics,
     /// Logs refused authorization requests.
     pub refusals: RefusalLog,
     /// Records the requests of clients for their exports; `None` if no export log is configured.
@@ -192,6 +195,7 @@ impl App {
                 refusals: RefusalLog::new(audit.clone()),
                 audit,
                 requests: RequestLog::default(),
+                metrics: RequestMetrics::default(),
                 exports,
             },
             address,

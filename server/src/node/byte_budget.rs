@@ -63,6 +63,16 @@ impl ByteBudget {
         ByteReservation { budget: Arc::clone(self), owner, bytes: 0 }
     }
 
+    /// The size of the budget in bytes.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// The number of bytes in use.
+    pub fn used(&self) -> usize {
+        self.lock_used().total
+    }
+
     /// The number of bytes that one owner can use.
     pub fn per_owner(&self) -> usize {
         self.per_owner

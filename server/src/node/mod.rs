@@ -18,6 +18,7 @@
 //! | [`patient_relations`] | the patients of carers |
 //! | [`client_overview`] | origins and response types of all clients |
 //! | [`capacity`], [`hashing`], [`question_pool`], [`byte_budget`], [`memory_limit`], [`descriptors`] | limits on CPU time, memory and file descriptors |
+//! | [`process_usage`] | memory, processor time and descriptors of this process |
 //! | [`data_folder`] | the data folder |
 //! | [`development_certificate`], [`certificate`], [`tls`] | the development CA; the certificate that is presented; the TLS configuration |
 
@@ -39,6 +40,7 @@ mod open_services;
 pub mod outbound;
 pub mod patient_relations;
 pub mod periodic_tasks;
+pub mod process_usage;
 pub mod provider_calls;
 pub mod question_pool;
 pub mod releases;

@@ -7,6 +7,7 @@
 //! | [`export_log`] | the export log |
 //! | [`refusal_log`] | the authorization requests that are refused |
 //! | [`request_log`] | the requests that have a line in the log |
+//! | [`request_metrics`] | counts and durations of requests |
 //! | [`server_log`] | the log on standard error, or in files |
 //! | [`minute_counts`] | counts of the events that strangers can cause without limit |
 //! | [`retained_folder`] | daily files with a maximum age and size |
@@ -17,5 +18,6 @@ pub mod export_log;
 pub mod minute_counts;
 pub mod refusal_log;
 pub mod request_log;
+pub mod request_metrics;
 pub mod retained_folder;
 pub mod server_log;

@@ -81,6 +81,37 @@ fn lists_and_records_are_json_on_request() {
 }
 
 #[test]
+fn the_status_names_the_facts_of_a_stopped_and_a_running_server() {
+    let mut server = Server::in_fresh_folder();
+    check(&add_user(&server, "ada", "a long enough password"), 0, "added user ada");
+    let status = |server: &Server| -> serde_json::Value {
+        let output = server.trefoil(&["status", "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let stopped = status(&server);
+    assert_eq!(
+        (&stopped["is_running"], &stopped["users"], &stopped["store"]["kind"]),
+        (&false.into(), &1.into(), &"local".into())
+    );
+    server.start();
+    let wrong = ["--silent", "--insecure", "-u", "nobody:wrong", "-d", "grant_type=client_credentials"];
+    let sent =
+        Command::new("curl").args(wrong).arg(format!("{}/oauth2/token", server.base())).output().unwrap();
+    assert!(sent.status.success());
+    let running = status(&server);
+    assert_eq!((&running["is_running"], &running["base_url"]), (&true.into(), &server.base().into()));
+    assert!(running["store"]["sequence"].as_u64() > stopped["store"]["sequence"].as_u64(), "{running}");
+    assert!(
+        running["store"]["data_bytes"].as_u64() > Some(1_000) && running["certificate_until"].is_string()
+    );
+    assert_eq!(running["refusals"][0], serde_json::json!(["client", "invalid_client", 1]));
+    assert_eq!(running["faults"], serde_json::json!([]));
+    check(&server.trefoil(&["status"]), 0, "running at https://localhost:");
+    check(&Server::in_fresh_folder().trefoil(&["status"]), 1, "contains no store");
+}
+
+#[test]
 fn completions_and_man_pages_name_each_command() {
     let server = Server::in_fresh_folder();
     let folder = server.data().join("pages");

@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use terminology_import::import_files;
 use trefoil_server::cli::CommandLine;
 
-use crate::support::TREFOIL;
+use crate::support::{TREFOIL, have};
 
 /// A fenced code block of a document.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,7 +26,8 @@ struct FencedBlock {
 fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
     let proxies = [("nginx", 0), ("caddy", 0), ("haproxy", 0)];
     let mut checked =
-        [&[("toml", 0), ("json", 0), ("sh", 0), ("sql", 0), ("csv", 0), ("", 0)][..], &proxies].concat();
+        [&[("toml", 0), ("json", 0), ("yaml", 0), ("sh", 0), ("sql", 0), ("csv", 0), ("", 0)][..], &proxies]
+            .concat();
     for block in documents().iter().flat_map(|(name, text)| fenced_blocks(name, text)) {
         let FencedBlock { place, language, text } = &block;
         let count = checked.iter_mut().find(|(known, _)| known == language);
@@ -40,6 +41,7 @@ fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
             "sh" => {
                 shell_commands(text).iter().for_each(|words| check_command(place, words, MayLack::Nothing))
             }
+            "yaml" => check_scrape_configuration(place, text),
             "csv" => {
                 let file = ("codes.csv".to_owned(), text.as_bytes().to_vec());
                 let imported = import_files(vec![file]).unwrap_or_else(|error| panic!("{place}: {error}"));
@@ -55,6 +57,19 @@ fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
     for (language, count) in checked {
         assert!(count > 0, "no document has a block of the language '{language}'");
     }
+}
+
+/// Checks the configuration of Prometheus.
+fn check_scrape_configuration(place: &str, text: &str) {
+    if !have("promtool", "the scrape configuration of the documentation") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prometheus.yml");
+    std::fs::write(&file, text).unwrap();
+    let output =
+        std::process::Command::new("promtool").args(["check", "config"]).arg(&file).output().unwrap();
+    assert!(output.status.success(), "{place}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Checks commands in running text, such as `trefoil client add`. A sentence may omit required arguments. A

@@ -30,6 +30,7 @@ mod kills;
 mod large_requests;
 mod launch_patient;
 mod listen;
+mod metrics;
 mod node_faults;
 mod nodes;
 mod notes;

@@ -97,6 +97,11 @@ impl DiskSpace {
     }
 }
 
+/// The number of free bytes of the disk of a folder; `None` if the operating system does not report it.
+pub fn free_bytes(dir: &Path) -> Option<u64> {
+    probe(dir).ok().map(|space| space.free)
+}
+
 fn probe(dir: &Path) -> io::Result<FreeSpace> {
     let space = rustix::fs::statvfs(dir)?;
     Ok(FreeSpace {

@@ -29,7 +29,7 @@ fn invalid_request(text: &str) -> Problem {
 }
 
 /// Checks that the token is one of an administrator.
-async fn check_administrator(context: &RequestContext) -> Result<(), Problem> {
+pub(super) async fn check_administrator(context: &RequestContext) -> Result<(), Problem> {
     let Some(sent) = context.credentials()? else {
         let text = "send an access token as 'Authorization: Bearer TOKEN'";
         return Err(Problem::admin(StatusCode::UNAUTHORIZED, "invalid_request", text));

@@ -7,6 +7,7 @@
 //! | [`rest`] | reads and changes of FHIR resources (IHE BALP) |
 //! | `entry`, `coding` | an entry, and the code systems of AuditEvent |
 //! | `caller` | who made a request |
+//! | [`counts`] | counts of the events, for metrics |
 //! | here | the log, and the durability of its lines before a response is sent |
 //!
 //! `identity` emits typed events ([`identity::audit`]). The caller is a local variable of the task that
@@ -15,6 +16,7 @@
 
 mod caller;
 mod coding;
+pub mod counts;
 mod entry;
 mod render;
 pub mod rest;
@@ -89,6 +91,7 @@ pub struct AuditLog {
     /// Events of strangers that are too many to be counted by network and content.
     others: MinuteCounts<AuditEvent>,
     disk: DiskSpace,
+    counts: counts::EventCounts,
 }
 
 /// Maximum number of different events of strangers that are counted in a minute, in all and for one network.
@@ -119,7 +122,13 @@ impl AuditLog {
         let most = MAX_STRANGER_EVENTS;
         let (strangers, varieties) = (MinuteCounts::new(most), MinuteCounts::new(most));
         let others = MinuteCounts::new(most);
-        Ok(Arc::new(Self { clock, source, config, lines, strangers, varieties, others, disk }))
+        let counts = counts::EventCounts::default();
+        Ok(Arc::new(Self { clock, source, config, lines, strangers, varieties, others, disk, counts }))
+    }
+
+    /// The counts of all events since the start.
+    pub fn counts(&self) -> &counts::EventCounts {
+        &self.counts
     }
 
     /// Returns whether these requests for FHIR resources are recorded.
@@ -162,6 +171,7 @@ impl AuditLog {
     /// Adds an entry. Never waits. An event that strangers can cause without limit is only counted if it has
     /// a line in this minute.
     pub fn add(&self, entry: &AuditEntry) {
+        self.counts.count(entry);
         let now = self.clock.now();
         let caller = CALLER.try_with(Arc::clone).ok();
         match entry {

@@ -226,6 +226,14 @@ impl Bulk {
         failed.map_or(Ok(count), Err)
     }
 
+    /// The number of jobs that are waiting or running, of all processes.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the read fails.
+    pub async fn open_job_count(&self, now: Timestamp) -> Result<usize, StoreError> {
+        Ok(open_jobs::ids(&self.worker.store, now).await?.len())
+    }
+
     /// The open jobs (see [`open_jobs`]) with the revisions of their records.
     async fn open_jobs(&self, now: Timestamp) -> Result<Vec<(Job, u64)>, StoreError> {
         const AT_ONCE: usize = 16;

@@ -1,0 +1,145 @@
+//! `trefoil status`: the facts about a server that an operator asks for first.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::json;
+use store::Versions as _;
+use store::space::free_bytes;
+
+use super::protocol::CommandEvent;
+use super::services::{AdminServices, EventSink};
+use crate::node::releases::Releases;
+use crate::node::saved_indexes::SavedIndexes;
+
+/// Maximum number of reasons of refusals that are shown.
+const SHOWN_REFUSALS: usize = 5;
+
+/// The state of a server. Members that only a running server has are `None` while it is stopped.
+#[derive(Debug, Serialize)]
+struct ServerStatus {
+    version: &'static str,
+    is_running: bool,
+    base_url: Option<String>,
+    store: StoreStatus,
+    users: usize,
+    clients: usize,
+    releases: usize,
+    /// Exports that are waiting or running, of all nodes.
+    open_exports: Option<usize>,
+    /// End of the certificate's validity.
+    certificate_until: Option<String>,
+    time: String,
+    /// Parts that do not work, each with the reason.
+    faults: Vec<String>,
+    /// The most frequent refusals since the start: kind, reason and number.
+    refusals: Vec<(&'static str, &'static str, u64)>,
+}
+
+#[derive(Debug, Serialize)]
+struct StoreStatus {
+    /// `database` if several nodes share the store, or else `local`.
+    kind: &'static str,
+    id: String,
+    /// Sequence number of the last commit.
+    sequence: u64,
+    data: String,
+    data_bytes: u64,
+    free_bytes: Option<u64>,
+}
+
+/// Shows the state of a running or a stopped server. The exit code is 1 if a part does not work.
+///
+/// # Errors
+/// The error of the store if it cannot be read.
+pub async fn show_status(services: &AdminServices<'_>, events: EventSink<'_>) -> Result<u8> {
+    let status = read_status(services).await?;
+    let code = u8::from(!status.faults.is_empty());
+    let text = status.lines().join("\n");
+    events(CommandEvent::Record { text, json: json!(status) });
+    Ok(code)
+}
+
+async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
+    let (app, now, store) = (services.app, services.clock.now(), services.resources.store());
+    let releases = Releases { indexes: SavedIndexes::open(services.data)?, resources: services.resources };
+    let mut faults = Vec::new();
+    if let Err(error) = store.check_writable().await {
+        faults.push(format!("the store cannot be written: {error}"));
+    }
+    faults.extend(services.audit.fault().map(str::to_owned));
+    let mut refusals = app.map(|app| app.logs.audit.counts().refusals()).unwrap_or_default();
+    refusals.sort_by_key(|(.., count)| std::cmp::Reverse(*count));
+    refusals.truncate(SHOWN_REFUSALS);
+    let certificate = app.and_then(|app| app.certificate.get()).map(|certificate| certificate.valid_until());
+    if certificate.is_some_and(|until| until <= now) {
+        faults.push("the certificate has expired".to_owned());
+    }
+    Ok(ServerStatus {
+        version: env!("CARGO_PKG_VERSION"),
+        is_running: app.is_some(),
+        base_url: app.map(|app| app.address.base_url.clone()),
+        store: StoreStatus {
+            kind: if store.is_shared() { "database" } else { "local" },
+            id: store.id(),
+            sequence: store.last_seq().await?.0,
+            data: services.data.display().to_string(),
+            data_bytes: folder_bytes(services.data),
+            free_bytes: free_bytes(services.data),
+        },
+        users: services.identity.users.all_users(now).await?.len(),
+        clients: services.identity.clients.all_clients(now).await?.len(),
+        releases: releases.list().await?.len(),
+        open_exports: match app {
+            Some(app) => Some(app.bulk.open_job_count(now).await?),
+            None => None,
+        },
+        certificate_until: certificate.map(fhir::instant::format),
+        time: fhir::instant::format(now),
+        faults,
+        refusals,
+    })
+}
+
+/// The size of all files below a folder. Files that disappear meanwhile are left out.
+fn folder_bytes(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => folder_bytes(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    };
+    entries.filter_map(Result::ok).map(size).sum()
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / 1_048_576.0)
+}
+
+impl ServerStatus {
+    fn lines(&self) -> Vec<String> {
+        let running =
+            self.base_url.as_ref().map_or("stopped".to_owned(), |base_url| format!("running at {base_url}"));
+        let store = &self.store;
+        let mut rows = vec![
+            ("version", self.version.to_owned()),
+            ("server", running),
+            ("store", format!("{} {}, sequence {}", store.kind, store.id, store.sequence)),
+            ("data", format!("{}, {}", store.data, mib(store.data_bytes))),
+        ];
+        rows.extend(store.free_bytes.map(|free| ("free", mib(free))));
+        rows.push(("users", self.users.to_string()));
+        rows.push(("clients", self.clients.to_string()));
+        rows.push(("releases", self.releases.to_string()));
+        rows.extend(self.open_exports.map(|open| ("open exports", open.to_string())));
+        rows.extend(
+            self.certificate_until.clone().map(|until| ("certificate", format!("valid until {until}"))),
+        );
+        rows.push(("time", self.time.clone()));
+        let refusals = self.refusals.iter().map(|(kind, reason, count)| format!("{count} {kind}: {reason}"));
+        rows.extend(refusals.map(|text| ("refused", text)));
+        rows.extend(self.faults.iter().map(|fault| ("FAULT", fault.clone())));
+        rows.into_iter().map(|(name, value)| format!("{name:12}  {value}")).collect()
+    }
+}

@@ -1,0 +1,257 @@
+//! GET {base}/metrics, in the text format of Prometheus.
+//!
+//! Names follow the conventions of Prometheus: a prefix, base units, and `_total` for counters. The labels
+//! have fixed values: routes with their placeholders, kinds of events, and reasons from fixed sets of texts.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, LabelSetEncoder, NoLabelSet, prometheus_text,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use store::Versions as _;
+use store::space::free_bytes;
+use tokio::net::TcpListener;
+
+use super::admin::check_administrator;
+use super::extract::RequestContext;
+use super::problem::Problem;
+use super::reply::{self, Response};
+use super::routes;
+use crate::node::app::App;
+use crate::node::process_usage::ProcessUsage;
+use crate::records::audit::counts::RefusalCount;
+use crate::records::request_metrics::{RouteCounts, STATUS_CLASSES};
+
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Maximum time for the head of a request, which is also that between two requests of a connection.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(90);
+/// Pause after a failure of the accept loop.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Shows the metrics to an administrator.
+pub async fn show_metrics(context: &RequestContext) -> Result<Response, Problem> {
+    check_administrator(context).await?;
+    Ok(metrics_response(&context.app).await)
+}
+
+/// The metrics, without a check of the caller.
+pub async fn metrics_response(app: &Arc<App>) -> Response {
+    reply::no_store(reply::body(StatusCode::OK, TEXT, metrics_text(app).await))
+}
+
+/// Serves `/metrics` over plain HTTP, without a check of the caller, until the future is dropped.
+pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // For example, all descriptors are in use.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let app = app.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let app = app.clone();
+            async move {
+                Ok::<_, Infallible>(match request.uri().path() {
+                    "/metrics" if matches!(*request.method(), Method::GET | Method::HEAD) => {
+                        metrics_response(&app).await
+                    }
+                    _ => reply::body(StatusCode::NOT_FOUND, TEXT, "only GET /metrics is served here\n"),
+                })
+            }
+        });
+        let mut connection = hyper::server::conn::http1::Builder::new();
+        connection.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+        tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+    }
+}
+
+async fn metrics_text(app: &Arc<App>) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Scrape::read(app).await));
+    let mut text = String::new();
+    // Writing to a text cannot fail.
+    let _ = prometheus_text::encode(&mut text, &registry);
+    text
+}
+
+/// The values of one scrape.
+#[derive(Debug)]
+struct Scrape {
+    routes: Vec<(&'static str, String, RouteCounts)>,
+    events: Vec<(&'static str, u64)>,
+    refusals: Vec<RefusalCount>,
+    gauges: Vec<Gauge>,
+    process: ProcessUsage,
+}
+
+/// A gauge without labels, or with one.
+#[derive(Debug)]
+struct Gauge {
+    name: &'static str,
+    help: &'static str,
+    values: Vec<(Labels<1>, f64)>,
+}
+
+fn gauge(name: &'static str, help: &'static str, value: f64) -> Gauge {
+    Gauge { name, help, values: vec![(Labels([("", String::new())]), value)] }
+}
+
+impl Scrape {
+    async fn read(app: &Arc<App>) -> Self {
+        let all: Vec<_> = routes::all().collect();
+        let series = app.logs.metrics.series(all.len());
+        let name = |index: usize| match all.get(index) {
+            Some(route) => (route.method.as_str(), format!("/{}", route.path)),
+            None => ("other", "other".to_owned()),
+        };
+        let name = |(index, counts): (usize, RouteCounts)| {
+            let (method, path) = name(index);
+            // The methods of the tables are constants of the crate `http`.
+            (METHODS.iter().find(|known| **known == method).copied().unwrap_or("other"), path, counts)
+        };
+        let counted =
+            series.iter().enumerate().filter_map(|(index, series)| Some((index, series.counts()?))).map(name);
+        Self {
+            routes: counted.collect(),
+            events: app.logs.audit.counts().events(),
+            refusals: app.logs.audit.counts().refusals(),
+            gauges: gauges(app).await,
+            process: ProcessUsage::read(),
+        }
+    }
+}
+
+const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+
+async fn gauges(app: &Arc<App>) -> Vec<Gauge> {
+    let now = app.clock.now();
+    let labelled = |name, help, values: [(&'static str, usize); 2]| Gauge {
+        name,
+        help,
+        values: values.map(|(budget, bytes)| (Labels([("budget", budget.to_owned())]), bytes as f64)).into(),
+    };
+    let (bodies, answers) = (&app.capacity.bodies, &app.capacity.answers);
+    let mut gauges = vec![
+        Gauge {
+            name: "trefoil_build_info",
+            help: "Version of the program",
+            values: vec![(Labels([("version", env!("CARGO_PKG_VERSION").to_owned())]), 1.0)],
+        },
+        gauge(
+            "trefoil_stopping",
+            "Whether the server is stopping",
+            f64::from(u8::from(app.is_stopping.load(Ordering::Acquire))),
+        ),
+        gauge(
+            "trefoil_audit_log_failed",
+            "Whether the audit log cannot be written",
+            f64::from(u8::from(app.logs.audit.fault().is_some())),
+        ),
+        labelled(
+            "trefoil_memory_budget_bytes",
+            "Maximum memory for request bodies and for answers",
+            [("bodies", bodies.total()), ("answers", answers.total())],
+        ),
+        labelled(
+            "trefoil_memory_budget_used_bytes",
+            "Memory in use for request bodies and for answers",
+            [("bodies", bodies.used()), ("answers", answers.used())],
+        ),
+    ];
+    let writable = app.store.check_writable().await.is_ok();
+    gauges.push(gauge(
+        "trefoil_store_writable",
+        "Whether the store accepts writes",
+        f64::from(u8::from(writable)),
+    ));
+    if let Ok(seq) = app.store.last_seq().await {
+        gauges.push(gauge("trefoil_store_sequence", "Sequence number of the last commit", seq.0 as f64));
+    }
+    if let Ok(open) = app.bulk.open_job_count(now).await {
+        gauges.push(gauge("trefoil_exports_open", "Exports that are waiting or running", open as f64));
+    }
+    if let Some(free) = free_bytes(&app.config.data) {
+        gauges.push(gauge("trefoil_data_free_bytes", "Free space for the data folder", free as f64));
+    }
+    if let Some(certificate) = app.certificate.get() {
+        let until = certificate.valid_until().as_second() as f64;
+        gauges.push(gauge(
+            "trefoil_certificate_expiry_timestamp_seconds",
+            "End of the certificate's validity",
+            until,
+        ));
+    }
+    gauges
+}
+
+/// Names and values of labels.
+#[derive(Debug)]
+struct Labels<const N: usize>([(&'static str, String); N]);
+
+impl<const N: usize> EncodeLabelSet for Labels<N> {
+    fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
+        use prometheus_client::encoding::EncodeLabel as _;
+        let named = self.0.iter().filter(|(name, _)| !name.is_empty());
+        named.into_iter().try_for_each(|(name, value)| (*name, value.as_str()).encode(encoder.encode_label()))
+    }
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let help = "Requests by route, method and class of the status";
+        let mut metric =
+            encoder.encode_descriptor("trefoil_http_requests", help, None, MetricType::Counter)?;
+        for (method, path, counts) in &self.routes {
+            for (class, count) in STATUS_CLASSES.iter().zip(counts.statuses).filter(|(_, count)| *count > 0) {
+                let status = ("status", (*class).to_owned());
+                let labels = Labels([("method", (*method).to_owned()), ("route", path.clone()), status]);
+                metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+            }
+        }
+        let help = "Time from the request to the head of the response, by route and method";
+        let name = "trefoil_http_request_duration_seconds";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for (method, path, counts) in &self.routes {
+            let labels = Labels([("method", (*method).to_owned()), ("route", path.clone())]);
+            let count = counts.durations.iter().map(|(_, count)| count).sum();
+            metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+                counts.total_s,
+                count,
+                &counts.durations,
+                None,
+            )?;
+        }
+        let help = "Audited events, such as sign-ins, issued tokens and completed exports";
+        let mut metric =
+            encoder.encode_descriptor("trefoil_audit_events", help, None, MetricType::Counter)?;
+        for (event, count) in &self.events {
+            let labels = Labels([("event", (*event).to_owned())]);
+            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+        }
+        let help = "Refused sign-ins, authorization requests and clients, and reused codes and tokens";
+        let mut metric = encoder.encode_descriptor("trefoil_refusals", help, None, MetricType::Counter)?;
+        for (kind, reason, count) in &self.refusals {
+            let labels = Labels([("kind", (*kind).to_owned()), ("reason", (*reason).to_owned())]);
+            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+        }
+        for Gauge { name, help, values } in &self.gauges {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (labels, value) in values {
+                metric.encode_family(labels)?.encode_gauge(value)?;
+            }
+        }
+        self.process.encode(&mut encoder)
+    }
+}

@@ -1,0 +1,161 @@
+//! Metrics: what a scrape contains, who may read it, and the rules and the dashboard that use it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::support::{Server, have};
+
+fn deploy(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/prometheus").join(file)
+}
+
+/// A running server with a demo project, and the address of its metrics.
+fn observed_server() -> (Server, String) {
+    let port = test_database::free_port().unwrap();
+    let settings = format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n");
+    let mut server = Server::in_fresh_folder().with_settings(&settings);
+    server.start();
+    (server, format!("http://127.0.0.1:{port}/metrics"))
+}
+
+async fn scrape(address: &str) -> String {
+    let answer = reqwest::get(address).await.unwrap();
+    assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    answer.text().await.unwrap()
+}
+
+/// The value of a series.
+#[track_caller]
+fn value(text: &str, series: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{series} is missing in\n{text}")).parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_scrape_counts_requests_events_and_refusals() {
+    let (server, address) = observed_server();
+    let (client, base) = (server.client(), server.base());
+    client.get(format!("{base}/fhir/R4/metadata")).send().await.unwrap();
+    for path in ["/nothing/1", "/nothing/2", "/fhir/R4/Patient/p1"] {
+        client.get(format!("{base}{path}")).send().await.unwrap();
+    }
+    let token = server.backend_token("system/Patient.read").await;
+    let wrong = client.post(format!("{base}/oauth2/token")).basic_auth("unknown", Some("wrong"));
+    wrong.form(&[("grant_type", "client_credentials")]).send().await.unwrap();
+    let text = scrape(&address).await;
+    let requests = |labels: &str| value(&text, &format!("trefoil_http_requests_total{{{labels}}}"));
+    assert_eq!(requests(r#"method="GET",route="/fhir/R4/metadata",status="2xx""#), 1.0);
+    assert_eq!(requests(r#"method="other",route="other",status="4xx""#), 2.0);
+    assert_eq!(requests(r#"method="GET",route="/fhir/R4/{kind}/{id}",status="4xx""#), 1.0);
+    assert_eq!(value(&text, r#"trefoil_audit_events_total{event="token-issued"}"#), 1.0);
+    assert_eq!(value(&text, r#"trefoil_refusals_total{kind="client",reason="invalid_client"}"#), 1.0);
+    assert_eq!(value(&text, "trefoil_store_writable"), 1.0);
+    assert!(value(&text, "trefoil_store_sequence") > 0.0);
+    assert!(value(&text, "process_resident_memory_bytes") > 1e6);
+    let bucket =
+        r#"trefoil_http_request_duration_seconds_bucket{le="+Inf",method="GET",route="/fhir/R4/metadata"}"#;
+    let other = bucket.replace(
+        r#"{le="+Inf",method="GET",route="/fhir/R4/metadata"}"#,
+        r#"{method="GET",route="/fhir/R4/metadata",le="+Inf"}"#,
+    );
+    assert!(text.contains(&format!("{bucket} 1")) || text.contains(&format!("{other} 1")), "{text}");
+    assert!(!text.contains(&token) && !text.contains("unknown"), "no token and no name of a client");
+
+    // Requests of strangers add no series.
+    let before = text.lines().count();
+    for number in 0..100 {
+        client.get(format!("{base}/fhir/R4/Patient/stranger-{number}")).send().await.unwrap();
+        client.get(format!("{base}/stranger/{number}")).send().await.unwrap();
+    }
+    let after = scrape(&address).await;
+    assert_eq!(after.lines().count(), before);
+    let other = reqwest::get(address.replace("/metrics", "/fhir/R4/metadata")).await.unwrap();
+    assert_eq!(other.status(), 404, "only the metrics are served there");
+}
+
+#[tokio::test]
+async fn administrators_read_the_metrics_with_a_token() {
+    let (server, _) = observed_server();
+    let (client, url) = (server.client(), format!("{}/metrics", server.base()));
+    assert_eq!(client.get(&url).send().await.unwrap().status(), 401);
+    let token = server.backend_token("system/Patient.read").await;
+    assert_eq!(client.get(&url).bearer_auth(token).send().await.unwrap().status(), 403);
+    let add = ["client", "add", "monitor", "--auth-method", "client_secret_post", "--scope", "trefoil/admin"];
+    let add = [&add[..], &["--grant-type", "client_credentials", "--json"]].concat();
+    let added = server.trefoil(&add);
+    let text = String::from_utf8(added.stdout).unwrap();
+    let secret = text.lines().find_map(|line| {
+        serde_json::from_str::<Value>(line).unwrap()["client_secret"].as_str().map(str::to_owned)
+    });
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("client_id", "monitor"),
+        ("client_secret", &secret.unwrap()),
+        ("scope", "trefoil/admin"),
+    ];
+    let issued = client.post(format!("{}/oauth2/token", server.base())).form(&form).send().await.unwrap();
+    let issued: Value = issued.json().await.unwrap();
+    let answer = client.get(&url).bearer_auth(issued["access_token"].as_str().unwrap()).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert!(answer.text().await.unwrap().contains("trefoil_build_info{version="));
+}
+
+/// The names of metrics in a text.
+fn names(text: &str) -> BTreeSet<String> {
+    let name = Regex::new(r"\b(trefoil|process)_[a-z_]+").unwrap();
+    name.find_iter(text).map(|name| name.as_str().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn rules_dashboard_and_documentation_use_metrics_that_exist() {
+    let (server, address) = observed_server();
+    server.client().get(server.base()).send().await.unwrap();
+    // One refusal and one event, so that these metrics have a series.
+    let wrong =
+        server.client().post(format!("{}/oauth2/token", server.base())).basic_auth("unknown", Some("w"));
+    wrong.form(&[("grant_type", "client_credentials")]).send().await.unwrap();
+    let text = scrape(&address).await;
+    let series: BTreeSet<String> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split(['{', ' ']).next().unwrap().to_owned())
+        .collect();
+    let dashboard = std::fs::read_to_string(deploy("dashboard.json")).unwrap();
+    let rules = std::fs::read_to_string(deploy("alerts.yml")).unwrap();
+    for name in names(&dashboard).union(&names(&rules)) {
+        assert!(series.contains(name), "{name} is not in a scrape:\n{text}");
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/monitoring.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let documented = names(&page);
+    for name in &series {
+        let family = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+        assert!(documented.contains(family.unwrap_or(name)), "{name} is not documented");
+    }
+    let alert = Regex::new("alert: ([A-Za-z]+)").unwrap();
+    for name in alert.captures_iter(&rules) {
+        assert!(page.contains(&format!("| `{}` |", &name[1])), "{} is not documented", &name[1]);
+    }
+}
+
+#[test]
+fn each_alert_fires() {
+    if !have("promtool", "the alerts of Prometheus") {
+        return;
+    }
+    for arguments in [["check", "rules", "alerts.yml"], ["test", "rules", "alerts.test.yml"]] {
+        let folder = deploy("");
+        let output = Command::new("promtool").args(arguments).current_dir(folder).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    let read = |file| std::fs::read_to_string(deploy(file)).unwrap();
+    let (rules, tests) = (read("alerts.yml"), read("alerts.test.yml"));
+    let alert = Regex::new("alert: ([A-Za-z]+)").unwrap();
+    for name in alert.captures_iter(&rules) {
+        assert!(tests.contains(&format!("alertname: {}\n", &name[1])), "{} is not tested", &name[1]);
+    }
+}
