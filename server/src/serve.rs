@@ -199,12 +199,8 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     };
     let edge = tokio::spawn(edge.serve(listeners, phases));
     // Ends with this function.
-    let _metrics = match metrics_listener {
-        Some(listener) => {
-            Some(AbortOnDropHandle::new(tokio::spawn(metrics::serve_metrics(listener, app.clone()))))
-        }
-        None => None,
-    };
+    let _metrics = metrics_listener
+        .map(|listener| AbortOnDropHandle::new(tokio::spawn(metrics::serve_metrics(listener, app.clone()))));
     let tasks = start_tasks(&app);
     let endpoint = data.join("endpoint.json");
     let ca = tls.as_ref().and_then(|tls| tls.ca.as_ref()).map(std::path::absolute).transpose()?;

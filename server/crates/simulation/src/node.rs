@@ -91,7 +91,7 @@ timeout_ms = 2000
 pub async fn run_node(parts: &NodeParts, nodes: &SimulatedNodes, start: u64) -> Result<()> {
     let mut random = Rng::with_seed(start);
     loop {
-        match open_node(parts, &mut random).await {
+        match Box::pin(open_node(parts, &mut random)).await {
             Ok(app) => {
                 nodes.log(&format!("node-{} is open", parts.number));
                 nodes.opened.fetch_add(1, Ordering::Relaxed);
