@@ -26,6 +26,9 @@ const FILE_PREFIX: &str = "trefoil-development-ca-";
 /// Start of the nicknames in NSS databases; the fingerprint follows.
 const NICKNAME_PREFIX: &str = "Trefoil development CA ";
 
+/// The database of Chromium, below the home folder.
+const CHROMIUM_DATABASE: &str = ".pki/nssdb";
+
 /// Options of `trust`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TrustArgs {
@@ -85,7 +88,7 @@ impl TrustHost {
 
     /// The folders with an NSS database: those of Chromium, and the profiles of Firefox.
     fn nss_databases(&self) -> Vec<PathBuf> {
-        let chromium = [".pki/nssdb", ".local/share/pki/nssdb", "snap/chromium/current/.pki/nssdb"];
+        let chromium = [CHROMIUM_DATABASE, ".local/share/pki/nssdb", "snap/chromium/current/.pki/nssdb"];
         let firefox = [
             ".mozilla/firefox",
             ".config/mozilla/firefox",
@@ -272,10 +275,8 @@ fn plan_debian(host: &TrustHost, ca: Option<&DevelopmentCa>, plan: &mut TrustPla
 
 fn plan_browsers(host: &TrustHost, ca: Option<&DevelopmentCa>, plan: &mut TrustPlan) {
     let databases = host.nss_databases();
-    if databases.is_empty() {
-        let text =
-            "Chromium and Firefox: no certificate database exists yet; start the browser once and repeat";
-        plan.left_out.push(text.to_owned());
+    if databases.is_empty() && ca.is_none() {
+        plan.left_out.push("Chromium and Firefox: no certificate database exists".to_owned());
         return;
     }
     let Some(certutil) = host.find_program("certutil") else {
@@ -285,18 +286,24 @@ fn plan_browsers(host: &TrustHost, ca: Option<&DevelopmentCa>, plan: &mut TrustP
         );
         return;
     };
+    if let Some(ca) = ca.filter(|_| databases.is_empty()) {
+        // On a new machine no browser has started yet. Chromium uses the database that it finds.
+        let database = host.home.join(CHROMIUM_DATABASE);
+        let folder = nss_folder(&database);
+        let commands = vec![
+            command_line(&[&"mkdir", &"-p", &"-m", &"700", &database]),
+            command_line(&[&certutil, &"-N", &"-d", &folder, &"--empty-password"]),
+            add_to_database(&certutil, &folder, ca),
+        ];
+        plan.changes.push(StoreChange { store: format!("{} (new)", database.display()), commands });
+        plan.left_out.push("Firefox: it has no profile yet; start it once and repeat".to_owned());
+        return;
+    }
     for database in databases {
-        // Without this prefix, older versions of certutil read the former format of the database.
-        let mut folder = OsString::from("sql:");
-        folder.push(&database);
+        let folder = nss_folder(&database);
         let store = database.display().to_string();
         let commands = match ca {
-            Some(ca) => {
-                let nickname = ca.nickname();
-                vec![command_line(&[
-                    &certutil, &"-A", &"-d", &folder, &"-n", &nickname, &"-t", &"C,,", &"-i", &ca.path,
-                ])]
-            }
+            Some(ca) => vec![add_to_database(&certutil, &folder, ca)],
             None => match listed_nicknames(&certutil, &folder) {
                 Ok(nicknames) => nicknames
                     .iter()
@@ -313,6 +320,35 @@ fn plan_browsers(host: &TrustHost, ca: Option<&DevelopmentCa>, plan: &mut TrustP
             false => plan.changes.push(StoreChange { store, commands }),
         }
     }
+}
+
+/// The name of an NSS database for certutil. Without the prefix, older versions read the former format.
+fn nss_folder(database: &Path) -> OsString {
+    let mut folder = OsString::from("sql:");
+    folder.push(database);
+    folder
+}
+
+fn add_to_database(certutil: &Path, folder: &OsString, ca: &DevelopmentCa) -> Vec<OsString> {
+    let nickname = ca.nickname();
+    command_line(&[&certutil, &"-A", &"-d", folder, &"-n", &nickname, &"-t", &"C,,", &"-i", &ca.path])
+}
+
+/// Settings of programs that do not use the certificates of the system, for a CA in this file.
+fn program_settings(ca: &str) -> [(&'static str, String); 5] {
+    [
+        ("curl", format!("curl --cacert {ca} …")),
+        ("Node", format!("export NODE_EXTRA_CA_CERTS={ca}")),
+        ("Python", format!("export SSL_CERT_FILE={ca} REQUESTS_CA_BUNDLE={ca}")),
+        ("R", format!("Sys.setenv(CURL_CA_BUNDLE = \"{}\")", ca.trim_matches('\''))),
+        (
+            "Java",
+            format!(
+                "keytool -importcert -noprompt -file {ca} -alias trefoil -keystore trefoil.p12 -storepass changeit; \
+                 java -Djavax.net.ssl.trustStore=trefoil.p12 …"
+            ),
+        ),
+    ]
 }
 
 /// The nicknames of the development CAs in an NSS database.
@@ -410,6 +446,12 @@ pub fn change_trust(
         }
     }
     writeln!(out, "restart running browsers")?;
+    if let Some(ca) = &ca {
+        writeln!(out, "programs with certificates of their own:")?;
+        for (program, setting) in program_settings(&shell_word(&ca.path)) {
+            writeln!(out, "  {program:<7} {setting}")?;
+        }
+    }
     match failed {
         0 => Ok(()),
         _ => bail!("{failed} of {} stores were not changed", plan.changes.len() + plan.failed.len()),

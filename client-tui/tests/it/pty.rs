@@ -2,10 +2,12 @@
 //! benchmark share it.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -25,6 +27,7 @@ impl PseudoTerminal {
         let name = ptsname(&master, Vec::new()).unwrap();
         let program: OwnedFd =
             File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap().into();
+        fcntl_setfl(&master, OFlags::NONBLOCK).unwrap();
         let terminal = Self { screen: File::from(master), program };
         terminal.resize(80, 24);
         terminal
@@ -42,16 +45,21 @@ impl PseudoTerminal {
         command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap()
     }
 
-    /// Reads the output of the program until it contains this text.
+    /// Reads the output of the program until it contains this text. Panics if it does not within a minute.
     pub fn read_until(&mut self, text: &str) -> String {
         let mut shown = Vec::new();
         let mut buffer = [0; 4096];
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !String::from_utf8_lossy(&shown).contains(text) {
-            let size = match self.screen.read(&mut buffer) {
-                Ok(size) if size > 0 => size,
+            match self.screen.read(&mut buffer) {
+                Ok(size) if size > 0 => shown.extend_from_slice(&buffer[..size]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let shown = String::from_utf8_lossy(&shown);
+                    assert!(Instant::now() < deadline, "{text:?} is not shown, only {shown:?}");
+                    std::thread::sleep(Duration::from_micros(200));
+                }
                 _ => break,
-            };
-            shown.extend_from_slice(&buffer[..size]);
+            }
         }
         String::from_utf8_lossy(&shown).into_owned()
     }

@@ -86,11 +86,6 @@ fn the_system_store_is_changed_only_after_a_confirmation() {
 
     let added = machine.run(&asked, true);
     assert!(added.0 && added.1.contains("added to the system\n"), "{}", added.1);
-    assert!(
-        added.1.contains("left out: Chromium and Firefox: no certificate database exists yet"),
-        "{}",
-        added.1
-    );
     let files = machine.certificates();
     assert!(files[0].starts_with("trefoil-development-ca-") && files[0].ends_with(".crt"), "{files:?}");
     let removed = machine.run(&TrustArgs { remove: true, ..args(&server) }, false);
@@ -165,6 +160,30 @@ fn a_failed_command_and_a_missing_tool_are_reported() {
     assert!(left.1.contains("libnss3-tools"), "{}", left.1);
     let missing = TrustArgs { data: machine.folder.path().join("nothing"), ..args(&server) };
     assert!(machine.run(&missing, true).1.contains("start the server on this folder once"));
+}
+
+#[test]
+fn a_machine_without_a_database_gets_one() {
+    if !installed("the certificate databases of browsers", Path::new("/usr/bin/certutil")) {
+        return;
+    }
+    let (server, machine) = (data_folder(), Machine::new());
+    let database = machine.host.home.join(".pki/nssdb");
+    let added = machine.run(&args(&server), true);
+    assert!(added.0 && added.1.contains("nssdb (new)\n"), "{}", added.1);
+    assert!(added.1.contains("left out: Firefox: it has no profile yet"), "{}", added.1);
+    for setting in ["--cacert ", "NODE_EXTRA_CA_CERTS=", "REQUESTS_CA_BUNDLE=", "CURL_CA_BUNDLE", "keytool "]
+    {
+        assert!(added.1.contains(setting), "{setting} is missing in {}", added.1);
+    }
+    let mode = std::fs::metadata(&database).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "only the user reads the database");
+    let listed = Command::new("certutil").args(["-L", "-d"]).arg(&database).output().unwrap();
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("Trefoil development CA"));
+    let removed = machine.run(&TrustArgs { remove: true, ..args(&server) }, true);
+    assert!(removed.0 && removed.1.contains("nssdb\n"), "{}", removed.1);
+    let again = machine.run(&args(&server), true);
+    assert!(again.0 && !again.1.contains("(new)"), "{}", again.1);
 }
 
 #[test]
