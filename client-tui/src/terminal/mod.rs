@@ -191,7 +191,8 @@ impl UserPrograms for EventReader {
 #[cfg(unix)]
 fn is_raw() -> bool {
     use rustix::termios::{LocalModes, tcgetattr};
-    tcgetattr(io::stdin()).is_ok_and(|modes| !modes.local_modes.contains(LocalModes::ICANON))
+    // A closed window sends SIGCONT, too; its terminal has no modes, and reading from it does not end.
+    !tcgetattr(io::stdin()).is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON))
 }
 
 #[cfg(not(unix))]

@@ -155,12 +155,13 @@ fn any_size_is_drawn() {
     let mut terminal = PseudoTerminal::new();
     let mut child = terminal.spawn(&mut client(&folder));
     terminal.read_until("quit");
-    for (columns, rows) in [(1, 1), (2, 40), (300, 1), (80, 24)] {
+    for (columns, rows) in [(1, 1), (2, 40), (300, 1), (100, 30)] {
         terminal.resize(columns, rows);
         kill_process(Pid::from_child(&child), Signal::WINCH).unwrap();
+        // Everything is drawn again.
+        terminal.read_until("\x1b[2J");
         terminal.send("2365");
     }
-    terminal.read_until("quit");
     terminal.send("q");
     assert_eq!(exit_code(&mut child), Some(0));
 }
