@@ -66,11 +66,12 @@ pub(super) async fn download(
         return Err(ApiError::Unexpected { url: file.url.clone(), reason });
     }
     let done = part.progress(FileStatus::Done);
-    // Waiting for the disk must not stop the other downloads: an export may have thousands of small files, and
-    // the disk stores those that wait together at once.
+    // Waiting for the disk must not stop the other downloads: an export may have thousands of small
+    // files, and the disk stores those that wait together at once.
     let target = path.to_owned();
     let completed = tokio::task::spawn_blocking(move || part.complete(&target)).await;
-    completed.map_err(io::Error::other).and_then(|done| done).map_err(|error| not_written(path, &error))?;
+    let completed = completed.map_err(io::Error::other).and_then(|done| done);
+    completed.map_err(|error| not_written(path, &error))?;
     Ok(done)
 }
 
