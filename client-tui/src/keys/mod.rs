@@ -124,8 +124,6 @@ pub struct KeyTable {
 }
 
 const FORMS: &[Screen] = &[Screen::SignIn, Screen::Codes, Screen::Tree, Screen::Export];
-/// Screens whose requests a command can send.
-const COMMANDS: &[Screen] = &[Screen::Codes, Screen::Tree, Screen::Export];
 const TERMINOLOGY: &[Screen] = &[Screen::Codes, Screen::Tree];
 
 /// A row. `keys` are separated by commas.
@@ -192,7 +190,8 @@ fn standard_rows() -> Vec<KeyRow> {
         row("t", "switch between the tokens of user and backend", Browsing, TERMINOLOGY, Some("switch token"), SwitchBearer),
         row("o", "next operation", Browsing, &[Screen::Codes], Some("operation"), NextOperation),
         row("O", "previous operation", Browsing, &[Screen::Codes], None, PreviousOperation),
-        row("y", "copy the command that does the same", Browsing, COMMANDS, Some("copy command"), CopyCommand),
+        row("y", "copy the command that does the same", Browsing, TERMINOLOGY, Some("copy command"), CopyCommand),
+        row("y", "copy the command that starts the same export", Browsing, &[Screen::Export], None, CopyCommand),
         row("g", "go to the code in its hierarchy", Browsing, &[Screen::Codes], Some("in tree"), OpenInTree),
         row("b", "validate a file of codes", Browsing, &[Screen::Codes], Some("batch"), OpenBatch),
         row("d", "send each question to another server, too, and mark differences", Browsing, &[Screen::Codes], Some("compare"), CompareServers),
