@@ -78,6 +78,7 @@ fn from_data_folder(
     settings.fhir_base = Some(endpoint.fhir_base);
     settings.ca = settings.ca.take().or(endpoint.ca);
     take_over_clients(data, name, file, settings, actions);
+    // Several people may set up profiles on one server, so that ids must not collide.
     let suffix = random_suffix()?;
     if settings.client_id.is_none() {
         let id = format!("trefoil-tui-{suffix}");
@@ -174,6 +175,7 @@ async fn from_address(
     let probe = api_at(url, settings.ca.as_deref())?;
     let base = probe.profile().base_url.clone();
     let smart = get_json(&probe, &format!("{base}/.well-known/smart-configuration")).await?;
+    // Documentation of servers names the one address or the other, and users paste what they find.
     let is_fhir = match &smart {
         Some(_) => true,
         None => get_json(&probe, &format!("{base}/metadata"))

@@ -101,6 +101,7 @@ impl TargetAddresses {
                         break;
                     }
                 }
+                // The last path that was tried is not the base of a server without FHIR.
                 if addresses.capabilities.is_none() {
                     addresses.fhir_base = None;
                 }
@@ -118,6 +119,7 @@ impl TargetAddresses {
         if let Some(fhir_base) = &addresses.fhir_base {
             addresses.endpoints.insert("fhir".to_owned(), fhir_base.as_str().into());
         }
+        // The profile comes last, because it corrects what the server states.
         if let Some(Value::Object(more)) = profile.members.get("endpoints") {
             addresses.endpoints.extend(more.clone());
         }

@@ -87,6 +87,7 @@ async fn try_step(
 ) -> Result<Vec<Difference>, Verdict> {
     let mut seen: Vec<(&str, Value)> = Vec::new();
     for round in 0..step.request.times {
+        // A report shows the last round of a repeated request only.
         if round > 0 {
             exchanges.pop();
         }

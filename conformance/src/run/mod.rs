@@ -161,6 +161,7 @@ pub async fn run(
     let mut running = futures_util::stream::iter(&cases)
         .take_while(|_| std::future::ready(!stop.load(Ordering::Relaxed)))
         .map(|case| one_case(world, spec, options, case))
+        // In the order of the cases, so that two reports of a run can be compared line by line.
         .buffered(jobs);
     let mut reported = 0;
     while let Some(outcome) = running.next().await {
@@ -168,6 +169,7 @@ pub async fn run(
         emit(&RunEvent::Case(&outcome));
         reported += 1;
     }
+    // Cases that are still running hold preconditions, which the clean-up would remove under them.
     drop(running);
     end.interrupted = reported < cases.len();
     end.lost = world.lost();

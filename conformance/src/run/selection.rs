@@ -73,6 +73,7 @@ impl Selection {
         if spec.level_of(case) > self.level {
             return Some(format!("its level is {}", spec.level_of(case).keyword()));
         }
+        // A local server is started for the run, so that it may be changed and has everything.
         if world.local.is_some() {
             return None;
         }

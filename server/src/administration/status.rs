@@ -63,6 +63,7 @@ pub async fn show_status(services: &AdminServices<'_>, events: EventSink<'_>) ->
 
 async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
     let (app, now, store) = (services.app, services.clock.now(), services.resources.store());
+    // A stopped server has no certificate in memory and no refusals: both belong to the process.
     let releases = Releases { indexes: SavedIndexes::open(services.data)?, resources: services.resources };
     let mut faults = Vec::new();
     if let Err(error) = store.check_writable().await {

@@ -170,6 +170,7 @@ async fn gauges(app: &Arc<App>) -> Vec<Gauge> {
             [("bodies", bodies.used()), ("answers", answers.used())],
         ),
     ];
+    // A store that cannot be read must not prevent a scrape: the missing series is the alert.
     let writable = app.store.check_writable().await.is_ok();
     gauges.push(gauge(
         "trefoil_store_writable",

@@ -188,6 +188,8 @@ impl SearchResultOptions {
             matches.iter().chain(&*included).map(|resource| (resource.kind, resource.id.clone())).collect();
         let most_bytes = AnswerMemory::page_bytes(context);
         for include in self.reverse_includes.iter().filter(|_| !targets.is_empty()) {
+            // A missing right leaves out the type: an error would reveal that something refers to the
+            // matches.
             if !access::has_access(context, token, include.kind, ScopePermissions::SEARCH) {
                 continue;
             }

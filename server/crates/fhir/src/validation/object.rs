@@ -180,6 +180,7 @@ impl ObjectSeed<'_, '_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
+            // `_birthDate` has the id and the extensions of `birthDate` (FHIR R4, JSON representation).
             let companion = name.strip_prefix('_');
             let member = structure.member(companion.unwrap_or(&name));
             let is_primitive = member.is_some_and(|member| matches!(member.content, Content::Primitive(_)));
@@ -210,6 +211,7 @@ impl ObjectSeed<'_, '_> {
                 Content::Resource => resource(map.next_value()?, occurrence, defects, path),
             }
         }
+        // Values and companions are separate members in any order, so that both are known only here.
         primitives.check_nulls(structure, defects, path);
         if is_empty {
             defects.add_empty(path, "the object");

@@ -321,6 +321,7 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
                 Ok(EntryResult::Deleted(DeleteResult::Deleted(gone))) => {
                     (gone.kind, |count| &mut count.deleted)
                 }
+                // A file that is imported again deletes nothing a second time.
                 Ok(EntryResult::Deleted(DeleteResult::WasAbsent)) => continue,
                 Ok(EntryResult::Read(_)) => {
                     faults.push("an import applies only DELETE, POST and PUT".to_owned());

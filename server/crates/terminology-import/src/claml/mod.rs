@@ -126,6 +126,7 @@ impl ClamlReader {
                 let (modifier, code) = (required("modifier")?, required("code")?);
                 self.ending = Some(ModifierClass { modifier, code, ..ModifierClass::default() });
             }
+            // The super class of a modifier class is a modifier or one of its classes, and not a concept.
             "SuperClass" => {
                 let code = required("code")?;
                 if let Some(class) = &mut self.class {
@@ -193,6 +194,7 @@ impl ClamlReader {
                     return Ok(());
                 };
                 let text = in_one_line(&text);
+                // Modifier classes are not concepts: their labels end those of the classes that they modify.
                 if let Some(ending) = &mut self.ending {
                     if rubric == "preferred" && ending.label.is_empty() {
                         ending.label = text;

@@ -53,6 +53,7 @@ pub(crate) fn answer_code_system(
     if !match_codings(&mut request, system)? {
         return Ok(unusable(&request, ValidationIssue::no_coding_of_system(&system.url), String::new()));
     }
+    // All checks are those of a value set with every code of the system, so that both operations agree.
     let set = ValueSet::of_all(String::new(), None, system.url.clone());
     let validator = CodingValidator {
         catalog,

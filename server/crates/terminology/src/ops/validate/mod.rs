@@ -279,6 +279,8 @@ impl ValidateAnswer {
             |note: &&ValidationIssue| note.in_message || note.issue.severity == Severity::Error;
         let mut texts: Vec<_> =
             self.issues.iter().filter(is_in_message).map(|note| note.issue.text()).collect();
+        // HL7's tests compare the message as a whole, so that its order must not depend on that of the
+        // checks.
         texts.sort_unstable();
         texts.dedup();
         let message = texts.join("; ");

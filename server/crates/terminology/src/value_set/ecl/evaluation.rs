@@ -141,6 +141,7 @@ impl<'a> EclEvaluator<'a> {
     fn compute_set(&self, expression: &EclExpression) -> Result<ConceptSet, EclError> {
         let len = self.system.len();
         let mut out = ConceptSet::empty(len);
+        // A set has a bit for each concept, so that each operation on sets costs a pass over its words.
         let words = || self.budget.spend_words(len.div_ceil(64), false);
         self.budget.spend_words(len.div_ceil(64), true)?;
         match expression {
@@ -169,6 +170,7 @@ impl<'a> EclEvaluator<'a> {
             }
             EclExpression::Described(inner, filters) => {
                 let mut candidates = (*self.concepts_of(inner)?).clone();
+                // The word index first: descriptions are read only of concepts that can match.
                 self.retain_with_words(filters, &mut candidates)?;
                 for concept in candidates.iter_after(0) {
                     self.spend_step()?;
@@ -191,6 +193,7 @@ impl<'a> EclEvaluator<'a> {
                 self.find_concept(code)?.into_iter().for_each(|concept| out.insert(concept));
             }
             EclExpression::MemberOf(inner) => {
+                // The usual form names one reference set, and must not look at the names of all others.
                 if let EclExpression::Concept(code) = &**inner {
                     if let Some(name) = self.find_concept(code)? {
                         self.add_subset(self.system.code(name), &mut out)?;

@@ -160,6 +160,7 @@ impl EclEvaluator<'_> {
             })?,
             DescriptionTest::Language(codes) => {
                 let Some(language) = description.language else { return Ok(false) };
+                // The filter names languages without dialects, which have their own filter.
                 let language = language.split('-').next().unwrap_or_default();
                 self.budget.spend(codes.len() / 8)?;
                 codes.iter().any(|code| code.eq_ignore_ascii_case(language))
@@ -168,6 +169,7 @@ impl EclEvaluator<'_> {
             DescriptionTest::Dialect(tests) => {
                 let dialects = facts.map(|facts| facts.dialects).unwrap_or_default();
                 self.any_holds(dialects.split(' ').filter(|dialect| !dialect.is_empty()), |dialect| {
+                    // The index stores each as the id of the reference set, followed by the acceptability.
                     let (id, sign) = dialect.split_at(dialect.len() - 1);
                     self.any_holds(tests, |test| {
                         self.spend_step()?;
