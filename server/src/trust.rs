@@ -335,12 +335,14 @@ fn add_to_database(certutil: &Path, folder: &OsString, ca: &DevelopmentCa) -> Ve
 }
 
 /// Settings of programs that do not use the certificates of the system, for a CA in this file.
-fn program_settings(ca: &str) -> [(&'static str, String); 5] {
+fn program_settings(path: &Path) -> [(&'static str, String); 5] {
+    let ca = shell_word(path);
+    let r_text = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
     [
         ("curl", format!("curl --cacert {ca} …")),
         ("Node", format!("export NODE_EXTRA_CA_CERTS={ca}")),
         ("Python", format!("export SSL_CERT_FILE={ca} REQUESTS_CA_BUNDLE={ca}")),
-        ("R", format!("Sys.setenv(CURL_CA_BUNDLE = \"{}\")", ca.trim_matches('\''))),
+        ("R", format!("Sys.setenv(CURL_CA_BUNDLE = \"{r_text}\")")),
         (
             "Java",
             format!(
@@ -448,7 +450,7 @@ pub fn change_trust(
     writeln!(out, "restart running browsers")?;
     if let Some(ca) = &ca {
         writeln!(out, "programs with certificates of their own:")?;
-        for (program, setting) in program_settings(&shell_word(&ca.path)) {
+        for (program, setting) in program_settings(&ca.path) {
             writeln!(out, "  {program:<7} {setting}")?;
         }
     }

@@ -74,7 +74,7 @@ impl ExportRow {
             ExportLevel::Patients => ("", "export --patients"),
             ExportLevel::System => ("", "export"),
         };
-        let folder = self.folder.with_extension("copy").to_string_lossy().into_owned();
+        let folder = format!("{}-copy", self.folder.display());
         let mut options = vec![
             ("out", folder.as_str()),
             ("group", group),

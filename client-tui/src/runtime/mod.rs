@@ -92,10 +92,8 @@ fn watch_signals(sender: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i3
             let _ = sender.send(Message::Terminate);
         });
     }
-    for (kind, message) in [(SIGTSTP, Message::Suspend), (SIGCONT, Message::Continued)]
-        .map(|(n, m)| (SignalKind::from_raw(n), m))
-    {
-        let mut signals = signal(kind).map_err(CommandFailure::Terminal)?;
+    for (number, message) in [(SIGTSTP, Message::Suspend), (SIGCONT, Message::Continued)] {
+        let mut signals = signal(SignalKind::from_raw(number)).map_err(CommandFailure::Terminal)?;
         let sender = sender.clone();
         tokio::spawn(async move {
             while signals.recv().await.is_some() && sender.send(message.clone()).is_ok() {}

@@ -183,21 +183,21 @@ impl UserPrograms for EventReader {
     fn resume(&mut self) -> Result<(), String> {
         // After Ctrl-Z here, everything is restored already. After another process stopped this one, the
         // shell has reset the modes, of which crossterm does not know.
-        if is_raw() { Ok(()) } else { self.lend(|| Ok(())) }
+        if reads_lines() { self.lend(|| Ok(())) } else { Ok(()) }
     }
 }
 
-/// Returns whether the terminal passes each key at once.
+/// Returns whether the terminal passes whole lines, as a shell sets it, and not each key.
 #[cfg(unix)]
-fn is_raw() -> bool {
+fn reads_lines() -> bool {
     use rustix::termios::{LocalModes, tcgetattr};
     // A closed window sends SIGCONT, too; its terminal has no modes, and reading from it does not end.
-    !tcgetattr(io::stdin()).is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON))
+    tcgetattr(io::stdin()).is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON))
 }
 
 #[cfg(not(unix))]
-fn is_raw() -> bool {
-    true
+fn reads_lines() -> bool {
+    false
 }
 
 /// Stops this process until it gets SIGCONT, as a terminal does after Ctrl-Z without raw mode.

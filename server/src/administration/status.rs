@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use anyhow::Result;
+use indicatif::HumanBytes;
 use serde::Serialize;
 use serde_json::json;
 use store::Versions as _;
+use store::blocking::run_blocking;
 use store::space::free_bytes;
 
 use super::protocol::CommandEvent;
@@ -65,6 +67,7 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
     let (app, now, store) = (services.app, services.clock.now(), services.resources.store());
     // A stopped server has no certificate in memory and no refusals: both belong to the process.
     let releases = Releases { indexes: SavedIndexes::open(services.data)?, resources: services.resources };
+    let data = services.data.to_owned();
     let mut faults = Vec::new();
     if let Err(error) = store.check_writable().await {
         faults.push(format!("the store cannot be written: {error}"));
@@ -86,7 +89,7 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
             id: store.id(),
             sequence: store.last_seq().await?.0,
             data: services.data.display().to_string(),
-            data_bytes: folder_bytes(services.data),
+            data_bytes: run_blocking(move || folder_bytes(&data)).await?,
             free_bytes: free_bytes(services.data),
         },
         users: services.identity.users.all_users(now).await?.len(),
@@ -114,10 +117,6 @@ fn folder_bytes(folder: &Path) -> u64 {
     entries.filter_map(Result::ok).map(size).sum()
 }
 
-fn mib(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / 1_048_576.0)
-}
-
 impl ServerStatus {
     fn lines(&self) -> Vec<String> {
         let running =
@@ -127,9 +126,9 @@ impl ServerStatus {
             ("version", self.version.to_owned()),
             ("server", running),
             ("store", format!("{} {}, sequence {}", store.kind, store.id, store.sequence)),
-            ("data", format!("{}, {}", store.data, mib(store.data_bytes))),
+            ("data", format!("{}, {}", store.data, HumanBytes(store.data_bytes))),
         ];
-        rows.extend(store.free_bytes.map(|free| ("free", mib(free))));
+        rows.extend(store.free_bytes.map(|free| ("free", HumanBytes(free).to_string())));
         rows.push(("users", self.users.to_string()));
         rows.push(("clients", self.clients.to_string()));
         rows.push(("releases", self.releases.to_string()));

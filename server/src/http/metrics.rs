@@ -101,11 +101,11 @@ struct Scrape {
 struct Gauge {
     name: &'static str,
     help: &'static str,
-    values: Vec<(Labels<1>, f64)>,
+    values: Vec<(Labels, f64)>,
 }
 
 fn gauge(name: &'static str, help: &'static str, value: f64) -> Gauge {
-    Gauge { name, help, values: vec![(Labels([("", String::new())]), value)] }
+    Gauge { name, help, values: vec![(Labels(Vec::new()), value)] }
 }
 
 impl Scrape {
@@ -118,8 +118,7 @@ impl Scrape {
         };
         let name = |(index, counts): (usize, RouteCounts)| {
             let (method, path) = name(index);
-            // The methods of the tables are constants of the crate `http`.
-            (METHODS.iter().find(|known| **known == method).copied().unwrap_or("other"), path, counts)
+            (method, path, counts)
         };
         let counted =
             series.iter().enumerate().filter_map(|(index, series)| Some((index, series.counts()?))).map(name);
@@ -133,21 +132,21 @@ impl Scrape {
     }
 }
 
-const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
-
 async fn gauges(app: &Arc<App>) -> Vec<Gauge> {
     let now = app.clock.now();
     let labelled = |name, help, values: [(&'static str, usize); 2]| Gauge {
         name,
         help,
-        values: values.map(|(budget, bytes)| (Labels([("budget", budget.to_owned())]), bytes as f64)).into(),
+        values: values
+            .map(|(budget, bytes)| (Labels(vec![("budget", budget.to_owned())]), bytes as f64))
+            .into(),
     };
     let (bodies, answers) = (&app.capacity.bodies, &app.capacity.answers);
     let mut gauges = vec![
         Gauge {
             name: "trefoil_build_info",
             help: "Version of the program",
-            values: vec![(Labels([("version", env!("CARGO_PKG_VERSION").to_owned())]), 1.0)],
+            values: vec![(Labels(vec![("version", env!("CARGO_PKG_VERSION").to_owned())]), 1.0)],
         },
         gauge(
             "trefoil_stopping",
@@ -199,13 +198,12 @@ async fn gauges(app: &Arc<App>) -> Vec<Gauge> {
 
 /// Names and values of labels.
 #[derive(Debug)]
-struct Labels<const N: usize>([(&'static str, String); N]);
+struct Labels(Vec<(&'static str, String)>);
 
-impl<const N: usize> EncodeLabelSet for Labels<N> {
+impl EncodeLabelSet for Labels {
     fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
         use prometheus_client::encoding::EncodeLabel as _;
-        let named = self.0.iter().filter(|(name, _)| !name.is_empty());
-        named.into_iter().try_for_each(|(name, value)| (*name, value.as_str()).encode(encoder.encode_label()))
+        self.0.iter().try_for_each(|(name, value)| (*name, value.as_str()).encode(encoder.encode_label()))
     }
 }
 
@@ -217,7 +215,7 @@ impl Collector for Scrape {
         for (method, path, counts) in &self.routes {
             for (class, count) in STATUS_CLASSES.iter().zip(counts.statuses).filter(|(_, count)| *count > 0) {
                 let status = ("status", (*class).to_owned());
-                let labels = Labels([("method", (*method).to_owned()), ("route", path.clone()), status]);
+                let labels = Labels(vec![("method", (*method).to_owned()), ("route", path.clone()), status]);
                 metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
             }
         }
@@ -225,7 +223,7 @@ impl Collector for Scrape {
         let name = "trefoil_http_request_duration_seconds";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (method, path, counts) in &self.routes {
-            let labels = Labels([("method", (*method).to_owned()), ("route", path.clone())]);
+            let labels = Labels(vec![("method", (*method).to_owned()), ("route", path.clone())]);
             let count = counts.durations.iter().map(|(_, count)| count).sum();
             metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
                 counts.total_s,
@@ -238,13 +236,13 @@ impl Collector for Scrape {
         let mut metric =
             encoder.encode_descriptor("trefoil_audit_events", help, None, MetricType::Counter)?;
         for (event, count) in &self.events {
-            let labels = Labels([("event", (*event).to_owned())]);
+            let labels = Labels(vec![("event", (*event).to_owned())]);
             metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
         }
         let help = "Refused sign-ins, authorization requests and clients, and reused codes and tokens";
         let mut metric = encoder.encode_descriptor("trefoil_refusals", help, None, MetricType::Counter)?;
         for (kind, reason, count) in &self.refusals {
-            let labels = Labels([("kind", (*kind).to_owned()), ("reason", (*reason).to_owned())]);
+            let labels = Labels(vec![("kind", (*kind).to_owned()), ("reason", (*reason).to_owned())]);
             metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
         }
         for Gauge { name, help, values } in &self.gauges {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use identity::audit::{AuditEvent, RecordAction};
+use identity::audit::AuditEvent;
 
 use super::AuditEntry;
 
@@ -67,18 +67,10 @@ fn name(entry: &AuditEntry) -> &'static str {
             Event::Revoked { .. } => "revoked",
             Event::KeysRotated => "keys-rotated",
             Event::KeyRevoked { .. } => "key-revoked",
-            Event::User { action, .. } => match action {
-                RecordAction::Create => "user-created",
-                RecordAction::Update => "user-changed",
-                RecordAction::Delete => "user-deleted",
-            },
+            Event::User { .. } => "user",
             Event::SignInMethod { .. } => "sign-in-method",
             Event::DeviceAnswered { .. } => "device-answered",
-            Event::Client { action, .. } => match action {
-                RecordAction::Create => "client-created",
-                RecordAction::Update => "client-changed",
-                RecordAction::Delete => "client-deleted",
-            },
+            Event::Client { .. } => "client",
             _ => "other",
         },
         AuditEntry::Further { .. } => "other",
