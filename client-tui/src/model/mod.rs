@@ -259,6 +259,22 @@ impl Model {
         model
     }
 
+    /// Returns whether the previous key asked for this confirmation, so that the key is pressed a second
+    /// time. Otherwise shows the question, to which only the next key is the answer.
+    pub fn confirms(
+        &mut self,
+        confirmed: Option<&Confirmation>,
+        needed: Confirmation,
+        question: String,
+    ) -> bool {
+        if confirmed == Some(&needed) {
+            return true;
+        }
+        self.notice = Some(question);
+        self.to_confirm = Some(needed);
+        false
+    }
+
     /// Returns what a change of the profile ends, as a sentence.
     pub fn in_flight(&self) -> Option<&'static str> {
         let signing_in = matches!(

@@ -115,12 +115,9 @@ pub(super) fn resume(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec
     let Some(row) = model.export.selected() else { return Vec::new() };
     let (folder, file_host) = (row.folder.clone(), row.foreign_host.clone());
     if let Some(host) = &file_host {
-        let confirmation = Confirmation::SendToken(host.clone());
-        if confirmed != Some(&confirmation) {
-            let key = model.keys.label(Action::ResumeExport);
-            model.notice =
-                Some(format!("The export continues at {host}. Press {key} again to send the token there."));
-            model.to_confirm = Some(confirmation);
+        let key = model.keys.label(Action::ResumeExport);
+        let question = format!("The export continues at {host}. Press {key} again to send the token there.");
+        if !model.confirms(confirmed, Confirmation::SendToken(host.clone()), question) {
             return Vec::new();
         }
     }
@@ -130,20 +127,19 @@ pub(super) fn resume(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec
 }
 
 /// Cancels the selected export, or deletes it on the server, if the key is pressed twice.
-pub(super) fn delete(model: &mut Model, confirmed: Option<Confirmation>) -> Vec<RuntimeEffect> {
+pub(super) fn delete(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec<RuntimeEffect> {
     let bearer = model.export_bearer();
     let index = model.export.selected;
     let Some(row) = model.export.selected() else { return Vec::new() };
     let folder = row.folder.clone();
-    let confirmation = Confirmation::DeleteExport(folder.clone());
-    if confirmed.as_ref() != Some(&confirmation) {
-        let does = if row.is_active() { "cancel" } else { "delete" };
-        let key = model.keys.label(Action::DeleteExport);
-        model.notice = Some(format!("Press {key} again to {does} the export on the server."));
-        model.to_confirm = Some(confirmation);
+    let is_active = row.is_active();
+    let does = if is_active { "cancel" } else { "delete" };
+    let key = model.keys.label(Action::DeleteExport);
+    let question = format!("Press {key} again to {does} the export on the server.");
+    if !model.confirms(confirmed, Confirmation::DeleteExport(folder.clone()), question) {
         return Vec::new();
     }
-    if row.is_active() {
+    if is_active {
         model.export.rows[index].activity = Activity::Stopped("cancelled".to_owned());
     }
     vec![RuntimeEffect::DeleteExport { folder, bearer }]

@@ -255,7 +255,7 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::FollowReference => return viewer::follow_reference(model),
         Action::CheckCodes => return viewer::check_codes(model),
         Action::ResumeExport => return export::resume(model, confirmed.as_ref()),
-        Action::DeleteExport => return export::delete(model, confirmed),
+        Action::DeleteExport => return export::delete(model, confirmed.as_ref()),
         Action::CopyCurl => return requests::copy_command(model, HttpProgram::Curl),
         Action::CopyHttpie => return requests::copy_command(model, HttpProgram::Httpie),
         Action::Replay => return requests::replay(model, confirmed.as_ref()),
@@ -272,12 +272,10 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
 
 /// Quits at once, or, while exports are running, if the key is pressed twice.
 fn quit(model: &mut Model, confirmed: Option<&Confirmation>) {
-    if !model.export.any_active() || confirmed == Some(&Confirmation::Quit) {
+    let question = "An export is running and can be resumed later. Press again to quit.".to_owned();
+    if !model.export.any_active() || model.confirms(confirmed, Confirmation::Quit, question) {
         model.quit = true;
-        return;
     }
-    model.notice = Some("An export is running and can be resumed later. Press again to quit.".to_owned());
-    model.to_confirm = Some(Confirmation::Quit);
 }
 
 fn open(model: &mut Model, screen: Screen) {

@@ -36,14 +36,14 @@ pub(super) fn copy_command(model: &mut Model, program: HttpProgram) -> Vec<Runti
 /// if the key is pressed twice.
 pub(super) fn replay(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec<RuntimeEffect> {
     let Some(exchange) = selected(model) else { return Vec::new() };
-    let confirmation = Confirmation::Replay(exchange.id);
-    if !matches!(exchange.method.as_str(), "GET" | "HEAD" | "OPTIONS") && confirmed != Some(&confirmation) {
-        let key = model.keys.label(Action::Replay);
-        model.notice = Some(format!("Press {key} again to repeat the {}.", exchange.method));
-        model.to_confirm = Some(confirmation);
+    let parsed = exchange.request_text().and_then(|text| RawRequest::parse(&text));
+    let only_reads = matches!(exchange.method.as_str(), "GET" | "HEAD" | "OPTIONS");
+    let question =
+        format!("Press {} again to repeat the {}.", model.keys.label(Action::Replay), exchange.method);
+    let needed = Confirmation::Replay(exchange.id);
+    if !only_reads && !model.confirms(confirmed, needed, question) {
         return Vec::new();
     }
-    let parsed = exchange.request_text().and_then(|text| RawRequest::parse(&text));
     send(model, parsed)
 }
 

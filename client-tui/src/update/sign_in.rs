@@ -121,13 +121,12 @@ pub(super) fn sign_out(
     browser: bool,
     confirmed: Option<&Confirmation>,
 ) -> Vec<RuntimeEffect> {
-    let confirmation = Confirmation::SignOut { browser };
-    if confirmed != Some(&confirmation) {
-        let action = if browser { Action::SignOutBrowser } else { Action::SignOut };
-        let does =
-            if browser { "sign out here and in the browser" } else { "sign out and revoke the tokens" };
-        model.notice = Some(format!("Press {} again to {does}.", model.keys.label(action)));
-        model.to_confirm = Some(confirmation);
+    let (action, does) = match browser {
+        true => (Action::SignOutBrowser, "sign out here and in the browser"),
+        false => (Action::SignOut, "sign out and revoke the tokens"),
+    };
+    let question = format!("Press {} again to {does}.", model.keys.label(action));
+    if !model.confirms(confirmed, Confirmation::SignOut { browser }, question) {
         return Vec::new();
     }
     model.sign_in.state = SignInState::Out;
