@@ -1,6 +1,6 @@
-//! Input fields: text, cursor and focus. All fields, also those of open lists, have the keys of readline.
+//! Input fields: text, cursor and focus.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{KeyEvent, KeyModifiers};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 /// Number of changes that can be undone.
@@ -25,38 +25,6 @@ pub enum FieldEdit {
     End,
     /// Restores the text before the last change.
     Undo,
-}
-
-impl FieldEdit {
-    /// The edit of a key of readline.
-    pub fn of_key(key: KeyEvent) -> Option<Self> {
-        let (control, alt) = (KeyModifiers::CONTROL, KeyModifiers::ALT);
-        Some(match (key.code, key.modifiers - KeyModifiers::SHIFT) {
-            (KeyCode::Backspace, alt_only) if alt_only == alt => Self::EraseWord,
-            (KeyCode::Backspace, _) => Self::EraseBefore,
-            (KeyCode::Delete, _) => Self::EraseAfter,
-            (KeyCode::Left, modifiers) if modifiers == control => Self::WordLeft,
-            (KeyCode::Right, modifiers) if modifiers == control => Self::WordRight,
-            (KeyCode::Left, _) => Self::Left,
-            (KeyCode::Right, _) => Self::Right,
-            (KeyCode::Home, _) => Self::Start,
-            (KeyCode::End, _) => Self::End,
-            (KeyCode::Char(c), modifiers) if modifiers == control => match c {
-                'a' => Self::Start,
-                'e' => Self::End,
-                'd' => Self::EraseAfter,
-                'k' => Self::EraseToEnd,
-                'u' => Self::EraseToStart,
-                'w' => Self::EraseWord,
-                // Terminals report Ctrl-_ as Ctrl-7.
-                '7' | '_' => Self::Undo,
-                _ => return None,
-            },
-            (KeyCode::Char('b'), modifiers) if modifiers == alt => Self::WordLeft,
-            (KeyCode::Char('f'), modifiers) if modifiers == alt => Self::WordRight,
-            _ => return None,
-        })
-    }
 }
 
 /// A named input field of one line.
@@ -160,12 +128,16 @@ impl FormField {
     /// The start of the word before the cursor. In addresses, words end at `/`, `|` and other punctuation.
     fn word_before(&self) -> usize {
         let words = self.text[..self.cursor].unicode_word_indices();
-        words.map(|(start, _)| start).next_back().unwrap_or(0)
+        let offset = words.map(|(start, _)| start).next_back().unwrap_or(0);
+        // In some scripts a word begins within a grapheme cluster.
+        let starts = self.text.grapheme_indices(true).map(|(start, _)| start);
+        starts.take_while(|start| *start <= offset).last().unwrap_or(0)
     }
 
     fn word_after(&self) -> usize {
         let mut words = self.text[self.cursor..].unicode_word_indices();
-        words.next().map_or(self.text.len(), |(start, word)| self.cursor + start + word.len())
+        let end = words.next().map_or(self.text.len(), |(start, word)| self.cursor + start + word.len());
+        self.boundary_from(end)
     }
 }
 
@@ -253,32 +225,6 @@ mod tests {
         field.edit(FieldEdit::Left);
         field.edit(FieldEdit::EraseAfter);
         assert_eq!(shown(&field), "^👨‍👩‍👧");
-    }
-
-    #[test]
-    fn the_keys_of_readline_edit() {
-        let pressed = |field: &mut FormField, keys: &str| {
-            for name in keys.split(' ') {
-                let key: crate::keys::key::Key = name.parse().unwrap();
-                field.edit(FieldEdit::of_key(key.event()).unwrap_or_else(|| panic!("{name} edits nothing")));
-            }
-            shown(field)
-        };
-        let mut field = FormField::new("url", "", "http://snomed.info/sct|20 x");
-        for (keys, expected) in [
-            ("Alt-b Ctrl-Left", "http://snomed.info/sct|^20 x"),
-            ("Ctrl-W", "http://snomed.info/^20 x"),
-            ("Ctrl-7", "http://snomed.info/sct|^20 x"),
-            ("Ctrl-K", "http://snomed.info/sct|^"),
-            ("Ctrl-A Alt-f", "http^://snomed.info/sct|"),
-            ("Ctrl-D Delete", "http^/snomed.info/sct|"),
-            ("Ctrl-Right Ctrl-U", "^/sct|"),
-            ("Ctrl-E Alt-Backspace", "/^"),
-            ("Home Right Left End Backspace", "^"),
-            ("Ctrl-7 Ctrl-7", "/sct|^"),
-        ] {
-            assert_eq!(pressed(&mut field, keys), expected, "{keys}");
-        }
     }
 
     proptest::proptest! {

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use ratatui::crossterm::event::KeyEvent;
 
 use self::key::Key;
+use crate::form::FieldEdit;
 use crate::screen::Screen;
 
 /// Action of a key. The settings name the actions, such as `copy-curl`.
@@ -243,6 +244,25 @@ impl Action {
         Self::from_str(name, false).ok()
     }
 
+    /// The change of a field that the action makes, if it makes one.
+    pub fn field_edit(self) -> Option<FieldEdit> {
+        Some(match self {
+            Self::Erase => FieldEdit::EraseBefore,
+            Self::EraseAfter => FieldEdit::EraseAfter,
+            Self::EraseWord => FieldEdit::EraseWord,
+            Self::EraseToEnd => FieldEdit::EraseToEnd,
+            Self::Clear => FieldEdit::EraseToStart,
+            Self::Undo => FieldEdit::Undo,
+            Self::CursorLeft => FieldEdit::Left,
+            Self::CursorRight => FieldEdit::Right,
+            Self::CursorWordLeft => FieldEdit::WordLeft,
+            Self::CursorWordRight => FieldEdit::WordRight,
+            Self::CursorStart => FieldEdit::Start,
+            Self::CursorEnd => FieldEdit::End,
+            _ => return None,
+        })
+    }
+
     /// Returns whether the settings cannot give the action another key: open lists and fields use these keys,
     /// too.
     pub fn is_fixed(self) -> bool {
@@ -368,6 +388,13 @@ impl KeyTable {
         row.map(|row| row.action)
     }
 
+    /// The change of a field that a key makes on all screens, for the fields of open lists.
+    pub fn field_edit(&self, key: KeyEvent) -> Option<FieldEdit> {
+        let pressed = Key::from(key);
+        let edits = self.rows.iter().filter(|row| row.when == When::Typing && row.screens.is_empty());
+        edits.filter(|row| row.keys.contains(&pressed)).find_map(|row| row.action.field_edit())
+    }
+
     /// The first key of an action for a sentence.
     pub fn label(&self, action: Action) -> String {
         let row = self.rows.iter().find(|row| row.action == action);
@@ -423,6 +450,35 @@ impl KeyTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_keys_of_readline_edit() {
+        use crate::form::FormField;
+        let pressed = |field: &mut FormField, keys: &str| {
+            for name in keys.split(' ') {
+                let key: Key = name.parse().unwrap();
+                let edit = KeyTable::standard().field_edit(key.event());
+                field.edit(edit.unwrap_or_else(|| panic!("{name} edits nothing")));
+            }
+            let (before, after) = field.split_at_cursor();
+            format!("{before}^{after}")
+        };
+        let mut field = FormField::new("url", "", "http://snomed.info/sct|20 x");
+        for (keys, expected) in [
+            ("Alt-b Ctrl-Left", "http://snomed.info/sct|^20 x"),
+            ("Ctrl-W", "http://snomed.info/^20 x"),
+            ("Ctrl-7", "http://snomed.info/sct|^20 x"),
+            ("Ctrl-K", "http://snomed.info/sct|^"),
+            ("Ctrl-A Alt-f", "http^://snomed.info/sct|"),
+            ("Ctrl-D Delete", "http^/snomed.info/sct|"),
+            ("Ctrl-Right Ctrl-U", "^/sct|"),
+            ("Ctrl-E Alt-Backspace", "/^"),
+            ("Home Right Left End Backspace", "^"),
+            ("Ctrl-7 Ctrl-7", "/sct|^"),
+        ] {
+            assert_eq!(pressed(&mut field, keys), expected, "{keys}");
+        }
+    }
 
     #[test]
     fn no_key_has_two_actions() {

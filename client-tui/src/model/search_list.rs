@@ -2,7 +2,8 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::form::{FieldEdit, FormField, types_a_character};
+use crate::form::{FormField, types_a_character};
+use crate::keys::KeyTable;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchList {
@@ -27,14 +28,14 @@ impl SearchList {
     }
 
     /// Processes a key. `count` is the number of matching items.
-    pub fn on_key(&mut self, key: KeyEvent, count: usize) -> ListKey {
+    pub fn on_key(&mut self, key: KeyEvent, keys: &KeyTable, count: usize) -> ListKey {
         match key.code {
             KeyCode::Enter if self.selected < count => return ListKey::Chosen(self.selected),
             KeyCode::Enter | KeyCode::Esc => return ListKey::Closed,
             KeyCode::Char('c') if key.modifiers == KeyModifiers::CONTROL => return ListKey::Closed,
             KeyCode::Up => self.selected = self.selected.saturating_sub(1),
             KeyCode::Down => self.selected = (self.selected + 1).min(count.saturating_sub(1)),
-            _ if let Some(edit) = FieldEdit::of_key(key) => {
+            _ if let Some(edit) = keys.field_edit(key) => {
                 self.field.edit(edit);
                 self.selected = 0;
             }

@@ -105,10 +105,11 @@ fn add(model: &mut Model, question: Option<PastQuestion>) -> Vec<RuntimeEffect> 
 
 /// Processes a key of the open list.
 pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
+    let keys = model.keys;
     let Some(Overlay::Recall(recall)) = &model.overlay else { return Vec::new() };
     let questions: Vec<_> = matching_questions(model, recall.field.text()).into_iter().cloned().collect();
     let Some(Overlay::Recall(recall)) = &mut model.overlay else { return Vec::new() };
-    let pressed = recall.on_key(key, questions.len());
+    let pressed = recall.on_key(key, keys, questions.len());
     if pressed != ListKey::Handled {
         model.overlay = None;
     }

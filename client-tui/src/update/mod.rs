@@ -18,7 +18,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use crate::api::{HttpProgram, SIGN_IN_AGAIN};
 use crate::commands;
-use crate::form::{FieldEdit, types_a_character};
+use crate::form::types_a_character;
 use crate::keys::Action;
 use crate::model::{ClickTarget, Confirmation, ExportRow, Model, Operation, Overlay, Screen, SearchList};
 use crate::msg::{Message, RuntimeEffect};
@@ -201,18 +201,18 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::PreviousField => step_field(model, -1),
         Action::Send => return send(model),
         Action::Leave => return leave(model),
-        Action::Erase => return edit(model, FieldEdit::EraseBefore),
-        Action::EraseAfter => return edit(model, FieldEdit::EraseAfter),
-        Action::EraseWord => return edit(model, FieldEdit::EraseWord),
-        Action::EraseToEnd => return edit(model, FieldEdit::EraseToEnd),
-        Action::Clear => return edit(model, FieldEdit::EraseToStart),
-        Action::Undo => return edit(model, FieldEdit::Undo),
-        Action::CursorLeft => move_cursor(model, FieldEdit::Left),
-        Action::CursorRight => move_cursor(model, FieldEdit::Right),
-        Action::CursorWordLeft => move_cursor(model, FieldEdit::WordLeft),
-        Action::CursorWordRight => move_cursor(model, FieldEdit::WordRight),
-        Action::CursorStart => move_cursor(model, FieldEdit::Start),
-        Action::CursorEnd => move_cursor(model, FieldEdit::End),
+        Action::Erase
+        | Action::EraseAfter
+        | Action::EraseWord
+        | Action::EraseToEnd
+        | Action::Clear
+        | Action::Undo
+        | Action::CursorLeft
+        | Action::CursorRight
+        | Action::CursorWordLeft
+        | Action::CursorWordRight
+        | Action::CursorStart
+        | Action::CursorEnd => return edit(model, action),
         Action::Up => return scroll(model, false, 1),
         Action::Down => return scroll(model, true, 1),
         Action::PageUp => return scroll(model, false, PAGE),
@@ -305,16 +305,12 @@ fn step_field(model: &mut Model, by: isize) {
     }
 }
 
-fn move_cursor(model: &mut Model, edit: FieldEdit) {
-    if let Some(form) = model.form() {
-        form.focused().edit(edit);
-    }
-}
-
-/// Changes the text of the focused field.
-fn edit(model: &mut Model, edit: FieldEdit) -> Vec<RuntimeEffect> {
-    move_cursor(model, edit);
-    completion::on_edit(model)
+/// Changes the text of the focused field, or moves its cursor.
+fn edit(model: &mut Model, action: Action) -> Vec<RuntimeEffect> {
+    let (Some(edit), Some(form)) = (action.field_edit(), model.form()) else { return Vec::new() };
+    let before = form.focused().text().to_owned();
+    form.focused().edit(edit);
+    if form.focused().text() == before { Vec::new() } else { completion::on_edit(model) }
 }
 
 fn leave(model: &mut Model) -> Vec<RuntimeEffect> {

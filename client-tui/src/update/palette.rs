@@ -9,10 +9,11 @@ use crate::model::{Model, Overlay};
 
 /// Processes a key. Returns the action that was chosen, if one was.
 pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Option<Action> {
+    let keys = model.keys;
     let Some(Overlay::Palette(palette)) = &model.overlay else { return None };
     let rows = commands::matching(model, palette.field.text());
     let Some(Overlay::Palette(palette)) = &mut model.overlay else { return None };
-    let pressed = palette.on_key(key, rows.len());
+    let pressed = palette.on_key(key, keys, rows.len());
     if pressed != ListKey::Handled {
         model.overlay = None;
     }

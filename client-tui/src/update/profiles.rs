@@ -26,11 +26,11 @@ pub(super) fn on_choices(model: &mut Model, result: Answered<Vec<ProfileChoice>>
 /// Processes a key of the open menu. A profile is opened at once, or, if this ends something, after a second
 /// press of Enter.
 pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
-    let ends = model.in_flight();
+    let (ends, keys) = (model.in_flight(), model.keys);
     let Some(Overlay::Profiles(menu)) = &mut model.overlay else { return Vec::new() };
     let confirmed = menu.to_confirm.take().is_some();
     let count = menu.matching().len();
-    match menu.list.on_key(key, count) {
+    match menu.list.on_key(key, keys, count) {
         ListKey::Chosen(_) if ends.is_some() && !confirmed => menu.to_confirm = ends,
         ListKey::Chosen(at) => {
             let choice = menu.matching()[at].clone();
