@@ -31,7 +31,7 @@ use super::routes;
 use crate::node::app::App;
 use crate::node::process_usage::ProcessUsage;
 use crate::records::audit::counts::RefusalCount;
-use crate::records::request_metrics::{RouteCounts, STATUS_CLASSES};
+use crate::records::request_metrics::{RouteCounts, RouteSeries, STATUS_CLASSES};
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -112,18 +112,16 @@ impl Scrape {
     async fn read(app: &Arc<App>) -> Self {
         let all: Vec<_> = routes::all().collect();
         let series = app.logs.metrics.series(all.len());
-        let name = |index: usize| match all.get(index) {
-            Some(route) => (route.method.as_str(), format!("/{}", route.path)),
-            None => ("other", "other".to_owned()),
+        // The last series has no route.
+        let named = |(index, series): (usize, &RouteSeries)| {
+            let counts = series.counts()?;
+            Some(match all.get(index) {
+                Some(route) => (route.method.as_str(), format!("/{}", route.path), counts),
+                None => ("other", "other".to_owned(), counts),
+            })
         };
-        let name = |(index, counts): (usize, RouteCounts)| {
-            let (method, path) = name(index);
-            (method, path, counts)
-        };
-        let counted =
-            series.iter().enumerate().filter_map(|(index, series)| Some((index, series.counts()?))).map(name);
         Self {
-            routes: counted.collect(),
+            routes: series.iter().enumerate().filter_map(named).collect(),
             events: app.logs.audit.counts().events(),
             refusals: app.logs.audit.counts().refusals(),
             gauges: gauges(app).await,
