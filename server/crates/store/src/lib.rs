@@ -10,6 +10,7 @@
 //! | [`blocking`] | work on other threads |
 //! | `page` | pages of a scan, filled up to their limit |
 //! | [`folder`] | folders that outlive a power cut |
+//! | [`transfer`] | the whole content of a store, for backups and copies |
 //! | [`space`] | free space on a disk, and its reserve |
 //! | [`memory`] | the engine for tests: nothing outlives the process |
 //! | [`shared_memory`] | the engine of simulations: several nodes of one process |
@@ -49,6 +50,7 @@ pub mod postgres;
 pub mod shared_memory;
 pub mod space;
 mod store;
+pub mod transfer;
 pub mod types;
 
 pub use error::StoreError;
@@ -56,6 +58,7 @@ pub use file::FileOptions;
 pub use ports::{Ledger, Versions};
 pub use postgres::{Announcement, DatabaseLimits, DatabaseUrl};
 pub use store::{Store, WriteGate};
+pub use transfer::{LedgerEntry, LedgerMoment, ReplayPart, ReplayedVersion, StoreMoment};
 pub use types::{
     ChangePage, ChangeRecord, ChangesBefore, Commit, Expect, ExpectVersion, IndexCondition, IndexEntry,
     IndexLookup, IndexRange, IndexTerm, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit,

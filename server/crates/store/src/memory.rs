@@ -8,11 +8,12 @@ use jiff::Timestamp;
 
 use crate::page::{self, FillingLines, PageBuilder, unknown_start};
 use crate::plan::{PresentState, StoreCounters, StoredRecord, WriteRound};
+use crate::transfer::missing_version;
 use crate::{
     ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, IndexRange, Ledger,
-    LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition,
-    Seq, StoreError, StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite,
-    Versions,
+    LedgerEntry, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ReplayPart, ResourceKey,
+    ScanOptions, ScanPosition, Seq, StoreError, StoreMoment, StoreSnapshot, UpdatedRange, Version,
+    VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// A store in memory. Clones share the same data.
@@ -80,6 +81,40 @@ impl MemoryEngine {
             state.reserved = state.counters.seq;
         }
         commit
+    }
+
+    /// The present moment and the ledger.
+    pub(crate) fn moment(&self) -> Result<(StoreMoment, Vec<LedgerEntry>), StoreError> {
+        let state = self.read_state();
+        let entries = state.records.iter().map(|(key, record)| LedgerEntry::of(key.clone(), record.clone()));
+        Ok((StoreMoment::of(state.counters), entries.collect::<Result<_, _>>()?))
+    }
+
+    /// A part of the log (see [`crate::Store::read_log`]).
+    pub(crate) fn read_log(
+        &self,
+        after: Seq,
+        until: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<Version>, StoreError> {
+        if after >= until {
+            return Ok(Vec::new());
+        }
+        let state = self.read_state();
+        let mut page = PageBuilder::new(limit);
+        for change in state.changes.range((Bound::Excluded(after), Bound::Included(until))) {
+            let (seq, key) = (*change.0, &change.1.key);
+            let version = state.at(key, seq).ok_or_else(|| missing_version(seq, key))?;
+            if page.push(version.clone()) {
+                break;
+            }
+        }
+        Ok(page.last().versions)
+    }
+
+    /// Adds a part of another store (see [`crate::Store::replay`]).
+    pub(crate) fn replay(&self, part: ReplayPart) -> Result<(), StoreError> {
+        self.round(|round| round.replay(part))
     }
 
     /// Decides one request and applies it.

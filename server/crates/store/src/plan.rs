@@ -12,9 +12,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Commit, Expect, ExpectVersion, IndexCondition, IndexRange, IndexTerm, LedgerRecord, LedgerWrite,
-    ResourceDraft, ResourceKey, Seq, StoreError, StoreSnapshot, Version, VersionWrite, WriteEffect,
-    WriteResult,
+    Commit, Expect, ExpectVersion, IndexCondition, IndexRange, IndexTerm, LedgerEntry, LedgerRecord,
+    LedgerWrite, ReplayPart, ReplayedVersion, ResourceDraft, ResourceKey, Seq, StoreError, StoreMoment,
+    StoreSnapshot, Version, VersionWrite, WriteEffect, WriteResult,
 };
 
 /// Maximum length of a ledger key in bytes.
@@ -81,6 +81,16 @@ pub(crate) struct VersionPut {
     /// Compartments of the replaced version that the new version is not in.
     pub left: Vec<String>,
     pub terms: Vec<IndexTerm>,
+}
+
+impl VersionPut {
+    /// The put of a version, which may lie in other compartments than the one that it replaces.
+    fn new(new: Version, replaced: Option<Version>, home: Option<String>, terms: Vec<IndexTerm>) -> Self {
+        let old = replaced.as_ref().map_or(&[][..], |version| &version.compartments[..]);
+        let joined = new.compartments.iter().filter(|&one| !old.contains(one)).cloned().collect();
+        let left = old.iter().filter(|&one| !new.compartments.contains(one)).cloned().collect();
+        Self { new, replaced, home, joined, left, terms }
+    }
 }
 
 /// A record to write or to remove.
@@ -156,6 +166,41 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
             }
         }
         revisions
+    }
+
+    /// Decides a part of the content of another store (see [`crate::Store::replay`]).
+    pub fn replay(&mut self, part: ReplayPart) -> Result<(), StoreError> {
+        let ReplayPart { versions, records, reached } = part;
+        let mut last = self.counters.seq;
+        for version in versions.iter().map(|replayed| &replayed.version) {
+            if version.seq.0 <= last {
+                let what = format!("{} with sequence number {} follows {last}", version.key, version.seq);
+                return Err(StoreError::Corrupt { what });
+            }
+            last = version.seq.0;
+            if !self.newest.contains_key(&version.key) {
+                self.newest.insert(version.key.clone(), self.present.newest(&version.key)?);
+            }
+        }
+        for ReplayedVersion { version: new, home, terms } in versions {
+            let replaced = self.newest.insert(new.key.clone(), Some(new.clone())).flatten();
+            self.counters.seq = new.seq.0;
+            self.counters.floor_ms = self.counters.floor_ms.max(new.updated.as_millisecond());
+            self.versions.push(VersionPut::new(new, replaced, home, terms));
+        }
+        for (key, record) in records.into_iter().map(LedgerEntry::into_record) {
+            let replaced = self.current_record(&key)?;
+            self.counters.revision = self.counters.revision.max(record.revision);
+            self.current.insert(key.clone(), Some(record.clone()));
+            self.records.push(RecordPut { key, new: Some(record), replaced });
+        }
+        if let Some(reached) = reached {
+            let StoreMoment { seq, revision, floor_ms } = reached;
+            self.counters.seq = self.counters.seq.max(seq.0);
+            self.counters.revision = self.counters.revision.max(revision);
+            self.counters.floor_ms = self.counters.floor_ms.max(floor_ms);
+        }
+        Ok(())
     }
 
     /// Decides a snapshot (see [`StoreSnapshot`]).
@@ -252,21 +297,18 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
             (Some(_), Some(_)) => WriteEffect::Replaced,
         };
         let number = replaced.as_ref().map_or(1, |version| version.version + 1);
-        let old = replaced.as_ref().map_or(&[][..], |version| &version.compartments[..]);
         // A deleted resource stays in its compartments, so that their scans at an earlier sequence number
         // find it.
         if body.is_none() {
-            compartments = old.to_vec();
+            compartments = replaced.as_ref().map_or(Vec::new(), |version| version.compartments.clone());
         }
-        let joined = compartments.iter().filter(|&one| !old.contains(one)).cloned().collect();
-        let left = old.iter().filter(|&one| !compartments.contains(one)).cloned().collect();
         self.counters.seq += 1;
         let seq = Seq(self.counters.seq);
         let body = body.map(|draft| Bytes::from(filled(draft, &number.to_string(), text)));
         let new = Version { key: key.clone(), version: number, seq, updated, compartments, body };
         self.newest.insert(key, Some(new.clone()));
         let terms = if new.is_deleted() { Vec::new() } else { terms };
-        self.versions.push(VersionPut { new, replaced, home, joined, left, terms });
+        self.versions.push(VersionPut::new(new, replaced, home, terms));
         Ok(WriteResult { effect, version: number, updated, seq })
     }
 

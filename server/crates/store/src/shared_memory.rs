@@ -155,6 +155,11 @@ impl SharedMemoryNode {
         self.ask(std::future::ready(Ok(()))).await
     }
 
+    /// The memory that the nodes share.
+    pub fn memory(&self) -> &MemoryEngine {
+        &self.shared.data
+    }
+
     /// Sends a request over the link, performs it, and returns its answer over the link.
     async fn ask<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         self.link.pass(StoreStep::Request).await?;

@@ -21,12 +21,12 @@ pub type WriteGate = Arc<dyn Fn() -> Result<(), StoreError> + Send + Sync>;
 /// A store on one of the engines. Clones share the same data.
 #[derive(Clone)]
 pub struct Store {
-    engine: StoreEngine,
+    pub(crate) engine: StoreEngine,
     gate: Arc<OnceLock<WriteGate>>,
 }
 
 #[derive(Clone)]
-enum StoreEngine {
+pub(crate) enum StoreEngine {
     /// In memory, for tests and trials.
     Memory(MemoryEngine),
     /// In a folder: durable, for one process.

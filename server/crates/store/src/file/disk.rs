@@ -5,6 +5,7 @@
 //! disk is therefore reserved for the engine, and writes are rejected before they use that part.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, RwLock};
 
 use fjall::{OwnedWriteBatch, PersistMode};
@@ -30,6 +31,8 @@ pub(super) struct DiskSpace {
     /// `None` while the engine is reopened, and after a failed attempt to reopen it.
     opened: RwLock<Option<OpenEngine>>,
     checkpoints: Mutex<CheckpointState>,
+    /// How often the engine was reopened. A snapshot belongs to the engine that made it.
+    reopened: AtomicU64,
 }
 
 /// The last checkpoint, and the intermediate results that the next checkpoint reuses.
@@ -73,6 +76,7 @@ impl DiskSpace {
             space,
             opened: RwLock::new(Some(opened)),
             checkpoints: Mutex::new(checkpoints),
+            reopened: AtomicU64::new(0),
         };
         // Without a checkpoint, a truncated journal could not be distinguished from a new store.
         if is_new || accept_damage {
@@ -108,6 +112,11 @@ impl DiskSpace {
         }
     }
 
+    /// How often the engine was reopened.
+    pub fn reopened(&self) -> u64 {
+        self.reopened.load(Ordering::Acquire)
+    }
+
     /// Closes and reopens the engine, so that its content is read from the disk again.
     ///
     /// # Errors
@@ -119,6 +128,7 @@ impl DiskSpace {
         // again.
         checkpoints.journal = JournalTail::default();
         let mut opened = self.opened.write().expect("no thread panics while the engine is opened");
+        self.reopened.fetch_add(1, Ordering::AcqRel);
         // The old engine must be dropped before the new one is opened, because it holds a lock on the folder.
         drop(opened.take());
         *opened = Some(OpenEngine::open(&self.dir, &checkpoints.state, false)?);

@@ -13,6 +13,7 @@
 //! | `batch` | a round of writes as one batch of the engine |
 //! | `readers` | the threads that read pages |
 //! | `view` | the committed state, read by key and by page |
+//! | `transfer` | the whole content, for backups and copies |
 //! | `failure` | errors, and the format of the folder |
 //! | here | opening and locking the folder, the ports |
 //!
@@ -44,6 +45,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::disk::DiskSpace;
 use self::failure::{engine, of_folder};
 use self::readers::ReaderThreads;
+pub(crate) use self::transfer::FileMoment;
 use self::view::CommittedView;
 use self::writer::{MonotonicClock, ReplySender, WriteRequest, WriterThread};
 use crate::{
@@ -378,3 +380,4 @@ mod failure;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod transfer;

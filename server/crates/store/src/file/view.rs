@@ -11,10 +11,11 @@ use super::keys::{self, StoreTable, StoredVersion};
 use super::tables::StoreTables;
 use crate::page::{FillingLines, PageBuilder, unknown_start};
 use crate::plan::{StoreCounters, check_key, check_ledger_key};
+use crate::transfer::missing_version;
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, IndexEntry, IndexLookup, LedgerRecord, LinePage, LineScanRange,
-    PageLimit, ResourceKey, ScanOptions, ScanPosition, Seq, StoreError, UpdatedRange, Version, VersionHeader,
-    VersionPage,
+    ChangePage, ChangeRecord, ChangesBefore, IndexEntry, IndexLookup, LedgerEntry, LedgerRecord, LinePage,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition, Seq, StoreError, UpdatedRange, Version,
+    VersionHeader, VersionPage,
 };
 
 type TableEntry = Result<(Slice, Slice), StoreError>;
@@ -27,6 +28,16 @@ pub(super) struct CommittedView<'a> {
 impl<'a> CommittedView<'a> {
     pub fn new(db: &Database, tables: &'a StoreTables) -> Self {
         Self { snapshot: db.snapshot(), tables }
+    }
+
+    /// A view at an earlier snapshot of the same engine.
+    pub fn at(snapshot: Snapshot, tables: &'a StoreTables) -> Self {
+        Self { snapshot, tables }
+    }
+
+    /// Ends the view and returns its snapshot.
+    pub fn into_snapshot(self) -> Snapshot {
+        self.snapshot
     }
 
     fn value(&self, table: StoreTable, key: impl AsRef<[u8]>) -> Result<Option<Slice>, StoreError> {
@@ -96,6 +107,41 @@ impl<'a> CommittedView<'a> {
             }
         }
         Ok(records)
+    }
+
+    /// Up to `limit` records after a key, expired or not.
+    pub fn entries(&self, after: Option<&str>, limit: usize) -> Result<Vec<LedgerEntry>, StoreError> {
+        let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.into()));
+        let entries = self.range(StoreTable::Records, from, Bound::Unbounded);
+        let records =
+            entries.filter(|entry| entry.as_ref().map_or(true, |(key, _)| **key != *keys::CHECKPOINT));
+        let entry = |entry: TableEntry| {
+            let (key, value) = entry?;
+            LedgerEntry::of(keys::text(&key)?.to_owned(), keys::decode_record(&value.into())?)
+        };
+        records.take(limit).map(entry).collect()
+    }
+
+    /// A part of the log (see [`crate::Store::read_log`]).
+    pub fn read_log(&self, after: Seq, until: Seq, limit: PageLimit) -> Result<Vec<Version>, StoreError> {
+        let mut page = PageBuilder::new(limit);
+        for change in self.changes_after(after) {
+            let ChangeRecord { seq, key, .. } = change?;
+            if seq > until {
+                break;
+            }
+            let missing = || missing_version(seq, &key);
+            let newest = self.newest(&key)?.ok_or_else(missing)?;
+            let value = self.settle(&key.kind, &key.id, newest, seq)?.ok_or_else(missing)?;
+            let version = keys::decode_version(&key.kind, &key.id, value.into())?;
+            if version.seq != seq {
+                return Err(missing());
+            }
+            if page.push(version) {
+                break;
+            }
+        }
+        Ok(page.last().versions)
     }
 
     /// The newest version of a resource, encoded.

@@ -26,8 +26,8 @@ use super::memtable_budget;
 use super::tables::StoreTables;
 use crate::plan::{PresentState, StoreCounters, StoredRecord, VersionPut, WriteRound};
 use crate::{
-    Commit, IndexEntry, IndexRange, LedgerWrite, ResourceKey, Seq, StoreError, StoreSnapshot, Version,
-    VersionWrite,
+    Commit, IndexEntry, IndexRange, LedgerWrite, ReplayPart, ResourceKey, Seq, StoreError, StoreSnapshot,
+    Version, VersionWrite,
 };
 
 /// Size in bytes at which a round takes no further requests.
@@ -43,6 +43,7 @@ pub(super) enum WriteRequest {
     Write(Vec<LedgerWrite>, Timestamp, ReplySender<Vec<u64>>),
     Snapshot(Timestamp, ReplySender<StoreSnapshot>),
     Sweep(Timestamp, usize, ReplySender<usize>),
+    Replay(ReplayPart, ReplySender<()>),
     /// Checks whether a small write is possible.
     Check(ReplySender<()>),
 }
@@ -56,7 +57,7 @@ impl WriteRequest {
             Self::Write(_, _, reply) => drop(reply.send(Err(error))),
             Self::Snapshot(_, reply) => drop(reply.send(Err(error))),
             Self::Sweep(_, _, reply) => drop(reply.send(Err(error))),
-            Self::Check(reply) => drop(reply.send(Err(error))),
+            Self::Replay(_, reply) | Self::Check(reply) => drop(reply.send(Err(error))),
         }
     }
 
@@ -73,6 +74,11 @@ impl WriteRequest {
                     LedgerWrite::Delete { .. } => 64,
                 })
                 .sum(),
+            Self::Replay(part, _) => {
+                let bodies = part.versions.iter().filter_map(|replayed| replayed.version.body.as_ref());
+                let values = part.records.iter().map(|entry| &entry.value);
+                bodies.chain(values).map(|bytes| 64 + bytes.len()).sum()
+            }
             Self::Snapshot(..) => 64,
             Self::Check(_) => 0,
             Self::Sweep(_, limit, _) => limit.saturating_mul(64),
@@ -206,6 +212,7 @@ impl WriterThread {
                 WriteRequest::Write(writes, now, reply) => answer(reply, round.write(writes, now)),
                 WriteRequest::Snapshot(now, reply) => answer(reply, Ok(round.snapshot(now))),
                 WriteRequest::Sweep(now, limit, reply) => answer(reply, round.sweep(now, limit)),
+                WriteRequest::Replay(part, reply) => answer(reply, round.replay(part)),
                 WriteRequest::Check(reply) => answer(reply, checked.clone()),
             }));
             self.prepare(opened, round)

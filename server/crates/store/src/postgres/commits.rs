@@ -76,7 +76,7 @@ impl Round for CommitRounds {
             biased;
             transaction.begin(),
             client.query_typed_one("SELECT seq, floor_ms FROM clock FOR UPDATE", &[]),
-            read_newest(client, writes()),
+            read_newest(client, writes().map(|write| (&write.key, write.unless_same))),
             read_indexed(client, writes()),
         );
         begun?;
@@ -143,15 +143,15 @@ impl Round for CommitRounds {
     }
 }
 
-/// Reads the newest versions of the resources that the writes name. A body is read only if a write compares
-/// it; the body of every other version that is no tombstone is empty.
-async fn read_newest(
+/// Reads the newest versions of resources. A body is read only if a write compares it, which the second value
+/// of an item says; the body of every other version that is no tombstone is empty.
+pub(super) async fn read_newest(
     client: &Client,
-    writes: impl Iterator<Item = &VersionWrite>,
+    keys: impl Iterator<Item = (&ResourceKey, bool)>,
 ) -> Result<HashMap<ResourceKey, Version>, RoundError> {
     let mut compared: HashMap<&ResourceKey, bool> = HashMap::new();
-    for write in writes {
-        *compared.entry(&write.key).or_default() |= write.unless_same;
+    for (key, is_compared) in keys {
+        *compared.entry(key).or_default() |= is_compared;
     }
     if compared.is_empty() {
         return Ok(HashMap::new());
@@ -224,7 +224,7 @@ pub(super) fn split_compartments(names: &str) -> Vec<String> {
 
 /// The rows of a round, by columns.
 #[derive(Default)]
-struct Columns<'a> {
+pub(super) struct Columns<'a> {
     /// Keys of the resources whose newest version moves from the table `current` to `history`.
     moved: Keys<'a>,
     /// Versions that a later write of the same round replaces.
@@ -298,7 +298,7 @@ impl<'a> VersionRows<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(puts: &'a [VersionPut]) -> Self {
+    pub fn of(puts: &'a [VersionPut]) -> Self {
         let mut columns = Self::default();
         let mut last: HashMap<&ResourceKey, usize> = HashMap::new();
         for (index, put) in puts.iter().enumerate() {
@@ -332,7 +332,7 @@ impl<'a> Columns<'a> {
     }
 
     /// Sends all statements at once. The database runs them in this order.
-    async fn write(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
+    pub async fn write(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
         tokio::try_join!(
             biased;
             self.write_moved(client),

@@ -8,6 +8,7 @@
 //! | `commits` | rounds of commits and snapshots: the commit-ordered sequence |
 //! | `records` | rounds of ledger writes |
 //! | `presence` | the node among others, and a database that went back in time |
+//! | `transfer` | the whole content, for backups and copies |
 //! | `prefetched` | what a round reads before it decides |
 //! | `read` | reads at a sequence number |
 //! | `write_fault` | a database that fails writes, and its probe |
@@ -25,6 +26,7 @@ mod read;
 mod records;
 mod rounds;
 mod schema;
+mod transfer;
 mod write_fault;
 
 use std::path::Path;
@@ -44,6 +46,7 @@ use self::prefetched::{number, text};
 pub use self::presence::Announcement;
 use self::read::{KindSpan, RowVersion, Walk};
 use self::records::{LedgerRequest, LedgerRounds};
+pub(crate) use self::transfer::PostgresMoment;
 use crate::page::{self, FillingLines, PageBuilder};
 use crate::plan::StoredRecord;
 use crate::{

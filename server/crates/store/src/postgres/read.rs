@@ -106,7 +106,7 @@ pub(super) struct RowVersion<'a> {
 
 impl<'a> RowVersion<'a> {
     /// The version in a row, or `None` if the resource did not exist yet.
-    fn read(row: &'a Row) -> Result<Option<Self>, StoreError> {
+    pub fn read(row: &'a Row) -> Result<Option<Self>, StoreError> {
         let Some(seq) = row.get(1) else { return Ok(None) };
         Ok(Some(Self {
             id: utf8(row.get(0))?,
@@ -446,7 +446,7 @@ async fn walk_page(
 
 /// Receives the rows of a statement one by one, until `visit` returns `false`. Waits for each of them for
 /// `patience`.
-async fn each_row(
+pub(super) async fn each_row(
     database: &Database,
     patience: Duration,
     action: &'static str,

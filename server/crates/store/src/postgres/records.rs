@@ -16,7 +16,11 @@ use crate::plan::{StoreCounters, StoredRecord, WriteRound};
 use crate::{LedgerWrite, StoreError};
 
 /// Number of revisions in the block that a round takes. A round has fewer writes.
-const BLOCK: u64 = 1 << 20;
+pub(super) const BLOCK: u64 = 1 << 20;
+
+/// Adds records, whose columns are the parameters.
+pub(super) const ADD: &str =
+    "INSERT INTO ledger (key, value, revision, expires_us) SELECT * FROM unnest($1, $2, $3, $4)";
 
 /// A batch of writes of a caller.
 pub(super) struct LedgerRequest {
@@ -99,7 +103,7 @@ impl Round for LedgerRounds {
             write(
                 client,
                 &puts.added,
-                "INSERT INTO ledger (key, value, revision, expires_us) SELECT * FROM unnest($1, $2, $3, $4)",
+                ADD,
             ),
             write(
                 client,
@@ -139,7 +143,7 @@ pub(super) fn record(row: &Row) -> Result<(String, StoredRecord), StoreError> {
     Ok((text(row.get(0))?, record))
 }
 
-async fn write(
+pub(super) async fn write(
     client: &Client,
     records: &BTreeMap<String, StoredRecord>,
     sql: &str,

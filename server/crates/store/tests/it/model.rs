@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use trefoil_store::{
     ChangesBefore, Expect, ExpectVersion, IndexEntry, IndexLookup, IndexRange, IndexTerm, Ledger,
-    LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition, Seq,
-    StoreSnapshot, UpdatedRange, Version, VersionWrite, Versions, WriteEffect,
+    LedgerWrite, LinePage, LineScanRange, PageLimit, ReplayPart, ReplayedVersion, ResourceKey, ScanOptions,
+    ScanPosition, Seq, Store, StoreSnapshot, UpdatedRange, Version, VersionWrite, Versions, WriteEffect,
 };
 
 use crate::{StoreEngine, at, draft, pages_of_lines, ready};
@@ -27,6 +27,15 @@ enum Step {
     /// Moves the clock, possibly back.
     Tick(i64),
     Reopen,
+    /// Copies the content to another engine, which takes over.
+    Move(MoveTarget),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum MoveTarget {
+    Memory,
+    File,
+    Postgres,
 }
 
 #[derive(Debug, Clone)]
@@ -72,6 +81,14 @@ fn ledger_step() -> impl Strategy<Value = LedgerStep> {
         .prop_map(|(key, value, expires_in, expect)| LedgerStep { key, value, expires_in, expect })
 }
 
+fn move_target() -> impl Strategy<Value = MoveTarget> {
+    prop_oneof![
+        6 => Just(MoveTarget::Memory),
+        1 => Just(MoveTarget::File),
+        1 => Just(MoveTarget::Postgres),
+    ]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => proptest::collection::vec(write(), 1..4).prop_map(Step::Commit),
@@ -80,6 +97,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Sweep),
         2 => (-3..6i64).prop_map(Step::Tick),
         1 => Just(Step::Reopen),
+        1 => move_target().prop_map(Step::Move),
     ]
 }
 
@@ -185,6 +203,18 @@ async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
                 drop(store);
                 engine.reopen().await;
             }
+            Step::Move(target) => {
+                let target = match target {
+                    MoveTarget::Memory => Some(StoreEngine::memory()),
+                    MoveTarget::File => Some(StoreEngine::file()),
+                    MoveTarget::Postgres => StoreEngine::postgres().await,
+                };
+                if let Some(target) = target {
+                    assert!(target.store.is_empty().await.unwrap());
+                    copy(&store, &target.store).await;
+                    engine = target;
+                }
+            }
             Step::Snapshot => {
                 let snapshot = store.snapshot(at(model.clock)).await.unwrap();
                 assert_eq!(snapshot.seq, Seq(model.log.len() as u64));
@@ -277,6 +307,33 @@ async fn ledger(model: &mut Model, engine: &StoreEngine, steps: Vec<LedgerStep>)
             record.2 = revision;
         }
     }
+}
+
+/// Copies the content of a store to an empty one, two versions at a time.
+async fn copy(from: &Store, to: &Store) {
+    let mut moment = from.moment().await.unwrap();
+    let reached = moment.at();
+    loop {
+        let records = moment.next_page().await.unwrap();
+        if records.is_empty() {
+            break;
+        }
+        to.replay(ReplayPart { records, ..ReplayPart::default() }).await.unwrap();
+    }
+    let mut last = Seq::ZERO;
+    loop {
+        let page = from.read_log(last, reached.seq, PageLimit { count: 2, bytes: 1 << 20 }).await.unwrap();
+        let Some(end) = page.last() else { break };
+        last = end.seq;
+        let replayed = page.into_iter().map(|version| {
+            let text = version.body.as_ref().map(last_byte);
+            let terms = text.iter().map(|text| term(std::str::from_utf8(text).unwrap())).collect();
+            let home = version.compartments.first().cloned();
+            ReplayedVersion { version, home, terms }
+        });
+        to.replay(ReplayPart { versions: replayed.collect(), ..ReplayPart::default() }).await.unwrap();
+    }
+    to.replay(ReplayPart { reached: Some(reached), ..ReplayPart::default() }).await.unwrap();
 }
 
 /// Compares all results of the engine with the model, at every snapshot and at the latest sequence number.

@@ -119,3 +119,42 @@ async fn a_snapshot_divides_all_writes_into_earlier_and_later_ones() {
 fn all(at: Seq) -> ScanOptions<'static> {
     ScanOptions::at(at).limit(PageLimit { count: 10_000, bytes: usize::MAX })
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_ledger_of_a_moment_does_not_change() {
+    /// More than one page.
+    const RECORDS: usize = 2_500;
+    for StoreEngine { name, store, .. } in StoreEngine::each().await {
+        let writer = {
+            let store = store.clone();
+            let batch = |round: u32| {
+                let put = |index| LedgerWrite::put(format!("k/{index}"), round.to_string(), Expect::Any);
+                (0..RECORDS).map(put).collect::<Vec<_>>()
+            };
+            store.write(batch(0), at(0)).await.unwrap();
+            tokio::spawn(async move {
+                for round in 1.. {
+                    store.write(batch(round), at(0)).await.unwrap();
+                    // The engine in memory never waits.
+                    tokio::task::yield_now().await;
+                }
+            })
+        };
+        for _ in 0..3 {
+            let mut moment = store.moment().await.unwrap();
+            let mut entries = Vec::new();
+            loop {
+                let page = moment.next_page().await.unwrap();
+                if page.is_empty() {
+                    break;
+                }
+                entries.extend(page);
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(entries.len(), RECORDS, "{name}");
+            assert!(entries.iter().all(|entry| entry.value == entries[0].value), "{name}");
+            assert!(entries.iter().all(|entry| entry.revision <= moment.at().revision), "{name}");
+        }
+        writer.abort();
+    }
+}
