@@ -15,11 +15,11 @@ const LIBRARY_USERS: [(&str, &[&str]); 5] = [
     ("hyper", &["trefoil-server", "trefoil-simulation", "trefoil-test-object-store"]),
     ("ratatui", &["trefoil-tui"]),
     ("fjall", &["trefoil-store"]),
-    ("object_store", &["trefoil-bulk", "trefoil-server", "trefoil-simulation"]),
+    ("object_store", &["trefoil-backup", "trefoil-bulk", "trefoil-server", "trefoil-simulation"]),
 ];
 
 /// Crates of the workspace that each crate may depend on.
-const ALLOWED_CRATES: [(&str, &[&str]); 18] = [
+const ALLOWED_CRATES: [(&str, &[&str]); 19] = [
     ("trefoil-fhir", &[]),
     ("trefoil-store", &[]),
     ("trefoil-test-database", &[]),
@@ -29,6 +29,7 @@ const ALLOWED_CRATES: [(&str, &[&str]); 18] = [
     ("trefoil-terminology", &["trefoil-fhir"]),
     ("trefoil-terminology-import", &["trefoil-terminology"]),
     ("trefoil-bulk", &["trefoil-fhir", "trefoil-store", "trefoil-resources"]),
+    ("trefoil-backup", &["trefoil-store", "trefoil-resources"]),
     ("trefoil-fixtures", &[]),
     ("trefoil-power-cut", &[]),
     ("trefoil-test-parties", &[]),
@@ -57,6 +58,7 @@ const ALLOWED_CRATES: [(&str, &[&str]); 18] = [
             "trefoil-terminology",
             "trefoil-terminology-import",
             "trefoil-bulk",
+            "trefoil-backup",
             "trefoil-fixtures",
         ],
     ),

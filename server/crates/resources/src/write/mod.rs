@@ -5,3 +5,4 @@ pub mod prepare;
 pub(crate) mod scan;
 pub(crate) mod search_guard;
 pub mod service;
+pub mod stored;

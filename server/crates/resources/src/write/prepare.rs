@@ -247,10 +247,18 @@ fn compartments(kind: &str, id: &str, scan: &ResourceScan, fhir_base: &str) -> V
         .map(|(target, id)| format!("{target}/{id}"))
         .chain(own)
         .collect();
-    // Patients come first, because the store may place a resource next to others of its first compartment.
-    all.sort_unstable_by(|a, b| (!a.starts_with("Patient/"), a).cmp(&(!b.starts_with("Patient/"), b)));
+    patients_first(&mut all);
     all.dedup();
     all
+}
+
+/// Sorts compartments. Patients come first, because the store may place a resource next to others of its
+/// first compartment.
+pub(crate) fn patients_first<C: AsRef<str>>(compartments: &mut [C]) {
+    fn place(compartment: &str) -> (bool, &str) {
+        (!compartment.starts_with("Patient/"), compartment)
+    }
+    compartments.sort_unstable_by(|a, b| place(a.as_ref()).cmp(&place(b.as_ref())));
 }
 
 #[cfg(test)]

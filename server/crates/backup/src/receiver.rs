@@ -1,0 +1,85 @@
+//! An empty store that is being filled. Until it is complete, a record in its ledger says so, and servers
+//! refuse to use it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use store::{Expect, Ledger as _, LedgerWrite, ReplayPart, Store, StoreError, StoreMoment};
+
+use crate::BackupError;
+
+/// Key of the record.
+pub(crate) const MARKER: &str = "transfer/state";
+
+/// Why a store must not be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unfinished {
+    /// A restore or copy into it was interrupted, or still runs.
+    Incomplete {
+        /// Where its content comes from.
+        from: String,
+    },
+    /// Its content was copied elsewhere, and later writes would exist only here.
+    Moved {
+        /// Where its content is now.
+        to: String,
+    },
+}
+
+/// Returns why a store must not be used, if so.
+///
+/// # Errors
+/// The error of the store if the record cannot be read.
+pub async fn unfinished(store: &Store, now: Timestamp) -> Result<Option<Unfinished>, StoreError> {
+    let Some(record) = store.get(MARKER, now).await? else { return Ok(None) };
+    let wrong = |error| StoreError::Corrupt { what: format!("the record {MARKER}: {error}") };
+    serde_json::from_slice(&record.value).map(Some).map_err(wrong)
+}
+
+/// Writes the record.
+pub(crate) async fn mark(store: &Store, state: &Unfinished, now: Timestamp) -> Result<(), StoreError> {
+    let value = serde_json::to_vec(state).expect("the state has string keys only");
+    store.write(vec![LedgerWrite::put(MARKER, value, Expect::Any)], now).await.map(drop)
+}
+
+/// Removes the record.
+pub(crate) async fn unmark(store: &Store, now: Timestamp) -> Result<(), StoreError> {
+    store.write(vec![LedgerWrite::delete(MARKER, Expect::Any)], now).await.map(drop)
+}
+
+/// A store that is being filled.
+pub(crate) struct Receiver<'a> {
+    store: &'a Store,
+    now: Timestamp,
+}
+
+impl<'a> Receiver<'a> {
+    /// Checks that the store is empty, and marks it as incomplete.
+    pub async fn open(store: &'a Store, from: &str, now: Timestamp) -> Result<Self, BackupError> {
+        let occupied = match unfinished(store, now).await? {
+            Some(Unfinished::Incomplete { from }) => Some(format!(
+                "the target contains a part of {from}, whose transfer did not end; remove the target's store and \
+                 start again"
+            )),
+            _ if !store.is_empty().await? => {
+                Some("the target is not empty; choose a new folder or an empty database".to_owned())
+            }
+            _ => None,
+        };
+        if let Some(text) = occupied {
+            return Err(BackupError::Refused(text));
+        }
+        mark(store, &Unfinished::Incomplete { from: from.to_owned() }, now).await?;
+        Ok(Self { store, now })
+    }
+
+    pub async fn add(&self, part: ReplayPart) -> Result<(), BackupError> {
+        Ok(self.store.replay(part).await?)
+    }
+
+    /// Sets the numbers of the store, after which it can be used.
+    pub async fn complete(self, reached: StoreMoment) -> Result<(), BackupError> {
+        self.add(ReplayPart { reached: Some(reached), ..ReplayPart::default() }).await?;
+        Ok(unmark(self.store, self.now).await?)
+    }
+}

@@ -1,0 +1,90 @@
+//! Makes a backup of a store that is used meanwhile.
+
+use jiff::Timestamp;
+use store::{PageLimit, Seq, Store, Version};
+
+use crate::manifest::AuditPosition;
+use crate::segments::SegmentWriter;
+use crate::{Attachment, BackupError, BackupLocation, Manifest, Progress, ProgressSink};
+
+/// Size of a page of the log.
+const PAGE: PageLimit = PageLimit { count: 2_000, bytes: 4 << 20 };
+
+/// Options of a backup.
+#[derive(Default)]
+pub struct BackupOptions {
+    /// Whether the backup contains all versions, although it could follow another one.
+    pub full: bool,
+    /// SHA-256 of the configuration file.
+    pub configuration_sha256: Option<String>,
+    /// How far the audit log is written.
+    pub audit: Option<AuditPosition>,
+}
+
+/// Makes a backup of the present moment. It follows the last backup of the same store in the location, if
+/// there is one. `attachments` is called after the moment was taken.
+///
+/// # Errors
+/// Returns [`BackupError`] if the store cannot be read or the location not written. What was written is not a
+/// backup then, because its manifest is missing.
+pub async fn back_up(
+    store: &Store,
+    location: &BackupLocation,
+    options: BackupOptions,
+    attachments: impl AsyncFnOnce() -> Result<Vec<Attachment>, BackupError>,
+    now: Timestamp,
+    progress: ProgressSink<'_>,
+) -> Result<Manifest, BackupError> {
+    let backups = location.backups().await?;
+    let mut moment = store.moment().await?;
+    let (at, store_id) = (moment.at(), store.id());
+    let last = backups.iter().rev().find(|backup| backup.store_id == store_id);
+    let last = last.filter(|last| !options.full && last.seq <= at.seq.0);
+    let mut manifest = Manifest::new(now, store_id, at, last);
+    manifest.configuration_sha256 = options.configuration_sha256;
+    manifest.audit = options.audit;
+    if backups.iter().any(|backup| backup.id == manifest.id) {
+        let text = format!("{} has a backup of the same millisecond; try again", location.name());
+        return Err(BackupError::Refused(text));
+    }
+    let mut done = Progress::default();
+
+    // The moment ends with the ledger, so that the engine can forget what was replaced. The log does not
+    // change any more.
+    let mut ledger = SegmentWriter::new(location, format!("{}/ledger", manifest.id));
+    loop {
+        let page = moment.next_page().await?;
+        if page.is_empty() {
+            break;
+        }
+        done.records += page.len() as u64;
+        ledger.append(page).await?;
+        progress(done);
+    }
+    drop(moment);
+    manifest.ledger = ledger.finish().await?;
+
+    let mut log = SegmentWriter::new(location, format!("{}/log", manifest.id));
+    let mut page: Vec<Version> = store.read_log(Seq(manifest.after), at.seq, PAGE).await?;
+    while let Some(end) = page.last().map(|last| last.seq) {
+        done.versions += page.len() as u64;
+        // The next page is read while this one is compressed.
+        let (next, appended) = tokio::join!(store.read_log(end, at.seq, PAGE), log.append(page));
+        appended?;
+        page = next?;
+        progress(done);
+    }
+    manifest.log = log.finish().await?;
+
+    let known = last.map_or(&[][..], |last| &last.files);
+    for attachment in attachments().await? {
+        if let Some(file) = attachment.add_to(location, known).await? {
+            manifest.files.push(file);
+            done.files += 1;
+            progress(done);
+        }
+    }
+    let text = serde_json::to_vec_pretty(&manifest).expect("a manifest has string keys only");
+    location.put(&Manifest::object(&manifest.id), text.into()).await?;
+    Ok(manifest)
+}
