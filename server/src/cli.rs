@@ -10,6 +10,7 @@ use crate::administration::arguments::AdminSubcommand;
 use crate::config::{ENVIRONMENT, ServeFlags};
 use crate::migrate::{MigrateArgs, run_migrate};
 use crate::node::memory_limit;
+use crate::transfer::{CopyArgs, RestoreArgs, run_copy, run_restore};
 use crate::trust::{self, TrustArgs};
 use crate::{administration, serve};
 
@@ -39,6 +40,18 @@ pub enum ServerCommand {
     /// A server does so when it starts, unless `[store] migrate` is false.
     #[command(after_help = "Example:\n  trefoil migrate --store postgres://owner@db.example/trefoil")]
     Migrate(MigrateArgs),
+    /// Restore a store from a backup, or check that it could be restored.
+    ///
+    /// The target must be new: a folder without a store, or an empty database. All sessions and tokens end.
+    #[command(
+        after_help = "Examples:\n  trefoil restore --from ./backups --verify\n  trefoil restore --from ./backups --data ./restored\n  trefoil restore --from s3://bucket/trefoil --store postgres://owner@db.example/trefoil"
+    )]
+    Restore(RestoreArgs),
+    /// Copy a stopped server to another store: from a folder to a database, or back.
+    #[command(
+        after_help = "Examples:\n  trefoil copy --data ./trefoil-data --to postgres://owner@db.example/trefoil\n  trefoil copy --store postgres://owner@db.example/trefoil --to file:./one-machine"
+    )]
+    Copy(CopyArgs),
     /// Add the development CA to the certificate stores of this machine, or remove it.
     ///
     /// Changes the stores of the system, of Chromium and of Firefox, after it has shown the commands and
@@ -88,6 +101,8 @@ pub fn run_program(cli: CommandLine) -> ExitCode {
     let code = match cli.command {
         ServerCommand::Serve(flags) => runtime.block_on(serve::run_server(&flags)),
         ServerCommand::Migrate(args) => runtime.block_on(run_migrate(args)),
+        ServerCommand::Restore(args) => runtime.block_on(run_restore(args)),
+        ServerCommand::Copy(args) => runtime.block_on(run_copy(args)),
         ServerCommand::Trust(args) => trust::run_trust(&args),
         ServerCommand::Completions { shell } => {
             clap_complete::generate(shell, &mut CommandLine::command(), "trefoil", &mut std::io::stdout());

@@ -26,6 +26,7 @@ use crate::node::app::{App, Outside};
 use crate::node::data_folder::{lock_data_folder, make_data_folder};
 use crate::node::periodic_tasks::start_tasks;
 use crate::node::reload::{self, reload_config};
+use crate::node::store_state::check_usable;
 use crate::node::{descriptors, memory_limit, tls};
 use crate::records::audit::AuditCaller;
 use crate::records::retained_folder::RetentionLimits;
@@ -157,6 +158,10 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
         None => Some(tls::load_tls(config.certificate.as_ref(), &config.data, clock.now())?),
     };
     let store = open_store(&config).await?;
+    if flags.use_moved_store {
+        backup::reuse_moved(&store, clock.now()).await?;
+    }
+    check_usable(&store, clock.now()).await?;
     let _lock = store.is_shared().then(|| lock_data_folder(&config.data)).transpose()?;
     let announcement = store.announce(&base_url, &config.data.join("node.json")).await?;
     if let Some(earlier) = &announcement.earlier_base_url {
@@ -171,7 +176,7 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     let limits = ConnectionLimits { total, ..config.connections };
     let timers = ConnectionTimers { idle: config.idle_timeout, ..ConnectionTimers::default() };
     let (is_demo, grace, data) = (config.demo, config.shutdown_grace, config.data.clone());
-    let app = open_node(config, flags, base_url.clone(), store, clock.into()).await?;
+    let app = Box::pin(open_node(config, flags, base_url.clone(), store, clock.into())).await?;
     if (went_back || announcement.went_back) && app.identity.end_all_before(app.clock.now()).await? {
         tracing::warn!(
             "all sessions, codes and tokens of before have ended, because the database went back in time"

@@ -78,6 +78,25 @@ pub enum AdminSubcommand {
         #[command(subcommand)]
         command: ClientSubcommand,
     },
+    /// Back up the store, while the server runs or not.
+    ///
+    /// A backup is one moment: all versions of resources, users, clients, keys, and the files of releases and
+    /// exports. It contains what was written since the last one, unless that is missing. Keep the
+    /// configuration and the files that it names apart from it.
+    #[command(
+        after_help = "Examples:\n  trefoil backup --to ./backups\n  trefoil backup --to s3://bucket/trefoil --full"
+    )]
+    Backup {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+        /// Folder for the backups, or s3://BUCKET/PREFIX [default: that of `[backup] to`]
+        #[arg(long, value_name = "LOCATION")]
+        to: Option<String>,
+        /// Contain everything again
+        #[arg(long)]
+        full: bool,
+    },
     /// Show the state of the server: version, store, sizes, exports, certificate, refusals and faults.
     ///
     /// Ends with exit code 1 if a part does not work.

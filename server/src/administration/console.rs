@@ -33,6 +33,7 @@ impl Console {
         Self { json, quiet, bar }
     }
 
+    /// Prints an event.
     pub fn print_event(&self, event: CommandEvent) {
         let event = match event {
             CommandEvent::Record { json, .. } if self.json => CommandEvent::Line(json.to_string()),

@@ -14,6 +14,7 @@ use super::package_cache;
 use super::protocol::{
     AdminCommand, ClientCommand, KeysCommand, OperatorExport, ReleaseCommand, RemovedMethods, UserCommand,
 };
+use crate::config::backup::is_bucket;
 
 impl AdminSubcommand {
     /// The data folder and the command for it. `read_password` is called if the command needs a password.
@@ -38,6 +39,13 @@ impl AdminSubcommand {
             Self::Release { data, command } => (data, Ok(AdminCommand::Release(command.into()))),
             Self::Keys { data, command } => (data, Ok(AdminCommand::Keys(command.into()))),
             Self::Clock { data, command: ClockSubcommand::Accept } => (data, Ok(AdminCommand::AcceptClock)),
+            Self::Backup { data, to, full } => {
+                let to = to.map(|to| match is_bucket(&to) {
+                    true => Ok(to),
+                    false => absolute(to).map(|path| path.display().to_string()),
+                });
+                (data, to.transpose().map(|to| AdminCommand::Backup { to, full }).map_err(Into::into))
+            }
             Self::Status { data } => (data, Ok(AdminCommand::Status)),
             Self::Reload { data } => (data, Ok(AdminCommand::Reload)),
         }

@@ -18,9 +18,11 @@
 //! | [`import`] | import |
 //! | [`export`] | export |
 //! | [`releases`] | imported releases |
+//! | [`backups`] | backups |
 //! | [`status`] | the state of the server |
 
 pub mod arguments;
+pub mod backups;
 mod console;
 mod conversions;
 mod execute;
@@ -47,14 +49,16 @@ use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
 use self::arguments::{AdminSubcommand, DataArgs};
-use self::console::Console;
+pub use self::console::Console;
 use self::execute::execute_command;
 use self::protocol::{AdminCommand, CommandEvent};
 pub use self::services::{AdminServices, EventSink};
 use crate::clock::Clock;
 use crate::config::audit::{AuditConfig, Durability};
 use crate::config::{Config, ServeFlags, StoreEngine, exit_code, read_identity};
+use crate::node::backups::BackupSources;
 use crate::node::data_folder::{has_store, make_data_folder, require_store};
+use crate::node::store_state::check_usable;
 use crate::records::audit::{AuditCaller, AuditLog, AuditSource};
 
 /// Runs a command through the socket of a running server, or on the data folder of a stopped one.
@@ -135,6 +139,7 @@ async fn run_offline(
         ..ServeFlags::default()
     };
     let config = Config::load(&flags)?;
+    let backups = BackupSources::new(&config, &flags);
     let engine = match command.creates_store() {
         true => config.engine,
         false => require_store(config.engine, data)?,
@@ -153,6 +158,7 @@ async fn run_offline(
         Err(error) => return Err(error).context("failed to open the store"),
     };
     let clock = Clock::system();
+    check_usable(&store, clock.now()).await?;
     // With this setting, the audit lines of a command are written with one fsync.
     let source = AuditSource { observer: "https://localhost".to_owned(), node: config.node };
     let config = AuditConfig { durability: Durability::Synced, ..AuditConfig::default() };
@@ -165,8 +171,17 @@ async fn run_offline(
     let resources = Resources::at(store, &fhir_base);
     resources.set_rules(rules);
     let (identity, resources) = (&identity, &resources);
-    let services =
-        AdminServices { identity, resources, data, clock: &clock, audit: &audit, passwords, app: None, stop };
+    let services = AdminServices {
+        identity,
+        resources,
+        data,
+        clock: &clock,
+        audit: &audit,
+        passwords,
+        backups: &backups,
+        app: None,
+        stop,
+    };
     let (done, recorded) =
         Box::pin(audit.on_behalf(AuditCaller::operator(), execute_command(&services, command, events))).await;
     audit.close();

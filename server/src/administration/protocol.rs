@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Version of the protocol. The program and the running server must have the same version.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// The line that a client sends after its command to end it early.
 pub const STOP: &str = "stop";
@@ -134,6 +134,13 @@ pub enum AdminCommand {
     Release(ReleaseCommand),
     /// Manage signing keys.
     Keys(KeysCommand),
+    /// Back up the store.
+    Backup {
+        /// Absolute path of a folder, or the URL of a bucket; without it, that of the configuration.
+        to: Option<String>,
+        /// Whether everything is contained again.
+        full: bool,
+    },
     /// Show the state of the server.
     Status,
     /// Read the configuration again.
@@ -317,6 +324,8 @@ mod tests {
         "keys rotate --server-secret",
         "keys revoke -x7_",
         "clock accept",
+        "backup",
+        "backup --to /backups --full",
         "status",
         "reload",
     ];
@@ -388,10 +397,10 @@ mod tests {
 
     #[test]
     fn another_version_is_rejected_before_its_command_is_read() {
-        let error = decode_command(r#"{"protocol":8,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
-        assert!(error.starts_with("version 8 of the administration protocol is not supported"), "{error}");
-        assert!(error.contains("has version 7; use the trefoil program of the running server"), "{error}");
-        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":7,"command":{"unheard":"of"}}"#]
+        let error = decode_command(r#"{"protocol":9,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
+        assert!(error.starts_with("version 9 of the administration protocol is not supported"), "{error}");
+        assert!(error.contains("has version 8; use the trefoil program of the running server"), "{error}");
+        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":8,"command":{"unheard":"of"}}"#]
         {
             assert!(matches!(decode_command(malformed), Err(ProtocolError::Malformed(_))), "{malformed}");
         }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::protocol::CommandEvent;
 use crate::clock::Clock;
 use crate::node::app::App;
+use crate::node::backups::BackupSources;
 use crate::records::audit::AuditLog;
 
 /// A function that receives the events of a command.
@@ -29,6 +30,8 @@ pub struct AdminServices<'a> {
     pub audit: &'a AuditLog,
     /// Requirements for new passwords.
     pub passwords: PasswordPolicy,
+    /// The parts of a backup besides the store.
+    pub backups: &'a BackupSources,
     /// The running server; `None` if the server is stopped.
     pub app: Option<&'a App>,
     /// Cancelled when the operator presses Ctrl-C: a command that takes long ends early, and says what it has

@@ -99,6 +99,7 @@ async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
             clock,
             audit,
             passwords,
+            backups: &app.backups,
             app: Some(app),
             stop: &stop,
         };

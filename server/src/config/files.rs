@@ -1,5 +1,6 @@
 //! `[files]`: where the files of exports are kept, and the indexes of releases for other nodes.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use ::bulk::ObjectBucket;
@@ -45,12 +46,61 @@ settings_table! {
 }
 
 /// The checked settings of files.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FilesConfig {
     /// The bucket. `None` means the data folder.
     pub bucket: Option<ObjectBucket>,
+    /// Access to this and other buckets of the same S3 server.
+    pub access: BucketAccess,
     /// The settings without the secret, to detect changes.
     pub description: String,
+}
+
+/// Access to the buckets of an S3 server.
+#[derive(Clone)]
+pub struct BucketAccess {
+    builder: AmazonS3Builder,
+    /// URL of the server, or why that of the environment cannot be used.
+    endpoint: Result<Option<Url>, String>,
+    path_style: bool,
+}
+
+/// The builder holds credentials, so that it is not printed.
+impl fmt::Debug for BucketAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BucketAccess").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl BucketAccess {
+    /// Opens a bucket, or a part of one: `s3://BUCKET/PREFIX`.
+    ///
+    /// # Errors
+    /// Returns why it cannot be opened.
+    pub fn location(&self, location: &str) -> Result<ObjectBucket, String> {
+        self.open(location, false)
+    }
+
+    fn open(&self, location: &str, signs_urls: bool) -> Result<ObjectBucket, String> {
+        let wrong = |why: &str| format!("'{location}' {why}; write s3://BUCKET/PREFIX");
+        let path = location.strip_prefix("s3://").ok_or_else(|| wrong("is not the URL of a bucket"))?;
+        let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
+        if !is_bucket_name(bucket) {
+            return Err(wrong("has no valid name of a bucket"));
+        }
+        let prefix = Path::parse(prefix).map_err(|error| wrong(&format!("has no valid prefix: {error}")))?;
+        let mut builder = self.builder.clone().with_bucket_name(bucket);
+        if let Some(endpoint) = self.endpoint.as_ref().map_err(Clone::clone)? {
+            builder = builder.with_endpoint(match self.path_style {
+                true => endpoint.as_str().trim_end_matches('/').to_owned(),
+                false => with_bucket(endpoint, bucket)
+                    .ok_or_else(|| wrong("cannot be in the host of its endpoint"))?,
+            });
+        }
+        builder = builder.with_virtual_hosted_style_request(!self.path_style);
+        ObjectBucket::s3(builder, prefix, ObjectBucket::PATIENCE, signs_urls)
+            .map_err(|error| wrong(&format!("cannot be opened: {error}")))
+    }
 }
 
 impl FilesSection {
@@ -59,30 +109,24 @@ impl FilesSection {
         source: &ConfigSource<'_>,
         bulk: &BulkSection,
     ) -> Result<FilesConfig, ConfigError> {
+        let mut builder = self.credentials(source)?.with_allow_http(self.allow_http);
+        if let Some(region) = &self.region {
+            builder = builder.with_region(region);
+        }
+        let endpoint = match self.checked_endpoint(source, &builder) {
+            // The environment may be meant for other programs if no bucket is used.
+            Err(error) if self.endpoint.is_none() && self.location.is_none() => Err(error.to_string()),
+            checked => Ok(checked?),
+        };
+        let access = BucketAccess { builder, endpoint, path_style: self.path_style };
         let Some(location) = &self.location else {
             // A setting of a bucket without a bucket would be ignored silently.
-            let needs_bucket = self.endpoint.as_ref().or(self.access_key_id.as_ref()).map(Spanned::span);
-            let needs_bucket =
-                needs_bucket.or(self.signed_downloads.as_ref().then(|| self.signed_downloads.span()));
-            return match needs_bucket {
-                Some(span) => {
-                    let why = "this table needs location = \"s3://BUCKET/PREFIX\"";
-                    Err(source.value_error(span, "[files]", why))
-                }
-                None => Ok(FilesConfig::default()),
-            };
+            if *self.signed_downloads.as_ref() {
+                let why = "this setting needs location = \"s3://BUCKET/PREFIX\"";
+                return Err(source.value_error(self.signed_downloads.span(), "signed_downloads", why));
+            }
+            return Ok(FilesConfig { bucket: None, access, description: self.describe() });
         };
-        let wrong = |why: &str| {
-            let why = format!("'{}' {why}; write s3://BUCKET/PREFIX", location.as_ref());
-            source.value_error(location.span(), "location", why)
-        };
-        let path =
-            location.as_ref().strip_prefix("s3://").ok_or_else(|| wrong("is not the URL of a bucket"))?;
-        let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
-        if !is_bucket_name(bucket) {
-            return Err(wrong("has no valid name of a bucket"));
-        }
-        let prefix = Path::parse(prefix).map_err(|error| wrong(&format!("has no valid prefix: {error}")))?;
         if *self.signed_downloads.as_ref() && bulk.signed_url_s.is_none() {
             let why =
                 "this setting needs [bulk] signed_url_s, because a client sends no token to another server";
@@ -92,22 +136,9 @@ impl FilesSection {
             let why = format!("a file in a bucket can have up to {MAX_FILE_SIZE} bytes");
             return Err(source.value_error(bulk.file_size.span(), "file_size", why));
         }
-        let mut builder = self.credentials(source)?.with_bucket_name(bucket).with_allow_http(self.allow_http);
-        if let Some(region) = &self.region {
-            builder = builder.with_region(region);
-        }
-        if let Some(endpoint) = self.checked_endpoint(source, &builder)? {
-            builder = builder.with_endpoint(match self.path_style {
-                true => endpoint.as_str().trim_end_matches('/').to_owned(),
-                false => with_bucket(&endpoint, bucket)
-                    .ok_or_else(|| wrong("cannot be in the host of its endpoint"))?,
-            });
-        }
-        builder = builder.with_virtual_hosted_style_request(!self.path_style);
-        let signs = *self.signed_downloads.as_ref();
-        let opened = ObjectBucket::s3(builder, prefix, ObjectBucket::PATIENCE, signs);
-        let opened = opened.map_err(|error| wrong(&format!("cannot be opened: {error}")))?;
-        Ok(FilesConfig { bucket: Some(opened), description: self.describe() })
+        let opened = access.open(location.as_ref(), *self.signed_downloads.as_ref());
+        let opened = opened.map_err(|why| source.value_error(location.span(), "location", why))?;
+        Ok(FilesConfig { bucket: Some(opened), access, description: self.describe() })
     }
 
     /// A builder with the credentials of this table, or those of the environment.

@@ -15,6 +15,7 @@
 //! | [`declared`] | `[[client]]` and `[[scope]]` |
 //! | [`provider`] | `[[provider]]` |
 //! | [`brand`] | `[pages]` |
+//! | [`backup`](mod@backup) | `[backup]` |
 //! | [`bulk`] | `[bulk]` |
 //! | [`files`] | `[files]` |
 //! | [`audit`] | `[audit]` |
@@ -26,6 +27,7 @@
 //! | here | [`Config`]: the checked result of flags, file and defaults |
 
 pub mod audit;
+pub mod backup;
 pub mod brand;
 pub mod bulk;
 #[cfg(test)]
@@ -61,6 +63,7 @@ use store::DatabaseUrl;
 use terminology::SnomedDialects;
 
 use self::audit::AuditConfig;
+use self::backup::BackupConfig;
 use self::bulk::BulkConfig;
 use self::declared::DeclaredClient;
 use self::file::{parse, read_text};
@@ -135,6 +138,8 @@ pub struct Config {
     pub bulk: BulkConfig,
     /// Where files are kept.
     pub files: FilesConfig,
+    /// Backups by schedule.
+    pub backup: BackupConfig,
     /// Settings of the audit log.
     pub audit: AuditConfig,
     /// Name of this server among several ones.
@@ -196,6 +201,9 @@ pub struct ServeFlags {
     /// Serve plain HTTP, on loopback addresses only: for benchmarks or a local TLS proxy
     #[arg(long)]
     pub insecure_http: bool,
+    /// Use a store again that `trefoil copy` has moved, without what was written to the copy
+    #[arg(long)]
+    pub use_moved_store: bool,
 }
 
 impl Config {
@@ -325,6 +333,7 @@ impl Config {
             throttle: source.throttle_limits(&file.identity.throttle)?,
             lifetimes: source.lifetimes(&file.identity.lifetimes)?,
         };
+        let files = file.files.check(&source, &file.bulk)?;
         Ok(Self {
             encryption: source.encryption_keys(&file.identity)?,
             settings,
@@ -339,7 +348,8 @@ impl Config {
             demo: flags.demo,
             ahead_s: if flags.demo { demo_ahead()? } else { 0 },
             certificate,
-            files: file.files.check(&source, &file.bulk)?,
+            backup: file.backup.check(&source, &files.access)?,
+            files,
             bulk: file.bulk.check(&source)?,
             audit: file.audit,
             node: file.node.check(&source)?,
@@ -458,8 +468,8 @@ mod tests {
         check_refused("[files]\nlocation = \"s3://B/x\"\n", "has no valid name of a bucket");
         check_refused("[files]\nlocation = \"s3://bucket/a//b\"\n", "has no valid prefix");
         check_refused(
-            "[files]\nendpoint = \"https://s3.example\"\n",
-            "line 2: [files]: this table needs location",
+            "[files]\nsigned_downloads = true\n",
+            "line 2: signed_downloads: this setting needs location",
         );
         let bucket = "[files]\nlocation = \"s3://bucket/a\"\n";
         let with = |line: &str| format!("{bucket}{line}\n");

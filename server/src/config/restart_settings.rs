@@ -8,6 +8,7 @@ use identity::sign_in::pending_quota::PendingLimits;
 use terminology::SnomedDialects;
 
 use super::audit::AuditConfig;
+use super::backup::BackupSchedule;
 use super::bulk::BulkConfig;
 use super::{Config, ConnectionLimits, StoreEngine};
 
@@ -44,6 +45,7 @@ restart_settings! { config;
     "[bulk]" bulk: BulkConfig = config.bulk.clone();
     "[terminology] snomed_dialects" snomed_dialects: SnomedDialects = config.snomed_dialects.clone();
     "[files]" files: String = config.files.description.clone();
+    "[backup]" backup: Option<BackupSchedule> = config.backup.schedule.clone();
     "[audit]" audit: AuditConfig = config.audit;
     "[node]" node: String = config.node.clone();
     "[server] idle_timeout_s" idle_timeout: Duration = config.idle_timeout;

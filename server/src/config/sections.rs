@@ -10,6 +10,7 @@ use identity::sign_in::throttle::ThrottleLimits;
 use toml::Spanned;
 
 use super::audit::AuditConfig;
+use super::backup::BackupSection;
 use super::brand::PagesSection;
 use super::bulk::BulkSection;
 use super::declared::{ClientSection, ScopeSection};
@@ -44,6 +45,8 @@ settings_table! {
         bulk: BulkSection = BulkSection::default(),
         /// Where files are kept.
         files: FilesSection = FilesSection::default(),
+        /// Backups by schedule.
+        backup: BackupSection = BackupSection::default(),
         /// Maximum numbers and sizes.
         limits: LimitsSection = LimitsSection::default(),
         /// The audit log.

@@ -183,6 +183,13 @@ async fn gauges(app: &Arc<App>) -> Vec<Gauge> {
     if let Some(free) = free_bytes(&app.config.data) {
         gauges.push(gauge("trefoil_data_free_bytes", "Free space for the data folder", free as f64));
     }
+    if app.backups.schedule.is_some() {
+        gauges.push(gauge(
+            "trefoil_backup_timestamp_seconds",
+            "Time of the last backup by schedule",
+            app.backups.last_time() as f64,
+        ));
+    }
     if let Some(certificate) = app.certificate.get() {
         let until = certificate.valid_until().as_second() as f64;
         gauges.push(gauge(

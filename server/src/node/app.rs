@@ -18,6 +18,7 @@ use crate::clock::{Clock, RequestIds};
 use crate::config::restart_settings::RestartSettings;
 use crate::config::settings::{Settings, SharedSettings};
 use crate::config::{Config, ServeFlags};
+use crate::node::backups::BackupSources;
 use crate::node::capacity::Capacity;
 use crate::node::certificate::ServedCertificate;
 use crate::node::client_overview::ClientOverview;
@@ -79,6 +80,8 @@ pub struct App {
     pub terminology_sync: TerminologySync,
     /// Exports.
     pub bulk: Bulk,
+    /// Backups.
+    pub backups: BackupSources,
     /// Client for external providers: no redirects, no proxies, limited times and sizes.
     pub providers: ProviderCalls,
     /// Members of the Groups that clients are limited to.
@@ -182,6 +185,7 @@ impl App {
             Some(http) => http,
             None => provider_calls::provider_caller()?,
         };
+        let backups = BackupSources::new(&config, flags);
         let app = Arc::new(Self {
             capacity: Capacity::new(&config, rules.bytes),
             config: RunningConfig {
@@ -205,6 +209,7 @@ impl App {
             terminology,
             terminology_sync,
             bulk,
+            backups,
             providers: ProviderCalls::new(providers),
             group_members: GroupMembers::default(),
             client_overview: ClientOverview::default(),

@@ -19,11 +19,13 @@
 //! | [`client_overview`] | origins and response types of all clients |
 //! | [`capacity`], [`hashing`], [`question_pool`], [`byte_budget`], [`memory_limit`], [`descriptors`] | limits on CPU time, memory and file descriptors |
 //! | [`process_usage`] | memory, processor time and descriptors of this process |
-//! | [`data_folder`] | the data folder |
+//! | [`data_folder`], [`store_state`] | the data folder; stores that must not be used |
+//! | [`backups`] | backups by schedule, and the files that they contain |
 //! | [`development_certificate`], [`certificate`], [`tls`] | the development CA; the certificate that is presented; the TLS configuration |
 
 pub mod abandoned_requests;
 pub mod app;
+pub mod backups;
 pub mod byte_budget;
 pub mod capacity;
 pub mod certificate;
@@ -48,5 +50,6 @@ pub mod reload;
 pub mod saved_indexes;
 pub mod server_address;
 pub mod shared_releases;
+pub mod store_state;
 pub mod terminology_sync;
 pub mod tls;

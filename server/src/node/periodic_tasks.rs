@@ -35,6 +35,10 @@ pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
     tasks.spawn(repeat("rotating the signing keys", SWEEP_INTERVAL, app.clone(), maintain_keys));
     tasks.spawn(repeat("reading the certificate again", SWEEP_INTERVAL, app.clone(), refresh_certificate));
     tasks.spawn(repeat("writing the counts of events", COUNT_INTERVAL, app.clone(), write_counts));
+    if app.backups.schedule.is_some() {
+        let interval = Duration::from_secs(60);
+        tasks.spawn(repeat("the backup", interval, app.clone(), back_up));
+    }
     if app.store.is_shared() {
         tasks.spawn(repeat("following the other nodes", FOLLOW_INTERVAL, app.clone(), follow_other_nodes));
         tasks.spawn(repeat("applying terminology changes", FOLLOW_INTERVAL, app.clone(), apply_changes));
@@ -120,6 +124,11 @@ async fn maintain_keys(app: Arc<App>) -> Result<()> {
         tracing::info!("the signing keys were rotated by schedule");
     }
     Ok(())
+}
+
+/// Makes a backup if one is due.
+async fn back_up(app: Arc<App>) -> Result<()> {
+    app.backups.run_schedule(&app.store, app.clock.now()).await
 }
 
 /// Follows the changes of clients, users, revocations and keys by other nodes. A node that has not succeeded

@@ -7,6 +7,7 @@ mod account;
 mod administration;
 mod attacks;
 mod audit;
+mod backups;
 mod browser;
 mod bucket;
 mod bulk_data_client;

@@ -16,8 +16,10 @@ fn deploy(file: &str) -> PathBuf {
 /// A running server with a demo project, and the address of its metrics.
 fn observed_server() -> (Server, String) {
     let port = test_database::free_port().unwrap();
-    let settings = format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n");
-    let mut server = Server::in_fresh_folder().with_settings(&settings);
+    let mut server = Server::in_fresh_folder();
+    let backups = server.data().join("backups");
+    let settings = format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n[backup]\nto = {backups:?}\n");
+    server = server.with_settings(&settings);
     server.start();
     (server, format!("http://127.0.0.1:{port}/metrics"))
 }

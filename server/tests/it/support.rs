@@ -98,6 +98,12 @@ impl Server {
         self
     }
 
+    /// Makes the server use the store in its folder again, over plain HTTP.
+    pub fn alone(mut self) -> Self {
+        self.shared = None;
+        self
+    }
+
     /// Sets the proxy through which the server is reached.
     pub fn behind(mut self, proxy: Proxy) -> Self {
         self.proxy = Some(proxy);

@@ -36,8 +36,8 @@ pub struct AttachmentTarget {
 }
 
 impl Attachment {
-    /// Adds the file to a location, unless it is there. Returns `None` if the file has been removed meanwhile.
-    /// `known` are the files of the backup before.
+    /// Adds the file to a location, unless it is there. Returns `None` if the file has been removed
+    /// meanwhile. `known` are the files of the backup before.
     pub(crate) async fn add_to(
         &self,
         location: &BackupLocation,
@@ -75,6 +75,20 @@ impl Attachment {
             }
         }
         Ok(Some(file))
+    }
+}
+
+impl Attachment {
+    /// Copies the file to a place. Returns whether it was still there.
+    ///
+    /// # Errors
+    /// Returns [`BackupError::Location`] if the file cannot be read or the place not written.
+    pub async fn copy_to(&self, target: &AttachmentTarget) -> Result<bool, BackupError> {
+        match transfer(&self.objects, &self.meta.location, target).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(BackupError::Location { action: "copy", object: self.name.clone(), error }),
+        }
     }
 }
 

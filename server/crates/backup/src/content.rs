@@ -23,6 +23,8 @@ pub(crate) struct BackupContent {
     pub ledger: Vec<Segment>,
     /// Time after which versions are left out.
     pub until: Option<Timestamp>,
+    /// Beginnings of the keys of records that are left out.
+    pub left_out: &'static [&'static str],
 }
 
 /// The parts of a content, in their order. The log comes before the ledger.
@@ -89,10 +91,13 @@ impl BackupContent {
         }
         for segment in self.ledger {
             let bytes = location.get(&segment.object).await?;
-            let sender = sender.clone();
+            let (sender, left_out) = (sender.clone(), self.left_out);
             let sent = run_blocking(move || {
                 let mut parts = PartSender::new(sender);
-                segment.read_rows(&bytes, |entry: LedgerEntry| parts.record(entry))?;
+                segment.read_rows(&bytes, |entry: LedgerEntry| {
+                    let is_left_out = left_out.iter().any(|prefix| entry.key.starts_with(prefix));
+                    if is_left_out { Ok(true) } else { parts.record(entry) }
+                })?;
                 parts.flush()
             });
             sent.await.map_err(|_| BackupError::Interrupted)??;

@@ -10,7 +10,8 @@ use crate::{BackupError, Progress, ProgressSink};
 const PAGE: PageLimit = PageLimit { count: 1_000, bytes: 1 << 20 };
 
 /// Copies all versions and records from one store to another. Neither may be used by others meanwhile. `from`
-/// and `to` name them. At the end the source is marked as moved, unless it stays in use.
+/// and `to` name them. `finish` copies what else belongs to the store, and changes the target before it can
+/// be used. At the end the source is marked as moved, unless it stays in use.
 ///
 /// # Errors
 /// Returns [`BackupError`] if one of them fails or the target is not empty. After an error the target cannot
@@ -19,6 +20,7 @@ pub async fn copy_store(
     (source, from): (&Store, &str),
     (target, to): (&Store, &str),
     keeps_source: bool,
+    finish: impl AsyncFnOnce() -> Result<(), BackupError>,
     now: Timestamp,
     progress: ProgressSink<'_>,
 ) -> Result<Progress, BackupError> {
@@ -50,9 +52,14 @@ pub async fn copy_store(
         page = next?;
         progress(done);
     }
-    if !keeps_source {
-        mark(source, &Unfinished::Moved { to: to.to_owned() }, now).await?;
-    }
-    receiver.complete(reached).await?;
+    let finish = async || {
+        finish().await?;
+        // From here on, only one of the two can be used, and for a moment none.
+        if !keeps_source {
+            mark(source, &Unfinished::Moved { to: to.to_owned() }, now).await?;
+        }
+        Ok(())
+    };
+    receiver.complete(reached, finish).await?;
     Ok(done)
 }

@@ -11,7 +11,7 @@ pub enum BackupError {
     /// The folder or bucket failed.
     #[error("failed to {action} {object}: {error}")]
     Location {
-        /// What was attempted.
+        /// The attempted action.
         action: &'static str,
         /// Path of the object.
         object: String,

@@ -49,13 +49,13 @@ pub use copy::copy_store;
 pub use error::BackupError;
 pub use location::BackupLocation;
 pub use manifest::Manifest;
-pub use receiver::{Unfinished, unfinished};
+pub use receiver::{Unfinished, reuse_moved, unfinished};
 pub use restore::{RestoreReport, RestoreSelection, restore};
 pub use retention::remove_old;
 pub use verify::{VerifiedBackup, verify};
 pub use write::{BackupOptions, back_up};
 
-/// What a running backup, restore or copy has done so far.
+/// The progress of a running backup, restore or copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Number of versions.

@@ -9,7 +9,7 @@ use crate::BackupError;
 /// Number of the format that this program writes.
 const FORMAT: u32 = 1;
 
-/// What a backup consists of.
+/// The description of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     format: u32,

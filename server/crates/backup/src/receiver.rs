@@ -36,6 +36,17 @@ pub async fn unfinished(store: &Store, now: Timestamp) -> Result<Option<Unfinish
     serde_json::from_slice(&record.value).map(Some).map_err(wrong)
 }
 
+/// Makes a store usable again whose content was moved.
+///
+/// # Errors
+/// The error of the store if the record cannot be removed.
+pub async fn reuse_moved(store: &Store, now: Timestamp) -> Result<(), StoreError> {
+    match unfinished(store, now).await? {
+        Some(Unfinished::Moved { .. }) => unmark(store, now).await,
+        _ => Ok(()),
+    }
+}
+
 /// Writes the record.
 pub(crate) async fn mark(store: &Store, state: &Unfinished, now: Timestamp) -> Result<(), StoreError> {
     let value = serde_json::to_vec(state).expect("the state has string keys only");
@@ -77,9 +88,14 @@ impl<'a> Receiver<'a> {
         Ok(self.store.replay(part).await?)
     }
 
-    /// Sets the numbers of the store, after which it can be used.
-    pub async fn complete(self, reached: StoreMoment) -> Result<(), BackupError> {
+    /// Sets the numbers of the store and calls `finish`, after which the store can be used.
+    pub async fn complete(
+        self,
+        reached: StoreMoment,
+        finish: impl AsyncFnOnce() -> Result<(), BackupError>,
+    ) -> Result<(), BackupError> {
         self.add(ReplayPart { reached: Some(reached), ..ReplayPart::default() }).await?;
+        finish().await?;
         Ok(unmark(self.store, self.now).await?)
     }
 }

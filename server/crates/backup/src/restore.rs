@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use store::{Store, StoreMoment, Versions as _};
 
 use crate::content::BackupContent;
-use crate::manifest::AttachedFile;
 use crate::receiver::Receiver;
 use crate::{AttachmentTarget, BackupError, BackupLocation, Manifest, Progress, ProgressSink};
 
@@ -16,9 +15,11 @@ pub struct RestoreSelection {
     /// Moment to which resources are restored, which may lie between two backups. Everything else is restored
     /// as of the last backup before it.
     pub at: Option<Timestamp>,
+    /// Beginnings of the keys of records that are not restored.
+    pub left_out: &'static [&'static str],
 }
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreReport {
     /// The backup whose ledger and files were restored.
@@ -87,6 +88,7 @@ impl RestorePlan {
             log: chain.iter().flat_map(|backup| backup.log.clone()).collect(),
             ledger: backup.ledger.clone(),
             until: selection.at,
+            left_out: selection.left_out,
         };
         Ok(Self { backup: backup.clone(), content, is_between: next.is_some() })
     }
@@ -108,8 +110,8 @@ fn chain<'a>(backups: &'a [Manifest], last: &'a Manifest) -> Result<Vec<&'a Mani
     Ok(chain)
 }
 
-/// Restores a store, which must be empty. `target` returns the place of a file, or `None` if it is not
-/// restored. Sessions and tokens are as they were: the caller ends them.
+/// Restores a store, which must be empty. `target` returns the place of a file by its name, or `None` if it
+/// is not restored. `finish` changes the store before it can be used.
 ///
 /// # Errors
 /// Returns [`BackupError`] if there is no such backup, if one of its objects is damaged or missing, or if the
@@ -118,7 +120,8 @@ pub async fn restore(
     location: &BackupLocation,
     selection: &RestoreSelection,
     store: &Store,
-    mut target: impl FnMut(&AttachedFile) -> Option<AttachmentTarget>,
+    mut target: impl FnMut(&str) -> Option<AttachmentTarget>,
+    finish: impl AsyncFnOnce() -> Result<(), BackupError>,
     now: Timestamp,
     progress: ProgressSink<'_>,
 ) -> Result<RestoreReport, BackupError> {
@@ -135,7 +138,7 @@ pub async fn restore(
         progress(done);
     }
     for file in &backup.files {
-        if let Some(target) = target(file) {
+        if let Some(target) = target(&file.name) {
             file.restore(location, &target).await?;
             done.files += 1;
             progress(done);
@@ -146,6 +149,6 @@ pub async fn restore(
         Some(_) => store.last_seq().await?,
         None => backup.moment().seq,
     };
-    receiver.complete(StoreMoment { seq, ..backup.moment() }).await?;
+    receiver.complete(StoreMoment { seq, ..backup.moment() }, finish).await?;
     Ok(RestoreReport { backup, resources_until, is_between, done })
 }

@@ -8,7 +8,7 @@ use crate::{BackupError, BackupLocation, Manifest, Progress, ProgressSink, Resto
 pub struct VerifiedBackup {
     /// The backup.
     pub backup: Manifest,
-    /// What it contains, together with the backups that it follows.
+    /// Its content, together with the backups that it follows.
     pub content: Result<Progress, BackupError>,
 }
 

@@ -18,6 +18,7 @@
 //! | `sign-out/{digest of id}` | parameters of a sign-out request that arrived by POST | taken once |
 //! | `session-of/{sub}/{sid}` | digest of the cookie of a user's session | when a session begins or ends |
 //! | `consent/{sub}/{client_id}` | scopes that a user has allowed a client | by compare-and-set |
+//! | `large-request/{id}` | parameters of an authorization request that is too large for an address | until it is answered |
 //! | `code/{digest of code}` | authorization code | live, then spent |
 //! | `refresh/{digest of token}` | refresh token | live, then spent |
 //! | `device/{digest of device_code}` | device authorization | pending, answered, spent |
@@ -42,6 +43,25 @@ use crate::encoding::sha256_base64url;
 pub(crate) fn large_request(id: &str) -> String {
     format!("large-request/{id}")
 }
+
+/// Beginnings of the keys of what a restore ends: the records of a backup would live again although they were
+/// spent or revoked after it. What was spent, revoked or withdrawn before the backup stays.
+pub const ENDED_BY_RESTORE: &[&str] = &[
+    "ceremony/",
+    "code/",
+    "device/",
+    "device-user/",
+    "flow/",
+    "large-request/",
+    "launch/",
+    "par/",
+    "pending-link/",
+    "refresh/",
+    "session/",
+    "session-id/",
+    "session-of/",
+    "sign-out/",
+];
 
 pub(crate) const CLIENTS: &str = "client/";
 pub(crate) const USERS: &str = "user/";

@@ -25,6 +25,7 @@ pub mod directory;
 mod encoding;
 mod jose;
 mod ledger_keys;
+pub use ledger_keys::ENDED_BY_RESTORE;
 pub mod lifetimes;
 pub mod model;
 pub mod params;

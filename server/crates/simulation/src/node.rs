@@ -134,7 +134,7 @@ async fn open_node(parts: &NodeParts, random: &mut Rng) -> Result<Arc<App>> {
     };
     let link = Arc::clone(&parts.store_link);
     let store = Store::shared_memory(&parts.shared, link);
-    let app = serve::open_node(config, &flags, BASE.to_owned(), store, outside).await?;
+    let app = Box::pin(serve::open_node(config, &flags, BASE.to_owned(), store, outside)).await?;
     add_user(&app).await.context("failed to add the user")?;
     Ok(app)
 }

@@ -10,7 +10,7 @@
 //! | [`blocking`] | work on other threads |
 //! | `page` | pages of a scan, filled up to their limit |
 //! | [`folder`] | folders that outlive a power cut |
-//! | [`transfer`] | the whole content of a store, for backups and copies |
+//! | [`transfer`], [`content`] | the whole content of a store, for backups and copies; reading and replaying it |
 //! | [`space`] | free space on a disk, and its reserve |
 //! | [`memory`] | the engine for tests: nothing outlives the process |
 //! | [`shared_memory`] | the engine of simulations: several nodes of one process |
@@ -39,6 +39,7 @@
 //! ```
 
 pub mod blocking;
+pub mod content;
 pub mod error;
 pub mod file;
 pub mod folder;
@@ -53,12 +54,13 @@ mod store;
 pub mod transfer;
 pub mod types;
 
+pub use content::LedgerMoment;
 pub use error::StoreError;
 pub use file::FileOptions;
 pub use ports::{Ledger, Versions};
 pub use postgres::{Announcement, DatabaseLimits, DatabaseUrl};
 pub use store::{Store, WriteGate};
-pub use transfer::{LedgerEntry, LedgerMoment, ReplayPart, ReplayedVersion, StoreMoment};
+pub use transfer::{LedgerEntry, ReplayPart, ReplayedVersion, StoreMoment};
 pub use types::{
     ChangePage, ChangeRecord, ChangesBefore, Commit, Expect, ExpectVersion, IndexCondition, IndexEntry,
     IndexLookup, IndexRange, IndexTerm, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit,

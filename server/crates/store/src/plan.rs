@@ -83,6 +83,28 @@ pub(crate) struct VersionPut {
     pub terms: Vec<IndexTerm>,
 }
 
+impl StoreMoment {
+    pub(crate) fn of(counters: StoreCounters) -> Self {
+        let StoreCounters { seq, revision, floor_ms } = counters;
+        Self { seq: Seq(seq), revision, floor_ms }
+    }
+}
+
+impl LedgerEntry {
+    pub(crate) fn of(key: String, record: StoredRecord) -> Result<Self, StoreError> {
+        let StoredRecord { value, revision, expires_us } = record;
+        let expires = expires_us.map(Timestamp::from_microsecond).transpose();
+        let wrong =
+            |error| StoreError::Corrupt { what: format!("the expiry of the record '{key}': {error}") };
+        Ok(Self { expires: expires.map_err(wrong)?, key, value, revision })
+    }
+
+    pub(crate) fn into_record(self) -> (String, StoredRecord) {
+        let Self { key, value, revision, expires } = self;
+        (key, StoredRecord { value, revision, expires_us: expires.map(Timestamp::as_microsecond) })
+    }
+}
+
 impl VersionPut {
     /// The put of a version, which may lie in other compartments than the one that it replaces.
     fn new(new: Version, replaced: Option<Version>, home: Option<String>, terms: Vec<IndexTerm>) -> Self {

@@ -13,7 +13,7 @@ use trefoil_backup::{
     remove_old, unfinished, verify,
 };
 
-use crate::{at, back_up, put, restore, write};
+use crate::{at, back_up, put, restore, selection, write};
 
 /// A location with a full backup and one that follows it.
 async fn two_backups() -> (TempDir, BackupLocation, [String; 2]) {
@@ -57,7 +57,7 @@ async fn damage_of_any_object_is_found() {
             );
             let target = Store::memory();
             restore(&location, RestoreSelection::default(), &target).await.unwrap_err();
-            // What was restored in part is not used.
+            // A store that was restored in part is not used.
             assert!(matches!(unfinished(&target, at(9)).await.unwrap(), Some(Unfinished::Incomplete { .. })));
             let again =
                 restore(&location, RestoreSelection::default(), &target).await.unwrap_err().to_string();
@@ -81,14 +81,14 @@ async fn an_impossible_selection_is_explained() {
     let error =
         async |selection| restore(&location, selection, &Store::memory()).await.unwrap_err().to_string();
     let name = location.name();
-    let unknown = RestoreSelection { backup: Some("20260101T000000000Z".to_owned()), at: None };
+    let unknown = selection(Some("20260101T000000000Z".to_owned()), None);
     assert_eq!(
         error(unknown).await,
         format!("{name} contains no backup 20260101T000000000Z; the last one is {second}")
     );
-    let early = RestoreSelection { backup: None, at: Some(at(-5)) };
+    let early = selection(None, Some(at(-5)));
     assert!(error(early).await.contains("contains no backup from before"));
-    let late = RestoreSelection { backup: None, at: Some(at(99)) };
+    let late = selection(None, Some(at(99)));
     assert!(error(late).await.starts_with("no backup follows that of"));
     let empty = TempDir::new().unwrap();
     let none = BackupLocation::folder(empty.path(), false).unwrap();
@@ -101,9 +101,9 @@ async fn an_impossible_selection_is_explained() {
     let occupied = restore(&location, RestoreSelection::default(), &used).await.unwrap_err().to_string();
     assert_eq!(occupied, "the target is not empty; choose a new folder or an empty database");
     assert_eq!(unfinished(&used, at(0)).await.unwrap(), None);
-    let selection = RestoreSelection { backup: Some(first), at: None };
+    let selected = selection(Some(first), None);
     let target = Store::memory();
-    restore(&location, selection, &target).await.unwrap();
+    restore(&location, selected, &target).await.unwrap();
     assert_eq!(target.last_seq().await.unwrap().0, 1);
     assert_eq!(unfinished(&target, at(0)).await.unwrap(), None);
 }
@@ -112,7 +112,9 @@ async fn an_impossible_selection_is_explained() {
 async fn the_source_of_a_copy_is_marked() {
     let (source, target) = (Store::memory(), Store::memory());
     write(&source, 0, Some("x"), at(0)).await;
-    copy_store((&source, "file:a"), (&target, "postgres://b"), false, at(1), &mut |_| {}).await.unwrap();
+    copy_store((&source, "file:a"), (&target, "postgres://b"), false, async || Ok(()), at(1), &mut |_| {})
+        .await
+        .unwrap();
     let moved = Unfinished::Moved { to: "postgres://b".to_owned() };
     assert_eq!(unfinished(&source, at(2)).await.unwrap(), Some(moved));
     assert_eq!(unfinished(&target, at(2)).await.unwrap(), None);
@@ -160,6 +162,7 @@ async fn files_are_kept_once_and_restored() {
         &RestoreSelection::default(),
         &Store::memory(),
         target,
+        async || Ok(()),
         at(9),
         &mut |_| {},
     )
@@ -179,7 +182,7 @@ async fn restore_into(location: &BackupLocation, folder: &TempDir) -> String {
     let target = |_: &_| Some(AttachmentTarget { objects: objects.clone(), path: Path::from("damaged") });
     let store = Store::memory();
     let selection = RestoreSelection::default();
-    trefoil_backup::restore(location, &selection, &store, target, at(9), &mut |_| {})
+    trefoil_backup::restore(location, &selection, &store, target, async || Ok(()), at(9), &mut |_| {})
         .await
         .unwrap_err()
         .to_string()

@@ -5,7 +5,7 @@ use store::{IndexLookup, IndexRange, Seq, Versions as _};
 use tempfile::TempDir;
 use trefoil_backup::{BackupLocation, RestoreSelection, copy_store};
 
-use crate::{Content, Engine, EngineKind, at, back_up, content, log, put, restore, write};
+use crate::{Content, Engine, EngineKind, at, back_up, content, log, put, restore, selection, write};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -52,8 +52,8 @@ async fn every_backup_is_its_moment(kinds: [EngineKind; 2], steps: Vec<Step>) {
     let all = log(&source.store, Seq::LATEST).await;
     for (index, (manifest, expected)) in backups.iter().enumerate() {
         let Some(target) = Engine::open(kinds[1]).await else { return };
-        let selection = RestoreSelection { backup: Some(manifest.id.clone()), at: None };
-        restore(&location, selection, &target.store).await.unwrap();
+        let selected = selection(Some(manifest.id.clone()), None);
+        restore(&location, selected, &target.store).await.unwrap();
         assert_eq!(content(&target.store).await, *expected);
         assert_eq!(target.store.last_seq().await.unwrap(), Seq(manifest.seq));
         check_index(&target, expected).await;
@@ -66,18 +66,23 @@ async fn every_backup_is_its_moment(kinds: [EngineKind; 2], steps: Vec<Step>) {
         };
         let between = manifest.time + next.time.duration_since(manifest.time) / 2;
         let Some(target) = Engine::open(kinds[1]).await else { return };
-        restore(&location, RestoreSelection { backup: None, at: Some(between) }, &target.store)
-            .await
-            .unwrap();
+        restore(&location, selection(None, Some(between)), &target.store).await.unwrap();
         let restored = content(&target.store).await;
         let until: Vec<_> = all.iter().filter(|version| version.updated <= between).cloned().collect();
         assert_eq!(restored, Content { log: until, ledger: expected.ledger.clone() });
     }
     let Some(target) = Engine::open(kinds[1]).await else { return };
     let before = content(&source.store).await;
-    copy_store((&source.store, "source"), (&target.store, "target"), true, at(clock), &mut |_| {})
-        .await
-        .unwrap();
+    copy_store(
+        (&source.store, "source"),
+        (&target.store, "target"),
+        true,
+        async || Ok(()),
+        at(clock),
+        &mut |_| {},
+    )
+    .await
+    .unwrap();
     assert_eq!(content(&target.store).await, before);
     assert_eq!(content(&source.store).await, before);
     // The copy continues where the source ended.

@@ -122,5 +122,9 @@ async fn restore(
     selection: RestoreSelection,
     store: &Store,
 ) -> Result<RestoreReport, trefoil_backup::BackupError> {
-    trefoil_backup::restore(location, &selection, store, |_| None, at(0), &mut |_| {}).await
+    trefoil_backup::restore(location, &selection, store, |_| None, async || Ok(()), at(0), &mut |_| {}).await
+}
+
+fn selection(backup: Option<String>, at: Option<Timestamp>) -> RestoreSelection {
+    RestoreSelection { backup, at, left_out: &["left-out/"] }
 }

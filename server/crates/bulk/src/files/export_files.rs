@@ -47,7 +47,7 @@ pub const PART: usize = 8 << 20;
 /// Name suffix of the file with the length and hash of a gzip.
 pub(crate) const GZIP_SUM: &str = "gzip1.sum";
 /// Separates the name of a file from the number that [`LocalFileSystem`] adds until the file is complete.
-const UNFINISHED: char = '#';
+pub(crate) const UNFINISHED: char = '#';
 
 #[derive(Clone)]
 pub(crate) struct ExportFiles {

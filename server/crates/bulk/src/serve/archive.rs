@@ -1,0 +1,104 @@
+//! Exports in a backup: the files of all jobs, and jobs that were running at the moment of the backup.
+
+use std::io;
+use std::sync::Arc;
+
+use futures_util::TryStreamExt as _;
+use jiff::{SignedDuration, Timestamp};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
+use store::{Expect, Ledger as _, Store, StoreError};
+
+use crate::FileLocation;
+use crate::files::export_files::UNFINISHED;
+use crate::job::{self, Job, JobState, decode, open_jobs};
+
+/// The files of the exports of one store.
+pub struct ExportArchive {
+    objects: Arc<dyn ObjectStore>,
+    /// Beginning of the paths in a bucket; `None` for a folder.
+    in_bucket: Option<Path>,
+    store_id: String,
+}
+
+impl ExportArchive {
+    /// Opens the files at a location.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be opened.
+    pub fn open(location: &FileLocation, store_id: &str) -> io::Result<Self> {
+        let store_id = store_id.to_owned();
+        Ok(match location {
+            FileLocation::Folder { path, .. } => {
+                let objects = LocalFileSystem::new_with_prefix(path).map_err(io::Error::other)?;
+                Self { objects: Arc::new(objects.with_fsync(true)), in_bucket: None, store_id }
+            }
+            FileLocation::Bucket(bucket) => {
+                let in_bucket = Some(bucket.folder(&store_id, "exports"));
+                Self { objects: Arc::clone(&bucket.store), in_bucket, store_id }
+            }
+        })
+    }
+
+    /// The folder or bucket.
+    pub fn objects(&self) -> &Arc<dyn ObjectStore> {
+        &self.objects
+    }
+
+    /// All complete files, by their names (see [`ExportArchive::path`]).
+    ///
+    /// # Errors
+    /// Returns an error if the folder or bucket cannot be read.
+    pub async fn files(&self) -> object_store::Result<Vec<(String, ObjectMeta)>> {
+        let files: Vec<ObjectMeta> = self.objects.list(self.in_bucket.as_ref()).try_collect().await?;
+        let named = files.into_iter().filter_map(|file| {
+            let mut end = file.location.parts().collect::<Vec<_>>().into_iter().rev();
+            let (name, folder) = (end.next()?, end.next()?);
+            let job = match &self.in_bucket {
+                Some(_) => folder.as_ref(),
+                None => folder.as_ref().strip_suffix(&self.store_id)?.strip_suffix('-')?,
+            };
+            let name = format!("{job}/{}", name.as_ref());
+            (!name.contains(UNFINISHED)).then_some((name, file))
+        });
+        Ok(named.collect())
+    }
+
+    /// The path of a file by its name `{job}/{file}`; `None` if the name is none.
+    pub fn path(&self, name: &str) -> Option<Path> {
+        let (job, file) = name.split_once('/').filter(|(_, file)| !file.contains('/'))?;
+        Some(match &self.in_bucket {
+            Some(exports) => exports.clone().join(job).join(file),
+            None => Path::from_iter([format!("{job}-{}", self.store_id), file.to_owned()]),
+        })
+    }
+}
+
+/// Fails all jobs that are waiting or running, in a store that was restored or copied: their place in the
+/// order of the earlier engine means nothing here. Clients are told `reason` until `retention` has passed.
+/// Returns the number of jobs.
+///
+/// # Errors
+/// Returns [`StoreError`] if the store cannot be read or written.
+pub async fn fail_open_jobs(
+    store: &Store,
+    reason: &str,
+    retention: SignedDuration,
+    now: Timestamp,
+) -> Result<usize, StoreError> {
+    let mut count = 0;
+    for id in open_jobs::ids(store, now).await? {
+        let key = job::key(&id);
+        let Some(record) = store.get(&key, now).await? else { continue };
+        let mut job: Job = decode(&key, &record.value)?;
+        if job.state != JobState::Running {
+            continue;
+        }
+        let expires = now + retention;
+        job.state = JobState::Failed { by_data: false, reason: reason.to_owned(), expires };
+        store.write(vec![job.put(Expect::Revision(record.revision))], now).await?;
+        count += 1;
+    }
+    Ok(count)
+}

@@ -1,0 +1,237 @@
+//! The parts of a backup of this server besides its store (releases and files of exports), and the schedule.
+
+use std::fs;
+use std::io;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use anyhow::{Context as _, Result, anyhow};
+use backup::manifest::AuditPosition;
+use backup::{
+    Attachment, AttachmentTarget, BackupError, BackupLocation, BackupOptions, Manifest, ProgressSink,
+};
+use bulk::serve::archive::ExportArchive;
+use bulk::{FileLocation, ObjectBucket};
+use futures_util::TryStreamExt as _;
+use jiff::{SignedDuration, Timestamp};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
+use sha2::{Digest as _, Sha256};
+use store::folder::make_folder;
+use store::space::DiskSpace;
+use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
+
+use crate::config::backup::BackupSchedule;
+use crate::config::files::BucketAccess;
+use crate::config::{Config, ServeFlags};
+
+/// Beginning of the names of releases in a backup, and of files of exports.
+const RELEASES: &str = "releases/";
+const EXPORTS: &str = "exports/";
+/// Key of the record of the node that makes the backup, and the longest time for which it holds.
+const TURN: &str = "backup/turn";
+const LONGEST_TURN: SignedDuration = SignedDuration::from_hours(6);
+
+/// The parts of a server that a backup contains besides its store.
+pub struct BackupSources {
+    data: PathBuf,
+    /// Bucket of `[files]`.
+    bucket: Option<ObjectBucket>,
+    access: BucketAccess,
+    /// Backups by schedule.
+    pub schedule: Option<BackupSchedule>,
+    /// SHA-256 of the configuration file.
+    configuration_sha256: Option<String>,
+    last_time: AtomicI64,
+}
+
+impl BackupSources {
+    /// The parts of a server with this configuration.
+    pub fn new(config: &Config, flags: &ServeFlags) -> Self {
+        // A file that cannot be read any more was read before, so that only its digest is missing.
+        let configuration = flags.config.as_ref().and_then(|path| fs::read(path).ok());
+        Self {
+            data: config.data.clone(),
+            bucket: config.files.bucket.clone(),
+            access: config.files.access.clone(),
+            schedule: config.backup.schedule.clone(),
+            configuration_sha256: configuration.map(|text| hex(&Sha256::digest(text))),
+            last_time: AtomicI64::new(0),
+        }
+    }
+
+    /// The location of backups with this name, or that of `[backup] to`. `creates` makes a missing folder.
+    ///
+    /// # Errors
+    /// An error if there is none, or it cannot be used.
+    pub fn location(&self, to: Option<&str>, creates: bool) -> Result<BackupLocation> {
+        let scheduled = self.schedule.as_ref().map(|schedule| schedule.to.as_str());
+        let to =
+            to.or(scheduled).context("name a folder or s3://BUCKET/PREFIX with --to, or set [backup] to")?;
+        self.access.backups(to, creates).map_err(|why| anyhow!(why))
+    }
+
+    /// Makes a backup.
+    ///
+    /// # Errors
+    /// See [`backup::back_up`].
+    pub async fn back_up(
+        &self,
+        store: &Store,
+        location: &BackupLocation,
+        full: bool,
+        now: Timestamp,
+        progress: ProgressSink<'_>,
+    ) -> Result<Manifest, BackupError> {
+        let options = BackupOptions {
+            full,
+            configuration_sha256: self.configuration_sha256.clone(),
+            audit: audit_position(&self.data),
+        };
+        let attachments = async || self.attachments(&store.id()).await;
+        backup::back_up(store, location, options, attachments, now, progress).await
+    }
+
+    async fn attachments(&self, store_id: &str) -> Result<Vec<Attachment>, BackupError> {
+        let refused = |error: io::Error| BackupError::Refused(error.to_string());
+        let listed =
+            |error: object_store::Error| BackupError::Refused(format!("failed to list files: {error}"));
+        let mut attachments = Vec::new();
+        let releases = self.releases().map_err(refused)?;
+        let files: Vec<ObjectMeta> = releases.list(None).try_collect().await.map_err(listed)?;
+        for meta in files {
+            // The note that all nodes share a release belongs to the bucket of this store.
+            let name =
+                meta.location.filename().filter(|name| name.ends_with(".index") || name.ends_with(".source"));
+            if let Some(name) = name {
+                let name = format!("{RELEASES}{name}");
+                attachments.push(Attachment { name, objects: Arc::clone(&releases), meta });
+            }
+        }
+        let exports = self.exports(store_id).map_err(refused)?;
+        for (name, meta) in exports.files().await.map_err(listed)? {
+            let (name, objects) = (format!("{EXPORTS}{name}"), Arc::clone(exports.objects()));
+            attachments.push(Attachment { name, objects, meta });
+        }
+        Ok(attachments)
+    }
+
+    /// Returns where the files of a backup are restored for a store.
+    ///
+    /// # Errors
+    /// An error if a folder cannot be created.
+    pub fn targets(
+        &self,
+        store_id: &str,
+    ) -> io::Result<impl FnMut(&str) -> Option<AttachmentTarget> + use<>> {
+        let (releases, exports) = (self.releases()?, self.exports(store_id)?);
+        Ok(move |name: &str| {
+            if let Some(name) = name.strip_prefix(RELEASES) {
+                let path = Path::parse(name).ok().filter(|path| path.parts().count() == 1)?;
+                return Some(AttachmentTarget { objects: Arc::clone(&releases), path });
+            }
+            let path = exports.path(name.strip_prefix(EXPORTS)?)?;
+            Some(AttachmentTarget { objects: Arc::clone(exports.objects()), path })
+        })
+    }
+
+    /// Copies all files to other places. Releases stay where they are if the data folder is the same. Returns
+    /// the number of files.
+    ///
+    /// # Errors
+    /// See [`Attachment::copy_to`].
+    pub async fn copy_to(
+        &self,
+        store_id: &str,
+        is_same_folder: bool,
+        mut target: impl FnMut(&str) -> Option<AttachmentTarget>,
+    ) -> Result<u64, BackupError> {
+        let mut count = 0;
+        for attachment in self.attachments(store_id).await? {
+            if is_same_folder && attachment.name.starts_with(RELEASES) {
+                continue;
+            }
+            let Some(target) = target(&attachment.name) else { continue };
+            count += u64::from(attachment.copy_to(&target).await?);
+        }
+        Ok(count)
+    }
+
+    /// Makes a backup if one is due, and removes old ones. Nodes on one database take turns.
+    ///
+    /// # Errors
+    /// An error if the location or the store fails.
+    pub async fn run_schedule(&self, store: &Store, now: Timestamp) -> Result<()> {
+        let Some(schedule) = &self.schedule else { return Ok(()) };
+        let location = self.location(None, true)?;
+        let (backups, store_id) = (location.backups().await?, store.id());
+        let own = || backups.iter().rev().filter(|backup| backup.store_id == store_id);
+        let last = own().next().map(|last| last.time);
+        self.last_time.store(last.map_or(0, Timestamp::as_second), Ordering::Relaxed);
+        if last.is_some_and(|last| last > now - schedule.every) {
+            return Ok(());
+        }
+        let turn = LedgerWrite::put(TURN, "", Expect::Absent).expiring(now + LONGEST_TURN);
+        match store.write(vec![turn], now).await {
+            Err(StoreError::Conflict { .. }) => return Ok(()),
+            written => drop(written?),
+        }
+        let last_full = own().find(|backup| backup.follows.is_none());
+        let full = last_full.is_none_or(|full| full.time <= now - schedule.full_every);
+        let made = self.back_up(store, &location, full, now, &mut |_| {}).await;
+        // If the turn cannot be ended, it ends by itself.
+        drop(store.write(vec![LedgerWrite::delete(TURN, Expect::Any)], now).await);
+        let manifest = made?;
+        self.last_time.store(manifest.time.as_second(), Ordering::Relaxed);
+        tracing::info!(
+            id = manifest.id,
+            versions = manifest.versions(),
+            bytes = manifest.bytes(),
+            "a backup was made"
+        );
+        let removed = backup::remove_old(&location, &store_id, schedule.keep, now).await?;
+        if !removed.is_empty() {
+            tracing::info!(ids = removed.join(", "), "old backups were removed");
+        }
+        Ok(())
+    }
+
+    /// The time of the last backup in the location of the schedule, in seconds since 1970; 0 if there is
+    /// none.
+    pub fn last_time(&self) -> i64 {
+        self.last_time.load(Ordering::Relaxed)
+    }
+
+    fn releases(&self) -> io::Result<Arc<dyn ObjectStore>> {
+        let folder = self.data.join("terminology").join("releases");
+        make_folder(&folder, 0o700)?;
+        let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?;
+        Ok(Arc::new(objects.with_fsync(true)))
+    }
+
+    fn exports(&self, store_id: &str) -> io::Result<ExportArchive> {
+        let location = match &self.bucket {
+            Some(bucket) => FileLocation::Bucket(bucket.clone()),
+            None => {
+                let path = self.data.join("exports");
+                make_folder(&path, 0o700)?;
+                FileLocation::Folder { disk: DiskSpace::of(&path), path }
+            }
+        };
+        ExportArchive::open(&location, store_id)
+    }
+}
+
+/// How far the audit log is written. The names of its files sort by date.
+fn audit_position(data: &FilePath) -> Option<AuditPosition> {
+    let files = fs::read_dir(data.join("audit")).ok()?.flatten();
+    let newest = files.max_by_key(fs::DirEntry::file_name)?;
+    let bytes = newest.metadata().ok()?.len();
+    Some(AuditPosition { file: newest.file_name().to_string_lossy().into_owned(), bytes })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,266 @@
+//! `trefoil restore` and `trefoil copy`: fill an empty store, and end what must not live twice.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use backup::manifest::Manifest;
+use backup::{BackupError, Progress, RestoreReport, RestoreSelection, copy_store, verify};
+use bulk::serve::archive::fail_open_jobs;
+use identity::storage::encryption::SecretEncryption;
+use identity::{Dependencies, Identity};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use store::Store;
+
+use crate::administration::Console;
+use crate::administration::arguments::DataArgs;
+use crate::administration::backups::progress_text;
+use crate::administration::protocol::CommandEvent;
+use crate::clock::Clock;
+use crate::config::{Config, ServeFlags, StoreEngine, exit_code};
+use crate::node::backups::BackupSources;
+use crate::node::data_folder::{lock_data_folder, make_data_folder, require_store};
+use crate::node::store_state::check_usable;
+
+/// The failure of an export that was running at the moment of the backup.
+const EXPORT_ENDED: &str =
+    "the server was restored from a backup while this export was running; start it again";
+/// Time for which clients are told.
+const FAILURE_SHOWN: SignedDuration = SignedDuration::from_hours(24);
+const EXPORT_MOVED: &str =
+    "the server was moved to another store while this export was running; start it again";
+
+/// Options of `restore`.
+#[derive(Debug, clap::Args)]
+pub struct RestoreArgs {
+    /// The target: a new data folder, or an empty database with a new data folder.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Folder with the backups, or s3://BUCKET/PREFIX [default: that of `[backup] to`]
+    #[arg(long, value_name = "LOCATION")]
+    pub from: Option<String>,
+    /// Id of the backup [default: the last one]
+    #[arg(long, value_name = "ID")]
+    pub backup: Option<String>,
+    /// Restore resources as they were at this instant, and everything else as of the last backup before it
+    #[arg(long, value_name = "INSTANT")]
+    pub at: Option<Timestamp>,
+    /// Keep sessions, codes, refresh tokens and pushed requests, although some may have been used or revoked
+    /// after the backup
+    #[arg(long)]
+    pub keep_sessions: bool,
+    /// Read everything that a restore reads and compare it with its digests, but write nothing
+    #[arg(long)]
+    pub verify: bool,
+    /// List the backups instead
+    #[arg(long, conflicts_with_all = ["verify", "at", "keep_sessions", "backup"])]
+    pub list: bool,
+}
+
+/// Options of `copy`.
+#[derive(Debug, clap::Args)]
+pub struct CopyArgs {
+    /// The source: its data folder, and its store if that is a database.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Store to copy to: the URL of an empty PostgreSQL database, or file:FOLDER for a new data folder
+    #[arg(long, value_name = "STORE")]
+    pub to: String,
+    /// New data folder of the first server on a database, for releases and files of exports [default: the
+    /// data folder of the source]
+    #[arg(long, value_name = "FOLDER")]
+    pub to_data: Option<PathBuf>,
+    /// Leave the source usable; what is written to it later is not in the copy
+    #[arg(long)]
+    pub keep_source: bool,
+}
+
+/// Restores a store and returns the exit code.
+pub async fn run_restore(args: RestoreArgs) -> ExitCode {
+    let console = Console::new(args.data.output);
+    report(Box::pin(restore(args, &console)).await, console)
+}
+
+/// Copies a store and returns the exit code.
+pub async fn run_copy(args: CopyArgs) -> ExitCode {
+    let console = Console::new(args.data.output);
+    report(Box::pin(copy(args, &console)).await, console)
+}
+
+fn report(done: Result<()>, console: Console) -> ExitCode {
+    console.clear();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            exit_code(&error)
+        }
+    }
+}
+
+fn load(args: &DataArgs) -> Result<(Config, ServeFlags)> {
+    let flags = ServeFlags {
+        config: args.config.clone(),
+        data: Some(args.data.clone()),
+        store: args.store.clone(),
+        ..ServeFlags::default()
+    };
+    Ok((Config::load(&flags)?, flags))
+}
+
+async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
+    let (config, flags) = load(&args.data)?;
+    let sources = BackupSources::new(&config, &flags);
+    let location = sources.location(args.from.as_deref(), false)?;
+    if args.list {
+        for backup in location.backups().await? {
+            console.print_event(CommandEvent::Record { text: list_line(&backup), json: json!(backup) });
+        }
+        return Ok(());
+    }
+    let left_out = if args.keep_sessions { &[][..] } else { identity::ENDED_BY_RESTORE };
+    let selection = RestoreSelection { backup: args.backup, at: args.at, left_out };
+    let mut progress = |done| console.print_event(CommandEvent::Progress(progress_text(done)));
+    if args.verify {
+        let verified = verify(&location, &selection, &mut progress).await?;
+        let id = verified.backup.id;
+        let done = verified.content.with_context(|| format!("the backup {id} cannot be restored"))?;
+        let text = format!("the backup {id} is complete: {}", progress_text(done));
+        console.print_event(CommandEvent::Record { text, json: json!({ "backup": id, "complete": true }) });
+        return Ok(());
+    }
+    let clock = Clock::system();
+    let (store, _lock) = open_target(&config.engine, &config.data).await?;
+    let targets = sources.targets(&store.id()).context("failed to open the folder of the files")?;
+    let now = clock.now();
+    let mut ended = 0;
+    let finish = async || {
+        if !args.keep_sessions {
+            let ended = end_sessions(config.encryption, store.clone(), &clock).await;
+            ended.map_err(|error| BackupError::Refused(format!("{error:#}")))?;
+        }
+        ended = fail_open_jobs(&store, EXPORT_ENDED, FAILURE_SHOWN, clock.now()).await?;
+        Ok(())
+    };
+    let report = backup::restore(&location, &selection, &store, targets, finish, now, &mut progress).await?;
+    let text = report_lines(&report, ended, args.keep_sessions);
+    let RestoreReport { backup, resources_until, is_between, done } = report;
+    let json = json!({
+        "backup": backup.id, "moment": backup.time, "resources_until": resources_until, "is_between": is_between,
+        "versions": done.versions, "records": done.records, "files": done.files, "ended_exports": ended,
+    });
+    console.print_event(CommandEvent::Record { text, json });
+    Ok(())
+}
+
+/// Opens the store that is filled, and reserves the data folder of a node on a database.
+async fn open_target(engine: &StoreEngine, data: &Path) -> Result<(Store, Option<std::fs::File>)> {
+    if *engine == StoreEngine::Memory {
+        bail!("a store in memory ends with this command; choose a folder or a database");
+    }
+    make_data_folder(data)?;
+    let store = engine.open(data).await.context("failed to open the target")?;
+    let lock = store.is_shared().then(|| lock_data_folder(data)).transpose()?;
+    Ok((store, lock))
+}
+
+/// Ends all sessions, codes and tokens that were issued before now.
+async fn end_sessions(encryption: SecretEncryption, store: Store, clock: &Clock) -> Result<()> {
+    let dependencies = Dependencies { encryption, ..Dependencies::default() };
+    let (random, now) = (clock.random.clone(), clock.now());
+    let identity = Identity::open_with(store, random, dependencies, "https://localhost", true, now);
+    identity.await.context("failed to open the identity records")?.end_all_before(now).await?;
+    Ok(())
+}
+
+fn list_line(backup: &Manifest) -> String {
+    let follows = backup.follows.as_ref().map_or("full".to_owned(), |follows| format!("follows {follows}"));
+    format!(
+        "{}  {:>10} versions  {:>8} records  {:>5} files  {follows}",
+        backup.id,
+        backup.versions(),
+        backup.records(),
+        backup.files.len()
+    )
+}
+
+fn report_lines(report: &RestoreReport, ended_exports: usize, keeps_sessions: bool) -> String {
+    let RestoreReport { backup, resources_until, is_between, done } = report;
+    let mut lines = vec![
+        format!("restored      {}", progress_text(*done)),
+        format!("backup        {} of {}", backup.id, backup.time),
+    ];
+    if let (true, Some(until)) = (is_between, resources_until) {
+        lines.push(format!(
+            "resources     until {until}; users, clients and all other records are those of {}",
+            backup.time
+        ));
+    }
+    if ended_exports > 0 {
+        lines.push(format!("exports       {ended_exports} were running and have ended"));
+    }
+    lines.push(match keeps_sessions {
+        true => "sessions      kept: spent codes and revoked tokens from after the backup may be valid again"
+            .to_owned(),
+        false => "sessions      ended: users and apps sign in again".to_owned(),
+    });
+    lines.join("\n")
+}
+
+async fn copy(args: CopyArgs, console: &Console) -> Result<()> {
+    let (config, flags) = load(&args.data)?;
+    let source_engine = require_store(config.engine.clone(), &config.data)?;
+    let (to, to_data) = match args.to.strip_prefix("file:") {
+        Some(folder) => ("file", PathBuf::from(folder)),
+        None => (args.to.as_str(), args.to_data.clone().unwrap_or_else(|| args.data.data.clone())),
+    };
+    let target_args = ServeFlags { data: Some(to_data.clone()), store: Some(to.to_owned()), ..flags.clone() };
+    let target_config = Config::load(&target_args)?;
+    if target_config.engine == config.engine && (to != "file" || same_folder(&to_data, &config.data)) {
+        bail!("the source and the target are the same store");
+    }
+    let source = source_engine.open(&config.data).await.context("failed to open the source")?;
+    let clock = Clock::system();
+    check_usable(&source, clock.now()).await?;
+    let (target, _lock) = open_target(&target_config.engine, &to_data).await?;
+    let mut progress = |done| console.print_event(CommandEvent::Progress(progress_text(done)));
+    let [from_name, to_name] = [(&config, &config.data), (&target_config, &to_data)].map(|(config, data)| {
+        match &config.engine {
+            // Without its password.
+            StoreEngine::Postgres { url, .. } => url.to_string(),
+            _ => format!("file:{}", data.display()),
+        }
+    });
+    let (source_named, target_named) = ((&source, from_name.as_str()), (&target, to_name.as_str()));
+    let (from_files, to_files) =
+        (BackupSources::new(&config, &flags), BackupSources::new(&target_config, &target_args));
+    let (mut files, mut ended) = (0, 0);
+    let finish = async || {
+        let mut targets =
+            to_files.targets(&target.id()).map_err(|error| BackupError::Refused(error.to_string()))?;
+        let is_same = same_folder(&to_data, &config.data);
+        files = from_files.copy_to(&source.id(), is_same, &mut targets).await?;
+        ended = fail_open_jobs(&target, EXPORT_MOVED, FAILURE_SHOWN, clock.now()).await?;
+        Ok(())
+    };
+    let keeps_source = args.keep_source;
+    let done =
+        copy_store(source_named, target_named, keeps_source, finish, clock.now(), &mut progress).await?;
+    let done = Progress { files, ..done };
+    let mut text = format!("copied        {}\nto            {to_name}", progress_text(done));
+    if ended > 0 {
+        text.push_str(&format!("\nexports       {ended} were running and have ended"));
+    }
+    if !args.keep_source {
+        text.push_str("\nsource        marked as moved; it is not used any more and can be removed");
+    }
+    let json = json!({ "versions": done.versions, "records": done.records, "files": files, "to": to_name });
+    console.print_event(CommandEvent::Record { text, json });
+    Ok(())
+}
+
+fn same_folder(a: &Path, b: &Path) -> bool {
+    let resolved = |path: &Path| std::fs::canonicalize(path).ok();
+    resolved(a).is_some_and(|a| resolved(b) == Some(a))
+}

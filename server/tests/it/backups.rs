@@ -1,0 +1,287 @@
+//! Drills: a backup under load, the end of the server, a restore elsewhere; and copies from a folder to a
+//! database and back. The restored server answers as the first one did at that moment.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use test_database::TestDatabase;
+use test_object_store::{BUCKET, TestObjectStore};
+
+use crate::bucket::bucket_settings;
+use crate::support::{Server, TREFOIL, manifest_at};
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Runs a command that must end with this code, and returns its output.
+#[track_caller]
+fn trefoil(args: &[&str], code: i32) -> String {
+    let output = Command::new(TREFOIL).args(args).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(code), "{}", text(&output));
+    text(&output)
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+const SCOPES: &str = "system/Group.cruds system/Patient.rs system/Group.cud system/*.rs";
+
+/// Writes a Group, and returns the status.
+async fn put_group(server: &Server, token: &str, id: &str, name: &str) -> StatusCode {
+    let group = json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true, "name": name });
+    let url = format!("{}/Group/{id}", server.fhir());
+    server.client().put(url).bearer_auth(token).json(&group).send().await.unwrap().status()
+}
+
+/// Facts about a server that a client can observe: the histories of Groups, and a completed export with its
+/// files.
+#[derive(Debug, PartialEq, Eq)]
+struct Observed {
+    histories: BTreeMap<String, Value>,
+    manifest: Value,
+    files: Vec<Vec<u8>>,
+    subsumes: Value,
+}
+
+async fn observe(server: &Server, token: &str, groups: &[String], status: &str) -> Observed {
+    let client = server.client();
+    let get = async |url: String| {
+        let answer = client.get(&url).bearer_auth(token).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{url}");
+        answer.bytes().await.unwrap().to_vec()
+    };
+    let mut histories = BTreeMap::new();
+    for id in groups {
+        let history: Value =
+            serde_json::from_slice(&get(format!("{}/Group/{id}/_history", server.fhir())).await).unwrap();
+        histories.insert(id.clone(), history["entry"].clone());
+    }
+    let manifest = manifest_at(&client, token, status).await;
+    let mut files = Vec::new();
+    for file in manifest["output"].as_array().unwrap() {
+        files.push(get(file["url"].as_str().unwrap().to_owned()).await);
+    }
+    let question = format!(
+        "{}/CodeSystem/$subsumes?system=https://trefoil.example/fhir/CodeSystem/care-aids&codeA=aid&codeB=cane",
+        server.fhir()
+    );
+    let subsumes = serde_json::from_slice(&get(question).await).unwrap();
+    Observed { histories, manifest, files, subsumes }
+}
+
+/// Completes an export of Patients, and returns the address of its status.
+async fn export(server: &Server, token: &str) -> String {
+    let request = server.client().get(format!("{}/Patient/$export?_type=Patient", server.fhir()));
+    let request = request.bearer_auth(token).header("prefer", "respond-async");
+    let answer = request.header("accept", "application/fhir+json").send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::ACCEPTED);
+    let status = answer.headers()["content-location"].to_str().unwrap().to_owned();
+    manifest_at(&server.client(), token, &status).await;
+    status
+}
+
+/// Copies what a backup leaves to the operator: the names and passwords of the demo project.
+fn keep_demo_json(from: &Path, to: &Path) {
+    std::fs::copy(from.join("demo.json"), to.join("demo.json")).unwrap();
+}
+
+/// Backs up a server while it is written to, kills it, restores it with `restore` and starts it again.
+async fn drill(mut server: Server, location: &str, options: &[&str], restore_to: &[&str]) {
+    server.start();
+    let token = server.backend_token(SCOPES).await;
+    let status = export(&server, &token).await;
+    let groups: Vec<String> = (0..20).map(|number| format!("before-{number}")).collect();
+    for (index, id) in groups.iter().enumerate() {
+        for version in 0..=index % 3 {
+            put_group(&server, &token, id, &format!("version {version}")).await;
+        }
+    }
+    let writes = async {
+        let mut written = 0;
+        loop {
+            assert!(put_group(&server, &token, &format!("during-{written}"), "x").await.is_success());
+            written += 1;
+        }
+    };
+    let data = path(server.data()).to_owned();
+    let arguments = [&["backup", "--to", location, "--data", &data, "--json"], options].concat();
+    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+    let backup = async || {
+        let arguments = arguments.clone();
+        let run = move || trefoil(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), 0);
+        tokio::task::spawn_blocking(run).await.unwrap()
+    };
+    tokio::select! {
+        _ = writes => unreachable!("the writes do not end"),
+        _ = async {
+            backup().await;
+            // The second one follows the first.
+            let second: Value = backup().await.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap();
+            assert!(second["follows"].is_string(), "{second}");
+        } => {}
+    }
+    assert!(put_group(&server, &token, "after", "x").await.is_success());
+    let expected = observe(&server, &token, &groups, &status).await;
+    server.kill();
+
+    let fresh = TempDir::new().unwrap();
+    keep_demo_json(server.data(), fresh.path());
+    let old = std::mem::replace(&mut server.dir, fresh);
+    if old.path().join("trefoil.toml").exists() {
+        std::fs::copy(old.path().join("trefoil.toml"), server.data().join("trefoil.toml")).unwrap();
+    }
+    let data = path(server.data()).to_owned();
+    let verify = [&["restore", "--from", location, "--data", &data, "--verify"], options].concat();
+    assert!(trefoil(&verify, 0).contains("is complete"));
+    let restore = [&["restore", "--from", location, "--data", &data], options, restore_to].concat();
+    assert!(trefoil(&restore, 0).contains("sessions      ended"));
+    assert!(trefoil(&restore, 1).contains("the target is not empty"));
+    if let [_, url] = restore_to {
+        let base = server.base();
+        server = server.sharing(&base, url);
+    }
+    server.start();
+    let read = server.client().get(format!("{}/Group/before-1", server.fhir())).bearer_auth(&token).send();
+    assert_eq!(read.await.unwrap().status(), StatusCode::UNAUTHORIZED, "a token of before the restore");
+    let token = server.backend_token(SCOPES).await;
+    assert_eq!(observe(&server, &token, &groups, &status).await, expected);
+    let read = server.client().get(format!("{}/Group/after", server.fhir())).bearer_auth(&token).send();
+    assert_eq!(read.await.unwrap().status(), StatusCode::NOT_FOUND);
+    assert!(put_group(&server, &token, "before-1", "once more").await.is_success());
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_is_restored_from_a_folder() {
+    let location = TempDir::new().unwrap();
+    drill(Server::in_fresh_folder(), path(location.path()), &[], &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_is_restored_from_a_bucket() {
+    let Some(database) = TestDatabase::shared() else { return };
+    let (bucket, secrets) = (TestObjectStore::start().unwrap(), TempDir::new().unwrap());
+    let settings = TempDir::new().unwrap();
+    let file = settings.path().join("trefoil.toml");
+    std::fs::write(&file, bucket_settings(&bucket, secrets.path())).unwrap();
+    let server =
+        Server::in_fresh_folder().over_plain_http().with_settings(&std::fs::read_to_string(&file).unwrap());
+    let base = server.base();
+    let server = server.sharing(&base, &database.create().unwrap());
+    let target = database.create().unwrap();
+    drill(server, &format!("s3://{BUCKET}/backups"), &["--config", path(&file)], &["--store", &target]).await;
+}
+
+/// The commands of the page "From one machine to several", with these places, without the name of the
+/// program.
+fn documented_move(data: &str, database: &str, back: &str) -> Vec<String> {
+    let page = include_str!("../../docs/backup.md");
+    let (_, section) = page.split_once("## From one machine to several").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let lines = section.lines().filter_map(|line| line.strip_prefix("trefoil "));
+    let placed = lines.map(|line| {
+        let line = line.replace("./trefoil-data", data).replace("./one-machine", back);
+        line.replace("postgres://trefoil@db.example/trefoil", database)
+    });
+    placed.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_moves_from_a_folder_to_a_database_and_back() {
+    let Some(database) = TestDatabase::shared() else { return };
+    let mut server = Server::in_fresh_folder().over_plain_http();
+    server.start();
+    let token = server.backend_token(SCOPES).await;
+    let status = export(&server, &token).await;
+    let groups = ["one".to_owned(), "two".to_owned()];
+    for id in ["one", "two", "one"] {
+        put_group(&server, &token, id, id).await;
+    }
+    let expected = observe(&server, &token, &groups, &status).await;
+    let (data, url) = (path(server.data()).to_owned(), database.create().unwrap());
+    let back = TempDir::new().unwrap();
+    let [copy, serve, copy_back, serve_back, reuse] = &documented_move(&data, &url, path(back.path()))[..]
+    else {
+        panic!("the page has another number of commands")
+    };
+    let copy: Vec<&str> = copy.split_whitespace().collect();
+    assert!(serve.starts_with(&format!("serve --data {data} --store {url} --base-url ")), "{serve}");
+    assert!(trefoil(&copy, 1).contains("is in use by process"), "the source must be stopped");
+    assert_eq!(server.stop(), Some(0));
+    assert!(trefoil(&copy, 0).contains("marked as moved"));
+    let moved = "the store was moved to postgres://";
+    assert!(trefoil(&["user", "list", "--data", &data], 1).contains(moved));
+    assert!(trefoil(&copy, 1).contains(moved));
+    assert!(server.try_start(&[]).is_err());
+
+    // The token, the histories and the export are those of before.
+    let base = server.base();
+    let mut server = server.sharing(&base, &url);
+    server.start();
+    assert_eq!(observe(&server, &token, &groups, &status).await, expected);
+    assert_eq!(server.stop(), Some(0));
+
+    let copy_back: Vec<&str> = copy_back.split_whitespace().collect();
+    trefoil(&copy_back, 0);
+    assert!(trefoil(&copy_back, 1).contains("was moved to file:"));
+    assert!(
+        serve_back.starts_with(&format!("serve --data {} --base-url ", path(back.path()))),
+        "{serve_back}"
+    );
+    keep_demo_json(server.data(), back.path());
+    let first = std::mem::replace(&mut server.dir, back);
+    let mut server = server.alone();
+    server.start();
+    assert_eq!(observe(&server, &token, &groups, &status).await, expected);
+    assert_eq!(server.stop(), Some(0));
+
+    // The first store can be used again on purpose.
+    server.dir = first;
+    assert!(
+        reuse.starts_with(&format!("serve --data {data} ")) && reuse.ends_with(" --use-moved-store"),
+        "{reuse}"
+    );
+    server.start_with(&["--use-moved-store"]);
+    assert_eq!(server.stop(), Some(0));
+    server.start();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_that_was_cut_off_is_not_used() {
+    let location = TempDir::new().unwrap();
+    let mut server = Server::in_fresh_folder().over_plain_http();
+    server.start();
+    trefoil(&["backup", "--data", path(server.data()), "--to", path(location.path())], 0);
+    assert_eq!(server.stop(), Some(0));
+    let backup = std::fs::read_dir(location.path()).unwrap().next().unwrap().unwrap().path();
+    let ledger = backup.join("ledger-00001.gz");
+    std::fs::write(&ledger, "damage").unwrap();
+    let restored = TempDir::new().unwrap();
+    let restore = ["restore", "--from", path(location.path()), "--data", path(restored.path())];
+    assert!(trefoil(&restore, 1).contains("ledger-00001.gz is damaged"));
+    server.dir = restored;
+    assert!(server.try_start(&[]).is_err());
+    let refused = text(&server.trefoil(&["status"]));
+    assert!(refused.contains("its transfer did not end; remove the store"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backups_are_made_by_schedule() {
+    let location = TempDir::new().unwrap();
+    let settings = format!("[backup]\nto = {:?}\nevery_h = 1\n", location.path());
+    let mut server = Server::in_fresh_folder().with_settings(&settings);
+    server.start();
+    let config = server.data().join("trefoil.toml");
+    let list = ["restore", "--list", "--config", path(&config), "--data", path(server.data())];
+    // Each look starts a process, so no pause is needed.
+    let is_made = (0..500).any(|_| trefoil(&list, 0).contains("full"));
+    assert!(is_made, "no backup was made");
+    let more = server.trefoil(&["backup"]);
+    assert!(text(&more).contains("follows"), "{}", text(&more));
+}
