@@ -106,6 +106,16 @@ pub enum AdminSubcommand {
         #[command(flatten)]
         data: DataArgs,
     },
+    /// Check configuration, certificate, store, releases and files of exports.
+    ///
+    /// Reads all versions of all resources, and compares them with the change feed and the search index. Ends
+    /// with exit code 1 if something is wrong. `trefoil restore --verify` checks a backup.
+    #[command(after_help = "Example:\n  trefoil check --data ./trefoil-data")]
+    Check {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+    },
     /// Make a running server read its configuration again, as SIGHUP does.
     #[command(after_help = "Example:\n  trefoil reload")]
     Reload {

@@ -19,10 +19,12 @@
 //! | [`export`] | export |
 //! | [`releases`] | imported releases |
 //! | [`backups`] | backups |
+//! | [`check`] | comparison of what is stored with what should be |
 //! | [`status`] | the state of the server |
 
 pub mod arguments;
 pub mod backups;
+pub mod check;
 mod console;
 mod conversions;
 mod execute;

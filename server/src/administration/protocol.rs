@@ -141,6 +141,8 @@ pub enum AdminCommand {
         /// Whether everything is contained again.
         full: bool,
     },
+    /// Compare what is stored with what should be.
+    Check,
     /// Show the state of the server.
     Status,
     /// Read the configuration again.
@@ -326,6 +328,7 @@ mod tests {
         "clock accept",
         "backup",
         "backup --to /backups --full",
+        "check",
         "status",
         "reload",
     ];

@@ -211,7 +211,11 @@ impl BackupSources {
         Ok(Arc::new(objects.with_fsync(true)))
     }
 
-    fn exports(&self, store_id: &str) -> io::Result<ExportArchive> {
+    /// The files of the exports of a store.
+    ///
+    /// # Errors
+    /// An error if the folder cannot be created.
+    pub fn exports(&self, store_id: &str) -> io::Result<ExportArchive> {
         let location = match &self.bucket {
             Some(bucket) => FileLocation::Bucket(bucket.clone()),
             None => {

@@ -97,6 +97,11 @@ impl ServedCertificate {
         format!("certificate {} valid until {until}", self.files.chain.display())
     }
 
+    /// Returns whether the certificate ends so soon that the log warns of it.
+    pub fn ends_soon(&self, now: Timestamp) -> bool {
+        now.duration_until(self.valid_until()) <= WARNED_BEFORE
+    }
+
     /// Logs, once a day, that the certificate ends soon or has ended.
     pub fn warn_of_end(&self, now: Timestamp) {
         let left = now.duration_until(self.valid_until());

@@ -272,6 +272,23 @@ async fn a_restore_that_was_cut_off_is_not_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_is_found_by_a_check() {
+    let server = Server::demo();
+    let token = server.backend_token(SCOPES).await;
+    export(&server, &token).await;
+    let sound = server.trefoil(&["check"]);
+    assert_eq!(sound.status.code(), Some(0), "{}", text(&sound));
+    assert!(text(&sound).contains("exports       1 files of complete exports"), "{}", text(&sound));
+    let job = std::fs::read_dir(server.data().join("exports")).unwrap().next().unwrap().unwrap().path();
+    let file = std::fs::read_dir(job).unwrap().map(|file| file.unwrap().path());
+    let file = file.into_iter().find(|file| file.extension().is_some_and(|end| end == "ndjson")).unwrap();
+    std::fs::remove_file(file).unwrap();
+    let faulty = server.trefoil(&["check"]);
+    assert_eq!(faulty.status.code(), Some(1), "{}", text(&faulty));
+    assert!(text(&faulty).contains("Patient.0001.ndjson is missing or incomplete"), "{}", text(&faulty));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn backups_are_made_by_schedule() {
     let location = TempDir::new().unwrap();
     let settings = format!("[backup]\nto = {:?}\nevery_h = 1\n", location.path());

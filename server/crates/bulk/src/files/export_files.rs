@@ -114,7 +114,7 @@ pub(crate) struct AttemptFile<'a> {
 }
 
 impl AttemptFile<'_> {
-    fn in_folder(self) -> String {
+    pub fn in_folder(self) -> String {
         let dot = if self.made.is_empty() { "" } else { "." };
         format!("{}.{}{dot}{}", self.attempt, self.name, self.made)
     }

@@ -18,6 +18,9 @@ use crate::request::parameters::ExportParameters;
 use crate::{GroupLeavers, GuideVersion};
 use cursor::ExportCursor;
 
+/// Beginning of the keys of all jobs.
+pub(crate) const PREFIX: &str = "bulk/job/";
+
 /// A job as stored in the ledger. Every update is a compare-and-set.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
@@ -325,7 +328,7 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, 
 
 /// The key of a job in the ledger.
 pub fn key(id: &str) -> String {
-    format!("bulk/job/{id}")
+    format!("{PREFIX}{id}")
 }
 
 /// State of a job, as returned to its client.

@@ -1,5 +1,6 @@
 //! Exports in a backup: the files of all jobs, and jobs that were running at the moment of the backup.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
@@ -12,7 +13,16 @@ use store::{Expect, Ledger as _, Store, StoreError};
 
 use crate::FileLocation;
 use crate::files::export_files::UNFINISHED;
-use crate::job::{self, Job, JobState, decode, open_jobs};
+use crate::job::{self, Job, JobState, decode, file_list, open_jobs};
+
+/// The result of [`ExportArchive::missing`].
+#[derive(Debug, Default)]
+pub struct MissingFiles {
+    /// Number of files that were looked for.
+    pub checked: usize,
+    /// Names of those that are missing or have another length.
+    pub names: Vec<String>,
+}
 
 /// The files of the exports of one store.
 pub struct ExportArchive {
@@ -63,6 +73,38 @@ impl ExportArchive {
             (!name.contains(UNFINISHED)).then_some((name, file))
         });
         Ok(named.collect())
+    }
+
+    /// The files of complete exports that are missing or have another length, by their names.
+    ///
+    /// # Errors
+    /// Returns an error if the store, the folder or the bucket cannot be read.
+    pub async fn missing(&self, store: &Store, now: Timestamp) -> Result<MissingFiles, StoreError> {
+        let failed = |error: object_store::Error| StoreError::Engine {
+            action: "list the files of exports",
+            reason: error.to_string(),
+        };
+        let files = self.files().await.map_err(failed)?;
+        let lengths: HashMap<String, u64> = files.into_iter().map(|(name, meta)| (name, meta.size)).collect();
+        let (mut missing, mut after) = (MissingFiles::default(), None::<String>);
+        loop {
+            let page = store.scan(job::PREFIX, after.as_deref(), 100, now).await?;
+            let Some((last, _)) = page.last() else { return Ok(missing) };
+            after = Some(last.clone());
+            for (key, record) in &page {
+                let job: Job = decode(key, &record.value)?;
+                if !matches!(job.state, JobState::Complete { .. }) {
+                    continue;
+                }
+                for file in file_list::load(store, &job, now).await? {
+                    let name = format!("{}/{}", job.id, file.at(&job.id).in_folder());
+                    missing.checked += 1;
+                    if lengths.get(&name) != Some(&file.bytes) {
+                        missing.names.push(name);
+                    }
+                }
+            }
+        }
     }
 
     /// The path of a file by its name `{job}/{file}`; `None` if the name is none.

@@ -1,6 +1,7 @@
 //! Writes: from a text to a resource that can be stored, and its versions in the store.
 
 pub(crate) mod bundle;
+pub mod check;
 pub mod prepare;
 pub(crate) mod scan;
 pub(crate) mod search_guard;

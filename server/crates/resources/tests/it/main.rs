@@ -6,12 +6,14 @@
 //! | `transaction` | Bundles of requests |
 //! | `conditional` | conditional updates and deletes |
 //! | `searches` | searches and a naive evaluator |
+//! | `check` | the comparison of a store with its resources |
 //! | `import` | files of all kinds, valid and invalid |
 //! | `power_cut` | imports that a power cut interrupts |
 //! | `trial` | real data, if available |
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
+mod check;
 mod conditional;
 mod import;
 mod power_cut;

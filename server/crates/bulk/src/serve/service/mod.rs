@@ -562,7 +562,7 @@ impl Bulk {
         }
         let (mut count, mut after) = (0, None::<String>);
         loop {
-            let page = self.worker.store.scan("bulk/job/", after.as_deref(), 100, now).await?;
+            let page = self.worker.store.scan(job::PREFIX, after.as_deref(), 100, now).await?;
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
             for (key, record) in &page {
