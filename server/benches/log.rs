@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use trefoil_server::config::LogFormat;
 use trefoil_server::records::server_log::start_log;
 
 /// Number of lines of a thread in a round. The buffer of the log takes them without dropping lines.
@@ -10,7 +11,7 @@ const LINES: u64 = 5_000;
 const ROUNDS: usize = 51;
 
 fn main() {
-    let guard = start_log();
+    let guard = start_log(LogFormat::Text);
     for threads in [1, 2] {
         let mut figures: Vec<f64> = (0..ROUNDS).map(|_| round(threads)).collect();
         figures.sort_by(f64::total_cmp);

@@ -41,7 +41,6 @@ const WAIT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs the server until SIGTERM or SIGINT.
 pub async fn run_server(flags: &ServeFlags) -> ExitCode {
-    let log = server_log::start_log();
     let config = match Config::load(flags) {
         Ok(config) => config,
         Err(error) => {
@@ -49,6 +48,7 @@ pub async fn run_server(flags: &ServeFlags) -> ExitCode {
             return ExitCode::from(3);
         }
     };
+    let log = server_log::start_log(config.log.format);
     if let Some(folder) = config.log.folder.clone() {
         let LogSection { keep_days, max_bytes, .. } = config.log;
         let limits = RetentionLimits { keep_days, max_bytes, removes_early: true };

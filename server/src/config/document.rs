@@ -16,7 +16,7 @@ use super::documented::Required;
 use super::network::{PrivateHosts, ProxyHeader};
 use super::node::ClockJump;
 use super::provider::UpdateClaims;
-use super::sections::ConfigFile;
+use super::sections::{ConfigFile, LogFormat};
 use super::setting_value::{Member, SettingValue, Table};
 use super::{ENVIRONMENT, ServeFlags};
 use crate::generated_docs::{check_page, member_line};
@@ -67,6 +67,7 @@ macro_rules! choices {
 }
 choices!(
     ClockJump,
+    LogFormat,
     ProxyHeader,
     UpdateClaims,
     Durability,

@@ -72,7 +72,7 @@ pub use self::network::{ConnectionLimits, PlainHttp, PrivateHosts, ProxyHeader, 
 pub use self::node::ClockJump;
 pub use self::provider::ConfiguredProvider;
 use self::provider::check_provider;
-pub use self::sections::{LogSection, MetricsSection};
+pub use self::sections::{LogFormat, LogSection, MetricsSection};
 use self::settings::Settings;
 pub use self::source::{ConfigError, ConfigSource};
 pub use self::store_engine::StoreEngine;

@@ -7,6 +7,7 @@ use identity::lifetimes;
 use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::pending_quota::PendingLimits;
 use identity::sign_in::throttle::ThrottleLimits;
+use serde::Deserialize;
 use toml::Spanned;
 
 use super::audit::AuditConfig;
@@ -240,10 +241,26 @@ settings_table! {
     }
 }
 
+/// The form of the lines of the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Words and `name=value`.
+    #[default]
+    Text,
+    /// JSON objects.
+    Json,
+}
+
 settings_table! {
     /// The log of the server. The environment variable `TREFOIL_LOG` selects the lines.
     #[derive(Clone)]
     pub struct LogSection {
+        /// Form of a line: `text`, or `json` with one object on each line.
+        format: LogFormat = LogFormat::default(),
+        /// Duration of a request from which its line is a warning; 0 for none. Exports and downloads are
+        /// measured until their headers.
+        slow_ms: u32 ["milliseconds"] = 5_000,
         /// Folder for daily files. Without this setting, the log is written to standard error.
         folder: Option<PathBuf> = None,
         /// Number of days for which the files are kept; 0 for all.

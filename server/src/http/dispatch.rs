@@ -32,7 +32,7 @@ use super::routes::{self, Route, RouteFlag, RoutedRequest};
 use crate::node::app::App;
 use crate::node::byte_budget::BudgetOwner;
 use crate::records::audit::{self, AuditCaller};
-use crate::records::server_log;
+use crate::records::request_log::RequestLine;
 
 /// A boxed filter that answers every request.
 pub type Routes = BoxedFilter<(Response,)>;
@@ -169,9 +169,9 @@ async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes)
     // Pinned here, because each function that takes a future by value needs its memory again.
     let dispatched = pin!(async {
         let answer = dispatch_with_language(context, body, routes).await;
-        (answer, audit::is_authenticated())
+        (answer, audit::is_authenticated(), audit::client_id())
     });
-    let ((Answer { mut response, cors, dialect }, is_authenticated), recorded) =
+    let ((Answer { mut response, cors, dialect }, is_authenticated, client), recorded) =
         app.logs.audit.on_behalf(caller, dispatched).await;
     if let Err(error) = recorded {
         response = dialect.plain_error(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
@@ -179,13 +179,16 @@ async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes)
     let (status, took) = (response.status().as_u16(), started.elapsed());
     let series = app.logs.metrics.series(*ROUTES);
     series[route.map_or(*ROUTES, |(index, _)| index)].count(status, took);
-    // The query is not logged, because it contains codes, tokens and states.
-    if tracing::enabled!(tracing::Level::INFO)
-        && (is_authenticated || app.logs.requests.has_line(address, now))
-    {
-        let took_us = took.as_micros();
-        tracing::info!(target: server_log::REQUESTS, %method, path, status, took_us, %request_id, "request");
-    }
+    let line = RequestLine {
+        method: &method,
+        path: &path,
+        status,
+        took,
+        request_id: &request_id,
+        address,
+        client: client.as_deref(),
+    };
+    app.logs.requests.log(&line, is_authenticated, now);
     if dialect == Dialect::Fhir && response.status() == StatusCode::UNAUTHORIZED {
         response = with_resource_metadata(response, &app.address.base_url);
     }

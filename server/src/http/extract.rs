@@ -222,6 +222,7 @@ impl RequestContext {
     ) -> Result<Arc<TokenAccess>, BadToken> {
         let access = self.app.identity.tokens.authenticate_token(credentials, self.now).await?;
         audit::mark_authenticated();
+        audit::set_client(&access.token.client_id);
         Ok(access)
     }
 

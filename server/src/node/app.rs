@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
@@ -198,7 +199,7 @@ impl App {
             logs: ServerLogs {
                 refusals: RefusalLog::new(audit.clone()),
                 audit,
-                requests: RequestLog::default(),
+                requests: RequestLog::new(Duration::from_millis(config.log.slow_ms.into())),
                 metrics: RequestMetrics::default(),
                 exports,
             },

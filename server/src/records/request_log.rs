@@ -4,11 +4,15 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use http::Method;
 use jiff::Timestamp;
+use tracing::Level;
 
 use super::audit::source_network;
 use super::minute_counts::{Counted, MinuteCounts};
+use super::server_log::REQUESTS;
 
 /// Number of lines of one network in a minute, for requests without credentials.
 const LINES: u64 = 60;
@@ -20,17 +24,65 @@ pub struct RequestLog {
     networks: MinuteCounts<Option<IpAddr>>,
     /// Number of requests of networks that are not counted separately.
     others: AtomicU64,
+    /// Duration from which the line of a request is a warning; zero for none.
+    slow: Duration,
 }
 
-impl Default for RequestLog {
-    fn default() -> Self {
-        Self { networks: MinuteCounts::new(MAX_NETWORKS), others: AtomicU64::new(0) }
-    }
+/// The line of a request.
+pub struct RequestLine<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The path without its query, which contains codes, tokens and states.
+    pub path: &'a str,
+    /// Status of the response.
+    pub status: u16,
+    /// Time to the head of the response.
+    pub took: Duration,
+    /// Id of the request, which is also in the response and in the audit log.
+    pub request_id: &'a str,
+    /// Address of the caller, if it is known.
+    pub address: Option<IpAddr>,
+    /// Id of the client, if its credentials or its token are known.
+    pub client: Option<&'a str>,
+}
+
+/// Logs a line with a level.
+macro_rules! log_line {
+    ($line:expr, $level:ident, $text:literal) => {{
+        let RequestLine { method, path, status, took, request_id, address, client } = $line;
+        let (took_us, address) = (took.as_micros(), address.as_ref().map(tracing::field::display));
+        tracing::$level!(target: REQUESTS, %method, path, status, took_us, address, client, %request_id, $text);
+    }};
 }
 
 impl RequestLog {
+    /// A log in which the requests that take this long or longer are warnings; zero for none.
+    pub fn new(slow: Duration) -> Self {
+        Self { networks: MinuteCounts::new(MAX_NETWORKS), others: AtomicU64::new(0), slow }
+    }
+
+    /// Logs a request, unless it is one of many without valid credentials. A slow one is a warning, and one
+    /// for the health of the server, which a load balancer asks for all the time, a detail.
+    pub fn log(&self, line: &RequestLine<'_>, is_authenticated: bool, now: Timestamp) {
+        let is_slow = !self.slow.is_zero() && line.took >= self.slow;
+        let is_detail = !is_slow && line.path.starts_with("/health/");
+        let is_enabled = match (is_slow, is_detail) {
+            (true, _) => tracing::enabled!(target: REQUESTS, Level::WARN),
+            (false, true) => tracing::enabled!(target: REQUESTS, Level::DEBUG),
+            (false, false) => tracing::enabled!(target: REQUESTS, Level::INFO),
+        };
+        if !is_enabled || !(is_authenticated || self.has_line(line.address, now)) {
+            return;
+        }
+        match (is_slow, is_detail) {
+            (true, _) => log_line!(line, warn, "slow request"),
+            (false, true) => log_line!(line, debug, "request"),
+            (false, false) => log_line!(line, info, "request"),
+        }
+    }
+
     /// Returns whether a request without valid credentials has a line, and counts it otherwise.
-    pub fn has_line(&self, address: Option<IpAddr>, now: Timestamp) -> bool {
+    fn has_line(&self, address: Option<IpAddr>, now: Timestamp) -> bool {
         match self.networks.count(&address.map(source_network), LINES, now) {
             Counted::Written => true,
             Counted::Further => false,
@@ -61,7 +113,7 @@ mod tests {
 
     #[test]
     fn one_network_has_a_number_of_lines() {
-        let log = RequestLog::default();
+        let log = RequestLog::new(Duration::ZERO);
         let now = Timestamp::UNIX_EPOCH;
         let address = |text: &str| Some(text.parse().unwrap());
         let lines = (0..1_000).filter(|_| log.has_line(address("2001:db8::1"), now)).count();

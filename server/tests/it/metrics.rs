@@ -106,6 +106,32 @@ async fn administrators_read_the_metrics_with_a_token() {
     assert!(answer.text().await.unwrap().contains("trefoil_build_info{version="));
 }
 
+#[tokio::test]
+async fn lines_of_the_log_are_json_objects() {
+    let settings = "[log]\nformat = \"json\"\nslow_ms = 1\n";
+    let mut server =
+        Server::in_fresh_folder().with_settings(settings).with_variables(&[("TREFOIL_LOG", "info")]);
+    server.start();
+    let token = server.backend_token("system/Patient.read").await;
+    let client = server.client();
+    let read =
+        client.get(format!("{}/Patient?_count=1", server.fhir())).bearer_auth(token).send().await.unwrap();
+    let id = read.headers()["x-request-id"].to_str().unwrap().to_owned();
+    client.get(format!("{}/health/ready", server.base())).send().await.unwrap();
+    assert_eq!(server.stop(), Some(0));
+    let log = server.log();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let line = lines.iter().find(|line| line["request_id"] == *id).unwrap_or_else(|| panic!("{log}"));
+    let backend = &server.demo_json()["backend"][0]["client_id"];
+    assert_eq!(
+        [&line["path"], &line["address"], &line["client"]],
+        [&"/fhir/R4/Patient".into(), &"127.0.0.1".into(), backend]
+    );
+    // A sign-in of a client takes longer than a millisecond.
+    assert!(lines.iter().any(|line| line["message"] == "slow request" && line["level"] == "WARN"), "{log}");
+    assert!(!log.contains("/health/"), "{log}");
+}
+
 /// The names of metrics in a text.
 fn names(text: &str) -> BTreeSet<String> {
     let name = Regex::new(r"\b(trefoil|process)_[a-z_]+").unwrap();

@@ -44,6 +44,7 @@ async fn authenticate_client(context: &RequestContext, form: &Params) -> Result<
     let authorization = context.header(header::AUTHORIZATION);
     let client =
         context.app.identity.client_auth.authenticate_client(authorization, form, context.now).await?;
+    audit::set_client(&client.client_id);
     // The id of a public client is no secret.
     if !client.is_public() {
         audit::mark_authenticated();

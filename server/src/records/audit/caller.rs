@@ -14,6 +14,8 @@ pub struct AuditCaller {
     /// Id of the request.
     pub request_id: Option<Arc<str>>,
     pub(super) actor: OnceLock<AuditActor>,
+    /// Client of the request, for the log.
+    pub(super) client_id: OnceLock<String>,
     pub(super) lines: Mutex<Vec<LogLine>>,
     /// Lines of the request could not be written.
     pub(super) has_failed: AtomicBool,

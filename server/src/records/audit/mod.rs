@@ -49,6 +49,17 @@ pub fn mark_authenticated() {
     let _ = CALLER.try_with(|caller| caller.is_authenticated.store(true, Ordering::Relaxed));
 }
 
+/// Records the client of the current request, once its credentials or its token are known.
+pub fn set_client(client_id: &str) {
+    // Outside of a request there is no client.
+    let _ = CALLER.try_with(|caller| caller.client_id.set(client_id.to_owned()));
+}
+
+/// The client of the current request, if it is known.
+pub fn client_id() -> Option<String> {
+    CALLER.try_with(|caller| caller.client_id.get().cloned()).ok().flatten()
+}
+
 /// Returns whether the current request has valid credentials.
 pub fn is_authenticated() -> bool {
     CALLER.try_with(|caller| caller.is_authenticated.load(Ordering::Relaxed)).unwrap_or(false)
