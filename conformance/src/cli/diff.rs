@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::exit::{FAILED, UNREACHABLE, broken};
-use super::run::connect;
+use super::exit::{FAILED, UNREACHABLE, broken, usage};
+use super::run::{connect, read_profile};
 use crate::environment::TestEnvironment;
 use crate::environment::target::TIMEOUT;
 use crate::laws;
@@ -36,7 +36,10 @@ pub fn diff_command(args: &DiffArgs) -> ExitCode {
     };
     let mut worlds = Vec::new();
     for (index, url) in args.urls.iter().enumerate() {
-        let profile = args.profiles.get(index).map(String::as_str);
+        let profile = match read_profile(args.profiles.get(index).map(String::as_str)) {
+            Ok(profile) => profile,
+            Err(error) => return usage(&error),
+        };
         match runtime.block_on(connect(url, profile, false, TIMEOUT)) {
             Ok(target) => worlds.push(TestEnvironment::of(target)),
             Err(error) => {

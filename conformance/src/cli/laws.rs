@@ -7,7 +7,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::exit::{UNREACHABLE, broken, usage};
-use super::run::{connect, exit_code, listeners};
+use super::run::{connect, exit_code, listeners, read_profile};
 use crate::environment::TestEnvironment;
 use crate::laws::{self, LAWS, Law};
 use crate::run;
@@ -62,7 +62,11 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
     let world = match &args.url {
         Some(url) => {
             let timeout = Duration::from_secs(args.timeout);
-            match runtime.block_on(connect(url, args.profile.as_deref(), args.house, timeout)) {
+            let profile = match read_profile(args.profile.as_deref()) {
+                Ok(profile) => profile,
+                Err(error) => return usage(&error),
+            };
+            match runtime.block_on(connect(url, profile, args.house, timeout)) {
                 Ok(target) => TestEnvironment::of(target),
                 Err(error) => {
                     eprintln!("error: {url} cannot be tested: {error:#}");

@@ -141,15 +141,19 @@ impl RunArgs {
     }
 }
 
-/// Connects to a running server with a profile: a file, or the name of a ready one.
+/// Reads a profile: a file, or the name of a ready one. Without a name it is empty.
 ///
 /// # Errors
-/// An error if the profile is not valid, or if the server cannot be reached.
-pub async fn connect(url: &str, profile: Option<&str>, house: bool, timeout: Duration) -> Result<TestTarget> {
-    let profile = match profile {
-        Some(name) => Profile::read(name)?,
-        None => Profile::default(),
-    };
+/// An error if the file cannot be read or is not valid.
+pub fn read_profile(name: Option<&str>) -> Result<Profile> {
+    name.map_or_else(|| Ok(Profile::default()), Profile::read)
+}
+
+/// Connects to a running server.
+///
+/// # Errors
+/// An error if the server cannot be reached.
+pub async fn connect(url: &str, profile: Profile, house: bool, timeout: Duration) -> Result<TestTarget> {
     let kind = if house { TargetKind::Trefoil } else { TargetKind::Other };
     let mut target = TestTarget::connect(url, profile, kind, timeout).await?;
     if kind == TargetKind::Other {
@@ -238,7 +242,11 @@ async fn run_on_target(
 ) -> ExitCode {
     let mut world = match &target {
         Some(url) => {
-            match connect(url, args.profile.as_deref(), args.house, Duration::from_secs(args.timeout)).await {
+            let profile = match read_profile(args.profile.as_deref()) {
+                Ok(profile) => profile,
+                Err(error) => return usage(&error),
+            };
+            match connect(url, profile, args.house, Duration::from_secs(args.timeout)).await {
                 Ok(target) => TestEnvironment::of(target),
                 Err(error) => {
                     eprintln!("error: {url} cannot be tested: {error:#}");
@@ -290,6 +298,14 @@ pub fn exit_code(end: &RunEnd) -> ExitCode {
     match end {
         RunEnd { lost: Some(_), .. } => ExitCode::from(UNREACHABLE),
         RunEnd { interrupted: true, .. } => ExitCode::from(INTERRUPTED),
+        end if end.summary.count_of_run() == 0 => {
+            let reason = match &end.main_skip {
+                Some((reason, count)) => format!("all cases were skipped, {count} of them because: {reason}"),
+                None => "there was no case".to_owned(),
+            };
+            eprintln!("error: nothing was tested: {reason}");
+            ExitCode::from(UNREACHABLE)
+        }
         end if end.summary.is_success() => ExitCode::SUCCESS,
         _ => ExitCode::from(FAILED),
     }

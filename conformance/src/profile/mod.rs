@@ -60,8 +60,9 @@ impl Profile {
         })?;
         let folder = path.parent().unwrap_or(Path::new("."));
         if path.extension().is_some_and(|extension| extension == "json") {
-            let members =
+            let mut members =
                 serde_json::from_str(&text).with_context(|| format!("{name} is not a JSON object"))?;
+            add_endpoint(&mut members, folder);
             return Self::of(members, folder);
         }
         Self::from_toml(&text, folder).with_context(|| name.to_owned())
@@ -101,6 +102,19 @@ impl Profile {
     /// A member that is true or false.
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.members.get(name).and_then(Value::as_bool)
+    }
+}
+
+/// Adds the addresses and the CA that a running Trefoil server writes beside `demo.json`.
+fn add_endpoint(members: &mut Map<String, Value>, folder: &Path) {
+    let text = std::fs::read(folder.join("endpoint.json")).ok();
+    let endpoint = text.and_then(|text| serde_json::from_slice::<Map<String, Value>>(&text).ok());
+    for name in ["base_url", "fhir_base", "ca"] {
+        let value =
+            endpoint.as_ref().and_then(|endpoint| endpoint.get(name)).filter(|value| value.is_string());
+        if let (Some(value), false) = (value, members.contains_key(name)) {
+            members.insert(name.to_owned(), value.clone());
+        }
     }
 }
 

@@ -105,7 +105,7 @@ pub fn read(text: impl BufRead) -> Result<RunRecord> {
                 record.outcomes.push(outcome);
             }
             Line::End(EndLine { summary, interrupted, lost, leftovers, took_ms }) => {
-                record.end = RunEnd { summary, interrupted, lost, leftovers, took_ms };
+                record.end = RunEnd { summary, interrupted, lost, leftovers, took_ms, main_skip: None };
             }
         }
     }

@@ -168,7 +168,7 @@ gist = "The response has the claim \"sub\"."
             requirements: spec.requirements,
             sections,
             outcomes: outcomes.into(),
-            end: RunEnd { summary, interrupted: true, lost: None, leftovers, took_ms: 65_432 },
+            end: RunEnd { summary, interrupted: true, leftovers, took_ms: 65_432, ..RunEnd::default() },
         };
         record.replay(listener);
     }

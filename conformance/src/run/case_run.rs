@@ -18,6 +18,7 @@ use crate::spec::expectation::PageKind;
 use crate::wire::answer_part;
 use crate::wire::build::{BuildError, build_request};
 use crate::wire::exchange::{self, Answer, SentRequest};
+use crate::wire::jose;
 use crate::wire::variables::{UnknownVariable, Variables};
 
 /// Runs one case. `gap` is the reason why it is known to fail.
@@ -109,6 +110,13 @@ async fn try_step(
             && !scene.target(world).is_trefoil()
         {
             return Err(Verdict::Skip { reason: format!("the server sends no {part}") });
+        }
+        for source in step.expect.jwt.keys().filter(|_| !scene.target(world).is_trefoil()) {
+            let token = answer_part::find_part(&answered, source);
+            if let Some(alg) = token.as_ref().and_then(Value::as_str).and_then(jose::unknown_algorithm) {
+                let reason = format!("{source}: the suite cannot verify signatures with {alg}");
+                return Err(Verdict::Inconclusive { reason });
+            }
         }
         let target = scene.target(world);
         let (keys, is_trefoil) = (target.addresses.keys.clone(), target.is_trefoil());

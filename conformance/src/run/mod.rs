@@ -92,6 +92,8 @@ pub struct RunEnd {
     pub interrupted: bool,
     /// Why the target was given up: it stopped answering.
     pub lost: Option<String>,
+    /// The most frequent reason why a case was skipped, with the number of these cases.
+    pub main_skip: Option<(String, usize)>,
     /// URLs of what the run has created and could not delete.
     pub leftovers: Vec<String>,
     /// Duration of the run, in milliseconds.
@@ -164,14 +166,19 @@ pub async fn run(
         // In the order of the cases, so that two reports of a run can be compared line by line.
         .buffered(jobs);
     let mut reported = 0;
+    let mut skips = BTreeMap::<String, usize>::new();
     while let Some(outcome) = running.next().await {
         end.summary.count(&outcome.verdict);
+        if let Verdict::Skip { reason } = &outcome.verdict {
+            *skips.entry(reason.clone()).or_default() += 1;
+        }
         emit(&RunEvent::Case(&outcome));
         reported += 1;
     }
     // Cases that are still running hold preconditions, which the clean-up would remove under them.
     drop(running);
     end.interrupted = reported < cases.len();
+    end.main_skip = skips.into_iter().max_by_key(|(_, count)| *count);
     end.lost = world.lost();
     if world.local.is_none() {
         end.leftovers = world.target.clean_up().await;

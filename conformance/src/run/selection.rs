@@ -150,7 +150,7 @@ fn not_stated(target: &TestTarget, step: &Step) -> Option<String> {
     if is_type && !resources.is_empty() && !resources.iter().any(|resource| resource["type"] == kind) {
         return Some(format!("the CapabilityStatement does not state {kind}"));
     }
-    let operation = path.split(['/', '?']).find_map(|part| part.strip_prefix('$'))?;
+    let operation = operation_of(path)?;
     let stated: Vec<Value> =
         rest.iter().chain(&resources).flat_map(|owner| list(owner, "operation")).collect();
     let is_stated = |stated: &Value| {
@@ -158,6 +158,25 @@ fn not_stated(target: &TestTarget, step: &Step) -> Option<String> {
     };
     let matters = operation != "export" && !stated.is_empty() && !stated.iter().any(is_stated);
     matters.then(|| format!("the CapabilityStatement does not state ${operation}"))
+}
+
+/// The operations that cases ask for.
+const OPERATIONS: [&str; 9] = [
+    "batch-validate-code",
+    "closure",
+    "expand",
+    "export",
+    "lookup",
+    "subsumes",
+    "translate",
+    "validate-code",
+    "versions",
+];
+
+/// The operation at the end of a path. Other names with a dollar sign are variables, such as those of ids.
+fn operation_of(path: &str) -> Option<&'static str> {
+    let last = path.split('?').next()?.rsplit('/').next()?.strip_prefix('$')?;
+    OPERATIONS.into_iter().find(|operation| *operation == last)
 }
 
 /// Returns why a step cannot be sent: the target does not state the endpoint.
@@ -199,18 +218,15 @@ fn writes(step: &Step) -> bool {
 /// Returns whether a server plays the role of an actor, as far as its metadata and its profile state.
 fn offers(target: &TestTarget, actor: BoundActor) -> bool {
     let addresses = &target.addresses;
-    let names = |member: &str, name: &str| {
-        let rest = addresses.capabilities.as_ref().and_then(|statement| statement["rest"].as_array());
-        let mut resources =
-            rest.into_iter().flatten().filter_map(|rest| rest["resource"].as_array()).flatten();
-        resources.any(|resource| match member {
-            "type" => resource["type"] == name,
-            _ => resource["operation"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|operation| operation["name"] == name),
-        })
+    let list = |owner: &Value, name: &str| owner[name].as_array().cloned().unwrap_or_default();
+    let rest = addresses.capabilities.as_ref().map(|statement| list(statement, "rest")).unwrap_or_default();
+    let resources: Vec<Value> = rest.iter().flat_map(|rest| list(rest, "resource")).collect();
+    let names = |member: &str, name: &str| match member {
+        "type" => resources.iter().any(|resource| resource["type"] == name),
+        // Servers state the export of the whole server beside the types, and some write `group-export`.
+        _ => rest.iter().chain(&resources).flat_map(|owner| list(owner, "operation")).any(|operation| {
+            operation["name"].as_str().is_some_and(|stated| stated.trim_start_matches('$').ends_with(name))
+        }),
     };
     match actor {
         BoundActor::Server => true,
@@ -292,3 +308,22 @@ fn not_offered(case: &Case, metadata: &Value) -> Option<String> {
 
 /// Scopes with a meaning that standards define.
 const STANDARD_SCOPES: [&str; 6] = ["openid", "profile", "email", "address", "phone", "offline_access"];
+
+#[cfg(test)]
+mod tests {
+    use super::operation_of;
+
+    #[test]
+    fn the_operation_is_the_end_of_a_path() {
+        for (path, operation) in [
+            ("Group/$groups.0/$export", Some("export")),
+            ("CodeSystem/$code_systems.0.id/$validate-code?code=a", Some("validate-code")),
+            ("$versions", Some("versions")),
+            ("Group/$id", None),
+            ("Group/$id/_history", None),
+            ("Patient?name=$expand", None),
+        ] {
+            assert_eq!(operation_of(path), operation, "{path}");
+        }
+    }
+}

@@ -171,6 +171,11 @@ impl RunSummary {
         passed + failed + gaps + skipped + inconclusive
     }
 
+    /// The number of cases that ran.
+    pub fn count_of_run(&self) -> usize {
+        self.count_of_all() - self.skipped
+    }
+
     /// Returns whether all cases that ran passed or are known gaps.
     pub fn is_success(&self) -> bool {
         self.failed == 0 && self.inconclusive == 0

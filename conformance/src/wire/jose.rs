@@ -1,4 +1,5 @@
-//! Creation and verification of JWTs as a client does (RFC 7515, RFC 7518): ES256, ES384, RS256, RS384.
+//! Creation and verification of JWTs as a client does (RFC 7515, RFC 7518). The suite signs with ES256,
+//! ES384, RS256 and RS384, and verifies all algorithms of public keys.
 //!
 //! Only the crypto library is used, because a fault of the server's JWT library would not be detected if both
 //! used it.
@@ -6,9 +7,11 @@
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeyPairComponents, PublicKeyComponents};
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED,
-    ECDSA_P384_SHA384_FIXED_SIGNING, ED25519, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_2048_8192_SHA256,
-    RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, UnparsedPublicKey,
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P256K1_SHA256_FIXED,
+    ECDSA_P384_SHA384_FIXED, ECDSA_P384_SHA384_FIXED_SIGNING, ECDSA_P521_SHA512_FIXED, ED25519, EcdsaKeyPair,
+    KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
+    RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384,
+    RSA_PSS_2048_8192_SHA512, UnparsedPublicKey,
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
@@ -119,14 +122,31 @@ pub fn parts(token: &str) -> Option<JwtParts> {
     (token.split('.').count() == 3).then_some(JwtParts { header, claims })
 }
 
-/// Returns whether a JWT is signed by the key of the set that its header names.
+/// Returns whether a JWT is signed by a key of the set. A header or a key may lack `kid` (RFC 7515 4.1.4,
+/// OpenID Connect Core 10.1); then every key that fits the algorithm is tried.
 pub fn is_signed(token: &str, keys: &Value) -> bool {
     let Some(parts) = parts(token) else { return false };
     let Some((message, signature)) = token.rsplit_once('.') else { return false };
     let Ok(signature) = URL_SAFE_NO_PAD.decode(signature) else { return false };
-    let named = |key: &&Value| key["kid"] == parts.header["kid"];
-    let mut candidates = keys["keys"].as_array().into_iter().flatten().filter(named);
+    let named = &parts.header["kid"];
+    let fits = |key: &&Value| named.is_null() || key["kid"].is_null() || key["kid"] == *named;
+    let mut candidates = keys["keys"].as_array().into_iter().flatten().filter(fits);
     candidates.any(|key| verify(key, &parts.header["alg"], message.as_bytes(), &signature).unwrap_or(false))
+}
+
+/// The algorithms that are verified.
+const ALGORITHMS: [&str; 12] = [
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "ES256K", "EdDSA",
+    "Ed25519",
+];
+
+/// The algorithm of a JWT, if it is one that cannot be verified here: for example of a MAC, whose key is the
+/// secret of the client.
+pub fn unknown_algorithm(token: &str) -> Option<String> {
+    let parts = parts(token)?;
+    let alg = parts.header["alg"].as_str()?;
+    // An unsigned token is never accepted.
+    (!ALGORITHMS.contains(&alg) && alg != "none").then(|| alg.to_owned())
 }
 
 fn verify(jwk: &Value, alg: &Value, message: &[u8], signature: &[u8]) -> Result<bool, KeyError> {
@@ -140,9 +160,16 @@ fn verify(jwk: &Value, alg: &Value, message: &[u8], signature: &[u8]) -> Result<
     match (alg.as_str(), jwk["kty"].as_str()) {
         (Some("RS256"), Some("RSA")) => rsa(&RSA_PKCS1_2048_8192_SHA256),
         (Some("RS384"), Some("RSA")) => rsa(&RSA_PKCS1_2048_8192_SHA384),
+        (Some("RS512"), Some("RSA")) => rsa(&RSA_PKCS1_2048_8192_SHA512),
+        (Some("PS256"), Some("RSA")) => rsa(&RSA_PSS_2048_8192_SHA256),
+        (Some("PS384"), Some("RSA")) => rsa(&RSA_PSS_2048_8192_SHA384),
+        (Some("PS512"), Some("RSA")) => rsa(&RSA_PSS_2048_8192_SHA512),
         (Some("ES256"), Some("EC")) => ec(&ECDSA_P256_SHA256_FIXED),
         (Some("ES384"), Some("EC")) => ec(&ECDSA_P384_SHA384_FIXED),
-        (Some("EdDSA"), Some("OKP")) => {
+        (Some("ES512"), Some("EC")) => ec(&ECDSA_P521_SHA512_FIXED),
+        (Some("ES256K"), Some("EC")) => ec(&ECDSA_P256K1_SHA256_FIXED),
+        // RFC 9864 names the curve in the algorithm.
+        (Some("EdDSA" | "Ed25519"), Some("OKP")) => {
             let key = UnparsedPublicKey::new(&ED25519, member(jwk, "x")?);
             Ok(key.verify(message, signature).is_ok())
         }
@@ -166,5 +193,23 @@ mod tests {
             format!("{}.{}.{signature}", encode(&json!({ "alg": "ES256", "kid": "k1" })), encode(&json!({})));
         assert!(!is_signed(&other, &keys));
         assert!(!is_signed(&token, &json!({ "keys": [public_half(&fresh_key("k1").unwrap())] })));
+    }
+
+    #[test]
+    fn a_key_needs_no_id() {
+        let (key, other) = (fresh_key("k1").unwrap(), fresh_key("k2").unwrap());
+        let unnamed = sign(&key, &json!({ "alg": "ES256" }), &json!({})).unwrap();
+        let named = sign(&key, &json!({ "alg": "ES256", "kid": "k1" }), &json!({})).unwrap();
+        let both = json!({ "keys": [public_half(&other), public_half(&key)] });
+        let mut nameless = public_half(&key);
+        nameless.as_object_mut().unwrap().remove("kid");
+        assert!(is_signed(&unnamed, &both) && is_signed(&named, &both));
+        assert!(is_signed(&named, &json!({ "keys": [nameless] })));
+        assert!(!is_signed(&unnamed, &json!({ "keys": [public_half(&other)] })));
+        let renamed = sign(&key, &json!({ "alg": "ES256", "kid": "k2" }), &json!({})).unwrap();
+        assert!(!is_signed(&renamed, &both), "the header names another key");
+        let of_secret = format!("{}.{}.AA", encode(&json!({ "alg": "HS256" })), encode(&json!({})));
+        assert_eq!(unknown_algorithm(&of_secret).as_deref(), Some("HS256"));
+        assert_eq!(unknown_algorithm(&named), None);
     }
 }

@@ -74,3 +74,38 @@ fn colours_are_for_terminals_or_on_request() {
     assert_eq!(shown(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]), plain);
     assert_eq!(shown(&["--color", "auto"], &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")]), plain);
 }
+
+/// A run that has tested nothing is no success, and a profile that cannot be read is wrong usage.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_without_a_test_is_no_success() {
+    let server = wiremock::MockServer::start().await;
+    let empty = wiremock::ResponseTemplate::new(200).set_body_json(json!({}));
+    wiremock::Mock::given(wiremock::matchers::any()).respond_with(empty).mount(&server).await;
+    let run = async |more: &'static [&'static str]| {
+        let url = server.uri();
+        let run =
+            move || program(&[&["run", &url, "--only", "rfc6749", "--only", "bulkdata"], more].concat(), &[]);
+        tokio::task::spawn_blocking(run).await.unwrap()
+    };
+    let nothing = run(&[]).await;
+    let text = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    assert_eq!(nothing.status.code(), Some(3), "{text}");
+    assert!(text.contains("error: nothing was tested: all cases were skipped, "), "{text}");
+    let misspelt = run(&["--profile", "no-such-profile.toml"]).await;
+    assert_eq!(misspelt.status.code(), Some(2), "{misspelt:?}");
+}
+
+/// `demo.json` needs no further option: the address and the CA are in the file beside it.
+#[test]
+fn the_profile_of_a_demo_server_has_its_address_and_its_ca() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    std::fs::write(place("demo.json"), r#"{"public":{"client_id":"web"}}"#).unwrap();
+    std::fs::write(place("ca.pem"), "a certificate").unwrap();
+    let endpoint = json!({ "base_url": "https://localhost:1", "ca": place("ca.pem"), "pid": 7 });
+    std::fs::write(place("endpoint.json"), endpoint.to_string()).unwrap();
+    let profile = trefoil_conformance::profile::Profile::read(place("demo.json").to_str().unwrap()).unwrap();
+    assert_eq!(profile.text("base_url"), Some("https://localhost:1"));
+    assert_eq!(profile.ca_pem.as_deref(), Some(&b"a certificate"[..]));
+    assert!(profile.members.get("pid").is_none());
+}
