@@ -1,9 +1,9 @@
 //! `trefoil serve`: starts the server, and stops it on a signal.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,6 +41,40 @@ const WAIT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs the server until SIGTERM or SIGINT.
 pub async fn run_server(flags: &ServeFlags) -> ExitCode {
+    if !flags.ephemeral {
+        return run_with_data(flags).await;
+    }
+    let folder = match ephemeral_folder() {
+        Ok(folder) => folder,
+        Err(error) => {
+            eprintln!("error: failed to create a folder in {}: {error}", std::env::temp_dir().display());
+            return ExitCode::FAILURE;
+        }
+    };
+    let free_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let flags = ServeFlags {
+        data: Some(folder.clone()),
+        store: Some("memory".to_owned()),
+        listen: flags.listen.or(Some(free_port)),
+        demo: true,
+        ..flags.clone()
+    };
+    let code = run_with_data(&flags).await;
+    // A folder that cannot be removed is left to the system.
+    drop(std::fs::remove_dir_all(&folder));
+    code
+}
+
+/// A new folder, accessible only by this user, for the certificate and the exports of an ephemeral server.
+fn ephemeral_folder() -> io::Result<PathBuf> {
+    let mut random = [0; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    let folder = std::env::temp_dir().join(format!("trefoil-{:016x}", u64::from_be_bytes(random)));
+    std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    Ok(folder)
+}
+
+async fn run_with_data(flags: &ServeFlags) -> ExitCode {
     let config = match Config::load(flags) {
         Ok(config) => config,
         Err(error) => {
@@ -214,7 +248,11 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     let mut signals = StopSignals::new(hang_up)?;
     // The program that started the server may have closed the pipe, in particular if the services start
     // again.
-    drop(writeln!(io::stdout(), "ready {base_url}"));
+    let ready = match flags.ephemeral {
+        true => ephemeral_line(&data).context("failed to read the demo project")?,
+        false => format!("ready {base_url}"),
+    };
+    drop(writeln!(io::stdout(), "{ready}"));
     // A program that reads standard output reads the file of the guide.
     let is_person = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
     if let Some((text, _)) = guide.filter(|_| is_person) {
@@ -279,6 +317,18 @@ pub async fn open_node(
         Err(error) => return Err(error).context("failed to resume unfinished exports"),
     }
     Ok(app)
+}
+
+/// The line of an ephemeral server: the members of `endpoint.json`, the data folder for administration
+/// commands, and under `demo` the members of `demo.json`.
+fn ephemeral_line(data: &Path) -> Result<String> {
+    let read = |name: &str| -> Result<serde_json::Value> {
+        Ok(serde_json::from_slice(&std::fs::read(data.join(name))?)?)
+    };
+    let mut line = read("endpoint.json")?;
+    line["data"] = data.display().to_string().into();
+    line["demo"] = read("demo.json")?;
+    Ok(line.to_string())
 }
 
 /// Writes `DIR/endpoint.json`, from which tools find this server. The file is replaced atomically.

@@ -201,6 +201,10 @@ pub struct ServeFlags {
     /// Serve plain HTTP, on loopback addresses only: for benchmarks or a local TLS proxy
     #[arg(long)]
     pub insecure_http: bool,
+    /// For tests of apps: serve the demo project from memory on a free port, print one line of JSON with the
+    /// addresses, users and clients, and leave nothing behind
+    #[arg(long, conflicts_with_all = ["data", "store", "demo", "use_moved_store"])]
+    pub ephemeral: bool,
     /// Use a store again that `trefoil copy` has moved, without what was written to the copy
     #[arg(long)]
     pub use_moved_store: bool,

@@ -4,7 +4,9 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
-use crate::support::{Server, TREFOIL, have};
+use serde_json::Value;
+
+use crate::support::{Server, TREFOIL, assertion, have};
 
 #[track_caller]
 fn check(output: &std::process::Output, code: i32, says: &str) {
@@ -280,4 +282,46 @@ fn a_demo_stores_its_guide_and_prints_it_on_a_terminal_only() {
     child.wait().unwrap();
     assert!(shown[0].starts_with("ready "), "{shown:?}");
     assert!(shown.iter().any(|line| line.contains(&password)), "{shown:?}");
+}
+
+/// An ephemeral server says everything in one line, answers at once, and leaves nothing behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ephemeral_server_says_everything_in_one_line() {
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let run = || Command::new(TREFOIL).args(["serve", "--ephemeral"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut servers = [run(), run()];
+    let read = |server: &mut std::process::Child| -> Value {
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    };
+    let lines = servers.each_mut().map(read);
+    assert_ne!(lines[0]["base_url"], lines[1]["base_url"]);
+    for (line, server) in lines.iter().zip(&mut servers) {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let ca = reqwest::Certificate::from_pem(&std::fs::read(text(&line["ca"])).unwrap()).unwrap();
+        let client = reqwest::Client::builder().tls_certs_only([ca]).no_proxy().build().unwrap();
+        let backends = line["demo"]["backend"].as_array().unwrap();
+        let backend = backends.iter().find(|client| client["alg"] == "ES384").unwrap();
+        let address = format!("{}/oauth2/token", text(&line["base_url"]));
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("scope", "system/Patient.rs"),
+            ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
+            ("client_assertion", &assertion(backend, &address)),
+        ];
+        let token: Value = client.post(address).form(&form).send().await.unwrap().json().await.unwrap();
+        let patients = client.get(format!("{}/Patient", text(&line["fhir_base"])));
+        let patients = patients.bearer_auth(text(&token["access_token"])).send().await.unwrap();
+        assert_eq!(patients.status(), 200);
+        // Administration commands work as with any other server.
+        let data = text(&line["data"]);
+        let listed = Command::new(TREFOIL).args(["client", "list", "--data", &data]).output().unwrap();
+        check(&listed, 0, "[demo]");
+        assert!(Command::new("kill").arg(server.id().to_string()).status().unwrap().success());
+        assert_eq!(server.wait().unwrap().code(), Some(0));
+        assert!(!std::path::Path::new(&data).exists(), "{data} is left");
+    }
+    let refused = Command::new(TREFOIL).args(["serve", "--ephemeral", "--data", "x"]).output().unwrap();
+    check(&refused, 2, "cannot be used with");
 }

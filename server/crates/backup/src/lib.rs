@@ -22,7 +22,7 @@
 //!
 //! | object | contents |
 //! |---|---|
-//! | `{id}/manifest.json` | the [`Manifest`](manifest::Manifest); written last, so that an object without it is no backup |
+//! | `{id}/manifest.json` | the [`Manifest`]; written last, so that an object without it is no backup |
 //! | `{id}/log-00001.gz` … | versions in the order of their sequence numbers |
 //! | `{id}/ledger-00001.gz` … | records in the order of their keys |
 //! | `files/{sha256}` | a file of any of the backups |

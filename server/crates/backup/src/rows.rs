@@ -1,4 +1,4 @@
-//! Versions and records as lines (see the [crate](crate)).
+//! Versions and records as lines (see the [crate]).
 
 use bytes::Bytes;
 use jiff::Timestamp;
