@@ -24,6 +24,7 @@ mod drills;
 mod driver;
 mod exports;
 mod full_disk;
+mod golden;
 mod hospital;
 mod imports;
 mod interface;

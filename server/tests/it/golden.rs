@@ -1,0 +1,162 @@
+//! Data folders and backups of earlier versions. `fixtures/golden/VERSION.tar.gz` contains a data folder and a
+//! backup as that version wrote them, and `VERSION.json` facts about them. Each must be read by this version.
+//!
+//! `TREFOIL_WRITE_GOLDEN=1 cargo test -p trefoil-server --test it golden` writes those of this version, for its
+//! release. They never change afterwards.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use test_database::TestDatabase;
+
+use crate::support::{Server, TREFOIL};
+
+const SCOPES: &str = "system/Group.cud system/Group.rs system/*.rs";
+const GROUPS: [&str; 3] = ["kept", "changed", "deleted"];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/golden")
+}
+
+#[track_caller]
+fn run(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{program} {args:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Facts about a server that must stay the same.
+async fn facts(server: &Server) -> Value {
+    let (client, token) = (server.client(), server.backend_token(SCOPES).await);
+    let get = async |path: &str| -> Value {
+        let answer =
+            client.get(format!("{}/{path}", server.fhir())).bearer_auth(&token).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        answer.json().await.unwrap()
+    };
+    let mut histories = serde_json::Map::new();
+    for id in GROUPS {
+        let history = get(&format!("Group/{id}/_history")).await;
+        let versions = history["entry"].as_array().unwrap().iter().map(|entry| match &entry["resource"] {
+            Value::Null => entry["request"]["method"].clone(),
+            resource => resource.clone(),
+        });
+        histories.insert(id.to_owned(), versions.collect());
+    }
+    let patients = get("Patient?_summary=count").await["total"].clone();
+    let system = "system=https://trefoil.example/fhir/CodeSystem/care-aids";
+    let subsumes = get(&format!("CodeSystem/$subsumes?{system}&codeA=aid&codeB=cane")).await;
+    let release = get("CodeSystem/$lookup?system=http://example.org/golden&code=b").await;
+    let display = release["parameter"].as_array().unwrap().iter().find(|part| part["name"] == "display");
+    json!({
+        "histories": histories, "patients": patients, "subsumes": subsumes["parameter"][0]["valueCode"],
+        "display": display.unwrap()["valueString"],
+    })
+}
+
+/// Returns whether the secret of the client is accepted.
+async fn is_secret_accepted(server: &Server, secret: &str) -> bool {
+    let form = [("grant_type", "client_credentials"), ("client_id", "golden"), ("client_secret", secret)];
+    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(&form).send().await;
+    answer.unwrap().status() == StatusCode::OK
+}
+
+/// Writes the archive and the facts of this version.
+async fn write_golden(version: &str) {
+    let mut server = Server::in_fresh_folder();
+    server.start();
+    assert!(server.add_user(&["golden"], "a long password").status.success());
+    let add = ["client", "add", "golden", "--auth-method", "client_secret_post", "--scope", "trefoil/admin"];
+    let added = server.trefoil(&[&add[..], &["--grant-type", "client_credentials", "--json"]].concat());
+    let added = String::from_utf8(added.stdout).unwrap();
+    let secret = added.lines().find_map(|line| {
+        serde_json::from_str::<Value>(line).unwrap()["client_secret"].as_str().map(str::to_owned)
+    });
+    let csv = server.data().join("golden.csv");
+    let text =
+        "# url: http://example.org/golden\n# version: 1\ncode,display,parent\na,A thing,\nb,A part of it,a\n";
+    std::fs::write(&csv, text).unwrap();
+    assert!(server.trefoil(&["import", path(&csv)]).status.success());
+    let token = server.backend_token(SCOPES).await;
+    for (id, name) in [("kept", "first"), ("changed", "first"), ("changed", "second"), ("deleted", "first")] {
+        let group =
+            json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true, "name": name });
+        let put =
+            server.client().put(format!("{}/Group/{id}", server.fhir())).bearer_auth(&token).json(&group);
+        assert!(put.send().await.unwrap().status().is_success());
+    }
+    let delete = server.client().delete(format!("{}/Group/deleted", server.fhir())).bearer_auth(&token);
+    assert!(delete.send().await.unwrap().status().is_success());
+    let facts = json!({ "facts": facts(&server).await, "secret": secret.unwrap() });
+    run(
+        TREFOIL,
+        &["backup", "--data", path(server.data()), "--to", path(&server.data().join("backups")), "--quiet"],
+    );
+    assert_eq!(server.stop(), Some(0));
+    std::fs::create_dir_all(folder()).unwrap();
+    let archive = folder().join(format!("{version}.tar.gz"));
+    let parts = ["store", "terminology", "demo.json", "backups"];
+    run("tar", &[&["-czf", path(&archive), "-C", path(server.data())][..], &parts].concat());
+    let text = serde_json::to_string_pretty(&facts).unwrap();
+    std::fs::write(folder().join(format!("{version}.json")), text + "\n").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_of_each_release_is_read() {
+    if std::env::var_os("TREFOIL_WRITE_GOLDEN").is_some() {
+        write_golden(env!("CARGO_PKG_VERSION")).await;
+    }
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder()).unwrap() {
+        let archive = entry.unwrap().path();
+        if archive.extension().is_none_or(|end| end != "gz") {
+            continue;
+        }
+        count += 1;
+        let facts_file = archive.with_extension("").with_extension("json");
+        let expected: Value = serde_json::from_slice(&std::fs::read(facts_file).unwrap()).unwrap();
+        let secret = expected["secret"].as_str().unwrap();
+        let unpack = || {
+            let folder = TempDir::new().unwrap();
+            run("tar", &["-xzf", path(&archive), "-C", path(folder.path())]);
+            folder
+        };
+        let mut server = Server::in_folder(unpack());
+        server.start();
+        assert_eq!(facts(&server).await, expected["facts"], "{}", archive.display());
+        assert!(is_secret_accepted(&server, secret).await && !is_secret_accepted(&server, "another").await);
+        assert!(
+            String::from_utf8(server.trefoil(&["user", "show", "golden"]).stdout).unwrap().contains("golden")
+        );
+        assert_eq!(server.trefoil(&["check"]).status.code(), Some(0));
+
+        // The backup is restored into a folder and into a database.
+        let unpacked = unpack();
+        let backups = unpacked.path().join("backups");
+        let database = TestDatabase::shared().map(|database| database.create().unwrap());
+        for store in [None, database].into_iter().take(1 + usize::from(TestDatabase::shared().is_some())) {
+            let restored = TempDir::new().unwrap();
+            let to = store.as_deref().unwrap_or("file");
+            let into = ["--data", path(restored.path()), "--store", to, "--quiet"];
+            run(TREFOIL, &[&["restore", "--from", path(&backups)], &into[..]].concat());
+            std::fs::copy(unpacked.path().join("demo.json"), restored.path().join("demo.json")).unwrap();
+            let mut server = Server::in_folder(restored).over_plain_http();
+            if let Some(url) = &store {
+                let base = server.base();
+                server = server.sharing(&base, url);
+            }
+            server.start();
+            assert_eq!(facts(&server).await, expected["facts"], "{}: backup", archive.display());
+            assert!(is_secret_accepted(&server, secret).await);
+        }
+    }
+    assert!(count > 0, "there is no data of a release");
+}
