@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::client_keys::KeygenArgs;
 use super::member_flags::{ClientTable, MemberFlags, UserTable};
 use crate::config::sections::DEFAULT_DATA_FOLDER;
 
@@ -343,6 +344,11 @@ pub enum ClientSubcommand {
         #[arg(long, default_value_t = 0, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=2_592_000))]
         overlap_s: u32,
     },
+    /// Generate a key pair for a client that authenticates with a private key.
+    ///
+    /// Needs no server: writes private.jwk for the client, and jwks.json for `client add --jwks`.
+    #[command(after_help = "Example:\n  trefoil client keygen --out ./nightly")]
+    Keygen(KeygenArgs),
     /// Delete a client and end its tokens.
     #[command(after_help = "Example:\n  trefoil client delete web --yes")]
     Delete {

@@ -4,7 +4,7 @@
 
 use std::path::absolute;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::arguments::{
     AdminSubcommand, ChangeClientArgs, ChangeUserArgs, ClientSubcommand, ClockSubcommand, DataArgs,
@@ -115,6 +115,8 @@ impl TryFrom<ClientSubcommand> for ClientCommand {
             ClientSubcommand::Show { id } => Self::Show { id },
             ClientSubcommand::RotateSecret { id, overlap_s } => Self::RotateSecret { id, overlap_s },
             ClientSubcommand::Delete { id } => Self::Delete { id },
+            // It is run before, because it needs no store.
+            ClientSubcommand::Keygen(_) => bail!("a key pair is generated without a server"),
         })
     }
 }

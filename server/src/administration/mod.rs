@@ -8,6 +8,7 @@
 //! | [`protocol`] | commands and events as they are sent through the socket |
 //! | `conversions` | from the command line to the protocol |
 //! | `package_cache` | FHIR packages by name |
+//! | [`client_keys`] | key pairs of clients |
 //! | `console` | output of a command |
 //! | [`socket`] | the socket: one command in, events out |
 //! | `execute` | runs one command |
@@ -25,6 +26,7 @@
 pub mod arguments;
 pub mod backups;
 pub mod check;
+pub mod client_keys;
 mod console;
 mod conversions;
 mod execute;
@@ -50,7 +52,8 @@ use resources::Resources;
 use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
-use self::arguments::{AdminSubcommand, DataArgs};
+use self::arguments::{AdminSubcommand, ClientSubcommand, DataArgs};
+use self::client_keys::run_keygen;
 pub use self::console::Console;
 use self::execute::execute_command;
 use self::protocol::{AdminCommand, CommandEvent};
@@ -65,6 +68,21 @@ use crate::records::audit::{AuditCaller, AuditLog, AuditSource};
 
 /// Runs a command through the socket of a running server, or on the data folder of a stopped one.
 pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
+    if let AdminSubcommand::Client { data, command: ClientSubcommand::Keygen(keygen) } = &arguments {
+        let console = Console::new(data.output);
+        return match run_keygen(keygen) {
+            Ok(event) => {
+                console.print_event(event);
+                console.clear();
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                console.clear();
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let (args, command) = arguments.into_command(read_password);
     if let Ok(command) = &command
         && let Some(question) = command.question()

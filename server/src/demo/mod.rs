@@ -9,10 +9,6 @@ pub mod guide;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use aws_lc_rs::encoding::AsBigEndian as _;
-use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RsaKeyPair};
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use identity::directory::user_directory::UserError;
 use identity::model::client::{Client, ResponseType};
@@ -21,14 +17,13 @@ use identity::model::scope::Scopes;
 use identity::model::user::{StandardClaims, User};
 use identity::sign_in::password;
 use jiff::SignedDuration;
-use pkcs1::RsaPrivateKeyRef;
-use pkcs8::PrivateKeyInfoRef;
 use resources::Resources;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use store::{Expect, Ledger as _, LedgerWrite, StoreError};
 use trefoil_fixtures as fixtures;
 
+use crate::administration::client_keys::{KeyAlgorithm, generate_key, public_members};
 use crate::clock::resource_id;
 use crate::node::app::App;
 use crate::node::development_certificate::write_private;
@@ -220,11 +215,8 @@ async fn seed_client(app: &App, client: &fixtures::DemoClient) -> Result<Value> 
     }
     let mut jwks = Vec::new();
     if let Some(alg) = &client.alg {
-        let private = if alg == "ES384" {
-            generate_ec_key(&client.client_id)?
-        } else {
-            generate_rsa_key(&client.client_id)?
-        };
+        let alg_of_key = if alg == "ES384" { KeyAlgorithm::Es384 } else { KeyAlgorithm::Rs384 };
+        let private = generate_key(alg_of_key, &format!("{}-1", client.client_id))?;
         jwks.push(public_members(&private));
         shown["alg"] = alg.as_str().into();
         shown["jwk"] = private;
@@ -269,51 +261,4 @@ async fn seed_client(app: &App, client: &fixtures::DemoClient) -> Result<Value> 
 /// Parses the texts that are variants of an enum, and drops the others.
 fn parse_variants<T: DeserializeOwned>(texts: &[String]) -> Vec<T> {
     texts.iter().filter_map(|text| serde_json::from_value(Value::from(text.as_str())).ok()).collect()
-}
-
-fn base64_url(bytes: &[u8]) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
-}
-
-/// Generates a private JWK for ES384.
-fn generate_ec_key(name: &str) -> Result<Value> {
-    let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING)?;
-    // An uncompressed point: 0x04, then x and y.
-    let (x, y) = pair.public_key().as_ref()[1..].split_at(48);
-    let d = pair.private_key().as_be_bytes()?;
-    Ok(json!({
-        "kty": "EC", "crv": "P-384", "alg": "ES384", "use": "sig", "kid": format!("{name}-1"),
-        "key_ops": ["sign"], "x": base64_url(x), "y": base64_url(y), "d": base64_url(d.as_ref()),
-    }))
-}
-
-/// Generates a private JWK for RS384.
-fn generate_rsa_key(name: &str) -> Result<Value> {
-    use aws_lc_rs::encoding::AsDer as _;
-    let pkcs8 = RsaKeyPair::generate(KeySize::Rsa2048)?.as_der()?;
-    let info = PrivateKeyInfoRef::try_from(pkcs8.as_ref())?;
-    let key = RsaPrivateKeyRef::try_from(info.private_key.as_bytes())?;
-    let mut jwk = json!({
-        "kty": "RSA", "alg": "RS384", "use": "sig", "kid": format!("{name}-1"), "key_ops": ["sign"],
-    });
-    for (member, number) in [
-        ("n", key.modulus),
-        ("e", key.public_exponent),
-        ("d", key.private_exponent),
-        ("p", key.prime1),
-        ("q", key.prime2),
-        ("dp", key.exponent1),
-        ("dq", key.exponent2),
-        ("qi", key.coefficient),
-    ] {
-        jwk[member] = base64_url(number.as_bytes()).into();
-    }
-    Ok(jwk)
-}
-
-/// A JWK without its private members.
-fn public_members(jwk: &Value) -> Value {
-    let public = ["kty", "crv", "alg", "use", "kid", "x", "y", "n", "e"];
-    let members = jwk.as_object().into_iter().flatten().filter(|(name, _)| public.contains(&name.as_str()));
-    Value::Object(members.map(|(name, value)| (name.clone(), value.clone())).collect())
 }

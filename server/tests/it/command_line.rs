@@ -325,3 +325,39 @@ async fn an_ephemeral_server_says_everything_in_one_line() {
     let refused = Command::new(TREFOIL).args(["serve", "--ephemeral", "--data", "x"]).output().unwrap();
     check(&refused, 2, "cannot be used with");
 }
+
+/// A generated key pair serves a client of SMART Backend Services.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generated_key_pair_authenticates_a_client() {
+    let server = Server::demo();
+    let keys = server.data().join("nightly");
+    let out = keys.to_str().unwrap();
+    check(&server.trefoil(&["client", "keygen", "--out", out]), 0, "trefoil client add ID");
+    check(&server.trefoil(&["client", "keygen", "--out", out]), 1, "exists already");
+    let private = keys.join("private.jwk");
+    assert_eq!(std::fs::metadata(&private).unwrap().permissions().mode() & 0o777, 0o600);
+    let jwks = keys.join("jwks.json");
+    assert!(!std::fs::read_to_string(&jwks).unwrap().contains("\"d\""), "the private member is left out");
+    let add = [
+        "client",
+        "add",
+        "nightly",
+        "--auth-method",
+        "private_key_jwt",
+        "--grant-type",
+        "client_credentials",
+    ];
+    let add = [&add[..], &["--scope", "system/*.rs", "--jwks", jwks.to_str().unwrap()]].concat();
+    check(&server.trefoil(&add), 0, "added client nightly");
+    let jwk: Value = serde_json::from_slice(&std::fs::read(private).unwrap()).unwrap();
+    let client = serde_json::json!({ "client_id": "nightly", "jwk": jwk });
+    let address = format!("{}/oauth2/token", server.base());
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("scope", "system/Patient.rs"),
+        ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
+        ("client_assertion", &assertion(&client, &address)),
+    ];
+    let answer = server.client().post(address).form(&form).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
+}

@@ -1,8 +1,9 @@
-//! Data folders and backups of earlier versions. `fixtures/golden/VERSION.tar.gz` contains a data folder and a
-//! backup as that version wrote them, and `VERSION.json` facts about them. Each must be read by this version.
+//! Data folders and backups of earlier versions. `fixtures/golden/VERSION.tar.gz` contains a data folder and
+//! a backup as that version wrote them, and `VERSION.json` facts about them. Each must be read by this
+//! version.
 //!
-//! `TREFOIL_WRITE_GOLDEN=1 cargo test -p trefoil-server --test it golden` writes those of this version, for its
-//! release. They never change afterwards.
+//! `TREFOIL_WRITE_GOLDEN=1 cargo test -p trefoil-server --test it golden` writes those of this version, for
+//! its release. They never change afterwards.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
