@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`mod@bench`] | the benchmark programs, by group |
 //! | [`demo`] | the demo server, a short guide, the terminal client |
+//! | [`dist`] | the files of a release |
 //! | [`fhir_tables`] | tables that are generated from HL7's definitions of FHIR R4 |
 //! | [`mutants`] | the suite against servers with planted faults |
 //! | [`pictures`] | pictures of the terminal client |
@@ -17,6 +18,7 @@
 
 mod bench;
 mod demo;
+mod dist;
 mod fhir_tables;
 mod mutants;
 mod pictures;
@@ -97,6 +99,8 @@ enum XtaskCommand {
     },
     /// Run the benchmarks, and compare them with the HTTP floor measured in the same run.
     Bench(bench::BenchArgs),
+    /// Write the files of a release to target/dist: an archive, a Debian package, and their digests.
+    Dist(dist::DistArgs),
     /// Write pictures and a recording of the terminal client to target/pictures; needs tmux and Chromium.
     Pictures,
     /// Run the long checks: fuzz targets with 10,000,000 runs each in the release profile, the terminology
@@ -130,6 +134,7 @@ fn run(task: XtaskCommand) -> Result<()> {
             let program = target_dir().join("debug/trefoil-conformance");
             check(Command::new(program).arg("run").args(args))
         }
+        XtaskCommand::Dist(args) => dist::run(&args),
         XtaskCommand::Mutants(args) => mutants::run(&args),
         XtaskCommand::Sim { seed, count, log, keep_going } => {
             check(&mut build(&["trefoil-simulation"]))?;

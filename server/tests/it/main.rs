@@ -18,6 +18,7 @@ mod command_line;
 mod crash;
 mod damage;
 mod database_drills;
+mod deploy;
 mod documentation;
 mod downloads;
 mod drills;
