@@ -1,5 +1,6 @@
 //! The command `diff`: asks two servers the same questions until their answers differ.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -20,6 +21,9 @@ pub struct DiffArgs {
     /// Profile of a server, first that of the first one: a TOML or JSON file, or the name of a ready profile.
     #[arg(long = "profile", value_name = "FILE|NAME")]
     profiles: Vec<String>,
+    /// PEM file of the certificates to trust for both servers, instead of those of the system.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// Number that determines all questions; a new one by default.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -36,7 +40,8 @@ pub fn diff_command(args: &DiffArgs) -> ExitCode {
     };
     let mut worlds = Vec::new();
     for (index, url) in args.urls.iter().enumerate() {
-        let profile = match read_profile(args.profiles.get(index).map(String::as_str)) {
+        let name = args.profiles.get(index).map(String::as_str);
+        let profile = match read_profile(name, args.ca.as_deref()) {
             Ok(profile) => profile,
             Err(error) => return usage(&error),
         };

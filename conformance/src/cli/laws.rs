@@ -1,5 +1,6 @@
 //! The command `laws`: tests properties with random requests.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::exit::{UNREACHABLE, broken, usage};
-use super::run::{connect, exit_code, listeners, read_profile};
+use super::run::{connect, exit_code, listeners, read_profile, stated_address};
 use crate::environment::TestEnvironment;
 use crate::laws::{self, LAWS, Law};
 use crate::run;
@@ -17,13 +18,16 @@ use crate::run::{RunEnd, RunEvent, RunStart};
 /// Arguments of `laws`.
 #[derive(Debug, Args)]
 pub struct LawArgs {
-    /// Base URL of a running server. Without it, a Trefoil server is started.
+    /// Base URL of a running server. Without it and a profile, a Trefoil server is started.
     url: Option<String>,
     /// Profile of the server: a TOML or JSON file, or the name of a ready profile.
-    #[arg(long, value_name = "FILE|NAME", requires = "url")]
+    #[arg(long, value_name = "FILE|NAME")]
     profile: Option<String>,
+    /// PEM file of the certificates to trust, instead of those of the system.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// The server is a Trefoil server.
-    #[arg(long, requires = "url")]
+    #[arg(long)]
     house: bool,
     /// Test only laws whose id contains this text. Can be repeated.
     #[arg(long, value_name = "TEXT")]
@@ -59,14 +63,21 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return broken(&error.into()),
     };
-    let world = match &args.url {
-        Some(url) => {
+    let named = read_profile(args.profile.as_deref(), args.ca.as_deref()).and_then(|profile| {
+        let url = match (&args.url, &args.profile) {
+            (None, Some(name)) => Some(stated_address(&profile, name)?),
+            (url, _) => url.clone(),
+        };
+        Ok(url.map(|url| (url, profile)))
+    });
+    let named = match named {
+        Ok(named) => named,
+        Err(error) => return usage(&error),
+    };
+    let world = match named {
+        Some((url, profile)) => {
             let timeout = Duration::from_secs(args.timeout);
-            let profile = match read_profile(args.profile.as_deref()) {
-                Ok(profile) => profile,
-                Err(error) => return usage(&error),
-            };
-            match runtime.block_on(connect(url, profile, args.house, timeout)) {
+            match runtime.block_on(connect(&url, profile, args.house, timeout)) {
                 Ok(target) => TestEnvironment::of(target),
                 Err(error) => {
                     eprintln!("error: {url} cannot be tested: {error:#}");

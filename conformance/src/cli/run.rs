@@ -43,6 +43,9 @@ pub struct RunArgs {
     /// ready profile.
     #[arg(long, value_name = "FILE|NAME")]
     profile: Option<String>,
+    /// PEM file of the certificates to trust, instead of those of the system.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// The server is a Trefoil server: test its own rules and pages too.
     #[arg(long)]
     house: bool,
@@ -109,11 +112,7 @@ impl RunArgs {
             bail!("a run has one target; {second} is a second one");
         }
         if let (None, Some(name)) = (&target, &self.profile) {
-            let profile = Profile::read(name)?;
-            let url = profile.text("base_url").or(profile.text("fhir_base"));
-            let url = url
-                .with_context(|| format!("{name} has no base_url or fhir_base; add the URL of the server"))?;
-            target = Some(url.to_owned());
+            target = Some(stated_address(&Profile::read(name)?, name)?);
         }
         Ok((target, texts.into_iter().chain(&self.only).cloned().collect()))
     }
@@ -141,12 +140,27 @@ impl RunArgs {
     }
 }
 
-/// Reads a profile: a file, or the name of a ready one. Without a name it is empty.
+/// Reads a profile: a file, or the name of a ready one. Without a name it is empty. `ca` replaces the
+/// certificates that it trusts.
 ///
 /// # Errors
-/// An error if the file cannot be read or is not valid.
-pub fn read_profile(name: Option<&str>) -> Result<Profile> {
-    name.map_or_else(|| Ok(Profile::default()), Profile::read)
+/// An error if a file cannot be read or is not valid.
+pub fn read_profile(name: Option<&str>, ca: Option<&Path>) -> Result<Profile> {
+    let profile = name.map_or_else(|| Ok(Profile::default()), Profile::read)?;
+    let Some(path) = ca else { return Ok(profile) };
+    let pem = std::fs::read(path).with_context(|| format!("failed to read {}", path.display()))?;
+    Ok(Profile { ca_pem: Some(pem), ..profile })
+}
+
+/// The address of the server that a profile states.
+///
+/// # Errors
+/// An error if it states none.
+pub fn stated_address(profile: &Profile, name: &str) -> Result<String> {
+    let url = profile.text("base_url").or(profile.text("fhir_base"));
+    let url =
+        url.with_context(|| format!("{name} has no base_url or fhir_base; add the URL of the server"))?;
+    Ok(url.to_owned())
 }
 
 /// Connects to a running server.
@@ -242,7 +256,7 @@ async fn run_on_target(
 ) -> ExitCode {
     let mut world = match &target {
         Some(url) => {
-            let profile = match read_profile(args.profile.as_deref()) {
+            let profile = match read_profile(args.profile.as_deref(), args.ca.as_deref()) {
                 Ok(profile) => profile,
                 Err(error) => return usage(&error),
             };

@@ -91,6 +91,17 @@ async fn a_run_without_a_test_is_no_success() {
     let text = String::from_utf8_lossy(&nothing.stderr).into_owned();
     assert_eq!(nothing.status.code(), Some(3), "{text}");
     assert!(text.contains("error: nothing was tested: all cases were skipped, "), "{text}");
+    // The address of `laws` can be that of the profile, and `--ca` names a file that must exist.
+    let folder = tempfile::tempdir().unwrap();
+    let profile = folder.path().join("server.toml");
+    std::fs::write(&profile, format!("base_url = \"{}\"\n", server.uri())).unwrap();
+    let laws = program(
+        &["laws", "--profile", profile.to_str().unwrap(), "--only", "subsumes", "--budget", "1"],
+        &[],
+    );
+    assert_ne!(laws.status.code(), Some(2), "{laws:?}");
+    let no_ca = run(&["--ca", "no-such-file.pem"]).await;
+    assert_eq!(no_ca.status.code(), Some(2), "{no_ca:?}");
     let misspelt = run(&["--profile", "no-such-profile.toml"]).await;
     assert_eq!(misspelt.status.code(), Some(2), "{misspelt:?}");
 }
