@@ -40,6 +40,9 @@ pub struct RestoreArgs {
     /// Folder with the backups, or s3://BUCKET/PREFIX [default: that of `[backup] to`]
     #[arg(long, value_name = "LOCATION")]
     pub from: Option<String>,
+    /// File with the key of an encrypted backup [default: that of `[backup] key_file`]
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
     /// Id of the backup [default: the last one]
     #[arg(long, value_name = "ID")]
     pub backup: Option<String>,
@@ -111,7 +114,10 @@ fn load(args: &DataArgs) -> Result<(Config, ServeFlags)> {
 
 async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
     let (config, flags) = load(&args.data)?;
-    let sources = BackupSources::new(&config, &flags);
+    let mut sources = BackupSources::new(&config, &flags);
+    if let Some(path) = &args.key_file {
+        sources.use_key_file(path)?;
+    }
     let location = sources.location(args.from.as_deref(), false)?;
     if args.list {
         for backup in location.backups().await? {

@@ -1,14 +1,18 @@
 //! `[backup]`: backups by schedule.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use backup::BackupLocation;
+use backup::{BackupKey, BackupLocation};
 use jiff::SignedDuration;
 use toml::Spanned;
 
 use super::documented::{implicit, settings_table};
 use super::files::BucketAccess;
 use super::{ConfigError, ConfigSource};
+
+/// The form of a key, for errors.
+pub const KEY_FORM: &str = "a key is 32 bytes in base64; `openssl rand -base64 32` generates one";
 
 settings_table! {
     /// Backups by schedule. All settings are read at the start.
@@ -17,6 +21,11 @@ settings_table! {
         /// too. Endpoint and credentials of the bucket are those of `[files]`, or of the environment. Without
         /// this setting, no backups are made by schedule.
         to: Option<Spanned<String>> = None,
+        /// File with the key that encrypts backups: 32 bytes in base64. A restore needs it, so keep it
+        /// elsewhere.
+        key_file: Option<Spanned<PathBuf>> = None,
+        /// Environment variable with that key.
+        key_env: Option<Spanned<String>> = None,
         /// Time between two backups, 1 to 744.
         every_h: Spanned<u32> ["hours"] = implicit(24),
         /// Time after which the next backup contains everything again, 1 to 366. The others contain what was
@@ -32,6 +41,8 @@ settings_table! {
 pub struct BackupConfig {
     /// The location and the intervals; `None` if there is no schedule.
     pub schedule: Option<BackupSchedule>,
+    /// The key that encrypts all backups.
+    pub key: Option<Arc<BackupKey>>,
 }
 
 /// Backups by schedule.
@@ -56,7 +67,17 @@ impl BackupSection {
         let hours = source.bounded_number("every_h", &self.every_h, 1..=744)?;
         let full_days = source.bounded_number("full_every_days", &self.full_every_days, 1..=366)?;
         let keep_days = source.bounded_number("keep_days", &self.keep_days, 1..=3660)?;
-        let Some(to) = &self.to else { return Ok(BackupConfig { schedule: None }) };
+        let secret = source.read_secret("key", self.key_file.as_ref(), self.key_env.as_ref())?;
+        let key = match secret {
+            Some(text) => {
+                let file = self.key_file.as_ref().map(Spanned::span);
+                let span = file.or(self.key_env.as_ref().map(Spanned::span)).unwrap_or_default();
+                let key = BackupKey::from_base64(&text);
+                Some(Arc::new(key.ok_or_else(|| source.value_error(span, "key", KEY_FORM))?))
+            }
+            None => None,
+        };
+        let Some(to) = &self.to else { return Ok(BackupConfig { schedule: None, key }) };
         let to_text = match is_bucket(to.as_ref()) {
             true => {
                 let checked = access.location(to.as_ref());
@@ -72,7 +93,7 @@ impl BackupSection {
             full_every: days(full_days),
             keep: days(keep_days),
         };
-        Ok(BackupConfig { schedule: Some(schedule) })
+        Ok(BackupConfig { schedule: Some(schedule), key })
     }
 }
 

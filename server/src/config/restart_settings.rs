@@ -45,7 +45,8 @@ restart_settings! { config;
     "[bulk]" bulk: BulkConfig = config.bulk.clone();
     "[terminology] snomed_dialects" snomed_dialects: SnomedDialects = config.snomed_dialects.clone();
     "[files]" files: String = config.files.description.clone();
-    "[backup]" backup: Option<BackupSchedule> = config.backup.schedule.clone();
+    "[backup]" backup: (Option<BackupSchedule>, Option<String>) =
+        (config.backup.schedule.clone(), config.backup.key.as_ref().map(|key| key.id().to_owned()));
     "[audit]" audit: AuditConfig = config.audit;
     "[node]" node: String = config.node.clone();
     "[server] idle_timeout_s" idle_timeout: Duration = config.idle_timeout;

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use anyhow::{Context as _, Result, anyhow};
 use backup::manifest::AuditPosition;
 use backup::{
-    Attachment, AttachmentTarget, BackupError, BackupLocation, BackupOptions, Manifest, ProgressSink,
+    Attachment, AttachmentTarget, BackupError, BackupKey, BackupLocation, BackupOptions, Manifest,
+    ProgressSink,
 };
 use bulk::serve::archive::ExportArchive;
 use bulk::{FileLocation, ObjectBucket};
@@ -23,7 +24,7 @@ use store::folder::make_folder;
 use store::space::DiskSpace;
 use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
 
-use crate::config::backup::BackupSchedule;
+use crate::config::backup::{BackupSchedule, KEY_FORM};
 use crate::config::files::BucketAccess;
 use crate::config::{Config, ServeFlags};
 
@@ -40,6 +41,7 @@ pub struct BackupSources {
     /// Bucket of `[files]`.
     bucket: Option<ObjectBucket>,
     access: BucketAccess,
+    key: Option<Arc<BackupKey>>,
     /// Backups by schedule.
     pub schedule: Option<BackupSchedule>,
     /// SHA-256 of the configuration file.
@@ -56,6 +58,7 @@ impl BackupSources {
             data: config.data.clone(),
             bucket: config.files.bucket.clone(),
             access: config.files.access.clone(),
+            key: config.backup.key.clone(),
             schedule: config.backup.schedule.clone(),
             configuration_sha256: configuration.map(|text| hex(&Sha256::digest(text))),
             last_time: AtomicI64::new(0),
@@ -70,7 +73,19 @@ impl BackupSources {
         let scheduled = self.schedule.as_ref().map(|schedule| schedule.to.as_str());
         let to =
             to.or(scheduled).context("name a folder or s3://BUCKET/PREFIX with --to, or set [backup] to")?;
-        self.access.backups(to, creates).map_err(|why| anyhow!(why))
+        let location = self.access.backups(to, creates).map_err(|why| anyhow!(why))?;
+        Ok(location.with_key(self.key.clone()))
+    }
+
+    /// Uses the key in a file instead of that of the configuration.
+    ///
+    /// # Errors
+    /// An error if the file cannot be read or has no key.
+    pub fn use_key_file(&mut self, path: &FilePath) -> Result<()> {
+        let text = fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
+        let key = BackupKey::from_base64(&text);
+        self.key = Some(Arc::new(key.with_context(|| format!("{}: {KEY_FORM}", path.display()))?));
+        Ok(())
     }
 
     /// Makes a backup.

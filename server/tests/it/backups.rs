@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -159,8 +160,18 @@ async fn drill(mut server: Server, location: &str, options: &[&str], restore_to:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_is_restored_from_a_folder() {
-    let location = TempDir::new().unwrap();
-    drill(Server::in_fresh_folder(), path(location.path()), &[], &[]).await;
+    let (location, settings) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    // Encrypted: without the key nothing can be restored.
+    let (key, file) = (settings.path().join("key"), settings.path().join("trefoil.toml"));
+    std::fs::write(&key, format!("{}\n", STANDARD.encode([7; 32]))).unwrap();
+    let text = format!("[backup]\nkey_file = {key:?}\n");
+    std::fs::write(&file, &text).unwrap();
+    let options = ["--config", path(&file)];
+    drill(Server::in_fresh_folder().with_settings(&text), path(location.path()), &options, &[]).await;
+    let data = TempDir::new().unwrap();
+    let restore = ["restore", "--from", path(location.path()), "--data", path(data.path())];
+    assert!(trefoil(&restore, 1).contains("is encrypted with the key"));
+    trefoil(&[&restore[..], &["--key-file", path(&key)]].concat(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

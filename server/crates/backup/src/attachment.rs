@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use object_store::path::Path;
@@ -9,8 +10,8 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, WriteMultipart}
 use sha2::{Digest as _, Sha256};
 
 use crate::manifest::AttachedFile;
-use crate::segments::hex;
-use crate::{BackupError, BackupLocation};
+use crate::seal::{PieceOpener, PieceSealer, hex};
+use crate::{BackupError, BackupKey, BackupLocation};
 
 /// Length of a part of a file that is written to a bucket.
 const PART: usize = 8 << 20;
@@ -51,18 +52,21 @@ impl Attachment {
         let failed = location.failed("read", &self.name);
         let (sha256, bytes) = match known.iter().find(is_same) {
             Some(file) => (file.sha256.clone(), file.bytes),
-            None => match digest(&self.objects, &meta.location).await {
+            None => match digest(&self.objects, &meta.location, Coding::None).await {
                 Ok(digest) => digest,
                 Err(object_store::Error::NotFound { .. }) => return Ok(None),
                 Err(error) => return Err(failed(error)),
             },
         };
         let file = AttachedFile { name: self.name.clone(), bytes, sha256, modified };
-        let object = file.object();
-        if !location.has(&object, bytes).await? {
+        let key = location.key().map(|key| &**key);
+        let object = file.object(key.is_some());
+        let length = key.map_or(bytes, |_| BackupKey::sealed_length(bytes));
+        if !location.has(&object, length).await? {
             let target =
                 AttachmentTarget { objects: location.objects().clone(), path: location.path(&object) };
-            match transfer(&self.objects, &meta.location, &target).await {
+            let coding = key.map_or(Coding::None, |key| Coding::Seal(PieceSealer::new(key, &object)));
+            match transfer(&self.objects, &meta.location, &target, coding).await {
                 Ok(digest) if digest == (file.sha256.clone(), bytes) => {}
                 Ok(_) => {
                     drop(target.objects.delete(&target.path).await);
@@ -84,7 +88,7 @@ impl Attachment {
     /// # Errors
     /// Returns [`BackupError::Location`] if the file cannot be read or the place not written.
     pub async fn copy_to(&self, target: &AttachmentTarget) -> Result<bool, BackupError> {
-        match transfer(&self.objects, &self.meta.location, target).await {
+        match transfer(&self.objects, &self.meta.location, target, Coding::None).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::NotFound { .. }) => Ok(false),
             Err(error) => Err(BackupError::Location { action: "copy", object: self.name.clone(), error }),
@@ -99,8 +103,10 @@ impl AttachedFile {
         location: &BackupLocation,
         target: &AttachmentTarget,
     ) -> Result<(), BackupError> {
-        let object = self.object();
-        let written = transfer(location.objects(), &location.path(&object), target).await;
+        let key = location.key().map(|key| &**key);
+        let object = self.object(key.is_some());
+        let coding = key.map_or(Coding::None, |key| Coding::Open(PieceOpener::new(key, &object)));
+        let written = transfer(location.objects(), &location.path(&object), target, coding).await;
         let (sha256, bytes) = written.map_err(location.failed("restore", &self.name))?;
         if (&sha256, bytes) == (&self.sha256, self.bytes) {
             return Ok(());
@@ -111,10 +117,11 @@ impl AttachedFile {
 
     /// Compares the content with its digest.
     pub(crate) async fn check(&self, location: &BackupLocation) -> Result<(), BackupError> {
-        let object = self.object();
-        let (sha256, _) = digest(location.objects(), &location.path(&object))
-            .await
-            .map_err(location.failed("read", &object))?;
+        let key = location.key().map(|key| &**key);
+        let object = self.object(key.is_some());
+        let coding = key.map_or(Coding::None, |key| Coding::Open(PieceOpener::new(key, &object)));
+        let read = digest(location.objects(), &location.path(&object), coding).await;
+        let (sha256, _) = read.map_err(location.failed("read", &object))?;
         match sha256 == self.sha256 {
             true => Ok(()),
             false => Err(BackupError::damaged(object, "its SHA-256 differs from its name")),
@@ -122,45 +129,110 @@ impl AttachedFile {
     }
 }
 
-/// The SHA-256 of an object, and its length.
-async fn digest(objects: &Arc<dyn ObjectStore>, path: &Path) -> object_store::Result<(String, u64)> {
-    let mut pieces = objects.get(path).await?.into_stream();
-    let (mut hasher, mut bytes) = (Sha256::new(), 0);
-    while let Some(piece) = pieces.try_next().await? {
-        hasher.update(&piece);
-        bytes += piece.len() as u64;
-    }
-    Ok((hex(&hasher.finalize()), bytes))
+/// How the content of a file changes on its way.
+enum Coding<'a> {
+    None,
+    Seal(PieceSealer<'a>),
+    Open(PieceOpener<'a>),
 }
 
-/// Copies an object, and returns the SHA-256 and the length of what was copied.
+/// Changes the parts of a file, and computes the digest of its plain content.
+struct FileCoder<'a> {
+    coding: Coding<'a>,
+    hasher: Sha256,
+    bytes: u64,
+}
+
+impl<'a> FileCoder<'a> {
+    fn new(coding: Coding<'a>) -> Self {
+        Self { coding, hasher: Sha256::new(), bytes: 0 }
+    }
+
+    fn count(&mut self, plain: &[u8]) {
+        self.hasher.update(plain);
+        self.bytes += plain.len() as u64;
+    }
+
+    fn push(&mut self, part: Bytes) -> object_store::Result<Bytes> {
+        let mut out = Vec::new();
+        match &mut self.coding {
+            Coding::None => {
+                self.count(&part);
+                return Ok(part);
+            }
+            Coding::Seal(sealer) => {
+                sealer.push(&part, &mut out);
+                self.count(&part);
+            }
+            Coding::Open(opener) => {
+                opener.push(&part, &mut out).ok_or_else(not_sealed)?;
+                self.count(&out);
+            }
+        }
+        Ok(out.into())
+    }
+
+    /// The last part, with the digest and the length of the plain content.
+    fn finish(mut self) -> object_store::Result<(Bytes, String, u64)> {
+        let mut out = Vec::new();
+        match std::mem::replace(&mut self.coding, Coding::None) {
+            Coding::None => {}
+            Coding::Seal(sealer) => sealer.finish(&mut out),
+            Coding::Open(opener) => {
+                opener.finish(&mut out).ok_or_else(not_sealed)?;
+                self.count(&out);
+            }
+        }
+        Ok((out.into(), hex(&self.hasher.finalize()), self.bytes))
+    }
+}
+
+fn not_sealed() -> object_store::Error {
+    object_store::Error::Generic { store: "backup", source: "it is not as it was encrypted".into() }
+}
+
+/// The SHA-256 of the plain content of an object, and its length.
+async fn digest(
+    objects: &Arc<dyn ObjectStore>,
+    path: &Path,
+    coding: Coding<'_>,
+) -> object_store::Result<(String, u64)> {
+    let mut parts = objects.get(path).await?.into_stream();
+    let mut coder = FileCoder::new(coding);
+    while let Some(part) = parts.try_next().await? {
+        coder.push(part)?;
+    }
+    coder.finish().map(|(_, sha256, bytes)| (sha256, bytes))
+}
+
+/// Copies an object, and returns the SHA-256 and the length of its plain content.
 async fn transfer(
     objects: &Arc<dyn ObjectStore>,
     from: &Path,
     to: &AttachmentTarget,
+    coding: Coding<'_>,
 ) -> object_store::Result<(String, u64)> {
-    let mut pieces = objects.get(from).await?.into_stream();
+    let mut parts = objects.get(from).await?.into_stream();
     let upload = to.objects.put_multipart(&to.path).await?;
     let mut upload = WriteMultipart::new_with_chunk_size(upload, PART);
-    let (mut hasher, mut bytes) = (Sha256::new(), 0);
-    loop {
-        let next = match upload.wait_for_capacity(2).await {
-            Ok(()) => pieces.try_next().await,
-            Err(error) => Err(error),
-        };
-        match next {
-            Ok(Some(piece)) => {
-                hasher.update(&piece);
-                bytes += piece.len() as u64;
-                upload.write(&piece);
-            }
-            Ok(None) => break,
-            Err(error) => {
-                drop(upload.abort().await);
-                return Err(error);
-            }
+    let mut coder = FileCoder::new(coding);
+    let copied = async {
+        while let Some(part) = parts.try_next().await? {
+            upload.wait_for_capacity(2).await?;
+            upload.write(&coder.push(part)?);
+        }
+        let (last, sha256, bytes) = coder.finish()?;
+        upload.write(&last);
+        Ok((sha256, bytes))
+    };
+    match copied.await {
+        Ok(digest) => {
+            upload.finish().await?;
+            Ok(digest)
+        }
+        Err(error) => {
+            drop(upload.abort().await);
+            Err(error)
         }
     }
-    upload.finish().await?;
-    Ok((hex(&hasher.finalize()), bytes))
 }

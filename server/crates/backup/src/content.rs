@@ -67,10 +67,10 @@ impl BackupContent {
         let mut last = Seq::ZERO;
         for segment in self.log {
             let bytes = location.get(&segment.object).await?;
-            let (sender, until) = (sender.clone(), self.until);
+            let (sender, until, key) = (sender.clone(), self.until, location.key().cloned());
             let sent = run_blocking(move || {
                 let mut parts = PartSender::new(sender);
-                segment.read_rows(&bytes, |version: Version| {
+                segment.read_rows(&bytes, key.as_deref(), |version: Version| {
                     if until.is_some_and(|until| version.updated > until) {
                         return Ok(false);
                     }
@@ -91,10 +91,10 @@ impl BackupContent {
         }
         for segment in self.ledger {
             let bytes = location.get(&segment.object).await?;
-            let (sender, left_out) = (sender.clone(), self.left_out);
+            let (sender, left_out, key) = (sender.clone(), self.left_out, location.key().cloned());
             let sent = run_blocking(move || {
                 let mut parts = PartSender::new(sender);
-                segment.read_rows(&bytes, |entry: LedgerEntry| {
+                segment.read_rows(&bytes, key.as_deref(), |entry: LedgerEntry| {
                     let is_left_out = left_out.iter().any(|prefix| entry.key.starts_with(prefix));
                     if is_left_out { Ok(true) } else { parts.record(entry) }
                 })?;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`error`] | [`BackupError`] |
 //! | [`location`] | where backups are kept: a folder or a bucket |
+//! | [`seal`] | encryption |
 //! | `rows` | versions and records as lines |
 //! | [`manifest`] | what a backup consists of |
 //! | `segments` | files of rows: compressed, with their digests |
@@ -40,6 +41,7 @@ mod receiver;
 pub mod restore;
 pub mod retention;
 mod rows;
+pub mod seal;
 mod segments;
 pub mod verify;
 pub mod write;
@@ -52,6 +54,7 @@ pub use manifest::Manifest;
 pub use receiver::{Unfinished, reuse_moved, unfinished};
 pub use restore::{RestoreReport, RestoreSelection, restore};
 pub use retention::remove_old;
+pub use seal::BackupKey;
 pub use verify::{VerifiedBackup, verify};
 pub use write::{BackupOptions, back_up};
 

@@ -11,8 +11,8 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
 use store::folder::make_folder;
 
-use crate::BackupError;
 use crate::manifest::Manifest;
+use crate::{BackupError, BackupKey};
 
 /// Mode of a folder that is created here: backups contain passwords, keys and health data.
 const FOLDER_MODE: u32 = 0o700;
@@ -23,6 +23,7 @@ pub struct BackupLocation {
     objects: Arc<dyn ObjectStore>,
     prefix: Path,
     name: String,
+    key: Option<Arc<BackupKey>>,
 }
 
 impl fmt::Debug for BackupLocation {
@@ -45,12 +46,24 @@ impl BackupLocation {
         }
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| refused(error.to_string()))?;
         let name = folder.display().to_string();
-        Ok(Self { objects: Arc::new(objects.with_fsync(true)), prefix: Path::default(), name })
+        Ok(Self { objects: Arc::new(objects.with_fsync(true)), prefix: Path::default(), name, key: None })
     }
 
     /// The backups in a bucket, whose keys begin with `prefix`. `name` is for messages.
     pub fn bucket(objects: Arc<dyn ObjectStore>, prefix: Path, name: String) -> Self {
-        Self { objects, prefix, name }
+        Self { objects, prefix, name, key: None }
+    }
+
+    /// Encrypts backups with this key, and reads those that are encrypted with it. Without a key, backups are
+    /// not encrypted.
+    #[must_use]
+    pub fn with_key(mut self, key: Option<Arc<BackupKey>>) -> Self {
+        self.key = key;
+        self
+    }
+
+    pub(crate) fn key(&self) -> Option<&Arc<BackupKey>> {
+        self.key.as_ref()
     }
 
     /// The folder or bucket, for messages.

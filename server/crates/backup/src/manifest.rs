@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::{Seq, StoreMoment};
 
-use crate::BackupError;
+use crate::{BackupError, BackupKey};
 
 /// Number of the format that this program writes.
 const FORMAT: u32 = 1;
@@ -35,6 +35,9 @@ pub struct Manifest {
     /// SHA-256 of the configuration file, to notice that another one belongs to the backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration_sha256: Option<String>,
+    /// Id of the key with which the backup is encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_id: Option<String>,
     /// How far the audit log was written. It is not part of the backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditPosition>,
@@ -44,6 +47,9 @@ pub struct Manifest {
     pub ledger: Vec<Segment>,
     /// The files that belong to the store.
     pub files: Vec<AttachedFile>,
+    /// Tag of the key over the manifest without this member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tag: Option<String>,
 }
 
 /// How far the audit log was written.
@@ -83,8 +89,9 @@ pub struct AttachedFile {
 
 impl AttachedFile {
     /// Path of its content below the location.
-    pub(crate) fn object(&self) -> String {
-        format!("files/{}", self.sha256)
+    pub(crate) fn object(&self, is_sealed: bool) -> String {
+        let end = if is_sealed { ".sealed" } else { "" };
+        format!("files/{}{end}", self.sha256)
     }
 }
 
@@ -108,10 +115,12 @@ impl Manifest {
             revision: moment.revision,
             floor_ms: moment.floor_ms,
             configuration_sha256: None,
+            key_id: None,
             audit: None,
             log: Vec::new(),
             ledger: Vec::new(),
             files: Vec::new(),
+            tag: None,
         }
     }
 
@@ -139,6 +148,48 @@ impl Manifest {
             return Err(BackupError::Refused(newer));
         }
         serde_json::from_slice(bytes).map_err(damaged)
+    }
+
+    /// The text of the manifest, with the tag of the key if there is one.
+    pub(crate) fn text(mut self, key: Option<&BackupKey>) -> Vec<u8> {
+        self.tag = key.map(|key| key.tag(&self.tagged_text()));
+        serde_json::to_vec_pretty(&self).expect("a manifest has string keys only")
+    }
+
+    fn tagged_text(&self) -> Vec<u8> {
+        serde_json::to_vec(&Self { tag: None, ..self.clone() }).expect("a manifest has string keys only")
+    }
+
+    /// Checks that the backup is encrypted with this key, or not at all if there is none.
+    pub(crate) fn check_key(&self, key: Option<&BackupKey>) -> Result<(), BackupError> {
+        let text = match (&self.key_id, key) {
+            (None, None) => return Ok(()),
+            (Some(id), Some(key)) if id == key.id() => {
+                return match self.tag.as_ref().is_some_and(|tag| key.is_tag(tag, &self.tagged_text())) {
+                    true => Ok(()),
+                    false => {
+                        Err(BackupError::damaged(Self::object(&self.id), "its tag is not that of the key"))
+                    }
+                };
+            }
+            (Some(id), None) => {
+                format!("the backup {} is encrypted with the key {id}; name its file", self.id)
+            }
+            (Some(id), Some(key)) => {
+                format!(
+                    "the backup {} is encrypted with the key {id}, and the given one is {}",
+                    self.id,
+                    key.id()
+                )
+            }
+            (None, Some(_)) => {
+                format!(
+                    "the backup {} is not encrypted, so that it could be anyone's; restore it without a key",
+                    self.id
+                )
+            }
+        };
+        Err(BackupError::Refused(text))
     }
 
     /// The state that a store has after all rows of the backup.

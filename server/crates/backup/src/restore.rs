@@ -84,6 +84,9 @@ impl RestorePlan {
             };
             chain.push(follower);
         }
+        for backup in &chain {
+            backup.check_key(location.key().map(|key| &**key))?;
+        }
         let content = BackupContent {
             log: chain.iter().flat_map(|backup| backup.log.clone()).collect(),
             ledger: backup.ledger.clone(),

@@ -40,8 +40,10 @@ pub async fn remove_old(
         }
     }
     let kept = backups.iter().filter(|backup| !removed.contains(&backup.id));
-    let named: HashSet<_> =
-        kept.flat_map(|backup| &backup.files).map(|file| location.path(&file.object())).collect();
+    let named: HashSet<_> = kept
+        .flat_map(|backup| backup.files.iter().map(|file| file.object(backup.key_id.is_some())))
+        .map(|object| location.path(&object))
+        .collect();
     let failed = location.failed("remove", "files");
     let files: Vec<_> =
         location.objects().list(Some(&location.path("files"))).try_collect().await.map_err(&failed)?;

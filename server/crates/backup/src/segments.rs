@@ -10,7 +10,8 @@ use store::blocking::run_blocking;
 
 use crate::manifest::Segment;
 use crate::rows::{Row, RowReader};
-use crate::{BackupError, BackupLocation};
+use crate::seal::hex;
+use crate::{BackupError, BackupKey, BackupLocation};
 
 /// Compressed length from which a segment ends.
 const SEGMENT_BYTES: usize = 4 << 20;
@@ -65,31 +66,38 @@ impl<'a> SegmentWriter<'a> {
 
     async fn end_segment(&mut self) -> Result<(), BackupError> {
         let Some(OpenSegment { encoder, rows }) = self.open.take() else { return Ok(()) };
+        let object = format!("{}-{:05}.gz", self.stem, self.written.len() + 1);
+        let (key, sealed) = (self.location.key().cloned(), object.clone());
         let hashed = run_blocking(move || {
             let bytes = encoder.finish().expect("memory can be written");
+            let bytes = key.map_or_else(|| bytes.clone(), |key| key.seal(&sealed, &bytes));
             (hex(&Sha256::digest(&bytes)), bytes)
         });
         let (sha256, bytes) = hashed.await.map_err(|_| BackupError::Interrupted)?;
-        let object = format!("{}-{:05}.gz", self.stem, self.written.len() + 1);
         self.written.push(Segment { object: object.clone(), bytes: bytes.len() as u64, sha256, rows });
         self.location.put(&object, Bytes::from(bytes)).await
     }
 }
 
 impl Segment {
-    /// Reads the rows after comparing the digest, and passes them in pages of `page` rows or one mebibyte.
-    /// `each` returns whether to continue.
+    /// Reads the rows after comparing the digest. `each` returns whether to continue.
     pub(crate) fn read_rows<R: Row>(
         &self,
-        bytes: &[u8],
+        bytes: &Bytes,
+        key: Option<&BackupKey>,
         mut each: impl FnMut(R) -> Result<bool, BackupError>,
     ) -> Result<(), BackupError> {
         let damaged = |what: String| BackupError::damaged(&self.object, what);
         if hex(&Sha256::digest(bytes)) != self.sha256 {
             return Err(damaged("its SHA-256 differs from that of the manifest".to_owned()));
         }
+        let opened = match key {
+            Some(key) => key.open(&self.object, bytes),
+            None => Some(bytes.clone()),
+        };
+        let bytes = opened.ok_or_else(|| damaged("it is not as it was encrypted".to_owned()))?;
         let mut decoder = GzDecoder::new(LimitedText::default());
-        let text = decoder.write_all(bytes).and_then(|()| decoder.finish());
+        let text = decoder.write_all(&bytes).and_then(|()| decoder.finish());
         let text = text.map_err(|error| damaged(error.to_string()))?;
         let mut rows = RowReader::new(Bytes::from(text.0));
         let mut count = 0;
@@ -122,8 +130,4 @@ impl io::Write for LimitedText {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

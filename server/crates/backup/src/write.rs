@@ -38,11 +38,14 @@ pub async fn back_up(
     let backups = location.backups().await?;
     let mut moment = store.moment().await?;
     let (at, store_id) = (moment.at(), store.id());
+    // Backups with another key, or none, may be read by others.
+    let key_id = location.key().map(|key| key.id().to_owned());
     let last = backups.iter().rev().find(|backup| backup.store_id == store_id);
-    let last = last.filter(|last| !options.full && last.seq <= at.seq.0);
+    let last = last.filter(|last| !options.full && last.seq <= at.seq.0 && last.key_id == key_id);
     let mut manifest = Manifest::new(now, store_id, at, last);
     manifest.configuration_sha256 = options.configuration_sha256;
     manifest.audit = options.audit;
+    manifest.key_id = key_id;
     if backups.iter().any(|backup| backup.id == manifest.id) {
         let text = format!("{} has a backup of the same millisecond; try again", location.name());
         return Err(BackupError::Refused(text));
@@ -84,7 +87,7 @@ pub async fn back_up(
             progress(done);
         }
     }
-    let text = serde_json::to_vec_pretty(&manifest).expect("a manifest has string keys only");
+    let text = manifest.clone().text(location.key().map(|key| &**key));
     location.put(&Manifest::object(&manifest.id), text.into()).await?;
     Ok(manifest)
 }

@@ -13,7 +13,7 @@ use trefoil_backup::{
     remove_old, unfinished, verify,
 };
 
-use crate::{at, back_up, put, restore, selection, write};
+use crate::{at, back_up, key, put, restore, selection, write};
 
 /// A location with a full backup and one that follows it.
 async fn two_backups() -> (TempDir, BackupLocation, [String; 2]) {
@@ -211,4 +211,65 @@ async fn old_backups_are_removed_in_chains() {
     let target = Store::memory();
     restore(&location, RestoreSelection::default(), &target).await.unwrap();
     assert_eq!(target.last_seq().await.unwrap().0, 8);
+}
+
+/// Without its key a backup says nothing, and with a key no other backup is accepted.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encrypted_backup_needs_its_key() {
+    let (from, folder) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let plain = BackupLocation::folder(folder.path(), true).unwrap();
+    let sealed = plain.clone().with_key(Some(key(1)));
+    let store = Store::memory();
+    write(&store, 0, Some("Confidential"), at(0)).await;
+    put(&store, "user/ada", "Confidential", at(0)).await;
+    fs::write(from.path().join("a"), "Confidential").unwrap();
+    let objects = Arc::new(LocalFileSystem::new_with_prefix(from.path()).unwrap());
+    let meta = objects.head(&Path::from("a")).await.unwrap();
+    let attachment = Attachment { name: "exports/a".to_owned(), objects: objects.clone(), meta };
+    let make = async |location: &BackupLocation, now| {
+        let attachments = async || Ok(vec![attachment.clone()]);
+        let options = BackupOptions::default();
+        trefoil_backup::back_up(&store, location, options, attachments, now, &mut |_| {}).await.unwrap()
+    };
+    let first = make(&sealed, at(1)).await;
+    assert_eq!(first.key_id.as_deref(), Some(key(1).id()));
+    // Nothing of the content can be read.
+    let mut folders = vec![folder.path().to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let bytes = fs::read(&path).unwrap();
+            let mut text = bytes.clone();
+            let mut decoder = flate2::read::GzDecoder::new(&bytes[..]);
+            // Sealed bytes are no gzip.
+            drop(std::io::Read::read_to_end(&mut decoder, &mut text));
+            assert!(!text.windows(12).any(|part| part == b"Confidential"), "{}", path.display());
+        }
+    }
+    let error = async |location: &BackupLocation| {
+        restore(location, selection(None, None), &Store::memory()).await.unwrap_err().to_string()
+    };
+    assert!(error(&plain).await.ends_with("name its file"));
+    assert!(error(&plain.clone().with_key(Some(key(2)))).await.contains("and the given one is"));
+    let verified = verify(&sealed, &selection(None, None), &mut |_| {}).await.unwrap();
+    assert_eq!(verified.content.unwrap().files, 1);
+
+    // The next one follows, and one without the key does not.
+    assert_eq!(make(&sealed, at(2)).await.follows, Some(first.id.clone()));
+    let open = make(&plain, at(3)).await;
+    assert_eq!((open.follows, open.key_id), (None, None));
+    assert!(error(&sealed).await.contains("is not encrypted, so that it could be anyone's"));
+    restore(&plain, selection(None, None), &Store::memory()).await.unwrap();
+
+    // A changed manifest is noticed although it can be read.
+    let manifest = folder.path().join(&first.id).join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, text.replace("\"seq\": 1", "\"seq\": 0")).unwrap();
+    let changed =
+        restore(&sealed, selection(Some(first.id), None), &Store::memory()).await.unwrap_err().to_string();
+    assert!(changed.contains("its tag is not that of the key"), "{changed}");
 }

@@ -5,7 +5,7 @@ use store::{IndexLookup, IndexRange, Seq, Versions as _};
 use tempfile::TempDir;
 use trefoil_backup::{BackupLocation, RestoreSelection, copy_store};
 
-use crate::{Content, Engine, EngineKind, at, back_up, content, log, put, restore, selection, write};
+use crate::{Content, Engine, EngineKind, at, back_up, content, key, log, put, restore, selection, write};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -26,10 +26,11 @@ fn engine() -> impl Strategy<Value = EngineKind> {
     prop_oneof![8 => Just(EngineKind::Memory), 2 => Just(EngineKind::File), 1 => Just(EngineKind::Postgres)]
 }
 
-async fn every_backup_is_its_moment(kinds: [EngineKind; 2], steps: Vec<Step>) {
+async fn every_backup_is_its_moment(kinds: [EngineKind; 2], is_encrypted: bool, steps: Vec<Step>) {
     let Some(source) = Engine::open(kinds[0]).await else { return };
     let folder = TempDir::new().unwrap();
     let location = BackupLocation::folder(folder.path(), true).unwrap();
+    let location = location.with_key(is_encrypted.then(|| key(1)));
     let mut backups = Vec::new();
     let mut clock = 0;
     for step in steps.into_iter().chain([Step::BackUp { full: false }]) {
@@ -118,10 +119,10 @@ proptest! {
 
     #[test]
     fn a_restored_store_equals_the_store_at_its_moment(
-        source in engine(), target in engine(), steps in proptest::collection::vec(step(), 1..30),
+        source in engine(), target in engine(), is_encrypted: bool, steps in proptest::collection::vec(step(), 1..30),
     ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(every_backup_is_its_moment([source, target], steps));
+        runtime.block_on(every_backup_is_its_moment([source, target], is_encrypted, steps));
     }
 }
 

@@ -10,6 +10,9 @@
 mod faults;
 mod laws;
 
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use resources::{ExpectedVersion, Resources};
 use store::{
@@ -18,7 +21,7 @@ use store::{
 };
 use tempfile::TempDir;
 use test_database::TestDatabase;
-use trefoil_backup::{BackupLocation, BackupOptions, Manifest, RestoreReport, RestoreSelection};
+use trefoil_backup::{BackupKey, BackupLocation, BackupOptions, Manifest, RestoreReport, RestoreSelection};
 
 /// A store, with the folder that must outlive it.
 struct Engine {
@@ -127,4 +130,9 @@ async fn restore(
 
 fn selection(backup: Option<String>, at: Option<Timestamp>) -> RestoreSelection {
     RestoreSelection { backup, at, left_out: &["left-out/"] }
+}
+
+/// A key of backups.
+fn key(byte: u8) -> Arc<BackupKey> {
+    Arc::new(BackupKey::from_base64(&STANDARD.encode([byte; 32])).unwrap())
 }
