@@ -181,13 +181,13 @@ async fn end_sessions(encryption: SecretEncryption, store: Store, clock: &Clock)
 }
 
 fn list_line(backup: &Manifest) -> String {
-    let follows = backup.follows.as_ref().map_or("full".to_owned(), |follows| format!("follows {follows}"));
     format!(
-        "{}  {:>10} versions  {:>8} records  {:>5} files  {follows}",
+        "{}  {:>10} versions  {:>8} records  {:>5} files  {}",
         backup.id,
         backup.versions(),
         backup.records(),
-        backup.files.len()
+        backup.files.len(),
+        backup.kind()
     )
 }
 

@@ -8,8 +8,7 @@ use serde_json::json;
 use super::protocol::CommandEvent;
 use super::services::{AdminServices, EventSink};
 
-/// Makes a backup and reports it. Backups that are older than `[backup] keep_days` are removed from the
-/// location of the schedule.
+/// Makes a backup and reports it. Old backups stay: the schedule removes them.
 ///
 /// # Errors
 /// An error if the store cannot be read or the location not written.
@@ -36,14 +35,10 @@ pub fn progress_text(done: Progress) -> String {
 
 /// A backup, as people read it.
 fn manifest_lines(manifest: &Manifest, location: &str) -> String {
-    let follows = match &manifest.follows {
-        Some(follows) => format!("follows {follows}"),
-        None => "full".to_owned(),
-    };
     let rows = [
         ("backup", manifest.id.clone()),
         ("in", location.to_owned()),
-        ("kind", follows),
+        ("kind", manifest.kind()),
         ("moment", format!("{}, sequence {}", manifest.time, manifest.seq)),
         ("versions", manifest.versions().to_string()),
         ("records", manifest.records().to_string()),

@@ -27,6 +27,7 @@ use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
 use crate::config::backup::{BackupSchedule, KEY_FORM};
 use crate::config::files::BucketAccess;
 use crate::config::{Config, ServeFlags};
+use crate::node::shared_releases::hex;
 
 /// Beginning of the names of releases in a backup, and of files of exports.
 const RELEASES: &str = "releases/";
@@ -249,8 +250,4 @@ fn audit_position(data: &FilePath) -> Option<AuditPosition> {
     let newest = files.max_by_key(fs::DirEntry::file_name)?;
     let bytes = newest.metadata().ok()?.len();
     Some(AuditPosition { file: newest.file_name().to_string_lossy().into_owned(), bytes })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -283,6 +283,7 @@ async fn digest(path: &std::path::Path) -> Result<(String, u64)> {
     Ok(digest.await??)
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes in hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -59,7 +59,7 @@ impl Attachment {
             },
         };
         let file = AttachedFile { name: self.name.clone(), bytes, sha256, modified };
-        let key = location.key().map(|key| &**key);
+        let key = location.key();
         let object = file.object(key.is_some());
         let length = key.map_or(bytes, |_| BackupKey::sealed_length(bytes));
         if !location.has(&object, length).await? {
@@ -103,7 +103,7 @@ impl AttachedFile {
         location: &BackupLocation,
         target: &AttachmentTarget,
     ) -> Result<(), BackupError> {
-        let key = location.key().map(|key| &**key);
+        let key = location.key();
         let object = self.object(key.is_some());
         let coding = key.map_or(Coding::None, |key| Coding::Open(PieceOpener::new(key, &object)));
         let written = transfer(location.objects(), &location.path(&object), target, coding).await;
@@ -117,7 +117,7 @@ impl AttachedFile {
 
     /// Compares the content with its digest.
     pub(crate) async fn check(&self, location: &BackupLocation) -> Result<(), BackupError> {
-        let key = location.key().map(|key| &**key);
+        let key = location.key();
         let object = self.object(key.is_some());
         let coding = key.map_or(Coding::None, |key| Coding::Open(PieceOpener::new(key, &object)));
         let read = digest(location.objects(), &location.path(&object), coding).await;

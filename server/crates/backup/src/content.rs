@@ -67,7 +67,7 @@ impl BackupContent {
         let mut last = Seq::ZERO;
         for segment in self.log {
             let bytes = location.get(&segment.object).await?;
-            let (sender, until, key) = (sender.clone(), self.until, location.key().cloned());
+            let (sender, until, key) = (sender.clone(), self.until, location.shared_key());
             let sent = run_blocking(move || {
                 let mut parts = PartSender::new(sender);
                 segment.read_rows(&bytes, key.as_deref(), |version: Version| {
@@ -91,7 +91,7 @@ impl BackupContent {
         }
         for segment in self.ledger {
             let bytes = location.get(&segment.object).await?;
-            let (sender, left_out, key) = (sender.clone(), self.left_out, location.key().cloned());
+            let (sender, left_out, key) = (sender.clone(), self.left_out, location.shared_key());
             let sent = run_blocking(move || {
                 let mut parts = PartSender::new(sender);
                 segment.read_rows(&bytes, key.as_deref(), |entry: LedgerEntry| {

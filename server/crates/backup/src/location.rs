@@ -62,8 +62,13 @@ impl BackupLocation {
         self
     }
 
-    pub(crate) fn key(&self) -> Option<&Arc<BackupKey>> {
-        self.key.as_ref()
+    pub(crate) fn key(&self) -> Option<&BackupKey> {
+        self.key.as_deref()
+    }
+
+    /// The key for work on another thread.
+    pub(crate) fn shared_key(&self) -> Option<Arc<BackupKey>> {
+        self.key.clone()
     }
 
     /// The folder or bucket, for messages.

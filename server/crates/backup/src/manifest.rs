@@ -197,6 +197,11 @@ impl Manifest {
         StoreMoment { seq: Seq(self.seq), revision: self.revision, floor_ms: self.floor_ms }
     }
 
+    /// `full`, or the backup that this one follows.
+    pub fn kind(&self) -> String {
+        self.follows.as_ref().map_or("full".to_owned(), |follows| format!("follows {follows}"))
+    }
+
     /// Number of versions in the log of this backup alone.
     pub fn versions(&self) -> u64 {
         self.log.iter().map(|segment| segment.rows).sum()

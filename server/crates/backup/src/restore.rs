@@ -85,7 +85,7 @@ impl RestorePlan {
             chain.push(follower);
         }
         for backup in &chain {
-            backup.check_key(location.key().map(|key| &**key))?;
+            backup.check_key(location.key())?;
         }
         let content = BackupContent {
             log: chain.iter().flat_map(|backup| backup.log.clone()).collect(),

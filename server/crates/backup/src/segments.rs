@@ -67,7 +67,7 @@ impl<'a> SegmentWriter<'a> {
     async fn end_segment(&mut self) -> Result<(), BackupError> {
         let Some(OpenSegment { encoder, rows }) = self.open.take() else { return Ok(()) };
         let object = format!("{}-{:05}.gz", self.stem, self.written.len() + 1);
-        let (key, sealed) = (self.location.key().cloned(), object.clone());
+        let (key, sealed) = (self.location.shared_key(), object.clone());
         let hashed = run_blocking(move || {
             let bytes = encoder.finish().expect("memory can be written");
             let bytes = key.map_or_else(|| bytes.clone(), |key| key.seal(&sealed, &bytes));

@@ -87,7 +87,7 @@ pub async fn back_up(
             progress(done);
         }
     }
-    let text = manifest.clone().text(location.key().map(|key| &**key));
+    let text = manifest.clone().text(location.key());
     location.put(&Manifest::object(&manifest.id), text.into()).await?;
     Ok(manifest)
 }
