@@ -30,7 +30,7 @@ pub enum BackupError {
     #[error("{0}")]
     Refused(String),
     /// The work was interrupted, because the process ends.
-    #[error("the work was interrupted")]
+    #[error("the work was interrupted, because the process ends; start it again")]
     Interrupted,
 }
 

@@ -41,7 +41,11 @@ impl BackupLocation {
         let refused = |error: String| BackupError::Refused(format!("{}: {error}", folder.display()));
         match creates {
             true => make_folder(folder, FOLDER_MODE).map_err(|error| refused(error.to_string()))?,
-            false if !folder.is_dir() => return Err(refused("this folder does not exist".to_owned())),
+            false if !folder.is_dir() => {
+                return Err(refused(
+                    "this folder does not exist; name the one that contains the backups".to_owned(),
+                ));
+            }
             false => {}
         }
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| refused(error.to_string()))?;
