@@ -1,18 +1,43 @@
 //! The commands of the palette, and the reasons why an action is not possible in the current state.
 
 use crate::export::ExportPhase;
+use crate::history::PastQuestion;
 use crate::keys::{Action, KeyRow};
-use crate::model::{Model, ResourceDetail, Screen, SignInState};
+use crate::model::{Model, ResourceDetail, Screen, SignInState, matching_questions};
 
-/// The commands of the visible screen that match a text. Each word of the text must occur in the description,
-/// in the name of the action or in that of a key.
-pub fn matching(model: &Model, text: &str) -> Vec<&'static KeyRow> {
+/// Maximum number of earlier questions in the palette.
+const QUESTIONS: usize = 20;
+
+/// An entry of the palette.
+#[derive(Clone, Copy, Debug)]
+pub enum Command<'m> {
+    /// An action of the visible screen.
+    Here(&'static KeyRow),
+    /// An action of another screen, which is opened first.
+    On(Screen, &'static KeyRow),
+    /// A terminology question that was sent before. Its form is opened.
+    Question(&'m PastQuestion),
+}
+
+/// The commands of the visible screen that match a text, followed by those of other screens and by earlier
+/// questions if the text is not empty. Each word of the text must occur in the description of the command, in
+/// the name of its action, in that of a key or in that of its screen.
+pub fn matching<'m>(model: &'m Model, text: &str) -> Vec<Command<'m>> {
     let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
-    let matches = |row: &&KeyRow| {
-        let text = format!("{} {} {}", row.does, row.label(), row.action.name()).to_lowercase();
+    let matches = |row: &KeyRow, screen: &str| {
+        let text = format!("{} {} {} {screen}", row.does, row.label(), row.action.name()).to_lowercase();
         words.iter().all(|word| text.contains(word.as_str()))
     };
-    model.keys.commands(model.screen).filter(matches).collect()
+    let here = model.keys.commands(model.screen).filter(|row| matches(row, "")).map(Command::Here);
+    if words.is_empty() {
+        return here.collect();
+    }
+    let elsewhere = model.keys.commands_elsewhere(model.screen);
+    let elsewhere = elsewhere.filter(|(screen, row)| matches(row, screen.title()));
+    let questions = matching_questions(model, text).into_iter().take(QUESTIONS);
+    here.chain(elsewhere.map(|(screen, row)| Command::On(screen, row)))
+        .chain(questions.map(Command::Question))
+        .collect()
 }
 
 /// The reason why an action is not possible now.

@@ -6,13 +6,24 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DisplayOptions {
     pub colours: ColourScheme,
+    pub depth: ColourDepth,
     /// Whether only ASCII characters are drawn.
     pub ascii: bool,
     /// Whether the terminal is asked for its background colour, which then selects the colours.
     pub asks_terminal: bool,
 }
 
-/// Colour schemes. They use the 16 colours of the terminal, which its user has chosen.
+/// Colours that the terminal can show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ColourDepth {
+    /// The 16 colours that the user of the terminal has chosen.
+    #[default]
+    Sixteen,
+    /// The colours 16 to 255 of xterm, which are the same in all terminals.
+    Indexed,
+}
+
+#[expect(missing_docs, reason = "the names say it")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColourScheme {
     #[default]
@@ -62,10 +73,24 @@ impl DisplayOptions {
             (None, ThemeSetting::HighContrast, _) => (ColourScheme::HighContrast, false),
             (None, ThemeSetting::Auto, None) => (ColourScheme::Dark, understands_queries),
         };
+        let depth = match ["256color", "kitty", "alacritty", "ghostty", "foot", "direct"]
+            .iter()
+            .any(|name| term.contains(name))
+            || set("COLORTERM").is_some()
+        {
+            true => ColourDepth::Indexed,
+            false => ColourDepth::Sixteen,
+        };
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG"));
         let without_utf8 =
             locale.is_some_and(|name| !name.to_ascii_lowercase().replace('-', "").contains("utf8"));
-        Self { colours, ascii: ascii || without_utf8 || term == "linux", asks_terminal }
+        Self { colours, depth, ascii: ascii || without_utf8 || term == "linux", asks_terminal }
+    }
+
+    /// The same options without colours.
+    #[must_use]
+    pub fn without_colours(self) -> Self {
+        Self { colours: ColourScheme::None, asks_terminal: false, ..self }
     }
 
     /// Selects the colours for the background that the terminal has named.
@@ -108,6 +133,22 @@ mod tests {
         check(ThemeSetting::Light, &[xterm, ("COLORFGBG", "15;0")], Light, false);
         check(ThemeSetting::HighContrast, &[xterm], HighContrast, false);
         check(ThemeSetting::Light, &[xterm, ("NO_COLOR", "1")], None, false);
+    }
+
+    #[test]
+    fn terminals_with_many_colours_are_recognised() {
+        let depth = |variables: &[(&str, &str)]| {
+            let set = |name: &str| {
+                let variable = variables.iter().find(|(variable, _)| *variable == name);
+                variable.map(|(_, value)| (*value).to_owned())
+            };
+            DisplayOptions::from_variables(false, ThemeSetting::Auto, set).depth
+        };
+        assert_eq!(depth(&[("TERM", "xterm-256color")]), ColourDepth::Indexed);
+        assert_eq!(depth(&[("TERM", "xterm-kitty")]), ColourDepth::Indexed);
+        assert_eq!(depth(&[("TERM", "xterm"), ("COLORTERM", "truecolor")]), ColourDepth::Indexed);
+        assert_eq!(depth(&[("TERM", "xterm")]), ColourDepth::Sixteen);
+        assert_eq!(depth(&[("TERM", "linux")]), ColourDepth::Sixteen);
     }
 
     #[test]

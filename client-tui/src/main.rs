@@ -57,7 +57,7 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
         }
         _ => args,
     };
-    let profiles = ProfileSource::of_user(args.profile);
+    let profiles = ProfileSource::of_user(args.profile.or_environment());
     let profile = match (profiles.selected(), &args.command) {
         (Err(ProfileError::NoServer), Some(Command::Token(token)))
             if let Some(inspect) = token.offline_inspection() =>
@@ -68,7 +68,10 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
     };
     let Some(command) = args.command else {
         let settings = settings::read(&settings::path_of_user()?)?;
-        let display = DisplayOptions::from_environment(args.ascii, settings.theme);
+        let mut display = DisplayOptions::from_environment(args.ascii, settings.theme);
+        if args.no_color {
+            display = display.without_colours();
+        }
         // The state of the screens is large, so that it is not part of this future.
         return Box::pin(runtime::open(profile, profiles, settings.keys, display, ClientClock::SYSTEM)).await;
     };

@@ -15,7 +15,7 @@ use crate::export::registry::RegisteredExport;
 use crate::export::{ExportEvent, ExportJob};
 use crate::history::PastQuestion;
 use crate::journey::Step;
-use crate::model::{ClickTarget, CodeCheck, Operation, ResourceDetail, ViewedFile, ViewerPage};
+use crate::model::{ClickTarget, CodeCheck, Operation, ResourceDetail, Screen, ViewedFile, ViewerPage};
 use crate::other_server::OtherServer;
 use crate::profile::choice::ProfileChoice;
 use crate::sign_in_method::SignInMethod;
@@ -35,11 +35,13 @@ pub enum Message {
     Click(ClickTarget),
     /// The mouse wheel was turned; true is down.
     Wheel(bool),
+    /// Letters of a jump label that were typed so far.
+    JumpLetters(String),
     /// The size of the terminal changed.
     Resized,
     /// The terminal named its background colour; true is light.
     Background(bool),
-    /// Current time, sent once a second.
+    /// Current time, sent several times a second.
     Tick(Timestamp),
     /// A signal requests the program to end.
     Terminate,
@@ -203,6 +205,8 @@ pub enum RuntimeEffect {
         browser: bool,
     },
     Userinfo,
+    /// Ends the requests of a screen that wait for a response.
+    CancelRequests(Screen),
     /// Sends the question with this id.
     Code(u64, CodeQuestion, Bearer),
     /// Sends the question with this id to the other server, too.

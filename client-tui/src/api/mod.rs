@@ -246,20 +246,18 @@ impl Api {
     async fn call(&self, request: RequestBuilder) -> Result<Answer, ApiError> {
         let request = request.build().map_err(ApiError::request)?;
         self.check_read_only(&request)?;
-        let (mut exchange, started) = self.begin(&request);
+        let pending = self.begin(&request);
         let read = async {
             let response = self.0.http.execute(request).await?;
             let (status, headers) = (response.status(), response.headers().clone());
             let body = response.bytes().await?;
             Ok::<_, reqwest::Error>(Answer { status, headers, body, received_at: self.now() })
         };
-        let answer = read.await.map_err(|error| ApiError::unreachable(&exchange.url, &error));
-        exchange.took_ms = started.elapsed().as_millis() as u64;
-        exchange.outcome = Some(match &answer {
+        let answer = read.await.map_err(|error| ApiError::unreachable(&pending.exchange.url, &error));
+        pending.end(match &answer {
             Ok(answer) => Ok(RecordedResponse::read(answer.status, &answer.headers, &answer.body)),
             Err(error) => Err(error.to_string()),
         });
-        (self.0.watcher)(exchange);
         answer
     }
 
@@ -267,23 +265,44 @@ impl Api {
     async fn stream(&self, request: RequestBuilder) -> Result<reqwest::Response, ApiError> {
         let request = request.build().map_err(ApiError::request)?;
         self.check_read_only(&request)?;
-        let (mut exchange, started) = self.begin(&request);
+        let pending = self.begin(&request);
         let response = self.0.http.execute(request).await;
-        let response = response.map_err(|error| ApiError::unreachable(&exchange.url, &error));
-        exchange.took_ms = started.elapsed().as_millis() as u64;
-        exchange.outcome = Some(match &response {
+        let response = response.map_err(|error| ApiError::unreachable(&pending.exchange.url, &error));
+        pending.end(match &response {
             Ok(response) => Ok(RecordedResponse::head(response.status(), response.headers())),
             Err(error) => Err(error.to_string()),
         });
-        (self.0.watcher)(exchange);
         response
     }
 
-    fn begin(&self, request: &Request) -> (RecordedExchange, Instant) {
+    /// Reports a request to the watcher before it is sent.
+    fn begin(&self, request: &Request) -> PendingExchange<'_> {
         let id = self.0.exchanges.fetch_add(1, Ordering::Relaxed);
         let exchange = RecordedExchange::of(request, id, self.now());
         (self.0.watcher)(exchange.clone());
-        (exchange, Instant::now())
+        PendingExchange { exchange, started: Instant::now(), watcher: &self.0.watcher }
+    }
+}
+
+/// An exchange that waits for its response. If it is dropped before, the request was cancelled, which is
+/// reported to the watcher: otherwise the Requests screen would show it as waiting for ever.
+struct PendingExchange<'a> {
+    exchange: RecordedExchange,
+    started: Instant,
+    watcher: &'a ExchangeWatcher,
+}
+
+impl PendingExchange<'_> {
+    fn end(mut self, outcome: Result<RecordedResponse, String>) {
+        self.exchange.outcome = Some(outcome);
+    }
+}
+
+impl Drop for PendingExchange<'_> {
+    fn drop(&mut self) {
+        self.exchange.took_ms = self.started.elapsed().as_millis() as u64;
+        self.exchange.outcome.get_or_insert_with(|| Err("cancelled before the server answered".to_owned()));
+        (self.watcher)(self.exchange.clone());
     }
 }
 

@@ -15,6 +15,8 @@ pub use self::vocabulary::{
 pub const USER_SCOPE: &str = "openid profile email user/ValueSet.rs user/CodeSystem.rs";
 /// Default scope of a backend token.
 pub const BACKEND_SCOPE: &str = "system/*.read";
+/// Environment variable with the access token to send.
+const TOKEN_VARIABLE: &str = "TREFOIL_TOKEN";
 /// Default number of concurrent downloads of an export.
 pub const PARALLEL_DOWNLOADS: usize = 4;
 
@@ -35,6 +37,9 @@ pub struct Args {
     /// Draw only ASCII characters
     #[arg(long)]
     pub ascii: bool,
+    /// Draw without colours, as with the environment variable NO_COLOR
+    #[arg(long)]
+    pub no_color: bool,
     /// Subcommand to run instead of opening the screens.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -47,7 +52,8 @@ pub struct ProfileArgs {
     /// Data folder of 'trefoil serve --demo', from which the server, clients and examples are read
     #[arg(long, global = true, value_name = "DIR", conflicts_with = "base_url")]
     pub demo: Option<PathBuf>,
-    /// Profile in the profile file, instead of the default one; 'trefoil-tui setup' stores profiles
+    /// Profile in the profile file, instead of the default one; 'trefoil-tui setup' stores profiles. The
+    /// environment variable TREFOIL_PROFILE has the same effect if no option names a server
     #[arg(long, global = true, value_name = "NAME", conflicts_with_all = ["demo", "base_url"])]
     pub profile: Option<String>,
     /// Base address of the server, which is also its issuer
@@ -95,6 +101,15 @@ pub struct ProfileArgs {
 }
 
 impl ProfileArgs {
+    /// Takes the name of the profile from the environment if no option names a server.
+    #[must_use]
+    pub fn or_environment(mut self) -> Self {
+        if self.demo.is_none() && self.base_url.is_none() && self.profile.is_none() {
+            self.profile = std::env::var("TREFOIL_PROFILE").ok().filter(|name| !name.is_empty());
+        }
+        self
+    }
+
     /// The options that were given, except `--no-browser`: names without `--`, and values.
     pub fn options(&self) -> Vec<(String, String)> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -294,7 +309,7 @@ pub struct SignOutArgs {
 #[derive(Debug, ClapArgs)]
 pub struct AskArgs {
     /// Access token to send; - reads the token from stdin
-    #[arg(long, value_name = "TOKEN|-")]
+    #[arg(long, value_name = "TOKEN|-", env = TOKEN_VARIABLE, hide_env_values = true)]
     pub token: Option<String>,
     /// Options for the sign-in if there is no `--token`.
     #[command(flatten)]
@@ -430,7 +445,7 @@ pub struct ExportArgs {
     #[arg(long)]
     pub delete: bool,
     /// Access token to send instead of the token of the backend client; - reads the token from stdin
-    #[arg(long, value_name = "TOKEN|-")]
+    #[arg(long, value_name = "TOKEN|-", env = TOKEN_VARIABLE, hide_env_values = true)]
     pub token: Option<String>,
     /// Print a summary as JSON
     #[arg(long)]
@@ -452,7 +467,7 @@ pub struct CancelArgs {
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
     /// Access token to send instead of the token of the backend client; - reads the token from stdin
-    #[arg(long, value_name = "TOKEN|-")]
+    #[arg(long, value_name = "TOKEN|-", env = TOKEN_VARIABLE, hide_env_values = true)]
     pub token: Option<String>,
     /// Print the result as JSON
     #[arg(long)]

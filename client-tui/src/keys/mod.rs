@@ -87,6 +87,9 @@ pub enum Action {
     OpenPalette,
     ChangeProfile,
     Zoom,
+    WidenPane,
+    NarrowPane,
+    Jump,
     ToggleMouse,
     Suspend,
 }
@@ -166,7 +169,7 @@ fn standard_rows() -> Vec<KeyRow> {
         row("Tab", "next field", Always, FORMS, Some("next field"), NextField),
         row("Shift-Tab", "previous field", Always, FORMS, None, PreviousField),
         row("Esc", "leave the field", Typing, &[], Some("leave field"), Leave),
-        row("Esc", "go back, or cancel the sign-in", Browsing, &[], None, Leave),
+        row("Esc", "cancel the waiting request or sign-in, or go back", Browsing, &[], None, Leave),
         row("Backspace", "erase a character", Typing, &[], None, Erase),
         row("Delete, Ctrl-D", "erase the character after the cursor", Typing, &[], None, EraseAfter),
         row("Ctrl-W, Alt-Backspace", "erase the word before the cursor", Typing, &[], None, EraseWord),
@@ -222,9 +225,12 @@ fn standard_rows() -> Vec<KeyRow> {
         row("4", "Export", Browsing, &[], None, OpenExport),
         row("5", "Requests", Browsing, &[], None, OpenRequests),
         row("6", "Help", Browsing, &[], None, OpenHelp),
-        row(":, Ctrl-P", "search all commands", Always, &[], Some("commands"), OpenPalette),
+        row(":, Ctrl-P", "search all commands and earlier questions", Always, &[], Some("commands"), OpenPalette),
         row("P", "change the profile", Browsing, &[], None, ChangeProfile),
         row("z", "show only the answer or the details, or both panes", Browsing, &[], None, Zoom),
+        row(">", "make the first pane larger", Browsing, &[], None, WidenPane),
+        row("<", "make the first pane smaller", Browsing, &[], None, NarrowPane),
+        row("Ctrl-O", "jump to a tab, a field or a row by its letter", Always, &[], None, Jump),
         row("m", "use the mouse here, or leave it to the terminal", Browsing, &[], None, ToggleMouse),
         row("Ctrl-Z", "suspend the program; 'fg' continues it", Always, &[], None, Suspend),
         row("F1, ?", "help", Always, &[], Some("help"), Help),
@@ -405,6 +411,20 @@ impl KeyTable {
     pub fn footer(&self, screen: Screen, typing: bool) -> impl Iterator<Item = (&Key, &KeyRow)> {
         let rows = self.rows.iter().filter(|row| row.footer.is_some());
         rows.filter_map(move |row| Some((row.keys_at(screen, typing).next()?, row)))
+    }
+
+    /// The keys whose actions a screen has and another one does not have, for the command palette.
+    pub fn commands_elsewhere(&self, screen: Screen) -> impl Iterator<Item = (Screen, &KeyRow)> {
+        let elsewhere = move |row: &KeyRow| match row.screens {
+            // The files of an export are opened from the export.
+            [] | [Screen::Files] => None,
+            screens if screens.contains(&screen) => None,
+            screens => Some(screens[0]),
+        };
+        self.rows
+            .iter()
+            .filter(|row| !row.action.moves() && row.when != When::Typing)
+            .filter_map(move |row| Some((elsewhere(row)?, row)))
     }
 
     /// The key bindings of a screen outside of fields, without those that move the focus, for the command

@@ -1,11 +1,16 @@
 //! The answer to a question, as long as it is awaited and after it.
 
+use jiff::Timestamp;
+
 /// State of a request and its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Answer<T> {
     #[default]
     None,
-    Waiting,
+    Waiting {
+        /// Time at which the request was sent.
+        since: Timestamp,
+    },
     Done(T),
     /// The request failed; the value is the message.
     Failed(String),
@@ -14,7 +19,18 @@ pub enum Answer<T> {
 impl<T> Answer<T> {
     /// Returns whether there is neither an answer nor a failure.
     pub fn is_pending(&self) -> bool {
-        matches!(self, Self::None | Self::Waiting)
+        matches!(self, Self::None | Self::Waiting { .. })
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        matches!(self, Self::Waiting { .. })
+    }
+
+    /// Ends the waiting, if the answer is awaited.
+    pub fn cancel(&mut self) {
+        if self.is_waiting() {
+            *self = Self::Failed("cancelled before the server answered".to_owned());
+        }
     }
 }
 

@@ -137,6 +137,33 @@ impl CodesScreen {
         }
     }
 
+    /// Returns whether a question waits for its answer.
+    pub fn is_waiting(&self) -> bool {
+        self.validate.is_waiting()
+            || self.subsumes.is_waiting()
+            || self.lookup.is_waiting()
+            || self.expand.is_waiting()
+    }
+
+    /// Returns whether the question of the visible form was sent already and waits for its answer. `other` is
+    /// the other server of a comparison, or empty.
+    pub fn repeats(&self, token: &TokenChoice, other: &str) -> bool {
+        match self.operation {
+            Operation::ValidateCode => self.validate.repeats(token, other),
+            Operation::Subsumes => self.subsumes.repeats(token, other),
+            Operation::Lookup => self.lookup.repeats(token, other),
+            Operation::Expand => self.expand.repeats(token, other),
+        }
+    }
+
+    /// Ends the waiting of all questions.
+    pub fn cancel(&mut self) {
+        self.validate.cancel();
+        self.subsumes.cancel();
+        self.lookup.cancel();
+        self.expand.cancel();
+    }
+
     /// The form of the visible operation.
     pub fn form(&mut self) -> &mut Form {
         match self.operation {
@@ -190,15 +217,15 @@ impl<Q: Question, A> OperationState<Q, A> {
     /// id.
     pub fn send(&mut self, token: TokenChoice, other: &str, now: Timestamp) -> (u64, Q) {
         self.count += 1;
-        self.other =
-            (!other.is_empty()).then(|| OtherAnswer { server: other.to_owned(), answer: Answer::Waiting });
+        self.other = (!other.is_empty())
+            .then(|| OtherAnswer { server: other.to_owned(), answer: Answer::Waiting { since: now } });
         let question = Q::from_form(&self.form);
         let asked = SentQuestion {
             id: self.count,
             question: question.clone(),
             token,
             sent_at: now,
-            answer: Answer::Waiting,
+            answer: Answer::Waiting { since: now },
         };
         self.sent = Some(asked);
         (self.count, question)
@@ -216,6 +243,25 @@ impl<Q: Question, A> OperationState<Q, A> {
         if let Some(other) = self.other.as_mut().filter(|_| self.count == id) {
             other.answer = answer;
         }
+    }
+
+    fn is_waiting(&self) -> bool {
+        let other = self.other.as_ref().is_some_and(|other| other.answer.is_waiting());
+        other || self.sent.as_ref().is_some_and(|sent| sent.answer.is_waiting())
+    }
+
+    fn cancel(&mut self) {
+        if let Some(sent) = &mut self.sent {
+            sent.answer.cancel();
+        }
+        if let Some(other) = &mut self.other {
+            other.answer.cancel();
+        }
+    }
+
+    fn repeats(&self, token: &TokenChoice, other: &str) -> bool {
+        let asked_other = self.other.as_ref().map_or("", |other| other.server.as_str());
+        self.is_waiting() && !self.is_stale(token) && asked_other == other
     }
 
     /// Returns whether the form or the token differs from the last question.

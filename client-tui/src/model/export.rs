@@ -11,8 +11,8 @@ use crate::api::{ExportLevel, KickOff};
 use crate::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use crate::form::{Form, FormField};
 
-/// Number of seconds of which the throughput is kept.
-const SECONDS_MEASURED: usize = 120;
+/// Number of samples of the rates of a download that are kept: those of two minutes.
+const SAMPLES_KEPT: usize = 480;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportScreen {
@@ -36,12 +36,27 @@ pub struct ExportRow {
     pub activity: Activity,
     /// Progress of each file that this process has downloaded or is downloading.
     pub files: Vec<FileProgress>,
-    /// Bytes that arrived in each of the last seconds of the download.
-    pub throughput: VecDeque<u64>,
+    /// Rates between the last ticks of the download, the newest at the end.
+    pub rates: VecDeque<TransferRate>,
     /// Host at which the export continues, if the token may not be sent there yet.
     pub foreign_host: Option<String>,
-    /// Bytes on disk at the last second.
-    last_bytes: u64,
+    /// Time of the last tick, and what was on disk then.
+    measured: Option<(Timestamp, Transferred)>,
+}
+
+/// Bytes and resources that a download has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Transferred {
+    bytes: u64,
+    resources: u64,
+}
+
+/// Bytes and resources per second of a download.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct TransferRate {
+    pub bytes: u64,
+    pub resources: u64,
 }
 
 /// Activity of this process for an export.
@@ -161,7 +176,7 @@ impl ExportScreen {
 impl ExportRow {
     pub fn new(folder: PathBuf, job: ExportJob, activity: Activity) -> Self {
         let files = vec![FileProgress::default(); job.files.len()];
-        Self { folder, job, activity, files, throughput: VecDeque::new(), foreign_host: None, last_bytes: 0 }
+        Self { folder, job, activity, files, rates: VecDeque::new(), foreign_host: None, measured: None }
     }
 
     pub fn is_active(&self) -> bool {
@@ -173,16 +188,35 @@ impl ExportRow {
         !self.is_active() && self.job.can_resume()
     }
 
-    /// Measures the throughput of a download. Called once a second.
-    pub fn measure(&mut self) {
-        let bytes = self.files.iter().map(|file| file.bytes).sum::<u64>();
-        if self.is_active() && self.job.phase == ExportPhase::Downloading {
-            self.throughput.push_back(bytes.saturating_sub(self.last_bytes));
-            if self.throughput.len() > SECONDS_MEASURED {
-                self.throughput.pop_front();
-            }
+    /// Measures the rates of a download since the last tick. What arrived before the end of the download
+    /// counts at the next tick, too.
+    pub fn measure(&mut self, now: Timestamp) {
+        let sum = |value: fn(&FileProgress) -> u64| self.files.iter().map(value).sum();
+        let current = Transferred { bytes: sum(|file| file.bytes), resources: sum(|file| file.resources) };
+        let before = self.measured.replace((now, current));
+        let Some((time, before)) = before else { return };
+        let elapsed_ms = (now.as_millisecond() - time.as_millisecond()).max(0) as u64;
+        let is_downloading = self.is_active() && self.job.phase == ExportPhase::Downloading;
+        if elapsed_ms == 0 || !(is_downloading || current.bytes > before.bytes) {
+            return;
         }
-        self.last_bytes = bytes;
+        let per_second = |now: u64, before: u64| now.saturating_sub(before) * 1_000 / elapsed_ms;
+        self.rates.push_back(TransferRate {
+            bytes: per_second(current.bytes, before.bytes),
+            resources: per_second(current.resources, before.resources),
+        });
+        if self.rates.len() > SAMPLES_KEPT {
+            self.rates.pop_front();
+        }
+    }
+
+    /// The mean of the last samples of the rates.
+    pub fn mean_rate(&self, samples: usize) -> TransferRate {
+        let samples = samples.min(self.rates.len()).max(1);
+        let mean = |value: fn(&TransferRate) -> u64| {
+            self.rates.iter().rev().take(samples).map(value).sum::<u64>() / samples as u64
+        };
+        TransferRate { bytes: mean(|rate| rate.bytes), resources: mean(|rate| rate.resources) }
     }
 
     /// Applies the progress of the task.

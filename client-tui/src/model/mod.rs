@@ -36,7 +36,7 @@ pub use codes::{
     CodesScreen, Operation, OperationState, OtherAnswer, Question, SentQuestion, TokenChoice, quote,
 };
 pub use completion::{Completion, CompletionItem};
-pub use export::{Activity, ExportRow, ExportScreen, Waiting};
+pub use export::{Activity, ExportRow, ExportScreen, TransferRate, Waiting};
 pub use overlay::Overlay;
 pub use profile_menu::ProfileMenu;
 pub use recall::matching_questions;
@@ -46,6 +46,10 @@ pub use viewer::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, Viewer, View
 
 /// Maximum number of recorded exchanges.
 pub const EXCHANGES_KEPT: usize = 200;
+/// Time between two ticks, in milliseconds: that of the moving marks, and of the samples of rates.
+pub const TICK_MS: i64 = 250;
+/// Seconds after which a notice disappears, unless it is an error or a question.
+const NOTICE_S: i64 = 6;
 
 #[derive(Clone, Debug)]
 pub struct Model {
@@ -61,12 +65,16 @@ pub struct Model {
     pub typing: bool,
     /// Whether the program ends after this update.
     pub quit: bool,
-    /// Result of the last action, for the status line.
+    /// Result of the last action.
     pub notice: Option<String>,
+    /// The notice that was visible at the last tick, and the time at which it appeared.
+    noticed: Option<(String, Timestamp)>,
     /// The list over the screen, if one is open.
     pub overlay: Option<Overlay>,
     /// Whether the second of two panes fills the screen.
     pub zoomed: bool,
+    /// Number of steps by which the user made the first of two panes larger; negative if smaller.
+    pub pane_steps: i16,
     /// Whether the mouse is read. If not, the terminal selects text with it.
     pub mouse: bool,
     /// Action that is performed if its key is pressed again.
@@ -135,7 +143,10 @@ pub struct Inspector {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignInState {
     Out,
-    Starting,
+    /// The configuration of the server is read.
+    Starting {
+        since: Timestamp,
+    },
     /// The program waits for the response of the browser.
     Waiting {
         url: String,
@@ -160,6 +171,8 @@ pub struct RequestLog {
     pub scroll: u16,
     /// Field for a JSONPath, which selects a part of the body of the response.
     pub filter: Form,
+    /// Time at which a request of the user was sent, while it waits for its response.
+    pub sending: Option<Timestamp>,
 }
 
 impl Model {
@@ -200,8 +213,10 @@ impl Model {
             typing: false,
             quit: false,
             notice: None,
+            noticed: None,
             overlay: None,
             zoomed: false,
+            pane_steps: 0,
             mouse: false,
             to_confirm: None,
             bearer,
@@ -241,6 +256,7 @@ impl Model {
                 detail: false,
                 scroll: 0,
                 filter: Form::new(vec![FormField::new("JSONPath", "like $.issue[*].details.text", "")]),
+                sending: None,
             },
             help_scroll: 0,
         }
@@ -251,7 +267,7 @@ impl Model {
     pub fn with_profile(&self, profile: &Profile) -> Self {
         let mut model = Self::new(profile, self.about.display, self.now);
         model.about.zone = self.about.zone.clone();
-        (model.keys, model.mouse) = (self.keys, self.mouse);
+        (model.keys, model.mouse, model.pane_steps) = (self.keys, self.mouse, self.pane_steps);
         model.notice = Some(match &profile.name {
             Some(name) => format!("The profile '{name}' is open."),
             None => "The profile of the command line is open.".to_owned(),
@@ -275,11 +291,65 @@ impl Model {
         false
     }
 
+    /// Takes the current time. A notice disappears after some seconds. Errors and questions remain until the
+    /// next key.
+    pub fn tick(&mut self, now: Timestamp) {
+        self.now = now;
+        self.export.rows.iter_mut().for_each(|row| row.measure(now));
+        if self.notice.as_deref() != self.noticed.as_ref().map(|(text, _)| text.as_str()) {
+            self.noticed = self.notice.clone().map(|text| (text, now));
+        }
+        let remains = |text: &str| text.starts_with("Error:") || self.to_confirm.is_some();
+        if let Some((text, since)) = &self.noticed
+            && !remains(text)
+            && now.as_second() - since.as_second() >= NOTICE_S
+        {
+            (self.notice, self.noticed) = (None, None);
+        }
+    }
+
+    /// Returns whether something on the screens moves with each tick.
+    pub fn is_moving(&self) -> bool {
+        matches!(self.sign_in.state, SignInState::Starting { .. })
+            || self.export.any_active()
+            || self.batch.is_running()
+            || Screen::EVERY.into_iter().any(|screen| self.is_waiting(screen))
+    }
+
+    /// Returns whether a request of this screen waits for its response.
+    fn is_waiting(&self, screen: Screen) -> bool {
+        match (screen, &self.sign_in.inspector, &self.tree.shown) {
+            (Screen::SignIn, Some(inspector), _) => inspector.answer.is_waiting(),
+            (Screen::SignIn, None, _) => self.sign_in.claims.is_waiting(),
+            (Screen::Codes, ..) => self.codes.is_waiting(),
+            (Screen::Tree, _, TreeContent::Concept(sent)) => sent.answer.is_waiting(),
+            (Screen::Tree, _, TreeContent::Path(sent)) => sent.answer.is_waiting(),
+            (Screen::Requests, ..) => self.requests.sending.is_some(),
+            (Screen::Tree | Screen::Export | Screen::Help | Screen::Files, ..) => false,
+        }
+    }
+
+    /// Ends the waiting of the requests of the visible screen. Returns whether there was one.
+    pub fn cancel_waiting(&mut self) -> bool {
+        if !self.is_waiting(self.screen) {
+            return false;
+        }
+        match (self.screen, &mut self.sign_in.inspector, &mut self.tree.shown) {
+            (Screen::SignIn, Some(inspector), _) => inspector.answer.cancel(),
+            (Screen::SignIn, None, _) => self.sign_in.claims.cancel(),
+            (Screen::Tree, _, TreeContent::Concept(sent)) => sent.answer.cancel(),
+            (Screen::Tree, _, TreeContent::Path(sent)) => sent.answer.cancel(),
+            (Screen::Codes, ..) => self.codes.cancel(),
+            _ => self.requests.sending = None,
+        }
+        true
+    }
+
     /// Returns what a change of the profile ends, as a sentence.
     pub fn in_flight(&self) -> Option<&'static str> {
         let signing_in = matches!(
             self.sign_in.state,
-            SignInState::Starting | SignInState::Waiting { .. } | SignInState::Device(_)
+            SignInState::Starting { .. } | SignInState::Waiting { .. } | SignInState::Device(_)
         );
         if self.export.any_active() {
             Some("An export is running and can be resumed later.")

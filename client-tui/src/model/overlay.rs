@@ -12,13 +12,15 @@ pub enum Overlay {
     /// The profiles that can be opened.
     Profiles(ProfileMenu),
     Palette(SearchList),
+    /// The labels of the elements that can be selected. The value is what was typed of a label.
+    Jump(String),
 }
 
 impl Model {
     /// The list that covers the screen, if one is open.
     pub fn open_list(&mut self) -> Option<&mut SearchList> {
         match self.overlay.as_mut()? {
-            Overlay::Completion(_) => None,
+            Overlay::Completion(_) | Overlay::Jump(_) => None,
             Overlay::Profiles(menu) => Some(&mut menu.list),
             Overlay::Recall(list) | Overlay::Palette(list) => Some(list),
         }

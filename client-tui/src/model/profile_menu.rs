@@ -16,7 +16,7 @@ pub struct ProfileMenu {
 
 impl ProfileMenu {
     pub fn opened() -> Self {
-        Self { list: SearchList::new("profile"), choices: Answer::Waiting, to_confirm: None }
+        Self { list: SearchList::new("profile"), choices: Answer::None, to_confirm: None }
     }
 
     /// The profiles that match the text, the best matches first.

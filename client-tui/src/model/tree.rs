@@ -92,8 +92,13 @@ impl TreeScreen {
             self.form.set(name, value);
         }
         let id = self.next_id();
-        self.shown =
-            TreeContent::Concept(SentQuestion { id, question, token, sent_at: now, answer: Answer::Waiting });
+        self.shown = TreeContent::Concept(SentQuestion {
+            id,
+            question,
+            token,
+            sent_at: now,
+            answer: Answer::Waiting { since: now },
+        });
         self.selected = 0;
         id
     }
@@ -102,8 +107,13 @@ impl TreeScreen {
     pub fn send_path(&mut self, token: TokenChoice, now: Timestamp) -> (u64, PathQuery) {
         let question = PathQuery::from_form(&self.form);
         let id = self.next_id();
-        let asked =
-            SentQuestion { id, question: question.clone(), token, sent_at: now, answer: Answer::Waiting };
+        let asked = SentQuestion {
+            id,
+            question: question.clone(),
+            token,
+            sent_at: now,
+            answer: Answer::Waiting { since: now },
+        };
         self.shown = TreeContent::Path(asked);
         self.selected = 0;
         (id, question)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Duration;
 
 use crate::api::{Api, ApiError, Bearer};
@@ -20,7 +20,7 @@ use crate::export::{ExportError, ExportEvent, ExportJob, ExportRegistry, ExportR
 use crate::failure::CommandFailure;
 use crate::history::HistoryFile;
 use crate::journey::{self, Patience};
-use crate::model::Operation;
+use crate::model::{Operation, Screen};
 use crate::msg::{BatchEvent, CodeAnswer, CodeQuestion, Message, RuntimeEffect, TreeAnswer, TreeQuestion};
 use crate::other_server::OtherServer;
 use crate::private_files::private_file;
@@ -55,6 +55,8 @@ pub struct ProfileEffects {
     /// Task of the search for the text that is being typed.
     search: Option<JoinHandle<()>>,
     batch: Option<JoinHandle<()>>,
+    /// Requests that can be cancelled, with their screens.
+    requests: Vec<(Screen, AbortHandle)>,
     other: OtherConnection,
 }
 
@@ -87,6 +89,7 @@ impl ProfileEffects {
             exports: HashMap::new(),
             search: None,
             batch: None,
+            requests: Vec::new(),
             other: Arc::default(),
         })
     }
@@ -177,6 +180,10 @@ impl ProfileEffects {
                 }));
             }
             RuntimeEffect::CancelSearch => self.stop_search(),
+            RuntimeEffect::CancelRequests(cancelled) => {
+                let requests = self.requests.iter().filter(|(screen, _)| *screen == cancelled);
+                requests.for_each(|(_, request)| request.abort());
+            }
             RuntimeEffect::StartBatch { id, path, defaults, bearer } => {
                 self.start_batch(id, path, defaults, bearer);
             }
@@ -198,31 +205,36 @@ impl ProfileEffects {
             }
             RuntimeEffect::DeleteExport { folder, bearer } => self.delete_export(folder, bearer),
             RuntimeEffect::SignOut { browser } => {
-                self.ask(async move |api| Message::SignedOut(sign_out(&api, browser).await));
+                // A token must not remain valid because a key was pressed.
+                self.ask_to_the_end(async move |api| Message::SignedOut(sign_out(&api, browser).await));
             }
             RuntimeEffect::Inspect(kind) => {
-                self.ask(async move |api| Message::Inspected(kind, in_words(api.inspect(kind, true).await)));
+                self.ask(Screen::SignIn, async move |api| {
+                    Message::Inspected(kind, in_words(api.inspect(kind, true).await))
+                });
             }
             RuntimeEffect::RestoreSession => {
-                self.ask(async |api| match api.restore_session().await {
+                self.ask_to_the_end(async |api| match api.restore_session().await {
                     None if api.has_shared_session() => Message::SharedSession,
                     session => Message::Restored(session),
                 });
             }
             RuntimeEffect::Userinfo => {
-                self.ask(async |api| Message::Userinfo(in_words(api.userinfo(&Bearer::User).await)));
+                self.ask(Screen::SignIn, async |api| {
+                    Message::Userinfo(in_words(api.userinfo(&Bearer::User).await))
+                });
             }
-            RuntimeEffect::Code(id, question, bearer) => self.ask(async move |api| {
+            RuntimeEffect::Code(id, question, bearer) => self.ask(Screen::Codes, async move |api| {
                 let (operation, result) = ask_code(&api, question, &bearer).await;
                 Message::Code { id, operation, result: in_words(result) }
             }),
-            RuntimeEffect::CheckCodes(resource, bearer) => self.ask(async move |api| {
+            RuntimeEffect::CheckCodes(resource, bearer) => self.ask(Screen::Files, async move |api| {
                 let result = viewer_files::check_codes(&api, &resource, &bearer).await;
                 Message::CodesChecked { resource, result }
             }),
             RuntimeEffect::OtherCode(id, question, server) => {
                 let connections = self.other.clone();
-                self.ask(async move |api| {
+                self.ask(Screen::Codes, async move |api| {
                     let operation = question.operation();
                     let result = match connected(&connections, &api, server).await {
                         Ok((other, bearer)) => in_words(ask_code(&other, question, &bearer).await.1),
@@ -231,29 +243,47 @@ impl ProfileEffects {
                     Message::OtherCode { id, operation, result }
                 });
             }
-            RuntimeEffect::Tree(id, TreeQuestion::Concept(query), bearer) => self.ask(async move |api| {
-                Message::Tree(id, TreeAnswer::Concept(in_words(api.concept(&query, &bearer).await)))
-            }),
-            RuntimeEffect::Tree(id, TreeQuestion::Path(query), bearer) => self.ask(async move |api| {
-                Message::Tree(id, TreeAnswer::Path(in_words(api.hierarchy_path(&query, &bearer).await)))
-            }),
-            RuntimeEffect::SendRaw(request, bearer) => self.ask(async move |api| {
+            RuntimeEffect::Tree(id, TreeQuestion::Concept(query), bearer) => {
+                self.ask(Screen::Tree, async move |api| {
+                    Message::Tree(id, TreeAnswer::Concept(in_words(api.concept(&query, &bearer).await)))
+                })
+            }
+            RuntimeEffect::Tree(id, TreeQuestion::Path(query), bearer) => {
+                self.ask(Screen::Tree, async move |api| {
+                    Message::Tree(id, TreeAnswer::Path(in_words(api.hierarchy_path(&query, &bearer).await)))
+                })
+            }
+            RuntimeEffect::SendRaw(request, bearer) => self.ask(Screen::Requests, async move |api| {
                 let answer = api.send_raw(request, &bearer).await;
                 Message::Sent(in_words(answer.map(|answer| answer.status.as_u16())))
             }),
         }
     }
 
+    /// Starts a request that [`RuntimeEffect::CancelRequests`] ends.
+    fn ask<F>(&mut self, screen: Screen, request: impl FnOnce(Api) -> F)
+    where
+        F: Future<Output = Message> + Send + 'static,
+    {
+        let task = self.ask_to_the_end(request);
+        self.requests.retain(|(_, request)| !request.is_finished());
+        self.requests.push((screen, task));
+    }
+
     /// Starts a request to the server. Its message is followed by the session, whose token the request may
     /// have renewed.
-    fn ask<F: Future<Output = Message> + Send + 'static>(&self, request: impl FnOnce(Api) -> F) {
+    fn ask_to_the_end<F>(&self, request: impl FnOnce(Api) -> F) -> AbortHandle
+    where
+        F: Future<Output = Message> + Send + 'static,
+    {
         let (api, sender) = (self.api.clone(), self.sender.clone());
         let message = request(api.clone());
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             // Sending fails if the screens are closed.
             let _ = sender.send(message.await);
             let _ = sender.send(Message::Session(api.session().await));
         });
+        task.abort_handle()
     }
 
     fn start_sign_in(&mut self, method: SignInMethod) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ratatui::Terminal;
 use ratatui::backend::Backend;
-use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Duration, MissedTickBehavior};
@@ -19,14 +19,14 @@ use crate::export::ExportRegistry;
 use crate::failure::CommandFailure;
 use crate::history::HistoryFile;
 use crate::keys::KeyTable;
-use crate::model::Model;
+use crate::model::{Model, Overlay, TICK_MS};
 use crate::msg::{Message, RuntimeEffect};
 use crate::profile::Profile;
 use crate::profile::choice::{ProfileChoice, ProfileSource};
 use crate::terminal::{self, EventReader};
 use crate::update::update;
 use crate::user_programs::UserPrograms;
-use crate::view::{ClickRegion, view};
+use crate::view::{ClickRegion, JumpLabels, view};
 
 /// Number of the signal SIGHUP.
 const HANGUP: i32 = 1;
@@ -125,9 +125,13 @@ where
     B::Error: std::error::Error + Send + Sync + 'static,
 {
     effects.restore();
+    let mut regions = Vec::new();
+    let mut is_drawn = false;
     while !model.quit {
-        let mut regions = Vec::new();
-        terminal.draw(|frame| regions = view(&model, frame)).map_err(io::Error::other)?;
+        if !is_drawn {
+            terminal.draw(|frame| regions = view(&model, frame)).map_err(io::Error::other)?;
+        }
+        is_drawn = true;
         // All waiting messages are processed before the next drawing.
         let mut next = tokio::select! {
             message = input.recv() => message,
@@ -137,8 +141,13 @@ where
             break;
         }
         while let Some(message) = next {
+            // Most ticks change nothing that is visible; drawing for each of them would cost CPU time for
+            // ever.
+            is_drawn &= matches!(&message, Message::Tick(now)
+                if !model.is_moving() && now.as_second() == model.now.as_second());
             let message = match message {
                 Message::Mouse(event) => on_mouse(event, &regions),
+                Message::Key(key) => Some(on_jump_letter(key, &model, &regions)),
                 other => Some(other),
             };
             for effect in message.map(|message| update(&mut model, message)).unwrap_or_default() {
@@ -212,6 +221,19 @@ fn replace_profile(
     Ok(Box::new(replaced))
 }
 
+/// Translates a letter that is typed while jump labels are shown: to a click if the label is complete.
+fn on_jump_letter(key: KeyEvent, model: &Model, regions: &[ClickRegion]) -> Message {
+    let Some(Overlay::Jump(typed)) = &model.overlay else { return Message::Key(key) };
+    let KeyCode::Char(letter) = key.code else { return Message::Key(key) };
+    let typed = format!("{typed}{}", letter.to_ascii_lowercase());
+    let labels = JumpLabels::new(regions.len());
+    match labels.target(&typed, regions) {
+        Some(target) => Message::Click(target),
+        None if labels.has_prefix(&typed, regions.len()) => Message::JumpLetters(typed),
+        None => Message::Key(key),
+    }
+}
+
 /// Translates an event of the mouse. The last region that contains the position was drawn on top.
 fn on_mouse(event: MouseEvent, regions: &[ClickRegion]) -> Option<Message> {
     match event.kind {
@@ -226,12 +248,12 @@ fn on_mouse(event: MouseEvent, regions: &[ClickRegion]) -> Option<Message> {
     }
 }
 
-/// Sends the current time once a second.
+/// Sends the current time several times a second.
 pub async fn tick(sender: UnboundedSender<Message>, clock: ClientClock) {
-    let mut second = tokio::time::interval(Duration::from_secs(1));
-    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = tokio::time::interval(Duration::from_millis(TICK_MS as u64));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        second.tick().await;
+        ticks.tick().await;
         if sender.send(Message::Tick((clock.now)())).is_err() {
             break;
         }

@@ -10,6 +10,10 @@ pub(super) fn send(model: &mut Model) -> Vec<RuntimeEffect> {
     let (token, now) = (model.token_choice(), model.now);
     let bearer = token.bearer.clone();
     let other = model.codes.other_server.text().trim().to_owned();
+    if model.codes.repeats(&token, &other) {
+        model.notice = Some("The question was sent and waits for its answer; Esc cancels it.".to_owned());
+        return Vec::new();
+    }
     let CodesScreen { operation, validate, subsumes, lookup, expand, scroll, .. } = &mut model.codes;
     *scroll = 0;
     let (id, question) = match operation {

@@ -91,7 +91,7 @@ fn past<Q: Question, A: ShortAnswer>(asked: &SentQuestion<Q, A>) -> Option<PastQ
     let answer = match &asked.answer {
         Answer::Done(answer) => answer.in_short(),
         Answer::Failed(reason) => format!("Error: {reason}"),
-        Answer::Waiting | Answer::None => return None,
+        Answer::Waiting { .. } | Answer::None => return None,
     };
     let options = asked.question.options();
     Some(PastQuestion::new(asked.sent_at, &asked.token.server, Q::COMMAND, &options, &answer))
@@ -124,7 +124,7 @@ pub(super) fn open(model: &mut Model) {
 }
 
 /// Opens the form of a question with its values.
-fn restore(model: &mut Model, question: &PastQuestion) {
+pub(super) fn restore(model: &mut Model, question: &PastQuestion) {
     model.typing = false;
     let operation = Operation::ALL.into_iter().find(|operation| operation.name() == question.operation);
     let form = match operation {

@@ -13,14 +13,13 @@ mod sign_in;
 mod tree;
 mod viewer;
 
-use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use crate::api::{HttpProgram, SIGN_IN_AGAIN};
 use crate::commands;
 use crate::form::types_a_character;
 use crate::keys::Action;
-use crate::model::{ClickTarget, Confirmation, ExportRow, Model, Operation, Overlay, Screen, SearchList};
+use crate::model::{ClickTarget, Confirmation, Model, Operation, Overlay, Screen, SearchList};
 use crate::msg::{Message, RuntimeEffect};
 use crate::sign_in_method::SignInMethod;
 
@@ -28,6 +27,8 @@ use crate::sign_in_method::SignInMethod;
 const PAGE: usize = 10;
 /// Number of lines by which the mouse wheel scrolls.
 const WHEEL: usize = 3;
+/// Maximum number of steps by which a pane can be made larger or smaller.
+const MAX_PANE_STEPS: i16 = 12;
 
 /// Processes one message.
 pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
@@ -36,8 +37,9 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::Paste(text) => return on_paste(model, &text),
         Message::Click(target) => return on_click(model, target),
         Message::Wheel(down) => return scroll(model, down, WHEEL),
+        Message::JumpLetters(typed) => model.overlay = Some(Overlay::Jump(typed)),
         Message::Resized | Message::Mouse(_) => {}
-        Message::Tick(now) => on_tick(model, now),
+        Message::Tick(now) => model.tick(now),
         Message::Background(is_light) => model.about.display.take_background(is_light),
         Message::Terminate => model.quit = true,
         Message::Suspend => return vec![RuntimeEffect::Suspend],
@@ -82,11 +84,6 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
     Vec::new()
 }
 
-fn on_tick(model: &mut Model, now: Timestamp) {
-    model.now = now;
-    model.export.rows.iter_mut().for_each(ExportRow::measure);
-}
-
 fn on_paste(model: &mut Model, text: &str) -> Vec<RuntimeEffect> {
     // While a sign-in waits for the browser, a pasted text belongs to its only field.
     let into_sign_in = model.screen == Screen::SignIn && model.form().is_some();
@@ -114,6 +111,9 @@ fn on_paste(model: &mut Model, text: &str) -> Vec<RuntimeEffect> {
 }
 
 fn on_click(model: &mut Model, target: ClickTarget) -> Vec<RuntimeEffect> {
+    if matches!(model.overlay, Some(Overlay::Jump(_))) {
+        model.overlay = None;
+    }
     if let Some(list) = model.open_list() {
         // The list covers the screen.
         if let ClickTarget::Row(at) = target {
@@ -150,10 +150,16 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     }
     match &model.overlay {
         Some(Overlay::Palette(_)) => {
-            return match palette::on_key(model, key) {
-                Some(action) => act(model, action, None),
-                None => Vec::new(),
-            };
+            let Some((screen, action)) = palette::on_key(model, key) else { return Vec::new() };
+            if screen != model.screen {
+                open(model, screen);
+            }
+            return act(model, action, None);
+        }
+        // The runtime translates the letters of labels to clicks; other keys close the labels.
+        Some(Overlay::Jump(_)) => {
+            model.overlay = None;
+            return Vec::new();
         }
         Some(Overlay::Profiles(_)) => return profiles::on_key(model, key),
         Some(Overlay::Recall(_)) => return history::on_key(model, key),
@@ -238,6 +244,12 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::OpenPalette => model.overlay = Some(Overlay::Palette(SearchList::new("command"))),
         Action::ChangeProfile => return profiles::open(model),
         Action::Zoom => model.zoomed = !model.zoomed,
+        Action::WidenPane => model.pane_steps = (model.pane_steps + 1).min(MAX_PANE_STEPS),
+        Action::NarrowPane => model.pane_steps = (model.pane_steps - 1).max(-MAX_PANE_STEPS),
+        Action::Jump => {
+            model.take_completion();
+            model.overlay = Some(Overlay::Jump(String::new()));
+        }
         Action::ToggleMouse => return toggle_mouse(model),
         Action::Suspend => return vec![RuntimeEffect::Suspend],
         Action::NewExport => export::open_form(model),
@@ -319,6 +331,9 @@ fn leave(model: &mut Model) -> Vec<RuntimeEffect> {
     }
     if model.typing {
         model.typing = false;
+    } else if model.cancel_waiting() {
+        model.notice = Some("The request was cancelled.".to_owned());
+        return vec![RuntimeEffect::CancelRequests(model.screen)];
     } else if model.screen == Screen::Help {
         open(model, model.before_help);
     } else if model.screen == Screen::Requests {

@@ -78,6 +78,7 @@ fn send(model: &mut Model, request: Answered<RawRequest>) -> Vec<RuntimeEffect> 
             // The response is shown as the newest exchange.
             model.requests.selected = 0;
             model.requests.detail = false;
+            model.requests.sending = Some(model.now);
             vec![RuntimeEffect::SendRaw(request, model.bearer.clone())]
         }
         Err(reason) => {
@@ -88,6 +89,7 @@ fn send(model: &mut Model, request: Answered<RawRequest>) -> Vec<RuntimeEffect> 
 }
 
 pub(super) fn on_sent(model: &mut Model, result: Answered<u16>) {
+    model.requests.sending = None;
     model.notice = Some(match result {
         Ok(status) => format!("The server answered with the status {status}."),
         Err(reason) => format!("Error: {reason}"),

@@ -21,7 +21,7 @@ pub(super) fn on_signed_in(model: &mut Model, result: Answered<SignedInSession>)
     match result {
         Ok(session) => {
             model.sign_in.state = SignInState::In(session);
-            model.sign_in.claims = Answer::Waiting;
+            model.sign_in.claims = Answer::Waiting { since: model.now };
             model.bearer = Bearer::User;
             vec![RuntimeEffect::Userinfo]
         }
@@ -50,12 +50,12 @@ pub(super) fn sign_in(model: &mut Model) -> Vec<RuntimeEffect> {
             model.notice = Some(format!("A user is signed in already; press {key} to sign out."));
             Vec::new()
         }
-        SignInState::Starting | SignInState::Device(_) => Vec::new(),
+        SignInState::Starting { .. } | SignInState::Device(_) => Vec::new(),
     }
 }
 
 pub(super) fn start(model: &mut Model, method: SignInMethod) -> Vec<RuntimeEffect> {
-    model.sign_in.state = SignInState::Starting;
+    model.sign_in.state = SignInState::Starting { since: model.now };
     model.sign_in.paste_error = None;
     model.sign_in.form.focused().clear();
     vec![RuntimeEffect::SignIn(method)]
@@ -66,7 +66,7 @@ pub(super) fn on_restored(model: &mut Model, session: Option<SignedInSession>) -
     match (session, &model.sign_in.state) {
         (Some(session), SignInState::Out) => {
             model.sign_in.state = SignInState::In(session);
-            model.sign_in.claims = Answer::Waiting;
+            model.sign_in.claims = Answer::Waiting { since: model.now };
             if model.bearer == Bearer::Anonymous {
                 model.bearer = Bearer::User;
             }
@@ -89,7 +89,8 @@ pub(super) fn inspect(model: &mut Model) -> Vec<RuntimeEffect> {
     let shown = model.sign_in.inspector.as_ref().map(|inspector| inspector.kind);
     let index = shown.and_then(|shown| kinds.iter().position(|kind| *kind == shown));
     let kind = kinds[index.map_or(0, |index| (index + 1) % kinds.len())];
-    model.sign_in.inspector = Some(Inspector { kind, answer: Answer::Waiting, scroll: 0 });
+    model.sign_in.inspector =
+        Some(Inspector { kind, answer: Answer::Waiting { since: model.now }, scroll: 0 });
     vec![RuntimeEffect::Inspect(kind)]
 }
 
@@ -106,7 +107,7 @@ pub(super) fn cancel(model: &mut Model) -> Vec<RuntimeEffect> {
     }
     if !matches!(
         model.sign_in.state,
-        SignInState::Starting | SignInState::Waiting { .. } | SignInState::Device(_)
+        SignInState::Starting { .. } | SignInState::Waiting { .. } | SignInState::Device(_)
     ) {
         return Vec::new();
     }
@@ -139,7 +140,7 @@ pub(super) fn sign_out(
 }
 
 pub(super) fn userinfo(model: &mut Model) -> Vec<RuntimeEffect> {
-    model.sign_in.claims = Answer::Waiting;
+    model.sign_in.claims = Answer::Waiting { since: model.now };
     vec![RuntimeEffect::Userinfo]
 }
 

@@ -2,11 +2,12 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Margin, Position, Rect};
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Style;
 use ratatui::text::Line;
 use ratatui::widgets::{Block, BorderType, Paragraph, Widget, Wrap};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use super::parts::shorten_middle;
 use super::theme::Theme;
 use crate::form::{Form, FormField};
 use crate::model::ClickTarget;
@@ -17,8 +18,10 @@ pub const MARK: &str = "› ";
 const NAME_WIDTH: u16 = 14;
 /// Minimum width for two panes beside each other.
 const TWO_PANES: u16 = 100;
-/// Minimum height for borders.
-const BORDERS: u16 = 30;
+/// Minimum size for borders.
+const BORDERS: (u16, u16) = (80, 24);
+/// Change of the size of a pane by one key: percent of the width, or lines.
+const PANE_STEP: i16 = 4;
 
 /// A region of the screen and what a click on it selects.
 pub type ClickRegion = (Rect, ClickTarget);
@@ -31,15 +34,17 @@ pub struct Canvas<'a, 'f> {
     borders: bool,
     /// Whether the second of two panes fills the screen.
     zoomed: bool,
+    /// Number of steps by which the first of two panes is larger than usual.
+    pane_steps: i16,
     /// Area of the text of the focused field.
     focused_text: Option<Rect>,
 }
 
 impl<'a, 'f> Canvas<'a, 'f> {
-    pub fn new(frame: &'a mut Frame<'f>, theme: Theme, zoomed: bool) -> Self {
+    pub fn new(frame: &'a mut Frame<'f>, theme: Theme, zoomed: bool, pane_steps: i16) -> Self {
         let area = frame.area();
-        let borders = area.width >= TWO_PANES && area.height >= BORDERS;
-        Self { theme, regions: Vec::new(), frame, borders, zoomed, focused_text: None }
+        let borders = area.width >= BORDERS.0 && area.height >= BORDERS.1;
+        Self { theme, regions: Vec::new(), frame, borders, zoomed, pane_steps, focused_text: None }
     }
 
     pub fn area(&self) -> Rect {
@@ -62,15 +67,22 @@ impl<'a, 'f> Canvas<'a, 'f> {
     }
 
     /// Divides an area into two panes: beside each other if the terminal is wide, or else one above the
-    /// other. `height` is the height of the content of the upper pane.
+    /// other. `height` is the height of the content of the upper pane. The user can change both sizes.
     pub fn split(&self, area: Rect, height: u16) -> [Rect; 2] {
         if self.zoomed {
             return [Rect::default(), area];
         }
         if area.width >= TWO_PANES {
-            return Layout::horizontal([Constraint::Percentage(42), Constraint::Min(0)])
+            let percent = (42 + self.pane_steps * PANE_STEP).clamp(15, 85);
+            return Layout::horizontal([Constraint::Percentage(percent as u16), Constraint::Min(0)])
                 .spacing(u16::from(!self.borders) * 2)
                 .areas(area);
+        }
+        let borders = if self.borders { 2 } else { 0 };
+        let highest = area.height.saturating_sub(borders + 3).max(1) as i16;
+        let height = ((height + borders) as i16 + self.pane_steps).clamp(1, highest) as u16;
+        if self.borders {
+            return Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
         }
         let gap = u16::from(area.height > height + 4);
         let [above, _, below] =
@@ -175,13 +187,23 @@ impl<'a, 'f> Canvas<'a, 'f> {
         let mark = if focused { MARK } else { "  " };
         let style = if focused { self.theme.accent() } else { Style::new() };
         self.draw(Line::styled(format!("{mark}{}", field.name), style), name);
-        if field.text().is_empty() && !focused {
-            self.draw(Line::styled(format!("({})", field.hint), self.theme.quiet()), value);
+        if !focused {
+            let columns = usize::from(value.width);
+            let line = match field.text() {
+                "" => Line::styled(shorten_middle(&format!("({})", field.hint), columns), self.theme.quiet()),
+                text => Line::styled(shorten_middle(text, columns), self.theme.field()),
+            };
+            self.draw(line, value);
             return;
         }
-        let (shown, cursor) = visible_text(field, if focused { value.width } else { u16::MAX });
-        self.draw(Line::styled(shown, Modifier::UNDERLINED), value);
-        if focused && value.width > 0 && value.height > 0 {
+        let (shown, cursor) = visible_text(field, value.width);
+        let surface = self.theme.field();
+        if surface.bg.is_some() {
+            // The background shows the width of the field.
+            self.draw(Block::new().style(surface), value);
+        }
+        self.draw(Line::styled(shown, surface), value);
+        if value.width > 0 && value.height > 0 {
             self.focused_text = Some(value);
             self.frame.set_cursor_position(Position::new(value.x + cursor, value.y));
         }

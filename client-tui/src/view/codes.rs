@@ -1,11 +1,12 @@
 //! The screen of terminology operations: the operations, and form, question and answer of the visible one.
 
+use jiff::Timestamp;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use super::canvas::Canvas;
 use super::compared::{self, Comparison};
-use super::parts::{clock, error_line};
+use super::parts::{WAITING, clock, error_line, waiting_line};
 use super::theme::Theme;
 use crate::api::{
     EXPANSION_PAGE, ExpandQuery, Expansion, LookupAnswer, LookupQuery, SubsumesAnswer, SubsumesQuery,
@@ -63,8 +64,8 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
     }
     let right = canvas.pane("Answer", !model.typing, right);
     if let (Some(sent), Some(other)) = (&state.sent, &state.other) {
-        let here = (sent.token.server.as_str(), answer_lines(&sent.question, &sent.answer, theme));
-        let there = (other.server.as_str(), answer_lines(&sent.question, &other.answer, theme));
+        let here = (sent.token.server.as_str(), answer_lines(&sent.question, &sent.answer, model.now, theme));
+        let there = (other.server.as_str(), answer_lines(&sent.question, &other.answer, model.now, theme));
         let comparison = Comparison {
             answers: [here, there],
             is_complete: !sent.answer.is_pending() && !other.answer.is_pending(),
@@ -83,7 +84,7 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
                     theme.warning(),
                 ));
             }
-            lines.extend(answer_lines(&sent.question, &sent.answer, theme));
+            lines.extend(answer_lines(&sent.question, &sent.answer, model.now, theme));
             lines.push(Line::default());
             let asked = format!("{}  {}", clock(sent.sent_at, &model.about.zone), sent.question.describe());
             lines.push(Line::styled(asked, theme.quiet()));
@@ -101,12 +102,14 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
 fn answer_lines<'a, Q: ShownQuestion<A>, A>(
     question: &Q,
     answer: &'a Answer<A>,
+    now: Timestamp,
     theme: Theme,
 ) -> Vec<Line<'a>> {
     match answer {
         Answer::Done(answer) => question.answer(answer, theme),
         Answer::Failed(reason) => vec![error_line(reason, theme)],
-        Answer::Waiting | Answer::None => vec![Line::raw("Waiting for the response …")],
+        Answer::Waiting { since } => vec![waiting_line(WAITING, *since, now, theme)],
+        Answer::None => Vec::new(),
     }
 }
 

@@ -6,16 +6,22 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Gauge, Paragraph, Sparkline};
 
+use unicode_width::UnicodeWidthStr as _;
+
 use super::canvas::{Canvas, MARK};
-use super::parts::error_line;
+use super::parts::{error_line, shorten_middle};
 use super::theme::Theme;
 use crate::api::percent;
 use crate::export::{ExportFile, ExportPhase, FileList, FileProgress, FileStatus};
 use crate::keys::{Action, KeyTable};
-use crate::model::{Activity, ExportRow, Model, Waiting};
+use crate::model::{Activity, ExportRow, Model, TransferRate, Waiting};
 
 /// Maximum number of rows of the table of exports, if the files are below it.
 const TABLE_ROWS: u16 = 6;
+/// Number of samples of the rates in one second.
+const SAMPLES_OF_A_SECOND: usize = 4;
+/// Width of the number of resources and of the state of a file.
+const FILE_COLUMNS: u16 = 46;
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     if model.export.form_open() {
@@ -122,7 +128,7 @@ fn draw_selected(model: &Model, row: &ExportRow, canvas: &mut Canvas, area: Rect
         lines.push(complete_line(row, theme));
     }
     let height = (lines.len() as u16).min(area.height);
-    let graph_height = if row.throughput.is_empty() || area.height < 12 { 0 } else { 3 };
+    let graph_height = if row.rates.is_empty() || area.height < 12 { 0 } else { 3 };
     let [head, graph, list] =
         Layout::vertical([Constraint::Length(height), Constraint::Length(graph_height), Constraint::Min(0)])
             .areas(area);
@@ -155,26 +161,26 @@ fn draw_waiting(model: &Model, row: &ExportRow, waiting: &Waiting, canvas: &mut 
     canvas.text(lines, below(area, 2));
 }
 
-/// Draws the bytes of the last seconds, the newest on the right, and the current rate.
+/// Draws the bytes per second of the last samples, the newest on the right, and the rates of the last second.
 fn draw_throughput(row: &ExportRow, canvas: &mut Canvas, area: Rect) {
     let theme = canvas.theme;
-    let [text, graph] = Layout::horizontal([Constraint::Length(22), Constraint::Min(0)]).areas(area);
-    let now = row.throughput.back().copied().unwrap_or(0);
-    let mean = row.throughput.iter().sum::<u64>() / row.throughput.len().max(1) as u64;
-    canvas.text(
-        vec![Line::raw(format!("{:>9} now", rate(now))), Line::raw(format!("{:>9} mean", rate(mean)))],
-        text,
-    );
-    let newest = row.throughput.iter().rev().take(usize::from(graph.width)).rev().copied();
+    let [text, graph] = Layout::horizontal([Constraint::Length(40), Constraint::Min(0)]).areas(area);
+    let (now, mean) = (row.mean_rate(SAMPLES_OF_A_SECOND), row.mean_rate(row.rates.len()));
+    let line = |rate: TransferRate, name: &str| {
+        Line::raw(format!("{:>8}/s {:>8} resources/s  {name}", size(rate.bytes), rate.resources))
+    };
+    canvas.text(vec![line(now, "now"), line(mean, "mean")], text);
+    let newest = row.rates.iter().rev().take(usize::from(graph.width)).rev().map(|rate| rate.bytes);
     canvas.draw(Sparkline::default().data(newest.collect::<Vec<_>>()).style(theme.accent()), graph);
 }
 
-/// Formats bytes per second.
-fn rate(bytes: u64) -> String {
+/// A number of bytes in the largest unit that fits.
+fn size(bytes: u64) -> String {
     match bytes {
-        0..1_000 => format!("{bytes} B/s"),
-        1_000..1_000_000 => format!("{:.1} kB/s", bytes as f64 / 1e3),
-        _ => format!("{:.1} MB/s", bytes as f64 / 1e6),
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
 }
 
@@ -189,7 +195,7 @@ fn complete_line(row: &ExportRow, theme: Theme) -> Line<'static> {
     let (resources, bytes) = (sum(|file| file.resources), sum(|file| file.bytes));
     let counted = row.job.files.iter().all(|file| file.list != FileList::Output || file.count.is_some());
     let checked = if counted { "; the counts match the manifest" } else { "" };
-    Line::styled(format!("Saved {resources} resources, {bytes} bytes{checked}"), theme.good())
+    Line::styled(format!("Saved {resources} resources, {}{checked}", size(bytes)), theme.good())
 }
 
 fn output_files(row: &ExportRow) -> impl Iterator<Item = (&ExportFile, &FileProgress)> {
@@ -201,7 +207,10 @@ fn draw_files(row: &ExportRow, scroll: usize, canvas: &mut Canvas, area: Rect) {
     let height = usize::from(area.height);
     let first = scroll.min(row.files.len().saturating_sub(height));
     let files = row.job.files.iter().zip(&row.files).skip(first).take(height);
-    let mut lines: Vec<_> = files.map(|(file, progress)| file_line(file, progress, theme)).collect();
+    let longest = row.job.files.iter().map(|file| file.name.width()).max().unwrap_or(0);
+    let name_width = longest.min(usize::from(area.width.saturating_sub(FILE_COLUMNS))).max(12);
+    let mut lines: Vec<_> =
+        files.map(|(file, progress)| file_line(file, progress, name_width, theme)).collect();
     if first + height < row.files.len() && height > 0 {
         let more = row.files.len() - first - height + 1;
         lines[height - 1] = Line::styled(format!("  … {more} more; PgDn scrolls"), theme.quiet());
@@ -209,19 +218,19 @@ fn draw_files(row: &ExportRow, scroll: usize, canvas: &mut Canvas, area: Rect) {
     canvas.draw(Paragraph::new(lines), area);
 }
 
-fn file_line(file: &ExportFile, progress: &FileProgress, theme: Theme) -> Line<'static> {
+fn file_line(file: &ExportFile, progress: &FileProgress, name_width: usize, theme: Theme) -> Line<'static> {
     let count = file.count.map(|count| count.to_string()).unwrap_or_default();
     let (state, style) = match &progress.status {
         FileStatus::Waiting => (String::new(), Style::new()),
         FileStatus::Downloading => {
-            (format!("{} bytes, {} lines so far", progress.bytes, progress.resources), Style::new())
+            (format!("{}, {} lines so far", size(progress.bytes), progress.resources), Style::new())
         }
         FileStatus::Retrying(reason) => (format!("retrying: {reason}"), theme.bad()),
-        FileStatus::Done => (format!("saved, {} bytes", progress.bytes), Style::new()),
+        FileStatus::Done => (format!("saved, {}", size(progress.bytes)), Style::new()),
         FileStatus::Failed(reason) => (format!("Error: {reason}"), theme.bad()),
     };
-    let name = file.name.trim_end_matches(".ndjson");
-    Line::from(vec![Span::raw(format!("  {name:<24} {count:>9}  ")), Span::styled(state, style)])
+    let name = shorten_middle(&file.name, name_width);
+    Line::from(vec![Span::raw(format!("  {name:<name_width$} {count:>9}  ")), Span::styled(state, style)])
 }
 
 /// Shortens the time of a snapshot to seconds.

@@ -54,11 +54,15 @@ fn is_word(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::display::ColourScheme;
+    use crate::display::{ColourScheme, DisplayOptions};
 
     #[track_caller]
     fn check(line: &str, expected: &[&str]) {
-        let spans = json_line(line, Theme::new(ColourScheme::None)).spans;
+        let spans = json_line(
+            line,
+            Theme::new(DisplayOptions { colours: ColourScheme::None, ..DisplayOptions::default() }),
+        )
+        .spans;
         let parts: Vec<_> = spans.iter().map(|span| span.content.as_ref()).collect();
         assert_eq!(parts, expected);
     }

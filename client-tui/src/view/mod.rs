@@ -9,8 +9,10 @@ mod codes;
 mod compared;
 mod completion;
 mod export;
+mod header;
 mod help;
 pub mod json;
+mod jump;
 mod palette;
 mod parts;
 mod profile_menu;
@@ -23,26 +25,31 @@ mod tree;
 mod viewer;
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout, Margin, Rect};
 use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, BorderType, Padding, Paragraph, Wrap};
 use unicode_width::UnicodeWidthStr;
 
 use self::canvas::Canvas;
 pub use self::canvas::ClickRegion;
-use self::parts::clock;
+pub use self::jump::JumpLabels;
+use self::parts::wrapped_lines;
 use self::theme::{Theme, to_ascii};
 use crate::commands;
-use crate::model::{ClickTarget, Model, Overlay, Screen, SignInState};
+use crate::model::{ClickTarget, Model, Overlay, Screen};
 
 /// Minimum size of the terminal. Below it, only a message is shown.
 const MIN_WIDTH: u16 = 40;
 const MIN_HEIGHT: u16 = 12;
-/// Minimum height at which an empty line separates the tabs from the screen.
-const SPACIOUS_HEIGHT: u16 = 20;
+/// Minimum height at which a header line precedes the tabs.
+const HEADER_HEIGHT: u16 = 20;
+/// Maximum size of a notice.
+const NOTICE: (u16, u16) = (72, 6);
 
 /// Draws the complete model at any size of the terminal. Returns the regions that a mouse click can select.
 pub fn view(model: &Model, frame: &mut Frame) -> Vec<ClickRegion> {
-    let mut canvas = Canvas::new(frame, Theme::new(model.about.display.colours), model.zoomed);
+    let theme = Theme::new(model.about.display);
+    let mut canvas = Canvas::new(frame, theme, model.zoomed, model.pane_steps);
     draw(model, &mut canvas);
     if model.about.display.ascii {
         to_ascii(canvas.buffer());
@@ -60,14 +67,14 @@ fn draw(model: &Model, canvas: &mut Canvas) {
         canvas.text(vec![Line::raw(text)], area);
         return;
     }
-    let [tabs, _, body, notice, footer] = Layout::vertical([
+    let [header, tabs, body, footer] = Layout::vertical([
+        Constraint::Length(u16::from(area.height >= HEADER_HEIGHT)),
         Constraint::Length(1),
-        Constraint::Length(u16::from(area.height >= SPACIOUS_HEIGHT)),
         Constraint::Min(0),
-        Constraint::Length(notice_height(model, area.width)),
         Constraint::Length(1),
     ])
     .areas(area);
+    header::draw(model, canvas, header);
     draw_tabs(model, canvas, tabs);
     match model.screen {
         Screen::SignIn => sign_in::draw(model, canvas, body),
@@ -79,7 +86,6 @@ fn draw(model: &Model, canvas: &mut Canvas) {
         Screen::Files => viewer::draw(model, canvas, body),
         Screen::Help => help::draw(model, canvas, body),
     }
-    canvas.text(vec![status_line(model, canvas.theme)], notice);
     canvas.draw(footer_line(model, area.width, canvas.theme), footer);
     if model.codes.naming_other {
         codes::draw_other_server(model, canvas);
@@ -89,14 +95,35 @@ fn draw(model: &Model, canvas: &mut Canvas) {
         Some(Overlay::Recall(recall)) => recall::draw(model, recall, canvas),
         Some(Overlay::Profiles(menu)) => profile_menu::draw(model, menu, canvas),
         Some(Overlay::Palette(palette)) => palette::draw(model, palette, canvas),
+        Some(Overlay::Jump(typed)) => jump::draw(typed, canvas),
         None => {}
     }
+    draw_notice(model, canvas, body);
 }
 
-/// The number of lines of the status line: a notice may need up to three.
-fn notice_height(model: &Model, width: u16) -> u16 {
-    let columns = model.notice.as_deref().map_or(0, UnicodeWidthStr::width);
-    (columns.div_ceil(usize::from(width).max(1)) as u16).clamp(1, 3)
+/// Draws the result of the last action over the lower right corner of the screen.
+fn draw_notice(model: &Model, canvas: &mut Canvas, body: Rect) {
+    let Some(notice) = &model.notice else { return };
+    let theme = canvas.theme;
+    let most = NOTICE.0.min(body.width.saturating_sub(4));
+    // A border and a margin on both sides.
+    let inner = most.saturating_sub(4).max(1);
+    let text = Paragraph::new(notice.as_str()).wrap(Wrap { trim: false });
+    let lines = wrapped_lines(notice, inner.into()) as u16;
+    let width = if lines == 1 { notice.width() as u16 + 4 } else { most };
+    let height = (lines + 2).min(NOTICE.1).min(body.height);
+    // The notice does not cover the border of the pane.
+    let body = body.inner(Margin::new(2, 1));
+    let height = height.min(body.height);
+    let area = Rect { x: body.right().saturating_sub(width), y: body.bottom() - height, width, height };
+    let style = if notice.starts_with("Error:") { theme.bad() } else { theme.accent() };
+    canvas.clear(area);
+    let block = Block::bordered()
+        .border_type(BorderType::Rounded)
+        .border_style(style)
+        .padding(Padding::horizontal(1))
+        .style(theme.notice());
+    canvas.draw(text.style(style).block(block), area);
 }
 
 /// Draws the tabs, or only the open one if the others do not fit.
@@ -130,30 +157,6 @@ fn draw_tabs(model: &Model, canvas: &mut Canvas, area: Rect) {
             Rect { x, width: area.width - (x - area.x), ..area },
         );
     }
-}
-
-/// The status line: the result of the last action, or else the server and the user.
-fn status_line(model: &Model, theme: Theme) -> Line<'_> {
-    if let Some(notice) = &model.notice {
-        let style = if notice.starts_with("Error:") { theme.bad() } else { theme.accent() };
-        return Line::styled(notice.as_str(), style);
-    }
-    let who = match &model.sign_in.state {
-        SignInState::In(session) => {
-            format!("signed in until {}", clock(session.expires_at, &model.about.zone))
-        }
-        _ => "no user is signed in".to_owned(),
-    };
-    let name = model.about.profile.as_ref().map(|name| format!("{name} · ")).unwrap_or_default();
-    let server = Span::styled(format!("{name}{} · {who}", model.about.base_url), theme.quiet());
-    let mut line = Line::from(server);
-    if model.about.is_plain() {
-        line.push_span(Span::styled(" · without TLS", theme.warning()));
-    }
-    if model.about.read_only {
-        line.push_span(Span::styled(" · read-only", theme.warning()));
-    }
-    line
 }
 
 /// The keys of the footer, as many as fit: those whose action is possible now.

@@ -1,8 +1,14 @@
-//! Parts that several screens draw: error lines, times, and texts at the right edge.
+//! Parts that several screens draw: error lines, waiting lines, times, and texts of a limited width.
 
+use jiff::Timestamp;
 use ratatui::text::{Line, Span};
+use unicode_segmentation::UnicodeSegmentation as _;
+use unicode_width::UnicodeWidthStr;
 
 use super::theme::Theme;
+
+/// Symbols of the moving mark beside everything that waits.
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 /// Adds a text at the right end of a line, if there is space for it.
 pub(super) fn push_right<'a>(line: &mut Line<'a>, text: Span<'a>, width: u16) {
@@ -20,4 +26,92 @@ pub(super) fn error_line<'a>(reason: &str, theme: Theme) -> Line<'a> {
 /// A time of day in the time zone of the user.
 pub(super) fn clock(time: jiff::Timestamp, zone: &jiff::tz::TimeZone) -> String {
     time.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
+}
+
+/// Text of [`waiting_line`] for a request to the server.
+pub(super) const WAITING: &str = "Waiting for the response";
+
+/// A line for a request that waits: a moving mark, the time so far, and the key that ends it.
+pub(super) fn waiting_line(text: &str, since: Timestamp, now: Timestamp, theme: Theme) -> Line<'static> {
+    let waited_ms = (now.as_millisecond() - since.as_millisecond()).max(0);
+    let frame = SPINNER[(waited_ms / crate::model::TICK_MS) as usize % SPINNER.len()];
+    Line::from(vec![
+        Span::styled(format!("{frame} "), theme.accent()),
+        Span::raw(format!("{text} … {} s", waited_ms / 1_000)),
+        Span::styled("; Esc cancels", theme.quiet()),
+    ])
+}
+
+/// The number of lines of a text with word wrap.
+pub(super) fn wrapped_lines(text: &str, columns: usize) -> usize {
+    let columns = columns.max(1);
+    let (mut lines, mut used) = (1, 0);
+    for word in text.split_whitespace().map(UnicodeWidthStr::width) {
+        let separated = if used == 0 { word } else { used + 1 + word };
+        if separated <= columns {
+            used = separated;
+        } else {
+            // A word that is longer than a line is divided.
+            lines += usize::from(used > 0) + word.saturating_sub(1) / columns;
+            used = (word.max(1) - 1) % columns + 1;
+        }
+    }
+    lines
+}
+
+/// Shortens a text to a number of columns in its middle, because names of files and addresses differ most at
+/// their ends.
+pub(super) fn shorten_middle(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    if columns == 0 {
+        return String::new();
+    }
+    let clusters: Vec<_> = text.graphemes(true).collect();
+    // The end gets the larger part: it holds the name of the file or the last part of an address.
+    let end_columns = (columns - 1) * 2 / 3;
+    let (mut start, mut end, mut start_width, mut end_width) = (0, clusters.len(), 0, 0);
+    while end > start && end_width + clusters[end - 1].width() <= end_columns {
+        end -= 1;
+        end_width += clusters[end].width();
+    }
+    while start < end && start_width + clusters[start].width() + end_width < columns {
+        start_width += clusters[start].width();
+        start += 1;
+    }
+    format!("{}…{}", clusters[..start].concat(), clusters[end..].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_shortened_in_its_middle() {
+        assert_eq!(shorten_middle("bulk/7f1c/Provenance.0001.ndjson", 24), "bulk/7f1…nce.0001.ndjson");
+        assert_eq!(shorten_middle("Patient", 7), "Patient");
+        assert_eq!(shorten_middle("Patient", 3), "P…t");
+        assert_eq!(shorten_middle("Patient", 1), "…");
+        assert_eq!(shorten_middle("Patient", 0), "");
+    }
+
+    #[test]
+    fn wrapped_lines_are_counted() {
+        for (text, columns, lines) in
+            [("", 5, 1), ("one two", 7, 1), ("one two", 6, 2), ("abcdefgh i", 4, 3), ("a bb ccc", 3, 3)]
+        {
+            assert_eq!(wrapped_lines(text, columns), lines, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_shortened_text_has_at_most_the_columns() {
+        for text in ["日本語のファイル名.ndjson", "e\u{301}e\u{301}e\u{301}e\u{301}", "👩‍⚕️👩‍⚕️👩‍⚕️👩‍⚕️"]
+        {
+            for columns in 0..20 {
+                assert!(shorten_middle(text, columns).width() <= columns.max(text.width().min(columns)));
+            }
+        }
+    }
 }

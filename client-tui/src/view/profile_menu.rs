@@ -22,7 +22,7 @@ pub(super) fn draw(model: &Model, menu: &ProfileMenu, canvas: &mut Canvas) {
     let theme = canvas.theme;
     let profiles = menu.matching();
     match &menu.choices {
-        Answer::None | Answer::Waiting => canvas.draw(Line::raw("reading …"), list),
+        Answer::None | Answer::Waiting { .. } => canvas.draw(Line::raw("reading …"), list),
         Answer::Failed(reason) => canvas.text(vec![error_line(reason, theme)], list),
         Answer::Done(all) if all.is_empty() => {
             canvas.text(vec![Line::raw("No profile is stored; 'trefoil-tui setup URL' stores one.")], list);

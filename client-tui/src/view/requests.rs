@@ -1,23 +1,26 @@
 //! The Requests screen: one line for each exchange, and the details of the selected one.
 
-use jiff::tz::TimeZone;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::canvas::{Canvas, MARK};
 use super::json::json_line;
-use super::parts::{clock, error_line};
+use super::parts::{clock, error_line, shorten_middle};
 use super::theme::Theme;
 use crate::api::RecordedExchange;
 use crate::json_path;
 use crate::model::Model;
 
+/// Width of the columns before the method and the address.
+const ROW_COLUMNS: u16 = 29;
+
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let requests = &model.requests;
     if requests.exchanges.is_empty() {
         let text = "No requests yet. They are listed here, with masked secrets.";
-        canvas.draw(Line::raw(text), area);
+        let list = canvas.pane("Requests", true, area);
+        canvas.draw(Line::raw(text), list);
         return;
     }
     if canvas.is_wide() {
@@ -27,9 +30,11 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
         let detail = canvas.pane("Request and response", requests.detail, detail);
         draw_detail(model, canvas, detail);
     } else if requests.detail {
-        draw_detail(model, canvas, area);
+        let detail = canvas.pane("Request and response", true, area);
+        draw_detail(model, canvas, detail);
     } else {
-        draw_list(model, canvas, area);
+        let list = canvas.pane("Requests", true, area);
+        draw_list(model, canvas, list);
     }
 }
 
@@ -39,7 +44,7 @@ fn draw_list(model: &Model, canvas: &mut Canvas, area: Rect) {
     let theme = canvas.theme;
     canvas.draw(Line::styled("  time      took     status  request", theme.quiet()), head);
     canvas.list(requests.exchanges.len(), requests.selected, list, |index| {
-        row(&requests.exchanges[index], index == requests.selected, &model.about.zone, theme)
+        row(&requests.exchanges[index], index == requests.selected, list.width, model, theme)
     });
 }
 
@@ -63,7 +68,13 @@ fn draw_detail(model: &Model, canvas: &mut Canvas, area: Rect) {
     canvas.scrolled_text(lines, requests.scroll, text);
 }
 
-fn row<'a>(exchange: &'a RecordedExchange, marked: bool, zone: &TimeZone, theme: Theme) -> Line<'a> {
+fn row<'a>(
+    exchange: &'a RecordedExchange,
+    marked: bool,
+    width: u16,
+    model: &Model,
+    theme: Theme,
+) -> Line<'a> {
     let (status, style) = match &exchange.outcome {
         None => ("…".to_owned(), theme.warning()),
         Some(Ok(answered)) if answered.status < 400 => (answered.status.to_string(), theme.good()),
@@ -71,16 +82,21 @@ fn row<'a>(exchange: &'a RecordedExchange, marked: bool, zone: &TimeZone, theme:
         Some(Err(_)) => ("Error".to_owned(), theme.bad()),
     };
     let mark = if marked { MARK } else { "  " };
+    let waited_ms = (model.now.as_millisecond() - exchange.at.as_millisecond()).max(0) as u64;
+    let took_ms = if exchange.outcome.is_some() { exchange.took_ms } else { waited_ms };
     let place = url::Url::parse(&exchange.url).map_or_else(
         |_| exchange.url.clone(),
         |url| format!("{}{}", url.path(), url.query().map(|query| format!("?{query}")).unwrap_or_default()),
     );
     Line::from(vec![
         Span::styled(mark, theme.accent()),
-        Span::raw(format!("{}  {:>5} ms ", clock(exchange.at, zone), exchange.took_ms)),
+        Span::raw(format!("{}  {took_ms:>5} ms ", clock(exchange.at, &model.about.zone))),
         Span::styled(format!("{status:>6}  "), style),
         Span::styled(
-            format!("{} {place}", exchange.method),
+            shorten_middle(
+                &format!("{} {place}", exchange.method),
+                usize::from(width.saturating_sub(ROW_COLUMNS)),
+            ),
             if marked { theme.accent() } else { Style::new() },
         ),
     ])

@@ -6,7 +6,7 @@ use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 use super::canvas::Canvas;
-use super::parts::{clock, error_line};
+use super::parts::{clock, error_line, waiting_line};
 use super::theme::Theme;
 use super::token;
 use crate::api::{DevicePrompt, SignedInSession};
@@ -42,7 +42,9 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
             lines.push(Line::raw("No user is signed in. Press Enter to sign in with your browser."));
             demo_hint(model, &mut lines);
         }
-        SignInState::Starting => lines.push(Line::raw("Reading the server's configuration …")),
+        SignInState::Starting { since } => {
+            lines.push(waiting_line("Reading the server's configuration", *since, model.now, theme));
+        }
         SignInState::Failed(reason) => {
             lines.push(error_line(reason, theme));
             lines.push(Line::raw("Press Enter to try again."));
@@ -180,7 +182,9 @@ fn expiry(model: &Model, session: &SignedInSession) -> String {
 fn claims<'a>(model: &'a Model, theme: Theme, lines: &mut Vec<Line<'a>>) {
     match &model.sign_in.claims {
         Answer::None => {}
-        Answer::Waiting => lines.push(Line::raw("Reading userinfo …")),
+        Answer::Waiting { since } => {
+            lines.push(waiting_line("Reading userinfo", *since, model.now, theme));
+        }
         Answer::Failed(reason) => lines.push(error_line(reason, theme)),
         Answer::Done(claims) => {
             lines.push(Line::styled("Signed-in user (userinfo)", theme.accent()));

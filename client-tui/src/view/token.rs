@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use serde_json::Value;
 
 use super::canvas::Canvas;
-use super::parts::error_line;
+use super::parts::{error_line, waiting_line};
 use super::theme::Theme;
 use crate::api::{Introspection, SignatureStatus, TokenInspection, meaning, scope_meaning};
 use crate::keys::Action;
@@ -20,7 +20,10 @@ pub(super) fn draw(model: &Model, inspector: &Inspector, canvas: &mut Canvas, ar
     let title = format!("{} ({key} shows the next token, Esc closes)", inspector.kind.title());
     let mut lines = vec![Line::styled(title, canvas.theme.accent()), Line::default()];
     match &inspector.answer {
-        Answer::None | Answer::Waiting => lines.push(Line::raw("Reading the token …")),
+        Answer::None => {}
+        Answer::Waiting { since } => {
+            lines.push(waiting_line("Reading the token", *since, model.now, canvas.theme));
+        }
         Answer::Failed(reason) => lines.push(error_line(reason, canvas.theme)),
         Answer::Done(token) => lines.extend(token_lines(token, model.now, &model.about.zone, canvas.theme)),
     }

@@ -1,11 +1,12 @@
 //! The hierarchy browser: the form, and a concept between the concepts above and below it, or a path.
 
+use jiff::Timestamp;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::canvas::{Canvas, MARK};
-use super::parts::{clock, error_line};
+use super::parts::{WAITING, clock, error_line, waiting_line};
 use super::theme::Theme;
 use crate::api::{ConceptLabel, HierarchyConcept, HierarchyPath};
 use crate::model::answer::Answer;
@@ -38,8 +39,12 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
             let prompt = "Press Enter to show this code with the concepts above and below it.";
             (vec![TreeRow::Text(Line::raw(prompt))], Vec::new())
         }
-        TreeContent::Concept(sent) => (answer_rows(sent, theme, concept_rows), question(model, sent, theme)),
-        TreeContent::Path(sent) => (answer_rows(sent, theme, path_rows), question(model, sent, theme)),
+        TreeContent::Concept(sent) => {
+            (answer_rows(sent, model.now, theme, concept_rows), question(model, sent, theme))
+        }
+        TreeContent::Path(sent) => {
+            (answer_rows(sent, model.now, theme, path_rows), question(model, sent, theme))
+        }
     };
     // Both lines are wrapped.
     let height = (2 * facts.len() as u16).min(right.height / 3);
@@ -95,13 +100,15 @@ fn concept_line<'a>(branch: &'a str, concept: &'a ConceptLabel, selected: bool, 
 
 fn answer_rows<'a, Q, A>(
     asked: &'a SentQuestion<Q, A>,
+    now: Timestamp,
     theme: Theme,
     rows: impl FnOnce(&'a A, Theme) -> Vec<TreeRow<'a>>,
 ) -> Vec<TreeRow<'a>> {
     match &asked.answer {
         Answer::Done(answer) => rows(answer, theme),
         Answer::Failed(reason) => vec![TreeRow::Text(error_line(reason, theme))],
-        Answer::Waiting | Answer::None => vec![TreeRow::Text(Line::raw("Waiting for the response …"))],
+        Answer::Waiting { since } => vec![TreeRow::Text(waiting_line(WAITING, *since, now, theme))],
+        Answer::None => Vec::new(),
     }
 }
 

@@ -3,7 +3,6 @@
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 use trefoil_tui::api::{Bearer, LookupAnswer};
-use trefoil_tui::model::answer::Answer;
 use trefoil_tui::model::{Model, Operation};
 use trefoil_tui::msg::{CodeAnswer, Message, RuntimeEffect};
 use trefoil_tui::other_server::OtherServer;
@@ -63,7 +62,7 @@ fn each_question_is_sent_to_both_servers_until_the_field_is_empty() {
     assert_eq!(press(&mut model, KeyCode::Enter).len(), 2);
     let late = Message::OtherCode { id: 1, operation: Operation::Lookup, result: Err("late".to_owned()) };
     update(&mut model, late);
-    assert_eq!(model.codes.lookup.other.as_ref().unwrap().answer, Answer::Waiting);
+    assert!(model.codes.lookup.other.as_ref().unwrap().answer.is_waiting());
     press(&mut model, KeyCode::Char('d'));
     update(&mut model, Message::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
     assert_eq!(press(&mut model, KeyCode::Enter).len(), 1);

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use trefoil_tui::profile::Profile;
-use wiremock::matchers::{method, path};
+use wiremock::matchers::{header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::server::{Server, browse};
@@ -496,4 +496,33 @@ async fn two_profiles_of_one_server_have_their_own_tokens() {
     };
     let files: BTreeSet<_> = [None, Some("ann"), Some("bob")].map(profile).into();
     assert_eq!(files.len(), 3, "{files:?}");
+}
+
+#[tokio::test]
+async fn the_environment_names_the_profile_and_the_token() {
+    let answer = json!({ "parameter": [{ "name": "result", "valueBoolean": true }] });
+    let server = MockServer::start().await;
+    Mock::given(method("POST"))
+        .and(header("authorization", "Bearer from-the-environment"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(answer))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let folder = tempfile::tempdir().unwrap();
+    let profiles = folder.path().join("trefoil-tui/profiles.toml");
+    std::fs::create_dir_all(profiles.parent().unwrap()).unwrap();
+    let uri = server.uri();
+    let text = format!(
+        "default = \"other\"\n[profiles.other]\nbase_url = \"http://127.0.0.1:9\"\n[profiles.mock]\nbase_url = \"{uri}\"\n"
+    );
+    std::fs::write(profiles, text).unwrap();
+    let mut command = program();
+    command.env("XDG_CONFIG_HOME", folder.path()).env("TREFOIL_PROFILE", "mock");
+    command.env("TREFOIL_TOKEN", "from-the-environment");
+    command.args(["validate-code", "--url", "u", "--system", "s", "--code", "c"]);
+    let output = output(command).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut help = program();
+    let help = help.env("TREFOIL_TOKEN", "secret-value").args(["lookup", "--help"]).output().unwrap();
+    assert!(!String::from_utf8_lossy(&help.stdout).contains("secret-value"), "help shows the token");
 }

@@ -16,6 +16,7 @@ mod faulty_server;
 mod headless;
 mod history;
 mod journey;
+mod jump;
 mod key;
 mod other_servers;
 #[cfg(unix)]

@@ -155,7 +155,6 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
             fill(text);
         }
         press(KeyCode::Enter);
-        press(KeyCode::Esc);
     };
     ask();
     press(KeyCode::Char('P'));

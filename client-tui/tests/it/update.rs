@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use jiff::SignedDuration;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use trefoil_tui::api::{
     Bearer, RecordedExchange, RecordedResponse, SignedInSession, SubsumesAnswer, SubsumesQuery, TokenKind,
@@ -63,7 +64,7 @@ fn requests_contain_the_values_of_the_forms() {
         press(&mut model, KeyCode::Enter),
         [RuntimeEffect::Code(1, CodeQuestion::ValidateCode(asked), Bearer::Backend)]
     );
-    assert_eq!(model.codes.validate.sent.as_ref().unwrap().answer, Answer::Waiting);
+    assert!(model.codes.validate.sent.as_ref().unwrap().answer.is_waiting());
     press(&mut model, KeyCode::Char('o'));
     press(&mut model, KeyCode::BackTab);
     for _ in 0..4 {
@@ -151,9 +152,11 @@ fn a_late_answer_to_an_earlier_question_is_dropped() {
     let mut model = model();
     press(&mut model, KeyCode::Char('2'));
     press(&mut model, KeyCode::Enter);
+    press(&mut model, KeyCode::Tab);
+    type_text(&mut model, "x");
     press(&mut model, KeyCode::Enter);
     update(&mut model, validated(1, Err("late".to_owned())));
-    assert_eq!(model.codes.validate.sent.as_ref().unwrap().answer, Answer::Waiting);
+    assert!(model.codes.validate.sent.as_ref().unwrap().answer.is_waiting());
     let found = ValidationAnswer { result: true, ..ValidationAnswer::default() };
     update(&mut model, validated(2, Ok(found.clone())));
     update(&mut model, validated(1, Err("later".to_owned())));
@@ -483,7 +486,8 @@ fn the_inspector_shows_one_token_after_the_other() {
     let shown = [inspect(&mut model), inspect(&mut model), inspect(&mut model)];
     assert_eq!(shown, [TokenKind::UserAccess, TokenKind::Id, TokenKind::BackendAccess]);
     update(&mut model, Message::Inspected(TokenKind::Id, Err("late".to_owned())));
-    assert_eq!(model.sign_in.inspector.as_ref().unwrap().answer, Answer::Waiting, "another token is shown");
+    assert!(model.sign_in.inspector.as_ref().unwrap().answer.is_waiting(), "another token is shown");
+    update(&mut model, Message::Inspected(TokenKind::BackendAccess, Err("refused".to_owned())));
     press(&mut model, KeyCode::Esc);
     assert!(model.sign_in.inspector.is_none() && model.is_signed_in());
 }
@@ -674,4 +678,72 @@ fn the_pager_shows_the_body_or_its_selected_part() {
     let mut model = complete();
     press(&mut model, KeyCode::Char('v'));
     assert_eq!(press(&mut model, KeyCode::Char('v')), [], "no resource is shown");
+}
+
+#[test]
+fn what_waits_shows_its_seconds_and_ends_with_esc() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('2'));
+    let asked = press(&mut model, KeyCode::Enter);
+    assert!(matches!(asked[..], [RuntimeEffect::Code(..)]), "{asked:?}");
+    assert_eq!(press(&mut model, KeyCode::Enter), [], "a question is sent once");
+    assert!(model.notice.as_deref().is_some_and(|notice| notice.contains("Esc cancels it")));
+    assert!(model.is_moving());
+    assert_eq!(press(&mut model, KeyCode::Esc), [RuntimeEffect::CancelRequests(Screen::Codes)]);
+    assert!(!model.is_moving());
+    let sent = model.codes.validate.sent.as_ref().unwrap();
+    assert_eq!(sent.answer, Answer::Failed("cancelled before the server answered".to_owned()));
+    assert_eq!(press(&mut model, KeyCode::Enter).len(), 1, "it can be sent again");
+}
+
+#[test]
+fn notices_leave_by_themselves_but_errors_and_questions_stay() {
+    let after = |model: &mut Model, seconds: i64| {
+        for second in 0..=seconds {
+            update(model, Message::Tick(now() + SignedDuration::from_secs(second)));
+        }
+        model.notice.is_some()
+    };
+    let mut model = model();
+    update(&mut model, Message::Saved(Ok("Saved a file.".to_owned())));
+    assert!(after(&mut model, 5));
+    assert!(!after(&mut model, 6));
+    update(&mut model, Message::Saved(Err("the disk is full".to_owned())));
+    assert!(after(&mut model, 60));
+    update(&mut model, Message::SignedIn(Ok(session())));
+    press(&mut model, KeyCode::Char('o'));
+    assert!(after(&mut model, 60), "{:?}", model.notice);
+    press(&mut model, KeyCode::Char('5'));
+    assert!(model.notice.is_none());
+}
+
+#[test]
+fn the_palette_has_other_screens_and_earlier_questions() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Enter);
+    let answer = ValidationAnswer { result: true, ..ValidationAnswer::default() };
+    update(&mut model, validated(1, Ok(answer)));
+    press(&mut model, KeyCode::Char('1'));
+    let choose = |model: &mut Model, text: &str| {
+        press(model, KeyCode::Char(':'));
+        type_text(model, text);
+        press(model, KeyCode::Enter)
+    };
+    choose(&mut model, "validate cane");
+    assert_eq!((model.screen, model.codes.operation), (Screen::Codes, Operation::ValidateCode));
+    press(&mut model, KeyCode::Char('1'));
+    choose(&mut model, "file of codes");
+    assert!(model.screen == Screen::Codes && model.batch.open, "the command of another screen");
+}
+
+#[test]
+fn the_size_of_the_panes_is_limited() {
+    let mut model = model();
+    for (key, limit) in [('>', 12), ('<', -12)] {
+        for _ in 0..40 {
+            press(&mut model, KeyCode::Char(key));
+        }
+        assert_eq!(model.pane_steps, limit);
+    }
 }

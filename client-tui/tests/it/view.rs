@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::KeyCode;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
 use serde_json::json;
 use trefoil_tui::api::{
@@ -115,6 +115,22 @@ fn validated(answer: Result<ValidationAnswer, String>) -> Model {
     press(&mut model, KeyCode::Enter);
     let result = answer.map(CodeAnswer::ValidateCode);
     update(&mut model, Message::Code { id: 1, operation: Operation::ValidateCode, result });
+    model
+}
+
+/// A question that waits for two seconds.
+fn asked() -> Model {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Enter);
+    update(&mut model, Message::Tick(now() + SignedDuration::from_millis(2_250)));
+    press(&mut model, KeyCode::Enter);
+    model
+}
+
+fn with_jump_labels() -> Model {
+    let mut model = subsumed();
+    update(&mut model, Message::Key(KeyEvent::new(KeyCode::Char('o'), KeyModifiers::CONTROL)));
     model
 }
 
@@ -369,6 +385,8 @@ fn all() -> Vec<(&'static str, Model)> {
         ("token", inspected()),
         ("validate_code", validated(Ok(found))),
         ("validate_code_refused", validated(Err(missing.to_owned()))),
+        ("asked", asked()),
+        ("jump", with_jump_labels()),
         ("subsumes", subsumed()),
         ("subsumes_stale", stale()),
         ("lookup", looked_up()),
@@ -469,14 +487,14 @@ fn the_cursor_is_after_wide_characters() {
     type_text(&mut model, "漢字e\u{301}");
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     terminal.draw(|frame| drop(view(&model, frame))).unwrap();
-    // The value begins in column 14; the characters have the widths 2, 2, 1 and 0.
-    terminal.backend_mut().assert_cursor_position((14 + 5, 5));
+    // The value begins in column 16; the characters have the widths 2, 2, 1 and 0.
+    terminal.backend_mut().assert_cursor_position((16 + 5, 6));
     for _ in 0..50 {
         type_text(&mut model, "漢");
     }
     terminal.draw(|frame| drop(view(&model, frame))).unwrap();
-    // The field has 66 columns: 32 characters of width 2 before the cursor.
-    terminal.backend_mut().assert_cursor_position((14 + 64, 5));
+    // The field has 62 columns: 30 characters of width 2 before the cursor.
+    terminal.backend_mut().assert_cursor_position((16 + 60, 6));
 }
 
 #[test]
