@@ -18,7 +18,7 @@ use crate::model::{Model, Operation, OperationState, Question};
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let [operations, _, rest] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(u16::from(area.height > 12)),
+        Constraint::Length(u16::from(area.height > 24)),
         Constraint::Min(0),
     ])
     .areas(area);

@@ -1,5 +1,5 @@
-//! The cookies that a browser sent: the session, the browser before any sign-in, and the device in which a
-//! user has signed in before (see `identity::sign_in::throttle`).
+//! The cookies that a browser sent: the session, the browser before any sign-in, the device in which a user
+//! has signed in before (see `identity::sign_in::throttle`), and the language of the pages.
 
 use http::{HeaderMap, header};
 
@@ -17,6 +17,8 @@ pub struct CookieNames {
     pub browser: &'static str,
     /// The device in which a user has signed in before.
     pub device: &'static str,
+    /// The language that the user has chosen for the pages.
+    pub language: &'static str,
 }
 
 impl CookieNames {
@@ -26,9 +28,14 @@ impl CookieNames {
             session: "__Host-trefoil",
             browser: "__Host-trefoil-browser",
             device: "__Host-trefoil-device",
+            language: "__Host-trefoil-language",
         };
-        const HTTP: &CookieNames =
-            &CookieNames { session: "trefoil", browser: "trefoil-browser", device: "trefoil-device" };
+        const HTTP: &CookieNames = &CookieNames {
+            session: "trefoil",
+            browser: "trefoil-browser",
+            device: "trefoil-device",
+            language: "trefoil-language",
+        };
         if is_https { HTTPS } else { HTTP }
     }
 }
@@ -39,6 +46,7 @@ pub struct BrowserCookies {
     pub session: Option<String>,
     pub browser: Option<String>,
     pub device: Option<String>,
+    pub language: Option<String>,
 }
 
 impl BrowserCookies {
@@ -54,6 +62,7 @@ impl BrowserCookies {
                 _ if name == names.session => &mut cookies.session,
                 _ if name == names.browser => &mut cookies.browser,
                 _ if name == names.device => &mut cookies.device,
+                _ if name == names.language => &mut cookies.language,
                 _ => continue,
             };
             cookie.get_or_insert_with(|| value.to_owned());
@@ -74,7 +83,10 @@ mod tests {
         headers.append(header::COOKIE, "trefoil=two; trefoil-device=d".parse().unwrap());
         let read = BrowserCookies::read(&headers, false);
         let one = |text: &str| Some(text.to_owned());
-        assert_eq!(read, BrowserCookies { session: one("one"), browser: None, device: one("d") });
+        assert_eq!(
+            read,
+            BrowserCookies { session: one("one"), device: one("d"), ..BrowserCookies::default() }
+        );
         assert_eq!(BrowserCookies::read(&headers, true), BrowserCookies::default());
     }
 }

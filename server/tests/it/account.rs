@@ -56,6 +56,28 @@ async fn sessions_are_listed_and_ended_from_another_browser() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn all_other_sessions_are_ended_at_once() {
+    let server = Server::demo();
+    let (base, demo) = (server.base(), server.demo_json());
+    let mut desk = Browser::new(&server);
+    let at_desk = tokens(&server, &mut desk, &demo["user"]).await;
+    let mut elsewhere = Vec::new();
+    for _ in 0..3 {
+        let mut browser = Browser::new(&server);
+        elsewhere.push(tokens(&server, &mut browser, &demo["user"]).await);
+    }
+    let page = desk.account(&base).await;
+    assert!(page.contains("3 sessions"), "sessions of one kind of browser are one group: {page}");
+    let done = desk.form(format!("{base}/account/sessions/end-others"), &page, &[]).await;
+    assert_eq!((done.status().as_u16(), location(&done)), (303, format!("{base}/account?notice=others")));
+    assert_eq!(userinfo(&server, &at_desk.access).await, 200, "this session and its apps remain");
+    for tokens in elsewhere {
+        assert_eq!(userinfo(&server, &tokens.access).await, 401);
+    }
+    assert!(!desk.account(&base).await.contains("end-others"), "nothing is left to end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_new_password_ends_other_sessions_and_all_tokens() {
     let server = Server::demo();
     let (base, demo) = (server.base(), server.demo_json());

@@ -37,7 +37,10 @@ pub async fn authorize(context: &RequestContext) -> Result<Response, Problem> {
     }
     let checked =
         context.app.identity.authorization.check_authorization_request(&context.query, context.now).await;
-    let request = checked.map_err(|error| request_problem(context, error))?;
+    let request = match checked {
+        Ok(request) => request,
+        Err(error) => return Err(request_problem(context, error).await),
+    };
     let interaction = InteractionState::new(&request, context.now);
     Ok(continue_request(context, request, interaction).await)
 }

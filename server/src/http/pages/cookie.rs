@@ -2,13 +2,14 @@
 
 use http::header;
 
+use super::language::Language;
 use crate::http::browser_cookies::CookieNames;
 use crate::http::extract::RequestContext;
 use crate::http::reply::{self, Response};
 use crate::node::app::App;
 
-/// Lifetime of the device cookie, in seconds.
-const DEVICE_LIFE_S: u32 = 365 * 24 * 3600;
+/// Lifetime of the cookies of devices and languages, in seconds.
+const LIFE_S: u32 = 365 * 24 * 3600;
 
 fn attributes(app: &App) -> &'static str {
     if app.address.is_https {
@@ -44,9 +45,15 @@ pub fn browser(context: &RequestContext) -> (String, Option<String>) {
 
 /// `Set-Cookie` for a device.
 pub fn set_device(app: &App, value: &str) -> String {
+    format!("{}={value}{}; Max-Age={LIFE_S}", CookieNames::of(app.address.is_https).device, attributes(app))
+}
+
+/// `Set-Cookie` for the language of the pages.
+pub fn set_language(app: &App, language: Language) -> String {
     format!(
-        "{}={value}{}; Max-Age={DEVICE_LIFE_S}",
-        CookieNames::of(app.address.is_https).device,
+        "{}={}{}; Max-Age={LIFE_S}",
+        CookieNames::of(app.address.is_https).language,
+        language.tag(),
         attributes(app)
     )
 }

@@ -4,8 +4,8 @@ use http::StatusCode;
 use maud::html;
 
 use super::frame::page;
-use super::page_request::request_id;
-use super::texts::t;
+use super::page_request::{request_id, way_back};
+use super::texts::{fill, t};
 use crate::http::reply::{self, Response};
 
 /// An error page.
@@ -25,6 +25,10 @@ pub fn detailed_error(status: StatusCode, text: &str, details: &[(&str, &str)]) 
     let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
     let content = html! {
         p.error role="alert" { (first) (letters.as_str()) }
+        @match way_back() {
+            Some(application) => p { a.button href=(application.address) { (fill("Back to {}", &[&application.name])) } },
+            None => p { a href="/" { (t("To the start page")) } },
+        }
         details {
             summary { (t("Details for developers")) }
             dl {

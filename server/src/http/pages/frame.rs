@@ -4,13 +4,17 @@
 
 use maud::{DOCTYPE, Markup, html};
 
+use super::language::Language;
 use super::page_request::language;
 use crate::http::pages::page_request::REQUEST;
 
 /// A page. All pages have the script `page.js`; `script` is a further one.
 pub fn frame(title: &str, content: &Markup, script: Option<&str>) -> Markup {
-    let settings = REQUEST.try_with(|request| request.settings.clone()).unwrap_or_default();
+    let (settings, is_get) =
+        REQUEST.try_with(|request| (request.settings.clone(), request.is_get)).unwrap_or_default();
     let brand = &settings.brand;
+    // The answer to a form cannot be loaded again in another language.
+    let others = Language::ALL.into_iter().filter(|other| is_get && *other != language());
     html! {
         (DOCTYPE)
         html lang=(language().tag()) {
@@ -35,6 +39,11 @@ pub fn frame(title: &str, content: &Markup, script: Option<&str>) -> Markup {
                 main {
                     h1 { (title) }
                     (content)
+                }
+                footer {
+                    @for other in others {
+                        a href=(format!("/language/{}", other.tag())) lang=(other.tag()) hreflang=(other.tag()) { (other.name()) }
+                    }
                 }
             }
         }

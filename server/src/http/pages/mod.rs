@@ -14,7 +14,7 @@
 //! | [`frame`] | what surrounds the content of a page: name, logo, language |
 //! | [`page_request`] | the request in which a page is rendered |
 //! | [`texts`] | the texts in all languages |
-//! | [`language`] | the language of a page |
+//! | [`language`], [`language_choice`] | the language of a page, and its choice by the user |
 //! | [`cookie`], [`csrf`] | cookies, and forms bound to a browser |
 //! | [`health`] | liveness and readiness |
 //! | [`error_page`] | the page of an error |
@@ -31,6 +31,7 @@ pub mod frame;
 pub mod health;
 pub mod home;
 pub mod language;
+pub mod language_choice;
 pub mod page_request;
 pub mod passkey;
 pub mod patient;

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use http::header;
+use identity::model::client::Client;
 
 use super::language::Language;
 use crate::config::settings::Settings;
@@ -15,21 +16,40 @@ use crate::http::extract::RequestContext;
 pub struct PageRequest {
     /// The language that the browser accepts.
     pub(super) language: Language,
-    /// The language that the application asks for, once its request is read.
+    /// The language that the user has chosen, or that the application asks for, once its request is read.
     pub(super) requested: Arc<OnceLock<Language>>,
     pub(super) request_id: Arc<str>,
     pub(super) settings: Arc<Settings>,
+    /// Whether the page can be loaded again at its address, as after a link.
+    pub(super) is_get: bool,
+    /// The application to which a person can return from an error.
+    way_back: Arc<OnceLock<WayBack>>,
+}
+
+/// An application, with the address at which a person finds it.
+#[derive(Clone)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct WayBack {
+    pub name: String,
+    pub address: String,
 }
 
 impl PageRequest {
     /// Returns what a page needs of a request.
     pub fn new(context: &RequestContext) -> Self {
         let accepted = context.header(header::ACCEPT_LANGUAGE).unwrap_or_default();
+        let requested = OnceLock::new();
+        // The choice of the user outweighs that of an application.
+        if let Some(chosen) = context.cookies.language.as_deref().and_then(Language::with_tag) {
+            let _ = requested.set(chosen);
+        }
         Self {
             language: Language::negotiate(accepted),
-            requested: Arc::default(),
+            requested: Arc::new(requested),
             request_id: context.request_id.clone(),
             settings: context.app.settings(),
+            is_get: context.method == http::Method::GET,
+            way_back: Arc::default(),
         }
     }
 }
@@ -55,6 +75,19 @@ pub fn use_locales(ui_locales: Option<&str>) {
     if let Some(language) = ui_locales.and_then(Language::of_locales) {
         let _ = REQUEST.try_with(|request| request.requested.set(language));
     }
+}
+
+/// Remembers the application of the request, so that an error page links to it.
+pub fn set_way_back(client: &Client) {
+    if let Some(address) = client.web_origin() {
+        let way_back = WayBack { name: client.name.clone(), address };
+        let _ = REQUEST.try_with(|request| request.way_back.set(way_back));
+    }
+}
+
+/// The application to which a person can return.
+pub fn way_back() -> Option<WayBack> {
+    REQUEST.try_with(|request| request.way_back.get().cloned()).ok().flatten()
 }
 
 /// The id of the request, or an empty text outside of a request.

@@ -3,6 +3,7 @@
 use identity::model::scope::{ScopeContext, ScopePermissions, Scopes, SmartScope};
 use maud::{Markup, html};
 
+use super::page_request::language;
 use super::texts::{phrase, t};
 use crate::http::extract::RequestContext;
 
@@ -61,6 +62,7 @@ fn smart_words(scope: &SmartScope) -> Markup {
                 (if at == 0 { t(", only those with ") } else { t(" and ") }) (name) " " strong { (value) }
             }
         }
+        @if scope.query.is_some() || scope.context == ScopeContext::User { (language().clause_end()) }
     };
     match (scope.permissions.contains_all(ScopePermissions::GET), changes) {
         (true, true) => phrase("read and change {}", &[records]),

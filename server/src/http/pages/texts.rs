@@ -62,6 +62,9 @@ const TEXTS: &[(&str, &str)] = &[
     ("Rejected address", "Abgelehnte Adresse"),
     ("Time", "Zeit"),
     ("not sent", "nicht gesendet"),
+    ("Back to {}", "Zurück zu {}"),
+    ("To the start page", "Zur Startseite"),
+    ("This server has no pages in this language.", "Dieser Server hat keine Seiten in dieser Sprache."),
     (
         "The application that sent you here is not registered with this server.",
         "Die Anwendung, die Sie hierher geschickt hat, ist bei diesem Server nicht registriert.",
@@ -89,7 +92,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("User name", "Benutzername"),
     ("Password", "Passwort"),
     ("Show password", "Passwort anzeigen"),
-    ("No password at hand?", "Kein Passwort zur Hand?"),
+    ("Forgot password?", "Passwort vergessen?"),
     ("Use a recovery code", "Wiederherstellungscode verwenden"),
     (
         "If you have a passkey, choose it instead of the password. Otherwise the administrator of this server can set a new password for you.",
@@ -275,7 +278,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("Sign in again", "Erneut anmelden"),
     ("Back to your account", "Zurück zu Ihrem Konto"),
     (
-        "The session has ended, and with it the apps that were signed in from it.",
+        "The session was ended. Apps signed in from it are signed out too.",
         "Die Sitzung ist beendet, und mit ihr die Apps, die aus ihr angemeldet wurden.",
     ),
     (
@@ -337,6 +340,12 @@ const TEXTS: &[(&str, &str)] = &[
     ("last used {}", "zuletzt benutzt {}"),
     ("End", "Beenden"),
     ("End the session in {}", "Sitzung in {} beenden"),
+    ("{} sessions", "{} Sitzungen"),
+    ("Sign out all other sessions", "Alle anderen Sitzungen abmelden"),
+    (
+        "All other sessions were ended. Apps signed in from them are signed out too.",
+        "Alle anderen Sitzungen wurden beendet. Apps, die von ihnen aus angemeldet wurden, sind ebenfalls abgemeldet.",
+    ),
     ("Sign out everywhere", "Überall abmelden"),
     (
         "Everywhere means: all browsers, and all apps that you signed in to with this account.",

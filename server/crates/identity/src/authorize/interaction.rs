@@ -23,6 +23,7 @@ use crate::model::client::ResponseType;
 use crate::model::error_code::ErrorCode;
 use crate::model::scope::Scopes;
 use crate::model::user::User;
+use crate::params::Params;
 use crate::sign_in::provider_id_token;
 use crate::sign_in::session::Session;
 use crate::tokens::grant::Grant;
@@ -231,6 +232,20 @@ impl AuthorizationService {
         let interaction: InteractionState =
             serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
         (now < interaction.ends()).then_some(interaction)
+    }
+
+    /// The `client_id` in a continuation that may be invalid or expired. Nothing in it is verified: it serves
+    /// only to find the registered address of the application to which a person may return.
+    pub fn claimed_client_id(continuation: &str) -> Option<String> {
+        let (text, _) = continuation.split_once('.')?;
+        let interaction: InteractionState =
+            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+        match interaction.request {
+            RequestSource::Inline(text) => {
+                Params::parse(text.query.as_bytes()).get("client_id").map(str::to_owned)
+            }
+            RequestSource::Record(_) => None,
+        }
     }
 
     /// Checks the authorization request of an interaction again, because the client's registration may have

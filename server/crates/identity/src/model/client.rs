@@ -158,6 +158,13 @@ impl Client {
         }
     }
 
+    /// The origin of the first redirect URI, such as `https://app.example`, at which a person finds the
+    /// application again. Native applications have none.
+    pub fn web_origin(&self) -> Option<String> {
+        let uri = self.redirect_uris.iter().find(|_| !self.native)?;
+        Some(url::Url::parse(uri.as_str()).ok()?.origin().ascii_serialization())
+    }
+
     /// Checks a registration.
     ///
     /// # Errors

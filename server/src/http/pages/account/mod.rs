@@ -47,7 +47,8 @@ pub async fn show_account(context: &RequestContext) -> Result<Response, Problem>
 /// The confirmation that the page shows after a change.
 fn confirmation(key: &str) -> Option<&'static str> {
     Some(match key {
-        "ended" => t("The session has ended, and with it the apps that were signed in from it."),
+        "ended" => t("The session was ended. Apps signed in from it are signed out too."),
+        "others" => t("All other sessions were ended. Apps signed in from them are signed out too."),
         "passkey" => t("The passkey was added. You can sign in with it from now on."),
         "removed" => t("The passkey was removed and no longer signs you in."),
         "password" => t("The password was changed. All other sessions and apps are signed out."),

@@ -23,6 +23,21 @@ pub async fn end_session(context: &RequestContext, body: &mut RequestBody) -> Re
     Ok(redirect_done(context, "ended"))
 }
 
+/// POST {base}/account/sessions/end-others: ends all sessions of the user but the one of this browser.
+pub async fn end_other_sessions(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    let (visit, _) = read_form(context, body).await?;
+    let sessions = &context.app.identity.sessions;
+    for session in sessions.user_sessions(&visit.user, context.now).await? {
+        if session.sid != visit.session.sid {
+            sessions.end_user_session(&visit.user.sub, &session.sid, context.now).await?;
+        }
+    }
+    Ok(redirect_done(context, "others"))
+}
+
 /// POST {base}/account: signs out everywhere.
 pub async fn sign_out_everywhere(
     context: &RequestContext,

@@ -11,6 +11,7 @@ use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::browser_session::signed_in;
 use crate::http::pages::csrf;
 use crate::http::pages::frame::page;
+use crate::http::pages::page_request::language;
 use crate::http::pages::texts::t;
 use crate::http::problem::Problem;
 use crate::http::reply;
@@ -47,7 +48,7 @@ impl AccountVisit {
 
 /// A day and a time.
 pub(super) fn date_time(moment: Timestamp) -> Markup {
-    html! { time datetime=(moment) { (moment.strftime("%-d %b %Y, %H:%M UTC")) } }
+    html! { time datetime=(moment) { (language().date_time(moment)) } }
 }
 
 pub(super) fn to_sign_in(context: &RequestContext) -> Response {

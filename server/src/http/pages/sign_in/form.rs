@@ -85,7 +85,7 @@ async fn render_form(
             }
             @if app.identity.sign_in.supports_passkeys() { (super::passkey_form::sign_in_form(browser, onward)) }
             details {
-                summary { (t("No password at hand?")) }
+                summary { (t("Forgot password?")) }
                 p { (t("If you have a passkey, choose it instead of the password. Otherwise the administrator of this server can set a new password for you.")) }
                 p { a href=(onward.at("/recovery")) { (t("Use a recovery code")) } }
             }
