@@ -11,8 +11,14 @@ use serde_json::json;
 
 use crate::workspace::{build, check, root, target_dir};
 
-const COLUMNS: usize = 120;
-const ROWS: usize = 36;
+/// Columns and rows of the terminal; the first size is that of the recording.
+const SIZES: [(usize, usize); 3] = [(120, 40), (80, 24), (200, 50)];
+/// Names of the themes with the value of `COLORFGBG` that selects them, and the colours of background and text.
+const THEMES: [(&str, &str, [&str; 2]); 3] = [
+    ("dark", "15;0", ["#14161b", "#e0e2ea"]),
+    ("light", "0;15", ["#ffffff", "#1d2026"]),
+    ("solarized", "15;0", ["#002b36", "#93a1a1"]),
+];
 /// Size of a character cell in the pictures, in pixels.
 const CELL: (usize, usize) = (9, 19);
 /// Maximum time until an expected text is on the screen.
@@ -55,16 +61,31 @@ pub fn run() -> Result<()> {
     std::fs::create_dir_all(&folder)?;
     let server = DemoServer::start(&folder.join("data"))?;
     let tmux = Tmux { socket: format!("trefoil-pictures-{}", std::process::id()) };
+    for theme in THEMES {
+        photograph(&folder, &tmux, theme)?;
+    }
+    drop(server);
+    println!("wrote {}", folder.display());
+    Ok(())
+}
+
+/// Runs the client in one theme, and makes the pictures of its screens in all sizes.
+fn photograph(
+    folder: &Path,
+    tmux: &Tmux,
+    (theme, background, colours): (&str, &str, [&str; 2]),
+) -> Result<()> {
     let client = target_dir().join("debug/trefoil-tui");
     let command = format!(
-        "cd '{0}' && env -u NO_COLOR LC_ALL=C.UTF-8 XDG_STATE_HOME='{0}/state' '{1}' --demo '{0}/data' --no-browser",
+        "cd '{0}' && env -u NO_COLOR LC_ALL=C.UTF-8 TERM=tmux-256color COLORFGBG='{background}' \
+         XDG_STATE_HOME='{0}/state-{theme}' '{1}' --demo '{0}/data' --no-browser",
         folder.display(),
         client.display()
     );
-    let size = [COLUMNS.to_string(), ROWS.to_string()];
-    tmux.run(&["new-session", "-d", "-x", &size[0], "-y", &size[1], &command])?;
+    let (columns, rows) = SIZES[0];
+    tmux.run(&["new-session", "-d", "-x", &columns.to_string(), "-y", &rows.to_string(), &command])?;
     let started = Instant::now();
-    let mut cast = vec![json!({ "version": 2, "width": COLUMNS, "height": ROWS }).to_string()];
+    let mut cast = vec![json!({ "version": 2, "width": columns, "height": rows }).to_string()];
     for step in STEPS {
         for key in step.keys {
             tmux.run(&["send-keys", key])?;
@@ -74,13 +95,14 @@ pub fn run() -> Result<()> {
         let screen = tmux.wait_for(step.expected)?;
         let frame = format!("\x1b[2J\x1b[H{}", screen.replace('\n', "\r\n"));
         cast.push(json!([started.elapsed().as_secs_f64(), "o", frame]).to_string());
-        if let Some(name) = step.picture {
-            picture(&folder, name, &screen)?;
+        let Some(name) = step.picture else { continue };
+        for (columns, rows) in SIZES.into_iter().rev() {
+            let screen = tmux.capture_at(columns, rows)?;
+            picture(folder, &format!("{name}-{theme}-{columns}x{rows}"), &screen, (columns, rows), colours)?;
         }
     }
-    std::fs::write(folder.join("client.cast"), cast.join("\n"))?;
-    drop(server);
-    println!("wrote {}", folder.display());
+    std::fs::write(folder.join(format!("client-{theme}.cast")), cast.join("\n"))?;
+    tmux.run(&["kill-session"])?;
     Ok(())
 }
 
@@ -121,6 +143,13 @@ impl Tmux {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Changes the size. Returns the screen after the client has drawn itself again.
+    fn capture_at(&self, columns: usize, rows: usize) -> Result<String> {
+        self.run(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()])?;
+        std::thread::sleep(Duration::from_millis(400));
+        self.run(&["capture-pane", "-p", "-e"])
+    }
+
     /// Waits until the screen contains a text. Returns the screen with its colours as escape sequences.
     fn wait_for(&self, text: &str) -> Result<String> {
         let started = Instant::now();
@@ -141,11 +170,17 @@ impl Drop for Tmux {
 }
 
 /// Writes a screen as HTML and as PNG.
-fn picture(folder: &Path, name: &str, screen: &str) -> Result<()> {
+fn picture(
+    folder: &Path,
+    name: &str,
+    screen: &str,
+    (columns, rows): (usize, usize),
+    colours: [&str; 2],
+) -> Result<()> {
     let page = folder.join(format!("{name}.html"));
-    std::fs::write(&page, html(screen))?;
+    std::fs::write(&page, html(screen, colours))?;
     let png: PathBuf = folder.join(format!("{name}.png"));
-    let size = format!("--window-size={},{}", COLUMNS * CELL.0 + 24, ROWS * CELL.1 + 24);
+    let size = format!("--window-size={},{}", columns * CELL.0 + 30, rows * CELL.1 + 24);
     let mut chromium = Command::new("chromium");
     chromium.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", &size]);
     chromium.arg(format!("--screenshot={}", png.display())).arg(format!("file://{}", page.display()));
@@ -154,22 +189,22 @@ fn picture(folder: &Path, name: &str, screen: &str) -> Result<()> {
 }
 
 /// Converts the escape sequences for colours (ECMA-48, SGR) to HTML.
-fn html(screen: &str) -> String {
+fn html(screen: &str, [background, text]: [&str; 2]) -> String {
     let mut body = String::new();
     let mut style = CharacterStyle::default();
     for (index, part) in screen.split("\x1b[").enumerate() {
-        let text = match (index, part.split_once('m')) {
+        let piece = match (index, part.split_once('m')) {
             (0, _) | (_, None) => part,
-            (_, Some((codes, text))) => {
+            (_, Some((codes, piece))) => {
                 style.apply(codes);
-                text
+                piece
             }
         };
-        let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
-        body.push_str(&format!("<span style=\"{}\">{escaped}</span>", style.css()));
+        let escaped = piece.replace('&', "&amp;").replace('<', "&lt;");
+        body.push_str(&format!("<span style=\"{}\">{escaped}</span>", style.css([background, text])));
     }
     format!(
-        "<!doctype html><meta charset=\"utf-8\"><style>body{{margin:12px;background:#14161b;color:#e0e2ea}}\
+        "<!doctype html><meta charset=\"utf-8\"><style>body{{margin:12px;background:{background};color:{text}}}\
          pre{{margin:0;font:15px/{}px 'DejaVu Sans Mono',monospace}}</style><pre>{body}</pre>",
         CELL.1
     )
@@ -208,14 +243,9 @@ impl CharacterStyle {
         }
     }
 
-    fn css(&self) -> String {
-        const COLOURS: [&str; 16] = [
-            "#14161b", "#ff6b6b", "#8fd18f", "#f0c674", "#7aa6da", "#c397d8", "#6fd0d6", "#e0e2ea",
-            "#4f5258", "#ff8f8f", "#b3f6c0", "#fce094", "#a6dbff", "#ffcaff", "#8cf8f7", "#ffffff",
-        ];
-        let colour =
-            |index: Option<usize>, other: &'static str| index.map_or(other, |index| COLOURS[index % 16]);
-        let mut pair = (colour(self.foreground, COLOURS[7]), colour(self.background, COLOURS[0]));
+    fn css(&self, [background, text]: [&str; 2]) -> String {
+        let colour = |index: Option<usize>, other: &str| index.map_or(other.to_owned(), colour);
+        let mut pair = (colour(self.foreground, text), colour(self.background, background));
         if self.reversed {
             pair = (pair.1, pair.0);
         }
@@ -230,5 +260,22 @@ impl CharacterStyle {
             }
         }
         css
+    }
+}
+
+/// A colour of the terminal: one of the 16 that its user chooses, or one of the fixed colours of xterm.
+fn colour(index: usize) -> String {
+    const CHOSEN: [&str; 16] = [
+        "#14161b", "#ff6b6b", "#8fd18f", "#f0c674", "#7aa6da", "#c397d8", "#6fd0d6", "#e0e2ea", "#4f5258",
+        "#ff8f8f", "#b3f6c0", "#fce094", "#a6dbff", "#ffcaff", "#8cf8f7", "#ffffff",
+    ];
+    let step = |value: usize| if value == 0 { 0 } else { 55 + 40 * value };
+    match index {
+        0..16 => CHOSEN[index].to_owned(),
+        16..232 => {
+            let cube = index - 16;
+            format!("#{:02x}{:02x}{:02x}", step(cube / 36), step(cube / 6 % 6), step(cube % 6))
+        }
+        _ => format!("#{0:02x}{0:02x}{0:02x}", 8 + 10 * (index.min(255) - 232)),
     }
 }

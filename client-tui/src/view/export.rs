@@ -21,7 +21,7 @@ const TABLE_ROWS: u16 = 6;
 /// Number of samples of the rates in one second.
 const SAMPLES_OF_A_SECOND: usize = 4;
 /// Width of the number of resources and of the state of a file.
-const FILE_COLUMNS: u16 = 46;
+const FILE_COLUMNS: u16 = 36;
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     if model.export.form_open() {

@@ -488,13 +488,13 @@ fn the_cursor_is_after_wide_characters() {
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     terminal.draw(|frame| drop(view(&model, frame))).unwrap();
     // The value begins in column 16; the characters have the widths 2, 2, 1 and 0.
-    terminal.backend_mut().assert_cursor_position((16 + 5, 6));
+    terminal.backend_mut().assert_cursor_position((16 + 5, 5));
     for _ in 0..50 {
         type_text(&mut model, "漢");
     }
     terminal.draw(|frame| drop(view(&model, frame))).unwrap();
     // The field has 62 columns: 30 characters of width 2 before the cursor.
-    terminal.backend_mut().assert_cursor_position((16 + 60, 6));
+    terminal.backend_mut().assert_cursor_position((16 + 60, 5));
 }
 
 #[test]
