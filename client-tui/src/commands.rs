@@ -75,6 +75,7 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         Action::InspectToken if model.inspectable_tokens().is_empty() => {
             Some("no user is signed in, and there is no backend client")
         }
+        Action::CopyToken if model.sign_in.inspector.is_none() => Some("no token is inspected"),
         Action::CopyPassword if model.about.demo_user.is_none() => Some("this is not a demo server"),
         Action::NewExport if model.export.form_open() => Some("the form is open"),
         Action::ViewFiles if model.export.downloaded_files().is_empty() => {
@@ -111,6 +112,7 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
             Screen::Files => Some("no resource is shown"),
             _ => Some("no exchange with a body is selected"),
         },
+        Action::CopyParameters if model.sent_parameters().is_none() => Some("no question was sent"),
         Action::CopyCommand if model.sent_command().is_none() => match model.screen {
             Screen::Export => Some("there is no export"),
             _ => Some("no question was sent"),

@@ -12,7 +12,7 @@ use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::failure::CommandFailure;
 use trefoil_tui::har;
 use trefoil_tui::headless;
-use trefoil_tui::output::Output;
+use trefoil_tui::output::{self, Output};
 use trefoil_tui::private_files::private_file;
 use trefoil_tui::profile::ProfileError;
 use trefoil_tui::profile::choice::ProfileSource;
@@ -21,6 +21,9 @@ use trefoil_tui::{runtime, settings};
 fn main() -> ExitCode {
     trefoil_tui::install_crypto();
     let args = Args::parse();
+    if args.quiet {
+        output::silence_progress();
+    }
     let output = Output { json: args.command.as_ref().is_some_and(Command::json) };
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,

@@ -284,6 +284,8 @@ pub enum RuntimeEffect {
     /// Copies the password of the demo user, which is not part of the model, to the clipboard of the
     /// terminal.
     CopyDemoPassword,
+    /// Copies a token, which is not part of the model, to the clipboard of the terminal.
+    CopyToken(TokenKind),
     /// Reads the mouse, or leaves it to the terminal.
     CaptureMouse(bool),
     /// Stops the program until the user continues it.

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -11,6 +12,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::CommandFailure;
+
+/// Whether progress is not printed. There is one stderr for the whole process.
+static PROGRESS_IS_SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Prints no progress from now on (`--quiet`). Errors are printed nevertheless.
+pub fn silence_progress() {
+    PROGRESS_IS_SILENT.store(true, Ordering::Relaxed);
+}
 
 /// Output in one of the two formats.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +42,15 @@ impl Output {
         print_line(io::stdout().lock(), &line).map_err(CommandFailure::Output)
     }
 
-    /// Prints progress. `event` names the kind of progress in JSON, together with the members of `details`.
+    /// Prints progress, unless [`silence_progress`] was called. `event` names the kind of progress in JSON,
+    /// together with the members of `details`.
     pub fn progress(self, event: &str, details: Value, text: impl FnOnce() -> String) {
+        if !PROGRESS_IS_SILENT.load(Ordering::Relaxed) {
+            self.event(event, details, text);
+        }
+    }
+
+    fn event(self, event: &str, details: Value, text: impl FnOnce() -> String) {
         let line = if self.json {
             let mut line = json!({ "event": event });
             if let (Some(line), Value::Object(details)) = (line.as_object_mut(), details) {
@@ -51,7 +67,7 @@ impl Output {
     /// Prints the failure of the command.
     pub fn failure(self, failure: &CommandFailure) {
         let details = json!({ "message": failure.to_string(), "exitCode": failure.exit_code() });
-        self.progress("error", details, || format!("Error: {failure}"));
+        self.event("error", details, || format!("Error: {failure}"));
     }
 }
 

@@ -13,7 +13,7 @@ use crate::workspace::{build, check, root, target_dir};
 
 /// Columns and rows of the terminal; the first size is that of the recording.
 const SIZES: [(usize, usize); 3] = [(120, 40), (80, 24), (200, 50)];
-/// Names of the themes with the value of `COLORFGBG` that selects them, and the colours of background and text.
+/// Names of the themes, the value of `COLORFGBG` that selects each, and the colours of background and text.
 const THEMES: [(&str, &str, [&str; 2]); 3] = [
     ("dark", "15;0", ["#14161b", "#e0e2ea"]),
     ("light", "0;15", ["#ffffff", "#1d2026"]),

@@ -69,29 +69,35 @@ impl TokenInspection {
 }
 
 impl Api {
-    /// Inspects a token of this process. With `introspect`, the server is asked about it.
+    /// A token of this session, with the scope that was requested for it if that is known.
     ///
     /// # Errors
     /// The error of the request for the token, or [`ApiError::NotSignedIn`].
-    pub async fn inspect(&self, kind: TokenKind, introspect: bool) -> Result<TokenInspection, ApiError> {
+    pub async fn token_of_kind(&self, kind: TokenKind) -> Result<(String, Option<String>), ApiError> {
         let user = self.user_tokens().await.clone();
-        let (token, requested_scope) = match (kind, user) {
+        match (kind, user) {
             (TokenKind::BackendAccess, _) => {
-                (self.backend_token().await?, Some(self.profile().backend_scope.clone()))
+                Ok((self.backend_token().await?, Some(self.profile().backend_scope.clone())))
             }
             (TokenKind::UserAccess, Some(user)) => {
-                (user.answer.access_token().secret().clone(), Some(user.session.requested_scope))
+                Ok((user.answer.access_token().secret().clone(), Some(user.session.requested_scope)))
             }
             (TokenKind::Id, Some(user)) => {
                 let id_token = user.answer.extra_fields().id_token.clone();
                 let missing =
                     || ApiError::SignIn("there is no ID token: the scope openid was not granted".to_owned());
-                (id_token.ok_or_else(missing)?, None)
+                Ok((id_token.ok_or_else(missing)?, None))
             }
-            (TokenKind::UserAccess | TokenKind::Id | TokenKind::Given, _) => {
-                return Err(ApiError::NotSignedIn);
-            }
-        };
+            (TokenKind::UserAccess | TokenKind::Id | TokenKind::Given, _) => Err(ApiError::NotSignedIn),
+        }
+    }
+
+    /// Inspects a token of this process. With `introspect`, the server is asked about it.
+    ///
+    /// # Errors
+    /// The error of the request for the token, or [`ApiError::NotSignedIn`].
+    pub async fn inspect(&self, kind: TokenKind, introspect: bool) -> Result<TokenInspection, ApiError> {
+        let (token, requested_scope) = self.token_of_kind(kind).await?;
         Ok(self.inspect_token(kind, &token, requested_scope, introspect).await)
     }
 

@@ -34,6 +34,9 @@ pub struct Args {
     /// Write all exchanges with the server to a file as an HTTP Archive, with masked secrets
     #[arg(long, global = true, value_name = "FILE")]
     pub har: Option<PathBuf>,
+    /// Print no progress on stderr; results and errors are printed
+    #[arg(long, global = true)]
+    pub quiet: bool,
     /// Draw only ASCII characters
     #[arg(long)]
     pub ascii: bool,

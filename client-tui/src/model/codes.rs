@@ -2,6 +2,7 @@
 //! answer.
 
 use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::server_facts::ServerFacts;
@@ -100,6 +101,21 @@ pub trait Question: Clone + PartialEq {
 
     /// The options of the subcommand with their values. Empty values are left out later.
     fn options(&self) -> Vec<(&'static str, &str)>;
+
+    /// The parameters of the operation as `valueX` members of a Parameters resource. Empty values are left
+    /// out later.
+    fn parameters(&self) -> Vec<(&'static str, &'static str, &str)>;
+}
+
+/// The question as a Parameters resource.
+pub(super) fn parameters_resource(question: &impl Question) -> Value {
+    let given = question.parameters().into_iter().filter(|(.., text)| !text.is_empty());
+    let parameter = given.map(|(name, kind, text)| {
+        let number = text.parse::<u64>().ok().filter(|_| kind == "valueInteger");
+        let value = number.map_or_else(|| json!(text), |number| json!(number));
+        json!({ "name": name, kind: value })
+    });
+    json!({ "resourceType": "Parameters", "parameter": parameter.collect::<Vec<_>>() })
 }
 
 impl CodesScreen {
@@ -197,6 +213,16 @@ impl CodesScreen {
         (!query.system.is_empty() && !query.code.is_empty()).then_some((query, other))
     }
 
+    /// The last question of the visible operation as a Parameters resource.
+    pub fn sent_parameters(&self) -> Option<Value> {
+        match self.operation {
+            Operation::ValidateCode => self.validate.sent_parameters(),
+            Operation::Subsumes => self.subsumes.sent_parameters(),
+            Operation::Lookup => self.lookup.sent_parameters(),
+            Operation::Expand => self.expand.sent_parameters(),
+        }
+    }
+
     /// The command that sends the last question of the visible operation.
     pub fn sent_command(&self, about: &ServerFacts) -> Option<String> {
         match self.operation {
@@ -271,6 +297,10 @@ impl<Q: Question, A> OperationState<Q, A> {
             .is_some_and(|sent| sent.token != *token || sent.question != Q::from_form(&self.form))
     }
 
+    fn sent_parameters(&self) -> Option<Value> {
+        self.sent.as_ref().map(|sent| parameters_resource(&sent.question))
+    }
+
     /// The command that sends the last question.
     pub fn sent_command(&self, about: &ServerFacts) -> Option<String> {
         let sent = self.sent.as_ref()?;
@@ -304,10 +334,11 @@ pub fn quote(word: &str) -> String {
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-/// Implements [`Question`] for a query. Each member is listed with the field of the form and the option of
-/// the subcommand; the form does not set the others.
+/// Implements [`Question`] for a query. Each member is listed with the field of the form, the option of the
+/// subcommand, and name and type of the parameter if the operation has one; the form does not set the others.
 macro_rules! question {
-    ($query:ty, $command:literal, $($member:ident: $field:literal, $option:literal;)*) => {
+    ($query:ty, $command:literal,
+        $($member:ident: $field:literal, $option:literal $(, $parameter:literal $kind:literal)?;)*) => {
         impl crate::model::Question for $query {
             const COMMAND: &'static str = $command;
 
@@ -319,37 +350,41 @@ macro_rules! question {
             fn options(&self) -> Vec<(&'static str, &str)> {
                 vec![$(($option, self.$member.as_str())),*]
             }
+
+            fn parameters(&self) -> Vec<(&'static str, &'static str, &str)> {
+                vec![$($(($parameter, $kind, self.$member.as_str()),)?)*]
+            }
         }
     };
 }
 pub(super) use question;
 
 question! { ValidateCode, "validate-code",
-    url: "url", "url";
+    url: "url", "url", "url" "valueUri";
     id: "id", "id";
-    system: "system", "system";
-    code: "code", "code";
-    display: "display", "display";
+    system: "system", "system", "system" "valueUri";
+    code: "code", "code", "code" "valueCode";
+    display: "display", "display", "display" "valueString";
 }
 
 question! { SubsumesQuery, "subsumes",
-    system: "system", "system";
+    system: "system", "system", "system" "valueUri";
     id: "id", "id";
-    version: "version", "version";
-    code_a: "codeA", "code-a";
-    code_b: "codeB", "code-b";
+    version: "version", "version", "version" "valueString";
+    code_a: "codeA", "code-a", "codeA" "valueCode";
+    code_b: "codeB", "code-b", "codeB" "valueCode";
 }
 
 question! { LookupQuery, "lookup",
-    system: "system", "system";
-    version: "version", "version";
-    code: "code", "code";
+    system: "system", "system", "system" "valueUri";
+    version: "version", "version", "version" "valueString";
+    code: "code", "code", "code" "valueCode";
 }
 
 question! { ExpandQuery, "expand",
-    url: "url", "url";
-    filter: "filter", "filter";
-    offset: "offset", "offset";
+    url: "url", "url", "url" "valueUri";
+    filter: "filter", "filter", "filter" "valueString";
+    offset: "offset", "offset", "offset" "valueInteger";
 }
 
 #[cfg(test)]

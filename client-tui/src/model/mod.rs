@@ -18,6 +18,7 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use serde_json::Value;
 
 use self::answer::Answer;
 use self::server_facts::ServerFacts;
@@ -394,6 +395,15 @@ impl Model {
             Screen::Tree => self.tree.sent_command(&self.about),
             Screen::Codes if self.batch.open => self.batch.sent_command(&self.about),
             _ => self.codes.sent_command(&self.about),
+        }
+    }
+
+    /// The last question of the visible screen as a Parameters resource.
+    pub fn sent_parameters(&self) -> Option<Value> {
+        match self.screen {
+            Screen::Tree => self.tree.sent_parameters(),
+            Screen::Codes if !self.batch.open => self.codes.sent_parameters(),
+            _ => None,
         }
     }
 

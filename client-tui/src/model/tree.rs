@@ -1,9 +1,10 @@
 //! State of the hierarchy browser: one concept with its neighbours, or the path between two codes.
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::answer::Answer;
-use super::codes::{Question, SentQuestion, TokenChoice, question};
+use super::codes::{Question, SentQuestion, TokenChoice, parameters_resource, question};
 use super::server_facts::ServerFacts;
 use crate::api::{ConceptLabel, HierarchyConcept, HierarchyPath, HierarchyQuery, PathQuery};
 use crate::form::{Form, FormField};
@@ -162,6 +163,14 @@ impl TreeScreen {
         Some(HierarchyQuery { system: system.clone(), version: version.clone(), code })
     }
 
+    /// The last question for a concept as a Parameters resource. A path has no operation.
+    pub fn sent_parameters(&self) -> Option<Value> {
+        match &self.shown {
+            TreeContent::Concept(sent) => Some(parameters_resource(&sent.question)),
+            TreeContent::Nothing | TreeContent::Path(_) => None,
+        }
+    }
+
     /// The command that sends the last question.
     pub fn sent_command(&self, about: &ServerFacts) -> Option<String> {
         match &self.shown {
@@ -175,9 +184,9 @@ impl TreeScreen {
 }
 
 question! { HierarchyQuery, "tree",
-    system: "system", "system";
-    version: "version", "version";
-    code: "code", "code";
+    system: "system", "system", "system" "valueUri";
+    version: "version", "version", "version" "valueString";
+    code: "code", "code", "code" "valueCode";
 }
 
 question! { PathQuery, "path",

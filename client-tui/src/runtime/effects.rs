@@ -156,6 +156,18 @@ impl ProfileEffects {
                 });
                 self.send(Message::Saved(in_words(copied)));
             }
+            RuntimeEffect::CopyToken(kind) => {
+                self.ask(Screen::SignIn, async move |api| {
+                    let copied = api.token_of_kind(kind).await.map(|(token, _)| {
+                        terminal::copy(&token);
+                        format!(
+                            "The {} was copied. It is valid until it expires, also for others.",
+                            kind.title()
+                        )
+                    });
+                    Message::Saved(in_words(copied))
+                });
+            }
             RuntimeEffect::CaptureMouse(capture) => terminal::capture_mouse(capture),
             RuntimeEffect::ListExports => {
                 self.send(Message::Exports(self.services.registry.list()));

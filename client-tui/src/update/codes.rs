@@ -82,6 +82,12 @@ pub(super) fn step_operation(model: &mut Model, by: usize) {
     model.codes.scroll = 0;
 }
 
+pub(super) fn copy_parameters(model: &mut Model) -> Vec<RuntimeEffect> {
+    let Some(parameters) = model.sent_parameters() else { return Vec::new() };
+    model.notice = Some("The Parameters resource was copied.".to_owned());
+    vec![RuntimeEffect::Copy(format!("{parameters:#}"))]
+}
+
 pub(super) fn copy_command(model: &mut Model) -> Vec<RuntimeEffect> {
     let Some(command) = model.sent_command() else { return Vec::new() };
     model.notice = Some("The command was copied.".to_owned());

@@ -276,6 +276,8 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
             return model.pager_text().map(RuntimeEffect::OpenPager).into_iter().collect();
         }
         Action::SaveRequests => return requests::save(model),
+        Action::CopyToken => return sign_in::copy_token(model),
+        Action::CopyParameters => return codes::copy_parameters(model),
         Action::CopyPassword => return vec![RuntimeEffect::CopyDemoPassword],
         Action::CopyAddress => return sign_in::copy_address(model),
     }

@@ -144,6 +144,11 @@ pub(super) fn userinfo(model: &mut Model) -> Vec<RuntimeEffect> {
     vec![RuntimeEffect::Userinfo]
 }
 
+pub(super) fn copy_token(model: &mut Model) -> Vec<RuntimeEffect> {
+    let kind = model.sign_in.inspector.as_ref().map(|inspector| inspector.kind);
+    kind.map(RuntimeEffect::CopyToken).into_iter().collect()
+}
+
 pub(super) fn copy_address(model: &mut Model) -> Vec<RuntimeEffect> {
     match &model.sign_in.state {
         SignInState::Waiting { url, .. } => {

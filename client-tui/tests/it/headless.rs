@@ -526,3 +526,21 @@ async fn the_environment_names_the_profile_and_the_token() {
     let help = help.env("TREFOIL_TOKEN", "secret-value").args(["lookup", "--help"]).output().unwrap();
     assert!(!String::from_utf8_lossy(&help.stdout).contains("secret-value"), "help shows the token");
 }
+
+#[test]
+fn a_quiet_command_prints_no_progress() {
+    let server = Server::start();
+    let export = |more: &[&str]| {
+        let folder = server.data.path().join(format!("quiet-{}", more.len()));
+        let folder = folder.display().to_string();
+        run(&server, &[&["export", "--group", "grp-walking", "--out", &folder], more].concat())
+    };
+    let loud = export(&[]);
+    assert!(loud.status.success() && !loud.stderr.is_empty());
+    let quiet = export(&["--quiet"]);
+    assert!(quiet.status.success(), "{}", String::from_utf8_lossy(&quiet.stderr));
+    assert_eq!(String::from_utf8_lossy(&quiet.stderr), "");
+    assert!(!quiet.stdout.is_empty(), "the result is printed");
+    let refused = run(&server, &["userinfo", "--token", "wrong", "--quiet"]);
+    assert!(!refused.stderr.is_empty(), "errors are printed");
+}

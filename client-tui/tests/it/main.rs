@@ -34,4 +34,5 @@ mod support;
 mod tree;
 mod update;
 mod view;
+mod wants;
 mod wire;

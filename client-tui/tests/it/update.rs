@@ -747,3 +747,31 @@ fn the_size_of_the_panes_is_limited() {
         assert_eq!(model.pane_steps, limit);
     }
 }
+
+#[test]
+fn a_question_is_copied_as_parameters() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Char('Y'));
+    assert_eq!(model.notice.as_deref(), Some("Not possible: no question was sent."));
+    press(&mut model, KeyCode::Enter);
+    let effects = press(&mut model, KeyCode::Char('Y'));
+    let [RuntimeEffect::Copy(text)] = &effects[..] else { panic!("{effects:?}") };
+    let copied: serde_json::Value = serde_json::from_str(text).unwrap();
+    let expected = serde_json::json!({ "resourceType": "Parameters", "parameter": [
+        { "name": "url", "valueUri": "https://t.example/ValueSet/aids" },
+        { "name": "system", "valueUri": "https://t.example/CodeSystem/aids" },
+        { "name": "code", "valueCode": "cane" },
+    ]});
+    assert_eq!(copied, expected);
+}
+
+#[test]
+fn only_an_inspected_token_is_copied() {
+    let mut model = model();
+    assert_eq!(press(&mut model, KeyCode::Char('y')), []);
+    assert_eq!(model.notice.as_deref(), Some("Not possible: no token is inspected."));
+    press(&mut model, KeyCode::Char('i'));
+    let copied = press(&mut model, KeyCode::Char('y'));
+    assert_eq!(copied, [RuntimeEffect::CopyToken(TokenKind::BackendAccess)]);
+}
