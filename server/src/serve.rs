@@ -175,7 +175,10 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     let listeners = listen::bind_listeners(config.listen)
         .await
         .map_err(|error| anyhow!(listen_failure(config.listen, &error)))?;
-    let listen = listeners[0].local_addr()?;
+    let listen = listeners.sockets[0].local_addr()?;
+    if listeners.is_inherited {
+        tracing::info!(%listen, "listening on a socket of the service manager; 'listen' is not used");
+    }
     let port = listen.port();
     let metrics_listener = match config.metrics.listen {
         Some(listen) => {

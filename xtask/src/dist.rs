@@ -1,6 +1,5 @@
 //! `cargo xtask dist`: what a release consists of, in `target/dist`: an archive of the programs, a Debian
-//! package
-//! of the server with its service, and `SHA256SUMS`. Two builds of one commit have the same bytes.
+//! package of the server with its service, and `SHA256SUMS`. Two builds of one commit have the same bytes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -99,6 +98,7 @@ fn package(dist: &Path, programs: &Path, version: &str, time: &str) -> Result<()
     install(&programs.join("trefoil"), &program, 0o755)?;
     for (from, to) in [
         ("systemd/trefoil.service", "usr/lib/systemd/system/trefoil.service"),
+        ("systemd/trefoil.socket", "usr/lib/systemd/system/trefoil.socket"),
         ("systemd/trefoil.sysusers.conf", "usr/lib/sysusers.d/trefoil.conf"),
         ("systemd/trefoil.toml", "etc/trefoil/trefoil.toml"),
     ] {

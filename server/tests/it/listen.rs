@@ -55,7 +55,7 @@ async fn start(connections: usize) -> Running {
 
 async fn start_with(connections: usize, timers: ConnectionTimers) -> Running {
     let listeners = listen::bind_listeners(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-    let address = listeners[0].local_addr().unwrap();
+    let address = listeners.sockets[0].local_addr().unwrap();
     let (phase, phases) = watch::channel(ServingPhase::Serving);
     let limits = ConnectionLimits { total: connections, per_address: connections };
     let transport = Transport::Plain(Arc::new(PlainHttp::Loopback));

@@ -44,6 +44,7 @@ mod power_cut;
 mod proxies;
 mod refusals;
 mod releases;
+mod restarts;
 mod sign_in;
 mod support;
 mod terminal_client;

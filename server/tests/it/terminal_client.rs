@@ -227,8 +227,8 @@ async fn a_user_signs_in_validates_exports_restarts_and_signs_out() {
     terminal.press(&["2"]);
     terminal.press(&["Enter"]);
     let screen = terminal.wait_for("Yes: cane is in the value set").await;
-    let shown = screen.replace(&server.base(), "https://localhost:PORT");
-    let lines: Vec<_> = shown.lines().take(19).filter(|line| !begins_with_time(line)).collect();
+    // The header has the time left.
+    let lines: Vec<_> = screen.lines().skip(1).take(18).filter(|line| !begins_with_time(line)).collect();
     insta::assert_snapshot!("terminal_client_validation", lines.join("\n"));
 
     // The export has 212 kB of files, 11 kB compressed; its connection is cut within them.
@@ -249,7 +249,7 @@ async fn a_user_signs_in_validates_exports_restarts_and_signs_out() {
     terminal.press(&["4"]);
     terminal.wait_for("interrupted; r resumes").await;
     terminal.press(&["r"]);
-    terminal.wait_for("Saved 440 resources, 212668 bytes").await;
+    terminal.wait_for("Saved 440 resources, 212.7 kB").await;
     terminal.press(&["1"]);
     terminal.press(&["o", "o"]);
     terminal.wait_for("Signed out; the token is revoked.").await;

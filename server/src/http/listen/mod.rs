@@ -6,6 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `bind` | the sockets: inherited from a service manager, or its own |
 //! | [`admission`] | maximum numbers of connections, and the choice of the one to close |
 //! | [`timed_stream`] | deadlines for bytes |
 //! | `first_byte` | tells TLS from plain HTTP |
@@ -13,6 +14,7 @@
 //! | [`service`] | warp as a hyper service: peer address, `Host`, count of running requests |
 
 pub mod admission;
+mod bind;
 mod first_byte;
 mod service;
 mod timed_stream;
@@ -20,7 +22,7 @@ mod timers;
 
 use std::future::Future;
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::task::Poll;
@@ -34,6 +36,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use self::admission::{Admission, AdmittedConnection, ConnectionState};
+pub use self::bind::{BoundListeners, bind_listeners};
 use self::first_byte::FirstByte;
 use self::service::ServedRequests;
 use self::timed_stream::TimedStream;
@@ -51,22 +54,6 @@ const FIRST_REQUEST_AT_STOP: Duration = Duration::from_secs(1);
 /// The windows of HTTP/2 for the memory of this process.
 static HTTP2_WINDOWS: LazyLock<(u32, u32)> =
     LazyLock::new(|| memory_limit::http2_windows(memory_limit::memory_limit()));
-
-/// Binds the address; for `127.0.0.1` also `[::1]` if the machine has it.
-///
-/// # Errors
-/// The operating system's error if the port is taken or must not be used.
-pub async fn bind_listeners(listen: SocketAddr) -> io::Result<Vec<TcpListener>> {
-    let first = TcpListener::bind(listen).await?;
-    let port = first.local_addr()?.port();
-    let mut listeners = vec![first];
-    if listen.ip() == SocketAddr::from(([127, 0, 0, 1], 0)).ip()
-        && let Ok(second) = TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await
-    {
-        listeners.push(second);
-    }
-    Ok(listeners)
-}
 
 /// How clients reach the server.
 #[derive(Clone)]
@@ -99,10 +86,12 @@ pub struct HttpServer {
 impl HttpServer {
     /// Serves until `phase` becomes [`ServingPhase::Stopping`], then waits for open connections for the drain
     /// time.
-    pub async fn serve(self, listeners: Vec<TcpListener>, mut phase: watch::Receiver<ServingPhase>) {
+    pub async fn serve(self, listeners: BoundListeners, mut phase: watch::Receiver<ServingPhase>) {
+        let BoundListeners { sockets, is_inherited } = listeners;
         let admission = Admission::new(self.limits);
-        self.serve_accepted(|| accept_any(&listeners), &admission, &mut phase).await;
-        for listener in listeners {
+        self.serve_accepted(|| accept_any(&sockets), &admission, &mut phase).await;
+        // The clients in the queue of an inherited socket are those of the next process.
+        for listener in sockets.into_iter().filter(|_| !is_inherited) {
             if let Err(error) = self.drain(listener, &admission, &phase).await {
                 tracing::warn!(%error, "failed to empty the accept queue; its clients are reset");
             }
