@@ -309,6 +309,17 @@ impl Model {
         }
     }
 
+    /// Returns whether the time alone changes what is visible: with each tick while something moves, with each
+    /// second where seconds are shown, and otherwise with each minute.
+    pub fn changes_until(&self, now: Timestamp) -> bool {
+        let shows_seconds = self.notice.is_some()
+            || self.screen == Screen::SignIn
+                && (self.sign_in.inspector.is_some()
+                    || matches!(self.sign_in.state, SignInState::In(_) | SignInState::Device(_)));
+        let unit_s = if shows_seconds { 1 } else { 60 };
+        self.is_moving() || now.as_second() / unit_s != self.now.as_second() / unit_s
+    }
+
     /// Returns whether something on the screens moves with each tick.
     pub fn is_moving(&self) -> bool {
         matches!(self.sign_in.state, SignInState::Starting { .. })

@@ -143,8 +143,7 @@ where
         while let Some(message) = next {
             // Most ticks change nothing that is visible; drawing for each of them would cost CPU time for
             // ever.
-            is_drawn &= matches!(&message, Message::Tick(now)
-                if !model.is_moving() && now.as_second() == model.now.as_second());
+            is_drawn &= matches!(message, Message::Tick(now) if !model.changes_until(now));
             let message = match message {
                 Message::Mouse(event) => on_mouse(event, &regions),
                 Message::Key(key) => Some(on_jump_letter(key, &model, &regions)),
