@@ -309,8 +309,8 @@ impl Model {
         }
     }
 
-    /// Returns whether the time alone changes what is visible: with each tick while something moves, with each
-    /// second where seconds are shown, and otherwise with each minute.
+    /// Returns whether the time alone changes what is visible: with each tick while something moves, with
+    /// each second where seconds are shown, and otherwise with each minute.
     pub fn changes_until(&self, now: Timestamp) -> bool {
         let shows_seconds = self.notice.is_some()
             || self.screen == Screen::SignIn

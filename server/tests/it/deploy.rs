@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{TREFOIL, have};
+use crate::support::{TREFOIL, have, installed, python_packages};
 
 fn deploy(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/systemd").join(file)
@@ -38,4 +38,63 @@ fn the_settings_of_the_package_are_accepted() {
     let output = Command::new(TREFOIL).args(status).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && text.contains("contains no store"), "{text}");
+}
+
+/// The indented text after a line of a YAML file.
+fn block(yaml: &str, after: &str) -> String {
+    let lines = yaml.lines().skip_while(|line| line.trim() != after).skip(1);
+    let lines = lines.take_while(|line| line.is_empty() || line.starts_with("    "));
+    lines.map(|line| format!("{}\n", line.trim_start_matches("    "))).collect()
+}
+
+#[test]
+fn the_settings_of_the_kubernetes_manifest_are_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubernetes/trefoil.yaml");
+    let text = block(&std::fs::read_to_string(manifest).unwrap(), "trefoil.toml: |");
+    assert!(text.contains("postgres://trefoil@database.example/trefoil"), "{text}");
+    // The database and its password are not on this machine.
+    let text: String = text
+        .lines()
+        .filter(|line| !line.starts_with("engine") && !line.starts_with("password_file"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let settings = folder.path().join("trefoil.toml");
+    std::fs::write(&settings, text).unwrap();
+    let data = folder.path().join("data");
+    let mut status = Command::new(TREFOIL);
+    status.arg("status").arg("--config").arg(&settings).arg("--data").arg(&data);
+    let output = status.env("AWS_ACCESS_KEY_ID", "k").env("AWS_SECRET_ACCESS_KEY", "s").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && text.contains("contains no store"), "{text}");
+}
+
+/// Kubernetes' own schemas, which reject unknown members, accept all documents of the manifest; the compose
+/// file is YAML and has no privileges.
+#[test]
+fn the_manifests_follow_their_schemas() {
+    const CHECK: &str = r#"
+import sys, yaml, kubernetes_validate
+documents = list(yaml.safe_load_all(open(sys.argv[1])))
+for document in documents:
+    kubernetes_validate.validate(document, "1.34", strict=True)
+kinds = [document["kind"] for document in documents]
+assert kinds == ["ConfigMap", "Deployment", "Service", "PodDisruptionBudget"], kinds
+service = yaml.safe_load(open(sys.argv[2]))["services"]["trefoil"]
+assert service["read_only"] and service["cap_drop"] == ["ALL"], service
+print(service["image"])
+"#;
+    let packages = python_packages();
+    let validator = packages.join("kubernetes_validate");
+    if !have("python3", "the manifests") || !installed("kubernetes-validate", &validator) {
+        return;
+    }
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    let mut python = Command::new("python3");
+    python.env("PYTHONPATH", packages).args(["-c", CHECK]);
+    python.arg(deploy.join("kubernetes/trefoil.yaml")).arg(deploy.join("compose/compose.yaml"));
+    let output = python.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let image = format!("trefoil:{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), image);
 }

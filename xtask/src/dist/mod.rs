@@ -1,0 +1,88 @@
+//! `cargo xtask dist`: what a release consists of, in `target/dist`. Two builds of one commit have the same
+//! bytes.
+//!
+//! | module | file |
+//! |---|---|
+//! | here | the archive of the programs, and `SHA256SUMS` |
+//! | `debian` | the package of the server with its service, and that of the client |
+//! | `image` | the image of the server for container runtimes |
+//! | `files` | copies, archives and digests of files |
+//! | `sbom` | the list of all crates in the server |
+
+mod debian;
+mod files;
+mod image;
+mod sbom;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+
+use self::files::{install, pack};
+
+use crate::workspace::{cargo, check, root, target_dir};
+
+#[derive(clap::Args)]
+pub struct DistArgs {
+    /// Folder with the programs, which are built if it is not given.
+    #[arg(long)]
+    programs: Option<PathBuf>,
+}
+
+/// The programs of the archive.
+const PROGRAMS: [&str; 3] = ["trefoil", "trefoil-tui", "trefoil-conformance"];
+
+/// Builds the programs and packs them.
+pub fn run(args: &DistArgs) -> Result<()> {
+    let programs = match &args.programs {
+        Some(programs) => programs.clone(),
+        None => {
+            let mut build = cargo();
+            build.args(["build", "--release", "--locked"]);
+            // Paths of this machine in the programs would differ on another one.
+            let remap = format!("--remap-path-prefix={}=/trefoil", root().display());
+            build.env("RUSTFLAGS", remap);
+            check(build.args(PROGRAMS.iter().flat_map(|program| ["--bin", program])))?;
+            target_dir().join("release")
+        }
+    };
+    let dist = target_dir().join("dist");
+    drop(fs::remove_dir_all(&dist));
+    fs::create_dir_all(&dist)?;
+    let version = env!("CARGO_PKG_VERSION");
+    let time = commit_time()?;
+
+    let archive = format!("trefoil-{version}-{}-linux", std::env::consts::ARCH);
+    let folder = dist.join(&archive);
+    for program in PROGRAMS {
+        install(&programs.join(program), &folder.join(program), 0o755)?;
+        check(Command::new("strip").arg(folder.join(program)))?;
+    }
+    for file in ["LICENSE", "CHANGELOG.md", "README.md"] {
+        install(&root().join(file), &folder.join(file), 0o644)?;
+    }
+    pack(&dist, Path::new(&archive), &dist.join(format!("{archive}.tar")), &time)?;
+    debian::package_server(&dist, &folder, version, &time)?;
+    debian::package_client(&dist, &folder, version, &time)?;
+    image::write(&dist, &folder.join("trefoil"), version, &time)?;
+    sbom::write(&dist, version)?;
+    fs::remove_dir_all(&folder)?;
+
+    let mut names: Vec<String> = Vec::new();
+    for entry in fs::read_dir(&dist)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    let sums = Command::new("sha256sum").args(&names).current_dir(&dist).output()?;
+    fs::write(dist.join("SHA256SUMS"), &sums.stdout)?;
+    print!("{}", String::from_utf8_lossy(&sums.stdout));
+    Ok(())
+}
+
+/// The time of the commit, which all files get.
+fn commit_time() -> Result<String> {
+    let output = Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root()).output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
