@@ -9,6 +9,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::administration::arguments::AdminSubcommand;
 use crate::config::{ENVIRONMENT, ServeFlags};
 use crate::migrate::{MigrateArgs, run_migrate};
+use crate::new_app::{NewAppArgs, run_new_app};
 use crate::node::memory_limit;
 use crate::transfer::{CopyArgs, RestoreArgs, run_copy, run_restore};
 use crate::trust::{self, TrustArgs};
@@ -52,6 +53,14 @@ pub enum ServerCommand {
         after_help = "Examples:\n  trefoil copy --data ./trefoil-data --to postgres://owner@db.example/trefoil\n  trefoil copy --store postgres://owner@db.example/trefoil --to file:./one-machine"
     )]
     Copy(CopyArgs),
+    /// Register an app and write an example that signs in with it.
+    ///
+    /// Asks what the app is, registers its client, and writes a program of about 40 lines with the settings
+    /// that it needs. Run again, it shows the commands; with --remove, it deletes what it made.
+    #[command(
+        after_help = "Examples:\n  trefoil new-app shop\n  trefoil new-app reports --kind backend --language python\n  trefoil new-app reports --remove"
+    )]
+    NewApp(NewAppArgs),
     /// Add the development CA to the certificate stores of this machine, or remove it.
     ///
     /// Changes the stores of the system, of Chromium and of Firefox, after it has shown the commands and
@@ -103,6 +112,7 @@ pub fn run_program(cli: CommandLine) -> ExitCode {
         ServerCommand::Migrate(args) => runtime.block_on(run_migrate(args)),
         ServerCommand::Restore(args) => runtime.block_on(run_restore(args)),
         ServerCommand::Copy(args) => runtime.block_on(run_copy(args)),
+        ServerCommand::NewApp(args) => runtime.block_on(run_new_app(args)),
         ServerCommand::Trust(args) => trust::run_trust(&args),
         ServerCommand::Completions { shell } => {
             clap_complete::generate(shell, &mut CommandLine::command(), "trefoil", &mut std::io::stdout());

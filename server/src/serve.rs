@@ -18,12 +18,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::administration::socket;
 use crate::clock::Clock;
-use crate::config::{Config, ConnectionLimits, LogSection, PlainHttp, ServeFlags, exit_code};
+use crate::config::sections::DEFAULT_DATA_FOLDER;
+use crate::config::{Config, ConnectionLimits, LogSection, PlainHttp, ServeFlags, StoreEngine, exit_code};
 use crate::demo;
 use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase, Transport};
 use crate::http::{dispatch, metrics};
 use crate::node::app::{App, Outside};
-use crate::node::data_folder::{lock_data_folder, make_data_folder};
+use crate::node::data_folder::{has_store, lock_data_folder, make_data_folder};
 use crate::node::periodic_tasks::start_tasks;
 use crate::node::reload::{self, reload_config};
 use crate::node::store_state::check_usable;
@@ -194,6 +195,7 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
         Some(_) => None,
         None => Some(tls::load_tls(config.certificate.as_ref(), &config.data, clock.now())?),
     };
+    let is_new = config.engine == StoreEngine::File && !has_store(&config.data);
     let store = open_store(&config).await?;
     if flags.use_moved_store {
         backup::reuse_moved(&store, clock.now()).await?;
@@ -258,6 +260,9 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     drop(writeln!(io::stdout(), "{ready}"));
     // A program that reads standard output reads the file of the guide.
     let is_person = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
+    if is_new && !is_demo {
+        eprintln!("{}", first_commands(&data));
+    }
     if let Some((text, _)) = guide.filter(|_| is_person) {
         eprintln!("\n{text}\nStop the server with Ctrl-C.");
     }
@@ -320,6 +325,20 @@ pub async fn open_node(
         Err(error) => return Err(error).context("failed to resume unfinished exports"),
     }
     Ok(app)
+}
+
+/// The first commands for a server that has no users, clients and resources yet.
+fn first_commands(data: &Path) -> String {
+    let data = match data == Path::new(DEFAULT_DATA_FOLDER) {
+        true => String::new(),
+        false => format!(" --data '{}'", data.display()),
+    };
+    format!(
+        "This store is new: it has no users, no apps and no resources. Next, in another terminal:\n  \
+         echo 'a long password' | trefoil user add ada --name 'Ada Example'{data}\n  \
+         trefoil new-app my-app{data}\n  \
+         trefoil import patients.ndjson{data}"
+    )
 }
 
 /// The line of an ephemeral server: the members of `endpoint.json`, the data folder for administration

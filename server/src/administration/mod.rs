@@ -100,10 +100,7 @@ pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
         if matches!(command, AdminCommand::Import { .. }) {
             tokio::spawn(stop_by_ctrl_c(stop.clone()));
         }
-        match socket::send_command(&args.data, &command, &stop, &mut print).await? {
-            Some(code) => Ok(code),
-            None => Box::pin(run_offline(&args, command, &stop, &mut print)).await,
-        }
+        perform(&args, command, &stop, &mut print).await
     };
     let done = done.await;
     console.clear();
@@ -113,6 +110,22 @@ pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
             eprintln!("error: {error:#}");
             exit_code(&error)
         }
+    }
+}
+
+/// Runs a command in the running server of the data folder, or on the folder itself. Returns the exit code.
+///
+/// # Errors
+/// The error of the command.
+pub async fn perform(
+    args: &DataArgs,
+    command: AdminCommand,
+    stop: &CancellationToken,
+    events: EventSink<'_>,
+) -> Result<u8> {
+    match socket::send_command(&args.data, &command, stop, events).await? {
+        Some(code) => Ok(code),
+        None => Box::pin(run_offline(args, command, stop, events)).await,
     }
 }
 

@@ -4,7 +4,9 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
+use clap::Parser as _;
 use serde_json::Value;
+use trefoil_server::cli::CommandLine;
 
 use crate::support::{Server, TREFOIL, assertion, have};
 
@@ -360,4 +362,30 @@ async fn a_generated_key_pair_authenticates_a_client() {
     ];
     let answer = server.client().post(address).form(&form).send().await.unwrap();
     assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
+}
+
+#[test]
+fn a_new_store_names_the_first_commands() {
+    let data = tempfile::tempdir().unwrap();
+    let folder = data.path().join("new");
+    let start = || {
+        let mut server = Command::new(TREFOIL);
+        server.args(["serve", "--insecure-http", "--listen", "127.0.0.1:0", "--data"]).arg(&folder);
+        let mut child = server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(ready.starts_with("ready "), "only this line is on standard output: {ready}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let first = start();
+    let commands: Vec<_> = first.lines().filter_map(|line| line.trim().split("trefoil ").nth(1)).collect();
+    assert_eq!(commands.len(), 3, "{first}");
+    for command in commands {
+        let words = command.split_whitespace().map(|word| word.trim_matches('\''));
+        let words: Vec<_> = ["trefoil"].into_iter().chain(words.filter(|word| *word != "Example")).collect();
+        assert!(CommandLine::try_parse_from(&words).is_ok(), "{words:?}");
+    }
+    assert!(!start().contains("new-app"), "the store is not new any more");
 }

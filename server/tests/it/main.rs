@@ -34,6 +34,7 @@ mod large_requests;
 mod launch_patient;
 mod listen;
 mod metrics;
+mod new_app;
 mod node_faults;
 mod nodes;
 mod notes;

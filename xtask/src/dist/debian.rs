@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::files::install;
+use super::files::{compress, install};
 use crate::workspace::{check, root};
 
 /// Builds the package of the server from the folder of the archive.
@@ -62,7 +62,7 @@ fn install_help(tree: &Path, name: &str) -> Result<()> {
     fs::create_dir_all(&pages)?;
     check(Command::new(&program).args(["man", "--out"]).arg(&pages))?;
     for page in fs::read_dir(&pages)? {
-        check(Command::new("gzip").args(["-9", "-n"]).arg(page?.path()))?;
+        compress(&page?.path())?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 
 use crate::workspace::check;
 
-/// Packs a folder of `parent` as a tar archive and compresses it. The bytes depend only on the files.
+/// Packs a folder of `parent` as a tar archive. The bytes depend only on the files.
 pub(super) fn pack(parent: &Path, folder: &Path, tar: &Path, time: &str) -> Result<()> {
     check(
         Command::new("tar")
@@ -19,8 +19,12 @@ pub(super) fn pack(parent: &Path, folder: &Path, tar: &Path, time: &str) -> Resu
             .arg(tar)
             .arg("-C")
             .args([parent, folder]),
-    )?;
-    check(Command::new("gzip").args(["-9", "-n"]).arg(tar))
+    )
+}
+
+/// Replaces a file by its compressed form, whose bytes depend only on the content.
+pub(super) fn compress(file: &Path) -> Result<()> {
+    check(Command::new("gzip").args(["-9", "-n"]).arg(file))
 }
 
 /// The SHA-256 digest of a file, in hexadecimal digits.

@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::files::{install, pack, sha256};
+use super::files::{compress, install, pack, sha256};
 use crate::workspace::check;
 
 /// User and group of the process.
@@ -60,7 +60,7 @@ pub(super) fn write(dist: &Path, program: &Path, version: &str, time: &str) -> R
             .arg("."),
     )?;
     let diff_id = format!("sha256:{}", sha256(&tar)?);
-    check(Command::new("gzip").args(["-9", "-n"]).arg(&tar))?;
+    compress(&tar)?;
     let layout = work.join(format!("trefoil-{version}"));
     let layer = add_blob(&layout, &work.join("layer.tar.gz"), "application/vnd.oci.image.layer.v1.tar+gzip")?;
 

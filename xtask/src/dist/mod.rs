@@ -20,7 +20,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use self::files::{install, pack};
+use self::files::{compress, install, pack};
 
 use crate::workspace::{cargo, check, root, target_dir};
 
@@ -63,7 +63,9 @@ pub fn run(args: &DistArgs) -> Result<()> {
     for file in ["LICENSE", "CHANGELOG.md", "README.md"] {
         install(&root().join(file), &folder.join(file), 0o644)?;
     }
-    pack(&dist, Path::new(&archive), &dist.join(format!("{archive}.tar")), &time)?;
+    let tar = dist.join(format!("{archive}.tar"));
+    pack(&dist, Path::new(&archive), &tar, &time)?;
+    compress(&tar)?;
     debian::package_server(&dist, &folder, version, &time)?;
     debian::package_client(&dist, &folder, version, &time)?;
     image::write(&dist, &folder.join("trefoil"), version, &time)?;

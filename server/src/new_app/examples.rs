@@ -1,0 +1,134 @@
+//! The examples that `trefoil new-app` writes: one for each kind of app and language.
+
+use clap::ValueEnum;
+
+/// Kinds of apps. They differ in where the app runs, and therefore in how it proves what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AppKind {
+    /// App in the browser only: no secret, code with PKCE
+    Browser,
+    /// Web app with a server, which keeps a secret
+    Web,
+    /// Back end without users, which signs with a private key (SMART Backend Services)
+    Backend,
+    /// Program in a terminal or on a desktop, which opens the browser
+    Terminal,
+}
+
+/// Languages of the examples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AppLanguage {
+    /// JavaScript with Node, openid-client or oauth4webapi
+    Javascript,
+    /// Python with Authlib
+    Python,
+}
+
+/// A file of an example: its name and its content.
+pub type ExampleFile = (&'static str, &'static str);
+
+/// A program that works with the registration in `app.json`.
+pub struct AppExample {
+    /// Kind of the app.
+    pub kind: AppKind,
+    /// Language of the program.
+    pub language: AppLanguage,
+    /// Files of the program.
+    pub files: &'static [ExampleFile],
+    /// Command that installs the libraries.
+    pub install: &'static str,
+    /// Command that runs the program.
+    pub run: &'static str,
+}
+
+/// Reads a file of an example at compile time.
+macro_rules! example_file {
+    ($kind:literal, $name:literal) => {
+        ($name, include_str!(concat!("../../examples/new-app/", $kind, "/", $name)))
+    };
+}
+
+const OPENID_CLIENT: &str = "npm install openid-client";
+const AUTHLIB: &str = "python3 -m pip install authlib requests";
+
+/// All examples.
+pub const EXAMPLES: &[AppExample] = &[
+    AppExample {
+        kind: AppKind::Browser,
+        language: AppLanguage::Javascript,
+        files: &[
+            example_file!("browser", "index.html"),
+            example_file!("browser", "app.js"),
+            example_file!("browser", "serve.mjs"),
+        ],
+        install: "npm install oauth4webapi",
+        run: "node serve.mjs",
+    },
+    AppExample {
+        kind: AppKind::Web,
+        language: AppLanguage::Javascript,
+        files: &[example_file!("web", "app.mjs")],
+        install: OPENID_CLIENT,
+        run: "node app.mjs",
+    },
+    AppExample {
+        kind: AppKind::Web,
+        language: AppLanguage::Python,
+        files: &[example_file!("web", "app.py")],
+        install: AUTHLIB,
+        run: "python3 app.py",
+    },
+    AppExample {
+        kind: AppKind::Backend,
+        language: AppLanguage::Javascript,
+        files: &[example_file!("backend", "app.mjs")],
+        install: OPENID_CLIENT,
+        run: "node app.mjs",
+    },
+    AppExample {
+        kind: AppKind::Backend,
+        language: AppLanguage::Python,
+        files: &[example_file!("backend", "app.py")],
+        install: AUTHLIB,
+        run: "python3 app.py",
+    },
+    AppExample {
+        kind: AppKind::Terminal,
+        language: AppLanguage::Javascript,
+        files: &[example_file!("terminal", "app.mjs")],
+        install: OPENID_CLIENT,
+        run: "node app.mjs",
+    },
+    AppExample {
+        kind: AppKind::Terminal,
+        language: AppLanguage::Python,
+        files: &[example_file!("terminal", "app.py")],
+        install: AUTHLIB,
+        run: "python3 app.py",
+    },
+];
+
+impl AppKind {
+    /// The scopes of an app if none are requested.
+    pub fn default_scope(self) -> &'static str {
+        match self {
+            Self::Backend => "system/*.rs",
+            Self::Browser | Self::Web | Self::Terminal => "openid profile email",
+        }
+    }
+}
+
+impl AppLanguage {
+    /// The variables of the environment with which programs in the language trust a certificate authority.
+    pub fn ca_variables(self) -> &'static [&'static str] {
+        match self {
+            Self::Javascript => &["NODE_EXTRA_CA_CERTS"],
+            Self::Python => &["REQUESTS_CA_BUNDLE"],
+        }
+    }
+}
+
+/// The example for a kind and a language.
+pub fn find(kind: AppKind, language: AppLanguage) -> Option<&'static AppExample> {
+    EXAMPLES.iter().find(|example| example.kind == kind && example.language == language)
+}

@@ -1,0 +1,197 @@
+//! `trefoil new-app`: each example signs in at a real server, in a real browser if it has pages.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::clients::clients;
+use crate::driver::{Driver, have_browser};
+use crate::support::{Server, have, installed, python_packages};
+
+/// An example that runs; it ends with this value.
+struct RunningApp {
+    child: Child,
+    /// The address in the first line that the program prints.
+    address: String,
+}
+
+impl Drop for RunningApp {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Returns whether the program and the library of a language are installed.
+fn is_installed(language: &str) -> bool {
+    match language {
+        "python" => have("python3", "new-app") && installed("Authlib", &python_packages().join("authlib")),
+        _ => {
+            have("node", "new-app")
+                && installed("openid-client", &clients().join("node_modules/openid-client"))
+        }
+    }
+}
+
+/// Makes an example and returns what the command prints as JSON.
+fn make(server: &Server, name: &str, more: &[&str]) -> Value {
+    let out = server.data().join(name).display().to_string();
+    let words = [&["new-app", name, "--out", &out, "--json"], more].concat();
+    let output = server.trefoil(&words);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The command that new-app prints, with the libraries of the tests.
+fn command(made: &Value) -> Command {
+    let folder = Path::new(made["folder"].as_str().unwrap());
+    let modules = folder.join("node_modules");
+    if !modules.exists() {
+        std::os::unix::fs::symlink(clients().join("node_modules"), modules).unwrap();
+    }
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("exec env {}", made["run"].as_str().unwrap())]).current_dir(folder);
+    // No browser is opened on this machine: the test is the browser.
+    shell.env("PYTHONPATH", python_packages()).env("BROWSER", "true");
+    shell
+}
+
+fn start(made: &Value) -> RunningApp {
+    let mut child = command(made).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split_whitespace().last().unwrap_or_default().to_owned();
+    assert!(address.starts_with("http"), "{line}");
+    RunningApp { child, address }
+}
+
+async fn sign_in_and_allow(driver: &Driver, server: &Server) {
+    driver.fill("#username", "willow").await;
+    driver.fill("#password", server.demo_json()["user"]["password"].as_str().unwrap()).await;
+    driver.press("button").await;
+    driver.press("button[value=allow]").await;
+}
+
+/// Waits until the page contains a text.
+async fn wait_for_text(driver: &Driver, expected: &str) {
+    let mut text = String::new();
+    for _ in 0..200 {
+        text = driver.text("body").await;
+        if text.contains(expected) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("'{expected}' is not on the page: {text}");
+}
+
+#[test]
+fn back_ends_read_with_their_keys() {
+    let server = Server::demo();
+    for language in ["python", "javascript"].into_iter().filter(|language| is_installed(language)) {
+        let made = make(&server, &format!("back-{language}"), &["--kind", "backend", "--language", language]);
+        let output = command(&made).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("patients on the server: "), "{text}{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn web_apps_sign_people_in() {
+    if !have_browser() {
+        return;
+    }
+    let server = Server::demo();
+    for language in ["python", "javascript"].into_iter().filter(|language| is_installed(language)) {
+        let port = test_database::free_port().unwrap().to_string();
+        let name = format!("web-{language}");
+        let made = make(&server, &name, &["--kind", "web", "--language", language, "--port", &port]);
+        assert!(made["client_secret"].is_null(), "the secret is in app.json only");
+        let app = start(&made);
+        let driver = Driver::start().await;
+        driver.go(&app.address).await;
+        sign_in_and_allow(&driver, &server).await;
+        wait_for_text(&driver, "Signed in as Willow Marsh").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_app_in_the_browser_signs_people_in() {
+    let library = clients().join("node_modules/oauth4webapi");
+    if !have_browser() || !have("node", "new-app") || !installed("oauth4webapi", &library) {
+        return;
+    }
+    let server = Server::demo();
+    let port = test_database::free_port().unwrap().to_string();
+    let made = make(&server, "page", &["--kind", "browser", "--port", &port]);
+    let app = start(&made);
+    let driver = Driver::start().await;
+    driver.go(&app.address).await;
+    wait_for_text(&driver, "No user is signed in").await;
+    driver.press("#sign-in").await;
+    sign_in_and_allow(&driver, &server).await;
+    wait_for_text(&driver, "Signed in as Willow Marsh").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_in_a_terminal_sign_people_in() {
+    if !have_browser() {
+        return;
+    }
+    let server = Server::demo();
+    for language in ["python", "javascript"].into_iter().filter(|language| is_installed(language)) {
+        let made =
+            make(&server, &format!("term-{language}"), &["--kind", "terminal", "--language", language]);
+        let mut app = start(&made);
+        let driver = Driver::start().await;
+        driver.go(&app.address).await;
+        sign_in_and_allow(&driver, &server).await;
+        wait_for_text(&driver, "You can close this page").await;
+        let mut printed = String::new();
+        app.child.stdout.as_mut().unwrap().read_to_string(&mut printed).unwrap();
+        assert!(printed.contains("Signed in as Willow Marsh"), "{printed}");
+    }
+}
+
+#[test]
+fn an_example_is_shown_again_and_removed() {
+    let server = Server::demo();
+    let first = make(&server, "again", &["--kind", "web", "--language", "python"]);
+    let folder = Path::new(first["folder"].as_str().unwrap());
+    let secret: Value = serde_json::from_slice(&std::fs::read(folder.join("app.json")).unwrap()).unwrap();
+    assert!(secret["client_secret"].as_str().is_some_and(|secret| secret.len() > 20));
+    assert_eq!(make(&server, "again", &[]), first, "nothing is made a second time");
+    std::fs::write(folder.join("notes.txt"), "mine").unwrap();
+    let out = folder.display().to_string();
+    let removed = server.trefoil(&["new-app", "again", "--out", &out, "--remove"]);
+    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    let left: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["notes.txt"], "files of others are kept");
+    assert!(!server.trefoil(&["client", "show", "again"]).status.success());
+}
+
+#[test]
+fn scopes_of_a_user_are_extended_only_with_consent() {
+    let server = Server::demo();
+    assert!(server.add_user(&["ada", "--name", "Ada Example"], "a walk in the garden").status.success());
+    let allowed = || {
+        let shown = server.trefoil(&["user", "show", "ada", "--json"]);
+        let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        shown["allowed_scopes"].as_str().unwrap().to_owned()
+    };
+    let before = allowed();
+    let out = server.data().join("terms").display().to_string();
+    let words =
+        ["new-app", "terms", "--kind", "terminal", "--language", "python", "--out", &out, "--user", "ada"];
+    let words = [&words[..], &["--scope", "openid user/ValueSet.rs"]].concat();
+    let refused = server.trefoil(&words);
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && text.contains("may not grant user/ValueSet.rs"), "{text}");
+    assert_eq!(allowed(), before);
+    assert!(server.trefoil(&[&words[..], &["--yes"]].concat()).status.success());
+    assert_eq!(allowed(), format!("{before} user/ValueSet.rs"));
+}
