@@ -55,6 +55,11 @@ fn step_text(number: usize, step: &Step) -> String {
     for (name, value) in &request.query {
         let _ = writeln!(text, "   ?{name}={value}");
     }
+    for (name, values) in &request.headers {
+        for value in values.as_slice() {
+            let _ = writeln!(text, "   {name}: {value}");
+        }
+    }
     if let Some(token) = &request.bearer {
         let _ = writeln!(text, "   authorization: Bearer {token}");
     }

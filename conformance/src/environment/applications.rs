@@ -270,7 +270,7 @@ pub async fn export(
     let started = get(request).await?;
     let status_url =
         started.header("content-location").ok_or_else(|| unexpected("the kick-off", &started))?;
-    let mut pauses = Pauses::new(world, target);
+    let mut pauses = Pauses::new(world);
     loop {
         let answer = get(&status_url).await?;
         if answer.status != http::StatusCode::ACCEPTED {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::TestEnvironment;
 use super::error::SetupError;
-use super::target::TestTarget;
 use crate::wire::exchange::Answer;
 
 /// Time between two requests to a Trefoil server, and the maximum time of all pauses.
@@ -36,9 +35,9 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// The pauses for a target.
-    pub fn new(world: &TestEnvironment, target: &TestTarget) -> Self {
-        match target.is_trefoil() {
+    /// The pauses of a run. A server that the suite did not start states their length.
+    pub fn new(world: &TestEnvironment) -> Self {
+        match world.local.is_some() {
             true => Self { usual: POLL_PAUSE, honours_server: false, remaining: POLL_TIME },
             false => Self { usual: USUAL_PAUSE, honours_server: true, remaining: world.max_wait },
         }
@@ -54,9 +53,15 @@ impl Pauses {
         let pause = asked.unwrap_or(self.usual).max(POLL_PAUSE);
         let Some(remaining) = self.remaining.checked_sub(pause) else {
             let status = answer.status.as_u16();
-            return Err(SetupError::TooSlow(format!(
-                "the status was still {status} when the time for waiting was over (--max-wait)"
-            )));
+            return Err(SetupError::TooSlow(match asked {
+                Some(asked) => format!(
+                    "the server answered {status} with Retry-After: {}, which --max-wait does not allow",
+                    asked.as_secs()
+                ),
+                None => {
+                    format!("the status was still {status} when the time for waiting was over (--max-wait)")
+                }
+            }));
         };
         self.remaining = remaining;
         tokio::time::sleep(pause).await;

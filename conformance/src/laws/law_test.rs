@@ -75,8 +75,9 @@ impl<'a> LawTest<'a> {
             serde_json::from_value(request).map_err(|error| Broken::Inconclusive(error.to_string()))?;
         let sent_request =
             build_request(&request, &scene.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
+        let repeated = case_run::RepeatedStatus { poll: request.poll, expects_limit: false };
         let (answer, _) =
-            self.runtime.block_on(case_run::exchange(self.world, scene, &sent_request, request.poll))?;
+            self.runtime.block_on(case_run::exchange(self.world, scene, &sent_request, repeated))?;
         let shown =
             ShownExchange { request: exchange::curl(&sent_request), answer: exchange::shown(&answer) };
         Ok((answer, shown))

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use http::Method;
 use serde_json::Value;
+use url::{Host, Url};
 
 use super::missing_members::missing_members;
 use crate::environment::target::TestTarget;
@@ -83,6 +84,11 @@ impl Selection {
         if case.given.iter().any(|given| preconditions::named(given).is_some_and(|row| row.own_server)) {
             return Some(OWN_SERVER.to_owned());
         }
+        if case.over_tls && is_plain_loopback(&target.addresses.base_url) {
+            return Some(
+                "is about TLS, and the server is addressed by plain HTTP on this machine".to_owned(),
+            );
+        }
         if target.is_trefoil() {
             return None;
         }
@@ -138,12 +144,17 @@ impl Selection {
     }
 }
 
+/// The items of a member that is a list.
+fn list<'v>(owner: &'v Value, name: &str) -> &'v [Value] {
+    owner[name].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
 /// Returns why a step cannot be sent: the CapabilityStatement states neither the type nor the operation. A
 /// statement without any type or operation is not complete.
 fn not_stated(target: &TestTarget, step: &Step) -> Option<String> {
-    let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
+    // The statement of a large server has megabytes, and is asked for each step.
     let rest = list(target.addresses.capabilities.as_ref()?, "rest");
-    let resources: Vec<Value> = rest.iter().flat_map(|rest| list(rest, "resource")).collect();
+    let resources: Vec<&Value> = rest.iter().flat_map(|rest| list(rest, "resource")).collect();
     let path = step.request.to.strip_prefix("fhir/")?;
     let kind = path.split(['/', '?']).next().unwrap_or_default();
     let is_type = kind.starts_with(|first: char| first.is_ascii_uppercase());
@@ -151,9 +162,9 @@ fn not_stated(target: &TestTarget, step: &Step) -> Option<String> {
         return Some(format!("the CapabilityStatement does not state {kind}"));
     }
     let operation = operation_of(path)?;
-    let stated: Vec<Value> =
-        rest.iter().chain(&resources).flat_map(|owner| list(owner, "operation")).collect();
-    let is_stated = |stated: &Value| {
+    let stated: Vec<&Value> =
+        rest.iter().chain(resources).flat_map(|owner| list(owner, "operation")).collect();
+    let is_stated = |stated: &&Value| {
         stated["name"].as_str().is_some_and(|name| name.trim_start_matches('$').ends_with(operation))
     };
     let matters = operation != "export" && !stated.is_empty() && !stated.iter().any(is_stated);
@@ -202,11 +213,28 @@ fn asks_own_page(step: &Step) -> bool {
 /// Pages of Trefoil that change accounts, clients and users.
 const OWN_DATA: [&str; 4] = ["/account", "/admin", "/passkey", "/recovery"];
 
-/// Returns whether a step changes data that the run has not created itself.
+/// Returns whether an address is plain HTTP on this machine, where no TLS is needed.
+fn is_plain_loopback(base_url: &str) -> bool {
+    let is_loopback = |url: &Url| match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    Url::parse(base_url).is_ok_and(|url| url.scheme() == "http" && is_loopback(&url))
+}
+
+/// Number of repeated requests for new codes or tokens from which a case counts as one that changes data.
+const MANY_RECORDS: usize = 50;
+
+/// Returns whether a step changes data that the run has not created itself, or leaves many records.
 fn writes(step: &Step) -> bool {
     let request = &step.request;
     let is_fhir = request.to.starts_with("fhir");
     let is_account = OWN_DATA.iter().any(|path| request.to.starts_with(path));
+    if request.method == Method::POST && request.times >= MANY_RECORDS && !is_fhir {
+        return true;
+    }
     match request.method {
         Method::PUT | Method::PATCH => true,
         Method::DELETE => is_fhir || is_account,
@@ -218,15 +246,18 @@ fn writes(step: &Step) -> bool {
 /// Returns whether a server plays the role of an actor, as far as its metadata and its profile state.
 fn offers(target: &TestTarget, actor: BoundActor) -> bool {
     let addresses = &target.addresses;
-    let list = |owner: &Value, name: &str| owner[name].as_array().cloned().unwrap_or_default();
     let rest = addresses.capabilities.as_ref().map(|statement| list(statement, "rest")).unwrap_or_default();
-    let resources: Vec<Value> = rest.iter().flat_map(|rest| list(rest, "resource")).collect();
+    let resources: Vec<&Value> = rest.iter().flat_map(|rest| list(rest, "resource")).collect();
     let names = |member: &str, name: &str| match member {
         "type" => resources.iter().any(|resource| resource["type"] == name),
         // Servers state the export of the whole server beside the types, and some write `group-export`.
-        _ => rest.iter().chain(&resources).flat_map(|owner| list(owner, "operation")).any(|operation| {
-            operation["name"].as_str().is_some_and(|stated| stated.trim_start_matches('$').ends_with(name))
-        }),
+        _ => rest.iter().chain(resources.iter().copied()).flat_map(|owner| list(owner, "operation")).any(
+            |operation| {
+                operation["name"]
+                    .as_str()
+                    .is_some_and(|stated| stated.trim_start_matches('$').ends_with(name))
+            },
+        ),
     };
     match actor {
         BoundActor::Server => true,
@@ -311,7 +342,21 @@ const STANDARD_SCOPES: [&str; 6] = ["openid", "profile", "email", "address", "ph
 
 #[cfg(test)]
 mod tests {
-    use super::operation_of;
+    use super::{is_plain_loopback, operation_of};
+
+    #[test]
+    fn plain_http_needs_no_tls_on_this_machine_only() {
+        for (base_url, plain) in [
+            ("http://localhost:8080", true),
+            ("http://127.0.0.1:8080/base", true),
+            ("http://[::1]:8080", true),
+            ("https://localhost:8443", false),
+            ("http://health.example", false),
+            ("http://10.0.0.5", false),
+        ] {
+            assert_eq!(is_plain_loopback(base_url), plain, "{base_url}");
+        }
+    }
 
     #[test]
     fn the_operation_is_the_end_of_a_path() {

@@ -31,6 +31,8 @@ pub struct Case {
     pub steps: Vec<Step>,
     /// Whether the steps are independent: a step that fails does not end the case.
     pub independent: bool,
+    /// Whether the case is about a connection by TLS.
+    pub over_tls: bool,
 }
 
 impl Case {
@@ -94,6 +96,8 @@ pub(super) struct CaseRow {
     steps: Vec<StepRow>,
     #[serde(default)]
     each: Vec<StepRow>,
+    #[serde(default)]
+    over_tls: bool,
     /// Step of a case without `steps`.
     #[serde(flatten)]
     step: StepRow,
@@ -154,7 +158,9 @@ impl CaseRow {
         let is_same_row = |line: &&str| !line.starts_with("[[") || line.starts_with("[[case.");
         let row = text.lines().skip(line - 1).take_while(is_same_row).collect::<Vec<_>>().join("\n");
         let place = TablePlace { file: file.to_owned(), line };
-        Ok(Case { id, place, row: row.trim_end().to_owned(), covers, given: self.given, steps, independent })
+        let row = row.trim_end().to_owned();
+        let (given, over_tls) = (self.given, self.over_tls);
+        Ok(Case { id, place, row, covers, given, steps, independent, over_tls })
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::LazyLock;
 use tokio::runtime::Runtime;
 use trefoil_conformance::environment::preconditions::{self, CaseContext};
 use trefoil_conformance::environment::{TestEnvironment, server};
-use trefoil_conformance::run::case_run::exchange;
+use trefoil_conformance::run::case_run::{RepeatedStatus, exchange};
 use trefoil_conformance::spec::request::Request;
 use trefoil_conformance::wire::build::build_request;
 use trefoil_conformance::wire::exchange::Answer;
@@ -54,6 +54,7 @@ impl Trial {
     fn ask(&self, scene: &mut CaseContext, request: &str) -> Answer {
         let request: Request = toml::from_str(request).unwrap();
         let sent = build_request(&request, &scene.vars).unwrap();
-        self.runtime.block_on(exchange(&self.world, scene, &sent, request.poll)).unwrap().0
+        let repeated = RepeatedStatus { poll: request.poll, expects_limit: false };
+        self.runtime.block_on(exchange(&self.world, scene, &sent, repeated)).unwrap().0
     }
 }
