@@ -41,7 +41,7 @@ pub enum Message {
     Resized,
     /// The terminal named its background colour; true is light.
     Background(bool),
-    /// Current time, sent several times a second.
+    /// Current time, sent at least once a second.
     Tick(Timestamp),
     /// A signal requests the program to end.
     Terminate,

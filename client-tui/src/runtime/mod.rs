@@ -3,6 +3,7 @@
 mod effects;
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ratatui::Terminal;
@@ -10,7 +11,7 @@ use ratatui::backend::Backend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::time::{Duration, MissedTickBehavior};
+use tokio::time::Duration;
 
 pub use self::effects::{ProfileEffects, Services};
 use crate::clock::ClientClock;
@@ -54,8 +55,10 @@ pub async fn open(
     let ended_by = watch_signals(sender.clone())?;
     let mut terminal = terminal::open().map_err(CommandFailure::Terminal)?;
     let events = EventReader::start(sender.clone(), display.asks_terminal);
-    let ticking = tokio::spawn(tick(sender, clock));
-    let ended = run(&mut terminal, model, effects, input, events, |_| {}).await;
+    let is_moving = Arc::new(AtomicBool::new(false));
+    let ticking = tokio::spawn(tick(sender, clock, Arc::clone(&is_moving)));
+    let observe = |model: &Model| is_moving.store(model.is_moving(), Ordering::Relaxed);
+    let ended = run(&mut terminal, model, effects, input, events, observe).await;
     ticking.abort();
     terminal::close();
     if let Some(signal) = *ended_by.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -247,12 +250,11 @@ fn on_mouse(event: MouseEvent, regions: &[ClickRegion]) -> Option<Message> {
     }
 }
 
-/// Sends the current time several times a second.
-pub async fn tick(sender: UnboundedSender<Message>, clock: ClientClock) {
-    let mut ticks = tokio::time::interval(Duration::from_millis(TICK_MS as u64));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+/// Sends the current time: several times a second while something moves on the screens, and otherwise once.
+pub async fn tick(sender: UnboundedSender<Message>, clock: ClientClock, is_moving: Arc<AtomicBool>) {
     loop {
-        ticks.tick().await;
+        let pause_ms = if is_moving.load(Ordering::Relaxed) { TICK_MS } else { 1_000 };
+        tokio::time::sleep(Duration::from_millis(pause_ms as u64)).await;
         if sender.send(Message::Tick((clock.now)())).is_err() {
             break;
         }

@@ -125,7 +125,7 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
     };
     let effects = ProfileEffects::new(profile, services).unwrap();
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-    let ticking = tokio::spawn(runtime::tick(sender.clone(), ClientClock::SYSTEM));
+    let ticking = tokio::spawn(runtime::tick(sender.clone(), ClientClock::SYSTEM, std::sync::Arc::default()));
 
     let keys = sender.clone();
     let press = move |code| keys.send(Message::Key(KeyEvent::new(code, KeyModifiers::NONE))).unwrap();
