@@ -40,6 +40,7 @@ pub async fn profile_text(target: &TestTarget, spec: &Specification) -> String {
         });
     }
     for ProfileMember { name, meaning, .. } in MEMBERS {
+        // Settings of the suite's own server, which a profile does not have.
         if matches!(name, "user" | "declared") {
             continue;
         }

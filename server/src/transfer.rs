@@ -141,6 +141,7 @@ async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
     let targets = sources.targets(&store.id()).context("failed to open the folder of the files")?;
     let now = clock.now();
     let mut ended = 0;
+    // Before the store can be opened: a spent code or a revoked token must not be valid for a moment.
     let finish = async || {
         if !args.keep_sessions {
             let ended = end_sessions(config.encryption, store.clone(), &clock).await;

@@ -169,6 +169,7 @@ fn report_export(output: Output, event: ExportEvent) {
                     format!("file {}: {reason}", index + 1)
                 });
             }
+            // A line for each piece would flood a log.
             FileStatus::Waiting | FileStatus::Downloading => {}
         },
     }

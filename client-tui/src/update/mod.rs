@@ -38,6 +38,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::Click(target) => return on_click(model, target),
         Message::Wheel(down) => return scroll(model, down, WHEEL),
         Message::JumpLetters(typed) => model.overlay = Some(Overlay::Jump(typed)),
+        // The runtime has drawn the new size, and translated the event of the mouse.
         Message::Resized | Message::Mouse(_) => {}
         Message::Tick(now) => model.tick(now),
         Message::Background(is_light) => model.about.display.take_background(is_light),
@@ -186,6 +187,7 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
 
 /// Performs the action of a key. `confirmed` is the action that the previous key asked to confirm.
 fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Vec<RuntimeEffect> {
+    // The palette shows the same reason, so that a key and a command are refused alike.
     if let Some(reason) = commands::unavailable(model, action) {
         model.notice = Some(format!("Not possible: {reason}."));
         return Vec::new();

@@ -48,6 +48,7 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
     area: Rect,
 ) {
     let fields = state.form.fields.len() as u16;
+    // Half of a low screen remains for the answer.
     let shown = fields.min((area.height / 2).max(1));
     let [left, right] = canvas.split(area, shown);
     let left = canvas.pane("Question", model.typing, left);

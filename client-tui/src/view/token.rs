@@ -75,6 +75,7 @@ fn token_lines<'a>(
     for (title, members) in sections {
         lines.push(Line::default());
         lines.push(Line::styled(title, theme.accent()));
+        // Scopes have a list of their own, with their meaning.
         for (name, value) in members.into_iter().filter(|(name, _)| *name != "scope") {
             lines.push(Line::from(vec![
                 Span::raw(format!("  {name:<18} {}  ", value_text(name, value, zone))),

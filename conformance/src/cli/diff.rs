@@ -54,6 +54,7 @@ pub fn diff_command(args: &DiffArgs) -> ExitCode {
         }
     }
     let [first, second] = &worlds[..] else { return broken(&anyhow::anyhow!("diff compares two servers")) };
+    // The output names the seed, so that a difference can be found again.
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     match laws::compare((first, second), &runtime, args.budget, seed) {
         Verdict::Pass => {

@@ -90,6 +90,7 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
             Err(error) => return broken(&error),
         },
     };
+    // The report names the seed, so that a failure can be repeated.
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut emit = |event: &RunEvent<'_>| listeners.iter_mut().for_each(|listener| listener.on_event(event));
     let begin = Instant::now();
@@ -110,6 +111,7 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
         emit(&RunEvent::Case(&outcome));
     }
     end.lost = world.lost();
+    // A server that the suite started is deleted with its data.
     if world.local.is_none() {
         end.leftovers = runtime.block_on(world.target.clean_up());
     }

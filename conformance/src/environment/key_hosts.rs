@@ -163,6 +163,7 @@ impl KeyHosts {
         for (name, key, client_id, more) in [
             ("turned_next", &self.next, "keys-turned", json!({})),
             ("unknown_kid", &self.key, "keys-good", json!({ "kid": "nobody" })),
+            // `jku` must be the registered address (SMART Backend Services), not one that a client brings.
             ("with_jku", &self.key, "keys-good", json!({ "jku": good })),
             ("other_jku", &self.key, "keys-good", json!({ "jku": format!("{good}?") })),
             ("other_key", &self.next, "keys-good", json!({ "kid": "host-1" })),

@@ -44,6 +44,7 @@ fn export(test: &LawTest<'_>, scene: &mut CaseContext, query: &str) -> Result<Ex
         let text = file.text();
         let before = exported.faults.len();
         let lines = text.lines().filter(|line| !line.is_empty()).count();
+        // `count` may be missing (Bulk Data Access 2.0.0), but must be true.
         if output["count"].as_u64().is_some_and(|count| usize::try_from(count) != Ok(lines)) {
             exported.faults.push(format!("{url}: {lines} lines, and count is {}", output["count"]));
         }

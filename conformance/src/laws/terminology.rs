@@ -271,6 +271,7 @@ pub(crate) fn stored_questions(test: &LawTest<'_>, scene: &mut CaseContext) -> R
         let bundle = answer.json().unwrap_or_default();
         let mut codes = vec!["no-such-code".to_owned()];
         collect_codes(&bundle["entry"][0]["resource"]["concept"], &mut codes);
+        // Neighbours in the resource are often parent and child, so that all outcomes occur.
         for pair in codes.windows(2) {
             let named = |name, kind, value: &str| (name, kind, value.to_owned());
             questions.push((

@@ -82,6 +82,7 @@ pub fn read(text: impl BufRead) -> Result<RunRecord> {
     while let Some((number, line)) = lines.next() {
         let line = match serde_json::from_str(&line?) {
             Ok(line) => line,
+            // A run that was killed leaves half a line at its end; the cases before it are complete.
             Err(error) if error.is_eof() && is_started && lines.peek().is_none() => break,
             Err(error) => {
                 return Err(error).with_context(|| format!("line {number} is not part of a report"));

@@ -55,6 +55,7 @@ pub fn json(
                     return if is_excused { Ok(()) } else { json(path, pattern, actual, vars, out) };
                 }
             }
+            // No member of JSON in FHIR or OAuth begins with a dollar sign.
             if let Some((key, pattern)) = members.iter().next().filter(|(key, _)| key.starts_with('$')) {
                 return list(path, key, pattern, actual, vars, out);
             }
@@ -163,6 +164,7 @@ pub fn text(
                 let part = vars.fill(part)?;
                 actual_text.is_some_and(|actual_text| actual_text.contains(&part))
             } else if let Some(expression) = pattern.strip_prefix("$regex:") {
+                // A value of the server must not act as an expression.
                 let expression = vars.fill_with(expression, |value| regex::escape(&value))?;
                 match Regex::new(&format!("(?s)^(?:{expression})$")) {
                     Ok(regex) => actual_text.is_some_and(|actual_text| regex.is_match(actual_text)),

@@ -69,6 +69,7 @@ impl Server {
     pub async fn connect(options: &SuiteOptions) -> Result<Self> {
         crate::environment::install_crypto();
         let mut builder = reqwest::Client::builder()
+            // A redirect would hide that another server answers.
             .redirect(reqwest::redirect::Policy::none())
             .timeout(TIMEOUT)
             .tls_danger_accept_invalid_certs(options.insecure)

@@ -344,6 +344,7 @@ fn print_report(report: &ImportReport, events: EventSink<'_>) {
             events(CommandEvent::Trouble("  …".to_owned()));
         }
     }
+    // JavaScript and most JSON parsers read numbers as 64-bit floating-point numbers.
     if let Some(first) = &report.first_imprecise {
         events(CommandEvent::Trouble(format!(
             "resources with numbers that a 64-bit floating-point number cannot hold: {}, for example {first}; they are \

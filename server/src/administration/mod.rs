@@ -68,6 +68,7 @@ use crate::records::audit::{AuditCaller, AuditLog, AuditSource};
 
 /// Runs a command through the socket of a running server, or on the data folder of a stopped one.
 pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
+    // The private key must not leave the machine of the client, so that no server is involved.
     if let AdminSubcommand::Client { data, command: ClientSubcommand::Keygen(keygen) } = &arguments {
         let console = Console::new(data.output);
         return match run_keygen(keygen) {

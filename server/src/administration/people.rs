@@ -209,6 +209,7 @@ fn user_facts(user: &User, methods: &SignInMethods) -> Vec<(String, String)> {
         let text = format!("{}  {} at {}  since {}", link.id, link.label, link.provider, time(link.since));
         rows.push(("linked account".to_owned(), text));
     }
+    // Otherwise an administrator would look for the reason why a claim has no effect.
     if user.is_mapped && !user.set_by_hand.is_empty() {
         let names: Vec<_> = user.set_by_hand.iter().map(String::as_str).collect();
         rows.push((

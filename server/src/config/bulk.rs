@@ -69,6 +69,7 @@ impl BulkSection {
             let why = "use 10 to 3600 seconds, because anyone with the URL can read the file";
             return Err(source.value_error(lifetime.span(), "signed_url_s", why));
         }
+        // 0 would refuse every download.
         let positive = |key, limit: &Option<Spanned<u64>>| match limit {
             Some(limit) if *limit.as_ref() == 0 => {
                 Err(source.value_error(limit.span(), key, "use 1 or more, or leave it out"))

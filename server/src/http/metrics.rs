@@ -218,6 +218,7 @@ impl Collector for Scrape {
         let mut metric =
             encoder.encode_descriptor("trefoil_http_requests", help, None, MetricType::Counter)?;
         for (method, path, counts) in &self.routes {
+            // Classes instead of statuses, and only those that occurred: the number of series is bounded.
             for (class, count) in STATUS_CLASSES.iter().zip(counts.statuses).filter(|(_, count)| *count > 0) {
                 let status = ("status", (*class).to_owned());
                 let labels = Labels(vec![("method", (*method).to_owned()), ("route", path.clone()), status]);

@@ -1,5 +1,4 @@
-//! `cargo xtask dist`: what a release consists of, in `target/dist`. Two builds of one commit have the same
-//! bytes.
+//! `cargo xtask dist`: what a release consists of, in `target/dist`. The same programs give the same files.
 //!
 //! | module | file |
 //! |---|---|

@@ -41,6 +41,7 @@ pub fn run(only_compare: bool) -> Result<Option<String>> {
             definitions::PACKAGE,
             definitions::FOLDER
         );
+        // The project must build and pass without HL7's definitions, which are not part of it.
         if only_compare {
             return Ok(Some(missing));
         }

@@ -191,6 +191,7 @@ fn report(
         let name = &mutant.name;
         match results.get(name) {
             Some(Ok(Discovery::By { case, .. })) => {
+                // A note that a fault cannot be seen from outside must not outlive the reason.
                 if black_box && mutant.hidden.is_some() {
                     faults.push(format!("{name}: 'hidden' is out of date, because {case} finds it"));
                 }

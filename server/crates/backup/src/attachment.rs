@@ -50,6 +50,7 @@ impl Attachment {
             file.name == self.name && file.bytes == meta.size && file.modified == modified
         };
         let failed = location.failed("read", &self.name);
+        // An unchanged file is not read again: exports and releases have gigabytes.
         let (sha256, bytes) = match known.iter().find(is_same) {
             Some(file) => (file.sha256.clone(), file.bytes),
             None => match digest(&self.objects, &meta.location, Coding::None).await {
@@ -67,6 +68,7 @@ impl Attachment {
                 AttachmentTarget { objects: location.objects().clone(), path: location.path(&object) };
             let coding = key.map_or(Coding::None, |key| Coding::Seal(PieceSealer::new(key, &object)));
             match transfer(&self.objects, &meta.location, &target, coding).await {
+                // The object is named by the digest, so that another content must not get this name.
                 Ok(digest) if digest == (file.sha256.clone(), bytes) => {}
                 Ok(_) => {
                     drop(target.objects.delete(&target.path).await);

@@ -72,8 +72,10 @@ impl BackupContent {
                 let mut parts = PartSender::new(sender);
                 segment.read_rows(&bytes, key.as_deref(), |version: Version| {
                     if until.is_some_and(|until| version.updated > until) {
+                        // The log is in the order of time, so that the rest is later, too.
                         return Ok(false);
                     }
+                    // Rows that are repeated or out of order mean that an object was exchanged.
                     if version.seq <= last {
                         let what = format!("sequence number {} follows {last}", version.seq);
                         return Err(BackupError::damaged(&segment.object, what));

@@ -63,6 +63,7 @@ impl RestorePlan {
                 }
             },
             (None, Some(at)) => {
+                // A folder can have backups of an earlier store, whose moments say nothing about this one.
                 let mut of_store = backups.iter().filter(|backup| backup.store_id == last.store_id);
                 match of_store.rfind(|backup| backup.time <= at) {
                     Some(backup) => backup,
@@ -84,6 +85,7 @@ impl RestorePlan {
             };
             chain.push(follower);
         }
+        // Before anything is written: a wrong key must not leave half a store.
         for backup in &chain {
             backup.check_key(location.key())?;
         }

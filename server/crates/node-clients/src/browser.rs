@@ -105,6 +105,7 @@ impl Browser {
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
         let request = ClientRequest::get(&format!("{AUTHORIZATION}?{query}"));
         let mut to = self.ask(world, "authorization", request).await.header("location")?;
+        // A node that fails may send the browser in a circle.
         for _ in 0..STEPS {
             if to.starts_with(REDIRECT) {
                 return parameter(&to, "code");

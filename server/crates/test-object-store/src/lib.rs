@@ -181,6 +181,7 @@ async fn answer(
         state.requests.push(format!("{} {}", request.method(), request.uri()));
         let mut parameters = request.uri().query().unwrap_or_default().split('&');
         let upload = parameters.find_map(|parameter| parameter.strip_prefix("uploadId="));
+        // S3 does not know an upload any more after it was completed or aborted.
         if upload.is_some_and(|upload| !state.folder.join(format!(".upload-{upload}.json")).exists()) {
             return Ok(refuse(StatusCode::NOT_FOUND, "NoSuchUpload"));
         }
@@ -204,6 +205,7 @@ async fn answer(
         Some(Fault::InternalError) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
         Some(Fault::AccessDenied) => (StatusCode::FORBIDDEN, "AccessDenied"),
         Some(Fault::LostCompletion) => {
+            // The object exists, but the client cannot know: it must look before it sends again.
             drop(service.call(request.map(Body::from)).await);
             return Err(HttpError::new("the answer is lost".into()));
         }

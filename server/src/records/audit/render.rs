@@ -209,6 +209,7 @@ pub(super) fn render(
         AuditEntry::Further { event, count, minute } => {
             let counted = describe(event).detail("further-events", &count.to_string());
             let mut parts = render_parts(counted, caller, observer);
+            // The events of a minute share one record, so that a client cannot fill the log.
             let end = *minute + SignedDuration::from_mins(1);
             parts["period"] =
                 json!({ "start": fhir::instant::format(*minute), "end": fhir::instant::format(end) });

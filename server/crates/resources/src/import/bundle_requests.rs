@@ -68,6 +68,7 @@ pub(super) fn writes_of(
 ) -> Result<(BundleWrites, Vec<ResourceBodyError>), ResourceBodyError> {
     let requests: Vec<_> =
         bundle.entry.iter().map(|entry| EntryRequestKind::of(entry.request.as_ref())).collect();
+    // Its result depends on what is stored, so that it must run in its order with the others.
     if requests.iter().any(|request| matches!(request, Ok(EntryRequestKind::Conditional))) {
         return Ok((BundleWrites::Conditional, Vec::new()));
     }
@@ -92,11 +93,14 @@ pub(super) fn writes_of(
             (_, Some((kind, id)), Some(text)) => {
                 prepared((kind, id, text), &names, rules, fhir_base).map(Some)
             }
+            // A Bundle of searched resources has entries without a request.
             (EntryRequestKind::Create, ..) if entry.request.is_none() => Ok(None),
             _ => Err(ResourceBodyError::Entry("it has no resource")),
         });
         match write {
             Ok(write) => writes.extend(write),
+            // The entries of a batch are independent; a transaction fails as a whole (FHIR R4
+            // http.html#trules).
             Err(fault) if bundle.kind == "batch" => faults.push(fault.in_entry(index)),
             Err(fault) => return Err(fault.in_entry(index)),
         }

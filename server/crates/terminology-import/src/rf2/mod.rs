@@ -135,6 +135,7 @@ fn read_concepts(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder)
             let added = || -> Result<(), String> {
                 let (number, is_new) = builder.add_concept(fields.get(0))?;
                 if !is_new {
+                    // Its rows could contradict each other, and the order of files would decide.
                     return Err(format!("concept {} occurs twice", fields.get(0)));
                 }
                 if fields.get(2) == "0" {

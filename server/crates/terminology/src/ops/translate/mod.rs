@@ -267,6 +267,7 @@ impl Translation<'_, '_> {
     fn into_parameters(mut self, map_count: usize) -> Result<Parameters, TxError> {
         self.budget.spend(self.matches.len())?;
         let mut known = HashSet::new();
+        // Several maps, or groups of one map, can contain the same match.
         self.matches.retain(|one| {
             let concept = one.concept.as_ref().map(|concept| (concept.system.clone(), concept.code.clone()));
             known.insert((one.equivalence.code(), concept, one.map.clone(), one.properties.clone()))

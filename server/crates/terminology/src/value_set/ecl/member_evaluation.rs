@@ -147,6 +147,7 @@ impl<'a> EclEvaluator<'a> {
             |actual: std::cmp::Ordering, order, or_equal| actual == order || (or_equal && actual.is_eq());
         Ok(match test {
             FieldTest::Concepts(expression) => {
+                // Fields that can hold an id also hold other texts in some reference sets.
                 let is_id = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
                 if is_id { Some(self.names_component(expression, text)?) } else { None }
             }

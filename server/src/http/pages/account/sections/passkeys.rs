@@ -13,6 +13,7 @@ use crate::http::pages::texts::{fill, phrase, t};
 /// The section about passkeys.
 pub(super) async fn section(context: &RequestContext, visit: &AccountVisit) -> Result<Markup, StoreError> {
     let identity = &context.app.identity;
+    // A passkey belongs to a host name (WebAuthn, RP ID).
     if !identity.sign_in.supports_passkeys() {
         return Ok(html! {
             h2 { (t("Passkeys")) }
