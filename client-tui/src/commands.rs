@@ -75,6 +75,7 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         Action::InspectToken if model.inspectable_tokens().is_empty() => {
             Some("no user is signed in, and there is no backend client")
         }
+        Action::Find if model.list_rows().is_empty() => Some("the screen shows no list"),
         Action::CopyToken if model.sign_in.inspector.is_none() => Some("no token is inspected"),
         Action::CopyPassword if model.about.demo_user.is_none() => Some("this is not a demo server"),
         Action::NewExport if model.export.form_open() => Some("the form is open"),

@@ -2,12 +2,10 @@
 //!
 //! Text of the server may contain control characters, which a terminal would execute. They are never printed.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use command_line::text::{json_line, printable};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -71,59 +69,7 @@ impl Output {
     }
 }
 
-/// A time in the time zone of the user, for output as text. JSON contains instants in UTC.
-pub(crate) fn local_time(time: Timestamp) -> String {
-    time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
-}
-
 fn print_line(mut out: impl Write, line: &str) -> io::Result<()> {
     writeln!(out, "{line}")?;
     out.flush()
-}
-
-/// Replaces the characters that a terminal executes or that change the order of text. Line feeds and tabs are
-/// kept.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unprintable) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(text.replace(is_unprintable, "\u{fffd}"))
-}
-
-/// Formats a value as JSON on one line. Characters that a terminal executes are escaped.
-fn json_line(value: &impl Serialize) -> String {
-    let text = serde_json::to_string(value).expect("all keys of an answer are strings");
-    if !text.contains(is_unprintable) {
-        return text;
-    }
-    // serde_json escapes U+0000 to U+001F. The others occur only within strings and are below U+10000.
-    let escape = |c: char| if is_unprintable(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
-    text.chars().map(escape).collect()
-}
-
-fn is_unprintable(c: char) -> bool {
-    let changes_direction = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    (c.is_control() && !matches!(c, '\n' | '\t')) || changes_direction
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_are_not_printed() {
-        assert_eq!(printable("a\tb\nc é"), "a\tb\nc é");
-        assert_eq!(
-            printable("\u{1b}]0;x\u{7}\u{9b}2J\u{202e}\r"),
-            "\u{fffd}]0;x\u{fffd}\u{fffd}2J\u{fffd}\u{fffd}"
-        );
-    }
-
-    #[test]
-    fn control_characters_are_escaped_in_json() {
-        let value = json!({ "text": "\u{1b}[2J\u{9b}2J\u{7f}\u{202e}é" });
-        let line = json_line(&value);
-        assert_eq!(line, r#"{"text":"\u001b[2J\u009b2J\u007f\u202eé"}"#);
-        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), value);
-    }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use crate::output::printable;
+use command_line::text::printable;
 
 /// Programs that the screens start. They have the terminal for themselves meanwhile.
 pub trait UserPrograms {

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
+use command_line::help;
 
 use crate::administration::arguments::AdminSubcommand;
 use crate::config::{ENVIRONMENT, ServeFlags};
@@ -115,7 +116,8 @@ pub fn run_program(cli: CommandLine) -> ExitCode {
         ServerCommand::NewApp(args) => runtime.block_on(run_new_app(args)),
         ServerCommand::Trust(args) => trust::run_trust(&args),
         ServerCommand::Completions { shell } => {
-            clap_complete::generate(shell, &mut CommandLine::command(), "trefoil", &mut std::io::stdout());
+            // A closed pipe (`| head`) is not an error.
+            drop(help::print_completions::<CommandLine>(shell));
             ExitCode::SUCCESS
         }
         ServerCommand::Man { out } => write_man_pages(&out),
@@ -128,9 +130,7 @@ pub fn run_program(cli: CommandLine) -> ExitCode {
 
 /// Writes a page for the program and for each of its commands.
 fn write_man_pages(folder: &Path) -> ExitCode {
-    let written = std::fs::create_dir_all(folder)
-        .and_then(|()| clap_mangen::generate_to(CommandLine::command(), folder));
-    match written {
+    match help::write_man_pages::<CommandLine>(folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: failed to write the man pages to {}: {error}", folder.display());
@@ -141,6 +141,8 @@ fn write_man_pages(folder: &Path) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]

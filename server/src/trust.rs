@@ -9,6 +9,8 @@
 //! | macOS | `security` |
 //! | Chromium and Firefox | `certutil` of NSS, for each database below the home folder |
 
+use command_line::question;
+use command_line::text::shell_word;
 use std::ffi::OsString;
 use std::io::{BufRead as _, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
@@ -366,16 +368,6 @@ fn shell_text(command: &[OsString]) -> String {
     command.iter().map(shell_word).collect::<Vec<_>>().join(" ")
 }
 
-/// Quotes a word of a command, such as a path, if a shell would not read it as one word.
-pub fn shell_word(word: impl AsRef<std::ffi::OsStr>) -> String {
-    let word = word.as_ref().to_string_lossy();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:,=+@%".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.into_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
 /// Runs a command and returns its standard output.
 fn run_command(command: &[OsString]) -> Result<String> {
     let (program, arguments) = command.split_first().context("the command is empty")?;
@@ -462,14 +454,10 @@ pub fn change_trust(
 
 /// Asks the person at the terminal.
 fn confirm_on_terminal() -> Result<bool> {
-    let stdin = std::io::stdin();
-    if !stdin.is_terminal() {
-        bail!("the change was not confirmed; use --yes, or run this command on a terminal");
+    match question::ask("Run these commands?") {
+        Some(answer) => Ok(answer),
+        None => bail!("the change was not confirmed; use --yes, or run this command on a terminal"),
     }
-    eprint!("Run these commands? [y/N] ");
-    let mut answer = String::new();
-    stdin.lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// Runs `trefoil trust`.

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`mod@bench`] | the benchmark programs, by group |
+//! | [`book`] | the documents as a site |
 //! | [`demo`] | the demo server, a short guide, the terminal client |
 //! | [`dist`] | the files of a release |
 //! | [`fhir_tables`] | tables that are generated from HL7's definitions of FHIR R4 |
@@ -17,6 +18,7 @@
 //! xtask runs the other crates as programs and does not depend on them, so that it builds quickly.
 
 mod bench;
+mod book;
 mod demo;
 mod dist;
 mod fhir_tables;
@@ -99,7 +101,9 @@ enum XtaskCommand {
     },
     /// Run the benchmarks, and compare them with the HTTP floor measured in the same run.
     Bench(bench::BenchArgs),
-    /// Write the files of a release to target/dist: an archive, a Debian package, and their digests.
+    /// Make the documents a site with search, in target/book; needs mdbook.
+    Book,
+    /// Write the files of a release to target/dist.
     Dist(dist::DistArgs),
     /// Write pictures and a recording of the terminal client to target/pictures; needs tmux and Chromium.
     Pictures,
@@ -134,6 +138,7 @@ fn run(task: XtaskCommand) -> Result<()> {
             let program = target_dir().join("debug/trefoil-conformance");
             check(Command::new(program).arg("run").args(args))
         }
+        XtaskCommand::Book => book::run(),
         XtaskCommand::Dist(args) => dist::run(&args),
         XtaskCommand::Mutants(args) => mutants::run(&args),
         XtaskCommand::Sim { seed, count, log, keep_going } => {

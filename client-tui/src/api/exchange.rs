@@ -88,6 +88,25 @@ impl RecordedExchange {
         }
     }
 
+    /// The address without its origin.
+    pub fn path(&self) -> String {
+        let path = |url: Url| {
+            let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+            format!("{}{query}", url.path())
+        };
+        Url::parse(&self.url).map_or_else(|_| self.url.clone(), path)
+    }
+
+    /// The exchange in one line.
+    pub fn summary(&self) -> String {
+        let outcome = match &self.outcome {
+            None => "waiting".to_owned(),
+            Some(Ok(answered)) => answered.status.to_string(),
+            Some(Err(reason)) => format!("Error: {reason}"),
+        };
+        format!("{} {}  {outcome}", self.method, self.path())
+    }
+
     /// The request as a command for a shell. The token is written as `$TOKEN`. `ca` is the file with the only
     /// certificates to trust.
     pub fn command(&self, program: HttpProgram, ca: Option<&Path>) -> String {

@@ -14,8 +14,8 @@ use crate::export::{
     run as export_run,
 };
 use crate::failure::CommandFailure;
-use crate::model::quote;
-use crate::output::{Output, local_time};
+use crate::output::Output;
+use command_line::text::{local_time, shell_word};
 
 pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
     if args.resume.is_none() && args.attach.is_none() {
@@ -84,10 +84,10 @@ pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFai
 /// The command that resumes an export with the same profile, and allows a further host to receive the token.
 fn resume_command(api: &Api, folder: &Path, host: Option<&str>) -> String {
     let options = api.profile().options.iter();
-    let profile: String = options.map(|(name, value)| format!(" --{name} {}", quote(value))).collect();
+    let profile: String = options.map(|(name, value)| format!(" --{name} {}", shell_word(value))).collect();
     let hosts = api.profile().file_hosts.iter().map(String::as_str).chain(host);
-    let hosts: String = hosts.map(|host| format!(" --file-host {}", quote(host))).collect();
-    format!("trefoil-tui export --resume {}{profile}{hosts}", quote(&folder.to_string_lossy()))
+    let hosts: String = hosts.map(|host| format!(" --file-host {}", shell_word(host))).collect();
+    format!("trefoil-tui export --resume {}{profile}{hosts}", shell_word(folder))
 }
 
 /// The token for an export: the one on the command line, that of the backend client, that of the signed-in

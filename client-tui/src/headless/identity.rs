@@ -14,7 +14,8 @@ use crate::args::{AskArgs, InspectArgs, SignInArgs, SignOutArgs, TokenAction, To
 use crate::browser;
 use crate::failure::CommandFailure;
 use crate::journey::{self, Patience, Step};
-use crate::output::{Output, local_time};
+use crate::output::Output;
+use command_line::text::local_time;
 
 /// Seconds that a sign-in waits for a browser if nobody can paste an address.
 const SECONDS_WITHOUT_TERMINAL: u64 = 300;

@@ -1,8 +1,6 @@
 //! Subcommands about servers and about this program: setup, doctor, keys, completions and man pages.
 
-use std::io::Write as _;
-
-use clap::CommandFactory as _;
+use command_line::help::{print_completions, write_man_pages};
 use serde_json::json;
 
 use crate::api::{Api, ApiError};
@@ -81,9 +79,7 @@ pub fn keys(args: &KeysArgs) -> Result<(), CommandFailure> {
 /// # Errors
 /// [`CommandFailure::Output`] if stdout cannot be written.
 pub fn completions(args: &CompletionsArgs) -> Result<(), CommandFailure> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "trefoil-tui", &mut script);
-    std::io::stdout().write_all(&script).map_err(CommandFailure::Output)
+    print_completions::<Args>(args.shell).map_err(CommandFailure::Output)
 }
 
 /// Writes the man pages of the program and its subcommands.
@@ -91,7 +87,5 @@ pub fn completions(args: &CompletionsArgs) -> Result<(), CommandFailure> {
 /// # Errors
 /// [`CommandFailure::Output`] if a page cannot be written.
 pub fn man(args: &ManArgs) -> Result<(), CommandFailure> {
-    std::fs::create_dir_all(&args.out)
-        .and_then(|()| clap_mangen::generate_to(Args::command(), &args.out))
-        .map_err(CommandFailure::Output)
+    write_man_pages::<Args>(&args.out).map_err(CommandFailure::Output)
 }

@@ -92,6 +92,7 @@ pub enum Action {
     WidenPane,
     NarrowPane,
     Jump,
+    Find,
     ToggleMouse,
     Suspend,
 }
@@ -130,6 +131,7 @@ pub struct KeyTable {
 }
 
 const FORMS: &[Screen] = &[Screen::SignIn, Screen::Codes, Screen::Tree, Screen::Export];
+const LISTS: &[Screen] = &[Screen::Codes, Screen::Tree, Screen::Export, Screen::Requests];
 const TERMINOLOGY: &[Screen] = &[Screen::Codes, Screen::Tree];
 
 /// A row. `keys` are separated by commas.
@@ -235,6 +237,7 @@ fn standard_rows() -> Vec<KeyRow> {
         row(">", "make the first pane larger", Browsing, &[], None, WidenPane),
         row("<", "make the first pane smaller", Browsing, &[], None, NarrowPane),
         row("Ctrl-O", "jump to a tab, a field or a row by its letter", Always, &[], None, Jump),
+        row("Ctrl-F", "find a row of the list", Browsing, LISTS, None, Find),
         row("m", "use the mouse here, or leave it to the terminal", Browsing, &[], None, ToggleMouse),
         row("Ctrl-Z", "suspend the program; 'fg' continues it", Always, &[], None, Suspend),
         row("F1, ?", "help", Always, &[], Some("help"), Help),

@@ -1,10 +1,10 @@
 //! State of the batch view of the Codes screen: a file of codes and the results so far.
 
-use super::codes::quote;
 use super::server_facts::ServerFacts;
 use crate::batch::{BatchDefaults, BatchResult, BatchSummary, BatchVerdict};
 use crate::form::{Form, FormField};
 use crate::profile::FormDefaults;
+use command_line::text::shell_word;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchView {
@@ -76,7 +76,7 @@ impl BatchView {
     /// The command that does the same as the form; `None` before the first batch.
     pub fn sent_command(&self, about: &ServerFacts) -> Option<String> {
         let BatchDefaults { url, system, .. } = self.defaults();
-        let command = format!("validate-batch {}", quote(&self.form.value("file")));
+        let command = format!("validate-batch {}", shell_word(&self.form.value("file")));
         (self.id > 0).then(|| about.command(&command, &[("url", &url), ("system", &system)]))
     }
 

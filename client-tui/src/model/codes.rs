@@ -1,6 +1,7 @@
 //! State of the screen of terminology operations: for each operation a form, and the last question with its
 //! answer.
 
+use command_line::text::shell_word;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -307,9 +308,9 @@ impl<Q: Question, A> OperationState<Q, A> {
         let subcommand = match self.other.as_ref().map(|other| OtherServer::parse(&other.server)) {
             None => Q::COMMAND.to_owned(),
             Some(OtherServer::Profile(name)) => {
-                format!("compare --other-profile {} {}", quote(&name), Q::COMMAND)
+                format!("compare --other-profile {} {}", shell_word(&name), Q::COMMAND)
             }
-            Some(OtherServer::Url(url)) => format!("compare --other-url {} {}", quote(&url), Q::COMMAND),
+            Some(OtherServer::Url(url)) => format!("compare --other-url {} {}", shell_word(&url), Q::COMMAND),
         };
         Some(about.command(&subcommand, &sent.question.options()))
     }
@@ -322,16 +323,10 @@ impl ServerFacts {
         let given = options.iter().filter(|(_, value)| !value.is_empty());
         let profile = self.profile_options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         for (name, value) in given.copied().chain(profile) {
-            line.push_str(&format!(" --{name} {}", quote(value)));
+            line.push_str(&format!(" --{name} {}", shell_word(value)));
         }
         line
     }
-}
-
-/// Quotes a word for a shell, if that is necessary.
-pub fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// Implements [`Question`] for a query. Each member is listed with the field of the form, the option of the
@@ -385,19 +380,4 @@ question! { ExpandQuery, "expand",
     url: "url", "url", "url" "valueUri";
     filter: "filter", "filter", "filter" "valueString";
     offset: "offset", "offset", "offset" "valueInteger";
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_for_the_shell() {
-        assert_eq!(quote("https://t.example/a-b_c.d"), "https://t.example/a-b_c.d");
-        assert_eq!(quote("it's"), r"'it'\''s'");
-        assert_eq!(
-            quote("http://snomed.info/sct?fhir_vs=ecl/<<1"),
-            "'http://snomed.info/sct?fhir_vs=ecl/<<1'"
-        );
-    }
 }

@@ -5,6 +5,7 @@ mod batch;
 mod codes;
 mod completion;
 mod export;
+mod list_rows;
 mod overlay;
 mod profile_menu;
 mod recall;
@@ -33,9 +34,7 @@ use crate::keys::KeyTable;
 use crate::profile::Profile;
 pub use crate::screen::Screen;
 pub use batch::{BatchState, BatchView};
-pub use codes::{
-    CodesScreen, Operation, OperationState, OtherAnswer, Question, SentQuestion, TokenChoice, quote,
-};
+pub use codes::{CodesScreen, Operation, OperationState, OtherAnswer, Question, SentQuestion, TokenChoice};
 pub use completion::{Completion, CompletionItem};
 pub use export::{Activity, ExportRow, ExportScreen, TransferRate, Waiting};
 pub use overlay::Overlay;

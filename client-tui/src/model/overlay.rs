@@ -12,6 +12,8 @@ pub enum Overlay {
     /// The profiles that can be opened.
     Profiles(ProfileMenu),
     Palette(SearchList),
+    /// The rows of the visible list.
+    Find(SearchList),
     /// The labels of the elements that can be selected. The value is what was typed of a label.
     Jump(String),
 }
@@ -22,7 +24,7 @@ impl Model {
         match self.overlay.as_mut()? {
             Overlay::Completion(_) | Overlay::Jump(_) => None,
             Overlay::Profiles(menu) => Some(&mut menu.list),
-            Overlay::Recall(list) | Overlay::Palette(list) => Some(list),
+            Overlay::Recall(list) | Overlay::Palette(list) | Overlay::Find(list) => Some(list),
         }
     }
 

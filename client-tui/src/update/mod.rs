@@ -4,6 +4,7 @@ mod batch;
 mod codes;
 mod completion;
 mod export;
+mod find;
 mod history;
 mod other_server;
 mod palette;
@@ -157,6 +158,12 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
             }
             return act(model, action, None);
         }
+        Some(Overlay::Find(_)) => {
+            return match find::on_key(model, key) {
+                Some(row) => on_click(model, ClickTarget::Row(row)),
+                None => Vec::new(),
+            };
+        }
         // The runtime translates the letters of labels to clicks; other keys close the labels.
         Some(Overlay::Jump(_)) => {
             model.overlay = None;
@@ -248,6 +255,7 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::Zoom => model.zoomed = !model.zoomed,
         Action::WidenPane => model.pane_steps = (model.pane_steps + 1).min(MAX_PANE_STEPS),
         Action::NarrowPane => model.pane_steps = (model.pane_steps - 1).max(-MAX_PANE_STEPS),
+        Action::Find => model.overlay = Some(Overlay::Find(SearchList::new("find"))),
         Action::Jump => {
             model.take_completion();
             model.overlay = Some(Overlay::Jump(String::new()));

@@ -9,6 +9,7 @@ mod codes;
 mod compared;
 mod completion;
 mod export;
+mod find;
 mod header;
 mod help;
 pub mod json;
@@ -95,6 +96,7 @@ fn draw(model: &Model, canvas: &mut Canvas) {
         Some(Overlay::Recall(recall)) => recall::draw(model, recall, canvas),
         Some(Overlay::Profiles(menu)) => profile_menu::draw(model, menu, canvas),
         Some(Overlay::Palette(palette)) => palette::draw(model, palette, canvas),
+        Some(Overlay::Find(search)) => find::draw(model, search, canvas),
         Some(Overlay::Jump(typed)) => jump::draw(typed, canvas),
         None => {}
     }

@@ -84,17 +84,13 @@ fn row<'a>(
     let mark = if marked { MARK } else { "  " };
     let waited_ms = (model.now.as_millisecond() - exchange.at.as_millisecond()).max(0) as u64;
     let took_ms = if exchange.outcome.is_some() { exchange.took_ms } else { waited_ms };
-    let place = url::Url::parse(&exchange.url).map_or_else(
-        |_| exchange.url.clone(),
-        |url| format!("{}{}", url.path(), url.query().map(|query| format!("?{query}")).unwrap_or_default()),
-    );
     Line::from(vec![
         Span::styled(mark, theme.accent()),
         Span::raw(format!("{}  {took_ms:>5} ms ", clock(exchange.at, &model.about.zone))),
         Span::styled(format!("{status:>6}  "), style),
         Span::styled(
             shorten_middle(
-                &format!("{} {place}", exchange.method),
+                &format!("{} {}", exchange.method, exchange.path()),
                 usize::from(width.saturating_sub(ROW_COLUMNS)),
             ),
             if marked { theme.accent() } else { Style::new() },

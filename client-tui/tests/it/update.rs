@@ -775,3 +775,27 @@ fn only_an_inspected_token_is_copied() {
     let copied = press(&mut model, KeyCode::Char('y'));
     assert_eq!(copied, [RuntimeEffect::CopyToken(TokenKind::BackendAccess)]);
 }
+
+#[test]
+fn a_row_of_a_list_is_found_by_its_text() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('5'));
+    let find = |model: &mut Model| {
+        update(model, Message::Key(KeyEvent::new(KeyCode::Char('f'), KeyModifiers::CONTROL)))
+    };
+    find(&mut model);
+    assert_eq!(model.notice.as_deref(), Some("Not possible: the screen shows no list."));
+    for (id, path) in [(1, "oauth2/token"), (2, "fhir/R4/metadata"), (3, "oauth2/userinfo")] {
+        let mut exchange = exchange(id, answered(200));
+        exchange.url = format!("https://t.example/{path}");
+        update(&mut model, Message::Exchanged(exchange));
+    }
+    find(&mut model);
+    type_text(&mut model, "metad");
+    press(&mut model, KeyCode::Enter);
+    let selected = &model.requests.exchanges[model.requests.selected];
+    assert!(selected.url.ends_with("metadata") && model.overlay.is_none(), "{}", selected.url);
+    update(&mut model, Message::Exchanged(exchange(9, None)));
+    let selected = &model.requests.exchanges[model.requests.selected];
+    assert!(selected.url.ends_with("metadata"), "a new row does not change the selection");
+}

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
+use command_line::text::printable;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::arguments::OutputArgs;
@@ -50,9 +51,11 @@ impl Console {
             // The progress bar already shows this information.
             (CommandEvent::Progress(_), Some(_)) => {}
             (CommandEvent::Line(line), Some(bar)) => bar.suspend(|| print_line(&line)),
-            (CommandEvent::Trouble(line), Some(bar)) => bar.suspend(|| eprintln!("{line}")),
+            (CommandEvent::Trouble(line), Some(bar)) => bar.suspend(|| eprintln!("{}", printable(&line))),
             (CommandEvent::Line(line), None) => print_line(&line),
-            (CommandEvent::Progress(line) | CommandEvent::Trouble(line), None) => eprintln!("{line}"),
+            (CommandEvent::Progress(line) | CommandEvent::Trouble(line), None) => {
+                eprintln!("{}", printable(&line))
+            }
             // Records are lines here.
             (CommandEvent::Reading { .. }, None)
             | (CommandEvent::Exit(_) | CommandEvent::Record { .. }, _) => {}
@@ -85,5 +88,5 @@ fn bar_style(template: &str) -> ProgressStyle {
 
 /// Prints a line. A closed pipe (`| head`) is not an error.
 fn print_line(line: &str) {
-    drop(writeln!(std::io::stdout(), "{line}"));
+    drop(writeln!(std::io::stdout(), "{}", printable(line)));
 }

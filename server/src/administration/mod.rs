@@ -47,6 +47,7 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use command_line::question;
 use identity::{Dependencies, Identity};
 use resources::Resources;
 use store::StoreError;
@@ -88,7 +89,8 @@ pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
     if let Ok(command) = &command
         && let Some(question) = command.question()
         && !args.output.yes
-        && !is_confirmed(&question)
+        // Without a terminal, for example in a script, nobody is asked.
+        && question::ask(&question) == Some(false)
     {
         eprintln!("nothing was changed");
         return ExitCode::FAILURE;
@@ -128,18 +130,6 @@ pub async fn perform(
         Some(code) => Ok(code),
         None => Box::pin(run_offline(args, command, stop, events)).await,
     }
-}
-
-/// Asks a question on the terminal. Without one, for example in a script, the answer is yes.
-fn is_confirmed(question: &str) -> bool {
-    if !std::io::stdin().is_terminal() {
-        return true;
-    }
-    eprint!("{question} [y/N] ");
-    let mut answer = String::new();
-    // An answer that cannot be read is not a yes.
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
 /// Ends a command early when the operator presses Ctrl-C, and the program when it is pressed again.

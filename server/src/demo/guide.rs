@@ -2,6 +2,7 @@
 //! stores it in `DIR/guide.txt`, which only its owner can read, and prints it on standard error if a person
 //! reads that.
 
+use command_line::text::shell_word;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,6 @@ use serde_json::Value;
 
 use crate::node::app::App;
 use crate::node::development_certificate::write_private;
-use crate::trust::shell_word;
 
 /// Name of the file in the data folder.
 pub const GUIDE_FILE: &str = "guide.txt";

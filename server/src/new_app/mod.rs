@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
+use command_line::question;
 use serde_json::{Value, json};
 use store::folder::make_folder;
 
@@ -167,14 +168,12 @@ async fn allow_scopes(args: &NewAppArgs, username: &str, scope: &str) -> Result<
     }
     if !args.data.output.yes {
         let missing = missing.join(" ");
-        if !std::io::stdin().is_terminal() {
-            bail!("'{username}' may not grant {missing}; --yes allows it");
-        }
-        eprint!("'{username}' may not grant {missing} yet. Allow it? [y/N] ");
-        let mut answer = String::new();
-        std::io::stdin().lock().read_line(&mut answer)?;
-        if !matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
-            bail!("nothing was changed; leave out --user, or request other scopes with --scope");
+        match question::ask(&format!("'{username}' may not grant {missing} yet. Allow it?")) {
+            Some(true) => {}
+            Some(false) => {
+                bail!("nothing was changed; leave out --user, or request other scopes with --scope")
+            }
+            None => bail!("'{username}' may not grant {missing}; --yes allows it"),
         }
     }
     let extended = format!("{allowed} {}", missing.join(" "));

@@ -19,7 +19,7 @@ const LIBRARY_USERS: [(&str, &[&str]); 5] = [
 ];
 
 /// Crates of the workspace that each crate may depend on.
-const ALLOWED_CRATES: [(&str, &[&str]); 19] = [
+const ALLOWED_CRATES: [(&str, &[&str]); 20] = [
     ("trefoil-fhir", &[]),
     ("trefoil-store", &[]),
     ("trefoil-test-database", &[]),
@@ -46,7 +46,8 @@ const ALLOWED_CRATES: [(&str, &[&str]); 19] = [
         ],
     ),
     ("trefoil-conformance", &["trefoil-test-database", "trefoil-test-parties"]),
-    ("trefoil-tui", &[]),
+    ("trefoil-command-line", &[]),
+    ("trefoil-tui", &["trefoil-command-line"]),
     ("xtask", &[]),
     (
         "trefoil-server",
@@ -60,6 +61,7 @@ const ALLOWED_CRATES: [(&str, &[&str]); 19] = [
             "trefoil-bulk",
             "trefoil-backup",
             "trefoil-fixtures",
+            "trefoil-command-line",
         ],
     ),
 ];

@@ -1,5 +1,6 @@
 //! GET {base}/: describes the server, with links, an example, the signed-in user and, for a demo, its users.
 
+use command_line::text::shell_word;
 use std::path::PathBuf;
 
 use http::StatusCode;
@@ -12,7 +13,6 @@ use crate::http::extract::RequestContext;
 use crate::http::pages::browser_session::signed_in;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
-use crate::trust::shell_word;
 
 /// Shows the page.
 pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
