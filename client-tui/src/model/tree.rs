@@ -19,6 +19,8 @@ pub struct TreeScreen {
     pub shown: TreeContent,
     /// Index of the selected concept in [`Self::rows`].
     pub selected: usize,
+    /// Number of lines by which an error is scrolled.
+    pub scroll: u16,
     /// Concepts that were shown before, the last one at the end.
     pub history: Vec<HierarchyQuery>,
     /// Id of the last question or search.
@@ -49,6 +51,7 @@ impl TreeScreen {
             ]),
             shown: TreeContent::Nothing,
             selected: 0,
+            scroll: 0,
             history: Vec::new(),
             last_id: 0,
         }
@@ -100,7 +103,7 @@ impl TreeScreen {
             sent_at: now,
             answer: Answer::Waiting { since: now },
         });
-        self.selected = 0;
+        (self.selected, self.scroll) = (0, 0);
         id
     }
 
@@ -116,7 +119,7 @@ impl TreeScreen {
             answer: Answer::Waiting { since: now },
         };
         self.shown = TreeContent::Path(asked);
-        self.selected = 0;
+        (self.selected, self.scroll) = (0, 0);
         (id, question)
     }
 
@@ -149,6 +152,15 @@ impl TreeScreen {
             }
             TreeContent::Path(SentQuestion { answer: Answer::Done(path), .. }) => path.chain.iter().collect(),
             _ => Vec::new(),
+        }
+    }
+
+    /// The message of the last question, if it failed.
+    pub fn error(&self) -> Option<&str> {
+        match &self.shown {
+            TreeContent::Concept(SentQuestion { answer: Answer::Failed(reason), .. })
+            | TreeContent::Path(SentQuestion { answer: Answer::Failed(reason), .. }) => Some(reason),
+            _ => None,
         }
     }
 

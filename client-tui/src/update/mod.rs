@@ -387,6 +387,9 @@ fn scroll(model: &mut Model, down: bool, by: usize) -> Vec<RuntimeEffect> {
             let selected = step(model.export.selected, usize::MAX);
             export::select(model, selected);
         }
+        Screen::Tree if model.tree.error().is_some() => {
+            model.tree.scroll = step(model.tree.scroll.into(), usize::from(u16::MAX)) as u16;
+        }
         Screen::Tree => {
             let selected = step(model.tree.selected, usize::MAX);
             tree::select(model, selected);

@@ -7,7 +7,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, BorderType, Paragraph, Widget, Wrap};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::parts::shorten_middle;
+use super::parts::{shorten_middle, wrapped_lines};
 use super::theme::Theme;
 use crate::form::{Form, FormField};
 use crate::model::ClickTarget;
@@ -61,8 +61,10 @@ impl<'a, 'f> Canvas<'a, 'f> {
 
     /// Draws lines with word wrap, from the line at `scroll` on.
     pub fn scrolled_text(&mut self, lines: Vec<Line<'_>>, scroll: u16, area: Rect) {
-        // The last line remains visible.
-        let scroll = scroll.min((lines.len() as u16).saturating_sub(1));
+        // The last row remains visible. A line, such as a long error, may have several rows.
+        let columns = usize::from(area.width);
+        let rows: usize = lines.iter().map(|line| wrapped_lines(&line.to_string(), columns)).sum();
+        let scroll = scroll.min(u16::try_from(rows).unwrap_or(u16::MAX).saturating_sub(1));
         self.draw(Paragraph::new(lines).wrap(Wrap { trim: false }).scroll((scroll, 0)), area);
     }
 

@@ -49,7 +49,11 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     // Both lines are wrapped.
     let height = (2 * facts.len() as u16).min(right.height / 3);
     let [list, facts_area] = Layout::vertical([Constraint::Min(0), Constraint::Length(height)]).areas(right);
-    draw_rows(&rows, tree.selected, canvas, list);
+    // An error is wrapped and can be scrolled, as on the other screens; concepts have one row each.
+    match tree.error() {
+        Some(reason) => canvas.scrolled_text(vec![error_line(reason, theme)], tree.scroll, list),
+        None => draw_rows(&rows, tree.selected, canvas, list),
+    }
     canvas.text(facts, facts_area);
 }
 

@@ -13,6 +13,7 @@ use wiremock::matchers::{body_json, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::support::{api, model, press};
+use crate::view::picture;
 
 const AIDS: &str = "https://t.example/CodeSystem/aids";
 
@@ -274,4 +275,26 @@ async fn codes_without_subsumption_have_no_path() {
     outcome(&server, "not-subsumed").await;
     let path = api(&server.uri()).hierarchy_path(&PathQuery::default(), &Bearer::Anonymous).await.unwrap();
     assert_eq!((path.chain.len(), path.sentence()), (0, "not-subsumed; there is no path".to_owned()));
+}
+
+/// An answer that failed with a message of many lines.
+pub fn failed() -> Model {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('3'));
+    let id = asked(&press(&mut model, KeyCode::Enter), "cane");
+    let reason = (1..=200).map(|number| format!("word{number}")).collect::<Vec<_>>().join(" ");
+    update(&mut model, Message::Tree(id, TreeAnswer::Concept(Err(reason))));
+    model
+}
+
+#[test]
+fn a_long_error_is_wrapped_and_scrolled() {
+    let mut model = failed();
+    let first = picture(&model, 80, 24);
+    assert!(first.contains("word1 ") && !first.contains("word200"), "{first}");
+    for _ in 0..20 {
+        press(&mut model, KeyCode::Down);
+    }
+    let last = picture(&model, 80, 24);
+    assert!(last.contains("word200"), "{last}");
 }

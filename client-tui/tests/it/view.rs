@@ -23,7 +23,7 @@ use trefoil_tui::view::view;
 use crate::support::{job, manifest, model, now, press, session, type_text};
 use crate::{batch, compare, history, profiles, tree};
 
-fn picture(model: &Model, width: u16, height: u16) -> String {
+pub fn picture(model: &Model, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| drop(view(model, frame))).unwrap();
     terminal.backend().to_string()
