@@ -133,6 +133,9 @@ impl Write for Lines {
 #[test]
 fn the_reason_for_a_choice_is_logged() {
     let (lines, terminology) = (Lines::default(), tables());
+    // An event is switched off for good if a thread without a subscriber writes it first while this is the
+    // only subscriber. A subscriber that comes after the event switches it on.
+    assert!(is_valid(&terminology, "new"));
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::DEBUG)
