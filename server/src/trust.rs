@@ -12,7 +12,7 @@
 use command_line::question;
 use command_line::text::shell_word;
 use std::ffi::OsString;
-use std::io::{BufRead as _, IsTerminal as _, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 

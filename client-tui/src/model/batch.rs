@@ -76,7 +76,7 @@ impl BatchView {
     /// The command that does the same as the form; `None` before the first batch.
     pub fn sent_command(&self, about: &ServerFacts) -> Option<String> {
         let BatchDefaults { url, system, .. } = self.defaults();
-        let command = format!("validate-batch {}", shell_word(&self.form.value("file")));
+        let command = format!("validate-batch {}", shell_word(self.form.value("file")));
         (self.id > 0).then(|| about.command(&command, &[("url", &url), ("system", &system)]))
     }
 
