@@ -61,23 +61,33 @@ impl RequestLog {
         Self { networks: MinuteCounts::new(MAX_NETWORKS), others: AtomicU64::new(0), slow }
     }
 
-    /// Logs a request, unless it is one of many without valid credentials. A slow one is a warning, and one
-    /// for the health of the server, which a load balancer asks for all the time, a detail.
+    /// Logs a request, unless it is one of many without valid credentials.
     pub fn log(&self, line: &RequestLine<'_>, is_authenticated: bool, now: Timestamp) {
-        let is_slow = !self.slow.is_zero() && line.took >= self.slow;
-        let is_detail = !is_slow && line.path.starts_with("/health/");
-        let is_enabled = match (is_slow, is_detail) {
-            (true, _) => tracing::enabled!(target: REQUESTS, Level::WARN),
-            (false, true) => tracing::enabled!(target: REQUESTS, Level::DEBUG),
-            (false, false) => tracing::enabled!(target: REQUESTS, Level::INFO),
+        let level = self.level(line);
+        let is_enabled = match level {
+            Level::WARN => tracing::enabled!(target: REQUESTS, Level::WARN),
+            Level::INFO => tracing::enabled!(target: REQUESTS, Level::INFO),
+            _ => tracing::enabled!(target: REQUESTS, Level::DEBUG),
         };
         if !is_enabled || !(is_authenticated || self.has_line(line.address, now)) {
             return;
         }
-        match (is_slow, is_detail) {
-            (true, _) => log_line!(line, warn, "slow request"),
-            (false, true) => log_line!(line, debug, "request"),
-            (false, false) => log_line!(line, info, "request"),
+        match level {
+            Level::WARN => log_line!(line, warn, "slow request"),
+            Level::INFO => log_line!(line, info, "request"),
+            _ => log_line!(line, debug, "request"),
+        }
+    }
+
+    /// Returns the level of a line. A slow request is a warning, and one for the health of the server, which
+    /// a load balancer asks for all the time, a detail.
+    fn level(&self, line: &RequestLine<'_>) -> Level {
+        if !self.slow.is_zero() && line.took >= self.slow {
+            Level::WARN
+        } else if line.path.starts_with("/health/") {
+            Level::DEBUG
+        } else {
+            Level::INFO
         }
     }
 
@@ -121,5 +131,21 @@ mod tests {
         assert!(!log.has_line(address("2001:db8::ffff:0:0:2"), now), "the network is the same");
         assert!(log.has_line(address("2001:db8:0:1::1"), now));
         assert!(log.has_line(address("192.0.2.1"), now));
+    }
+
+    #[test]
+    fn slow_requests_are_warnings_and_health_checks_are_details() {
+        let level = |slow, path, took| {
+            let took = Duration::from_millis(took);
+            let (method, request_id) = (&Method::GET, "");
+            let line =
+                RequestLine { method, path, status: 200, took, request_id, address: None, client: None };
+            RequestLog::new(Duration::from_millis(slow)).level(&line)
+        };
+        assert_eq!(level(10, "/health/ready", 9), Level::DEBUG);
+        assert_eq!(level(10, "/health/ready", 10), Level::WARN);
+        assert_eq!(level(10, "/fhir/R4/Patient", 9), Level::INFO);
+        assert_eq!(level(10, "/fhir/R4/Patient", 10), Level::WARN);
+        assert_eq!(level(0, "/fhir/R4/Patient", 10), Level::INFO);
     }
 }

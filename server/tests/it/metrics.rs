@@ -127,9 +127,12 @@ async fn lines_of_the_log_are_json_objects() {
         [&line["path"], &line["address"], &line["client"]],
         [&"/fhir/R4/Patient".into(), &"127.0.0.1".into(), backend]
     );
-    // A sign-in of a client takes longer than a millisecond.
-    assert!(lines.iter().any(|line| line["message"] == "slow request" && line["level"] == "WARN"), "{log}");
-    assert!(!log.contains("/health/"), "{log}");
+    // A sign-in of a client takes longer than a millisecond, and a health check may do so on a busy machine.
+    let (slow, others): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line["message"] == "slow request");
+    assert!(slow.iter().any(|line| line["path"] == "/oauth2/token"), "{log}");
+    assert!(slow.iter().all(|line| line["level"] == "WARN"), "{log}");
+    let is_health = |line: &Value| line["path"].as_str().is_some_and(|path| path.starts_with("/health/"));
+    assert!(!others.into_iter().any(is_health), "{log}");
 }
 
 /// The names of metrics in a text.
