@@ -9,20 +9,20 @@ use crate::model::{Model, ResourceDetail, Screen, SignInState, matching_question
 const QUESTIONS: usize = 20;
 
 /// An entry of the palette.
-#[derive(Clone, Copy, Debug)]
-pub enum Command<'m> {
+#[derive(Clone, Debug)]
+pub enum Command {
     /// An action of the visible screen.
     Here(&'static KeyRow),
     /// An action of another screen, which is opened first.
     On(Screen, &'static KeyRow),
     /// A terminology question that was sent before. Its form is opened.
-    Question(&'m PastQuestion),
+    Question(PastQuestion),
 }
 
 /// The commands of the visible screen that match a text, followed by those of other screens and by earlier
 /// questions if the text is not empty. Each word of the text must occur in the description of the command, in
 /// the name of its action, in that of a key or in that of its screen.
-pub fn matching<'m>(model: &'m Model, text: &str) -> Vec<Command<'m>> {
+pub fn matching(model: &Model, text: &str) -> Vec<Command> {
     let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
     let matches = |row: &KeyRow, screen: &str| {
         let text = format!("{} {} {} {screen}", row.does, row.label(), row.action.name()).to_lowercase();
@@ -34,7 +34,7 @@ pub fn matching<'m>(model: &'m Model, text: &str) -> Vec<Command<'m>> {
     }
     let elsewhere = model.keys.commands_elsewhere(model.screen);
     let elsewhere = elsewhere.filter(|(screen, row)| matches(row, screen.title()));
-    let questions = matching_questions(model, text).into_iter().take(QUESTIONS);
+    let questions = matching_questions(model, text).into_iter().take(QUESTIONS).cloned();
     here.chain(elsewhere.map(|(screen, row)| Command::On(screen, row)))
         .chain(questions.map(Command::Question))
         .collect()

@@ -23,6 +23,7 @@ pub enum ColourDepth {
     Indexed,
 }
 
+/// Colours of the screens, by the background of the terminal.
 #[expect(missing_docs, reason = "the names say it")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColourScheme {
@@ -46,6 +47,9 @@ pub enum ThemeSetting {
     Light,
     HighContrast,
 }
+
+/// Parts of the values of `TERM` for terminals with 256 colours or more.
+const TERMS_256: [&str; 6] = ["256color", "kitty", "alacritty", "ghostty", "foot", "direct"];
 
 impl DisplayOptions {
     /// Reads the options of the environment: `NO_COLOR` disables colours if it is set and not empty
@@ -73,14 +77,8 @@ impl DisplayOptions {
             (None, ThemeSetting::HighContrast, _) => (ColourScheme::HighContrast, false),
             (None, ThemeSetting::Auto, None) => (ColourScheme::Dark, understands_queries),
         };
-        let depth = match ["256color", "kitty", "alacritty", "ghostty", "foot", "direct"]
-            .iter()
-            .any(|name| term.contains(name))
-            || set("COLORTERM").is_some()
-        {
-            true => ColourDepth::Indexed,
-            false => ColourDepth::Sixteen,
-        };
+        let has_256_colours = set("COLORTERM").is_some() || TERMS_256.iter().any(|name| term.contains(name));
+        let depth = if has_256_colours { ColourDepth::Indexed } else { ColourDepth::Sixteen };
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG"));
         let without_utf8 =
             locale.is_some_and(|name| !name.to_ascii_lowercase().replace('-', "").contains("utf8"));

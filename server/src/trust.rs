@@ -9,14 +9,14 @@
 //! | macOS | `security` |
 //! | Chromium and Firefox | `certutil` of NSS, for each database below the home folder |
 
-use command_line::question;
-use command_line::text::shell_word;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, bail};
+use command_line::question;
+use command_line::text::shell_word;
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use sha2::{Digest as _, Sha256};
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use command_line::text::{local_time, shell_word};
 use serde_json::json;
 
 use super::given_token::given;
@@ -15,7 +16,6 @@ use crate::export::{
 };
 use crate::failure::CommandFailure;
 use crate::output::Output;
-use command_line::text::{local_time, shell_word};
 
 pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
     if args.resume.is_none() && args.attach.is_none() {

@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
+use command_line::text::local_time;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -15,7 +16,6 @@ use crate::browser;
 use crate::failure::CommandFailure;
 use crate::journey::{self, Patience, Step};
 use crate::output::Output;
-use command_line::text::local_time;
 
 /// Seconds that a sign-in waits for a browser if nobody can paste an address.
 const SECONDS_WITHOUT_TERMINAL: u64 = 300;

@@ -1,10 +1,11 @@
 //! State of the batch view of the Codes screen: a file of codes and the results so far.
 
+use command_line::text::shell_word;
+
 use super::server_facts::ServerFacts;
 use crate::batch::{BatchDefaults, BatchResult, BatchSummary, BatchVerdict};
 use crate::form::{Form, FormField};
 use crate::profile::FormDefaults;
-use command_line::text::shell_word;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchView {

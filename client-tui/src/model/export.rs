@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::ServerFacts;
 use super::viewer::{ViewedFile, Viewer};
+use super::{ServerFacts, TICK_MS};
 use crate::api::{ExportLevel, KickOff};
 use crate::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use crate::form::{Form, FormField};
 
-/// Number of samples of the rates of a download that are kept: those of two minutes.
-const SAMPLES_KEPT: usize = 480;
+/// Number of samples of the rates of a download in one second.
+pub const SAMPLES_OF_A_SECOND: usize = (1_000 / TICK_MS) as usize;
+/// Number of samples that are kept: those of two minutes.
+const SAMPLES_KEPT: usize = 120 * SAMPLES_OF_A_SECOND;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportScreen {

@@ -36,7 +36,7 @@ pub use crate::screen::Screen;
 pub use batch::{BatchState, BatchView};
 pub use codes::{CodesScreen, Operation, OperationState, OtherAnswer, Question, SentQuestion, TokenChoice};
 pub use completion::{Completion, CompletionItem};
-pub use export::{Activity, ExportRow, ExportScreen, TransferRate, Waiting};
+pub use export::{Activity, ExportRow, ExportScreen, SAMPLES_OF_A_SECOND, TransferRate, Waiting};
 pub use overlay::Overlay;
 pub use profile_menu::ProfileMenu;
 pub use recall::matching_questions;

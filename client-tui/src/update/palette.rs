@@ -13,25 +13,19 @@ use crate::model::{Model, Overlay, Screen};
 pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Option<(Screen, Action)> {
     let keys = model.keys;
     let Some(Overlay::Palette(palette)) = &model.overlay else { return None };
-    let mut pressed_list = palette.clone();
-    let commands = commands::matching(model, palette.field.text());
-    let pressed = pressed_list.on_key(key, keys, commands.len());
-    let chosen = match pressed {
-        ListKey::Chosen(at) => Some(commands[at]),
-        ListKey::Closed | ListKey::Handled => None,
-    };
-    let question = match chosen {
-        Some(Command::Question(question)) => Some(question.clone()),
-        _ => None,
-    };
-    let action = match chosen {
-        Some(Command::Here(row)) => Some((model.screen, row.action)),
-        Some(Command::On(screen, row)) => Some((screen, row.action)),
-        Some(Command::Question(_)) | None => None,
-    };
-    model.overlay = (pressed == ListKey::Handled).then_some(Overlay::Palette(pressed_list));
-    if let Some(question) = question {
-        history::restore(model, &question);
+    let mut commands = commands::matching(model, palette.field.text());
+    let Some(Overlay::Palette(palette)) = &mut model.overlay else { return None };
+    let pressed = palette.on_key(key, keys, commands.len());
+    if pressed != ListKey::Handled {
+        model.overlay = None;
     }
-    action
+    let ListKey::Chosen(at) = pressed else { return None };
+    match commands.swap_remove(at) {
+        Command::Here(row) => Some((model.screen, row.action)),
+        Command::On(screen, row) => Some((screen, row.action)),
+        Command::Question(question) => {
+            history::restore(model, &question);
+            None
+        }
+    }
 }

@@ -5,7 +5,6 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Gauge, Paragraph, Sparkline};
-
 use unicode_width::UnicodeWidthStr as _;
 
 use super::canvas::{Canvas, MARK};
@@ -14,12 +13,10 @@ use super::theme::Theme;
 use crate::api::percent;
 use crate::export::{ExportFile, ExportPhase, FileList, FileProgress, FileStatus};
 use crate::keys::{Action, KeyTable};
-use crate::model::{Activity, ExportRow, Model, TransferRate, Waiting};
+use crate::model::{Activity, ExportRow, Model, SAMPLES_OF_A_SECOND, TransferRate, Waiting};
 
 /// Maximum number of rows of the table of exports, if the files are below it.
 const TABLE_ROWS: u16 = 6;
-/// Number of samples of the rates in one second.
-const SAMPLES_OF_A_SECOND: usize = 4;
 /// Width of the number of resources and of the state of a file.
 const FILE_COLUMNS: u16 = 36;
 

@@ -107,16 +107,15 @@ fn draw(model: &Model, canvas: &mut Canvas) {
 fn draw_notice(model: &Model, canvas: &mut Canvas, body: Rect) {
     let Some(notice) = &model.notice else { return };
     let theme = canvas.theme;
-    let most = NOTICE.0.min(body.width.saturating_sub(4));
+    // The notice does not cover the border of the pane.
+    let body = body.inner(Margin::new(2, 1));
+    let most = NOTICE.0.min(body.width);
     // A border and a margin on both sides.
     let inner = most.saturating_sub(4).max(1);
     let text = Paragraph::new(notice.as_str()).wrap(Wrap { trim: false });
     let lines = wrapped_lines(notice, inner.into()) as u16;
     let width = if lines == 1 { notice.width() as u16 + 4 } else { most };
     let height = (lines + 2).min(NOTICE.1).min(body.height);
-    // The notice does not cover the border of the pane.
-    let body = body.inner(Margin::new(2, 1));
-    let height = height.min(body.height);
     let area = Rect { x: body.right().saturating_sub(width), y: body.bottom() - height, width, height };
     let style = if notice.starts_with("Error:") { theme.bad() } else { theme.accent() };
     canvas.clear(area);

@@ -26,9 +26,9 @@ pub(super) fn draw(model: &Model, palette: &SearchList, canvas: &mut Canvas) {
     canvas.list(rows.len(), palette.selected, list, |index| {
         let selected = index == palette.selected;
         let mark = Span::styled(if selected { MARK } else { "  " }, theme.accent());
-        let (row, place) = match rows[index] {
-            Command::Here(row) => (row, String::new()),
-            Command::On(screen, row) => (row, format!("{}: ", screen.title())),
+        let (row, place) = match &rows[index] {
+            Command::Here(row) => (*row, String::new()),
+            Command::On(screen, row) => (*row, format!("{}: ", screen.title())),
             Command::Question(question) => return question_line(question, mark, selected, theme),
         };
         // The state of another screen may allow the action after it is opened.

@@ -2,11 +2,11 @@
 //! stores it in `DIR/guide.txt`, which only its owner can read, and prints it on standard error if a person
 //! reads that.
 
-use command_line::text::shell_word;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use command_line::text::shell_word;
 use serde_json::Value;
 
 use crate::node::app::App;

@@ -1,8 +1,8 @@
 //! GET {base}/: describes the server, with links, an example, the signed-in user and, for a demo, its users.
 
-use command_line::text::shell_word;
 use std::path::PathBuf;
 
+use command_line::text::shell_word;
 use http::StatusCode;
 use maud::{Markup, html};
 
