@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+/// Time between two ticks, in milliseconds: that of the moving marks, and of the samples of rates.
+pub const TICK_MS: i64 = 250;
+
 pub type Wait = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[derive(Clone, Copy, Debug)]

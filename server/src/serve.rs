@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
+use command_line::text::shell_word;
 use store::blocking::run_blocking;
 use store::{Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -331,7 +332,7 @@ pub async fn open_node(
 fn first_commands(data: &Path) -> String {
     let data = match data == Path::new(DEFAULT_DATA_FOLDER) {
         true => String::new(),
-        false => format!(" --data '{}'", data.display()),
+        false => format!(" --data {}", shell_word(data)),
     };
     format!(
         "This store is new: it has no users, no apps and no resources. Next, in another terminal:\n  \

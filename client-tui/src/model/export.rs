@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use super::ServerFacts;
 use super::viewer::{ViewedFile, Viewer};
-use super::{ServerFacts, TICK_MS};
 use crate::api::{ExportLevel, KickOff};
+use crate::clock::TICK_MS;
 use crate::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use crate::form::{Form, FormField};
 

@@ -46,8 +46,6 @@ pub use viewer::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, Viewer, View
 
 /// Maximum number of recorded exchanges.
 pub const EXCHANGES_KEPT: usize = 200;
-/// Time between two ticks, in milliseconds: that of the moving marks, and of the samples of rates.
-pub const TICK_MS: i64 = 250;
 /// Seconds after which a notice disappears, unless it is an error or a question.
 const NOTICE_S: i64 = 6;
 

@@ -14,13 +14,13 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::Duration;
 
 pub use self::effects::{ProfileEffects, Services};
-use crate::clock::ClientClock;
+use crate::clock::{ClientClock, TICK_MS};
 use crate::display::DisplayOptions;
 use crate::export::ExportRegistry;
 use crate::failure::CommandFailure;
 use crate::history::HistoryFile;
 use crate::keys::KeyTable;
-use crate::model::{Model, Overlay, TICK_MS};
+use crate::model::{Model, Overlay};
 use crate::msg::{Message, RuntimeEffect};
 use crate::profile::Profile;
 use crate::profile::choice::{ProfileChoice, ProfileSource};

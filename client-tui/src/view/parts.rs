@@ -6,6 +6,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr;
 
 use super::theme::Theme;
+use crate::clock::TICK_MS;
 
 /// Symbols of the moving mark beside everything that waits.
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
@@ -34,7 +35,7 @@ pub(super) const WAITING: &str = "Waiting for the response";
 /// A line for a request that waits: a moving mark, the time so far, and the key that ends it.
 pub(super) fn waiting_line(text: &str, since: Timestamp, now: Timestamp, theme: Theme) -> Line<'static> {
     let waited_ms = (now.as_millisecond() - since.as_millisecond()).max(0);
-    let frame = SPINNER[(waited_ms / crate::model::TICK_MS) as usize % SPINNER.len()];
+    let frame = SPINNER[(waited_ms / TICK_MS) as usize % SPINNER.len()];
     Line::from(vec![
         Span::styled(format!("{frame} "), theme.accent()),
         Span::raw(format!("{text} … {} s", waited_ms / 1_000)),

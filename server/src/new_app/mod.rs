@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use command_line::question;
+use command_line::text::{json_line, shell_word};
 use serde_json::{Value, json};
 use store::folder::make_folder;
 
@@ -185,6 +186,10 @@ async fn allow_scopes(args: &NewAppArgs, username: &str, scope: &str) -> Result<
 async fn register(args: &NewAppArgs, example: &AppExample, scope: &str, folder: &Path) -> Result<Value> {
     let name = args.name.as_str();
     let mut settings = server_addresses(&args.data.data)?;
+    for (member, stated) in [("kind", value_name(&example.kind)), ("language", value_name(&example.language))]
+    {
+        settings[member] = stated.into();
+    }
     settings["client_id"] = name.into();
     settings["scope"] = scope.into();
     let mut words = vec!["client", "add", name, "--scope", scope];
@@ -232,15 +237,26 @@ fn server_addresses(data: &Path) -> Result<Value> {
     Ok(json!({ "issuer": endpoint["base_url"], "fhir_base": endpoint["fhir_base"], "ca": endpoint["ca"] }))
 }
 
+fn read_settings(folder: &Path) -> Result<Value> {
+    let path = folder.join(SETTINGS);
+    let read = || -> Result<Value> { Ok(serde_json::from_slice(&std::fs::read(&path)?)?) };
+    read().with_context(|| format!("failed to read {}", path.display()))
+}
+
+/// The name of a value on the command line.
+fn value_name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
 /// Prints the commands that install and run the example.
 fn print_next_steps(args: &NewAppArgs, example: &AppExample, folder: &Path) -> Result<()> {
-    let settings: Value = serde_json::from_slice(&std::fs::read(folder.join(SETTINGS))?)?;
+    let settings = read_settings(folder)?;
     let run = match settings["ca"].as_str() {
         None => example.run.to_owned(),
         Some(ca) => {
-            let variables: Vec<_> =
-                example.language.ca_variables().iter().map(|name| format!("{name}='{ca}'")).collect();
-            format!("{} {}", variables.join(" "), example.run)
+            let names = example.language.ca_variables().iter();
+            let variables: String = names.map(|name| format!("{name}={} ", shell_word(ca))).collect();
+            format!("{variables}{}", example.run)
         }
     };
     let is_running = args.data.data.join("endpoint.json").exists();
@@ -252,40 +268,37 @@ fn print_next_steps(args: &NewAppArgs, example: &AppExample, folder: &Path) -> R
         result["folder"] = folder.display().to_string().into();
         result["install"] = example.install.into();
         result["run"] = run.into();
-        println!("{result}");
+        println!("{}", json_line(&result));
         return Ok(());
     }
-    let data = args.data.data.display();
+    let [data, out] = [shell_word(&args.data.data), shell_word(folder)];
     println!("the example is in {}; run it with:\n", folder.display());
     if !is_running {
-        println!("  trefoil serve --data '{data}' &");
+        println!("  trefoil serve --data {data} &");
     }
-    println!("  cd '{}'\n  {}\n  {run}\n", folder.display(), example.install);
-    println!(
-        "'trefoil new-app {} --data {data} --out {} --remove' deletes both.",
-        args.name,
-        folder.display()
-    );
+    println!("  cd {out}\n  {}\n  {run}\n", example.install);
+    println!("'trefoil new-app {} --data {data} --out {out} --remove' deletes both.", args.name);
     Ok(())
 }
 
 /// Shows what an earlier run has made.
 async fn show(args: &NewAppArgs, folder: &Path) -> Result<()> {
-    let client = administer(&args.data, &["client", "show", &args.name]).await;
-    let client = client.with_context(|| {
+    let registered = administer(&args.data, &["client", "show", &args.name]).await;
+    registered.with_context(|| {
         let folder = folder.display();
         format!("{folder} has an example, but its client is not registered; delete {folder}, or choose --out")
     })?;
-    let is_complete =
-        |example: &&AppExample| example.files.iter().all(|(file, _)| folder.join(file).exists());
-    let kind = match client.first() {
-        Some(client) if client["grant_types"][0] == "client_credentials" => AppKind::Backend,
-        Some(client) if client["native"] == true => AppKind::Terminal,
-        Some(client) if client["auth_methods"][0] == "none" => AppKind::Browser,
-        _ => AppKind::Web,
-    };
-    let example = EXAMPLES.iter().filter(|example| example.kind == kind).find(is_complete);
-    let example = example.with_context(|| format!("{} has no complete example", folder.display()))?;
+    let settings = read_settings(folder)?;
+    let kind = AppKind::from_str(settings["kind"].as_str().unwrap_or_default(), false).ok();
+    let language = AppLanguage::from_str(settings["language"].as_str().unwrap_or_default(), false).ok();
+    let example =
+        kind.zip(language).and_then(|(kind, language)| find(kind, language)).with_context(|| {
+            let path = folder.join(SETTINGS);
+            format!(
+                "{} does not name an example; delete it, or choose another folder with --out",
+                path.display()
+            )
+        })?;
     if !args.data.output.json {
         println!("the client '{}' was registered before", args.name);
     }
@@ -310,6 +323,10 @@ async fn remove(args: &NewAppArgs) -> Result<()> {
     }
     // The folder stays if something else is in it, such as the libraries.
     let left = std::fs::remove_dir(&folder).is_err();
+    if args.data.output.json {
+        println!("{}", json_line(&json!({ "client_id": args.name, "folder": folder, "folder_kept": left })));
+        return Ok(());
+    }
     println!("deleted the client '{}' and its example", args.name);
     if left {
         println!("{} has other files, which were kept", folder.display());

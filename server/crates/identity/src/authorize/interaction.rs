@@ -193,6 +193,11 @@ impl InteractionState {
         URL_SAFE_NO_PAD.encode(json)
     }
 
+    /// Reads the text of [`Self::encoded`]. It is not verified.
+    fn decoded(text: &str) -> Option<Self> {
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
+    }
+
     fn is_denied(&self) -> bool {
         matches!(self.consent, Some(ConsentAnswer::Denied))
     }
@@ -229,8 +234,7 @@ impl AuthorizationService {
         if !self.server_secret.verify_mac(MAC_PURPOSE, &format!("{browser} {text}"), mac) {
             return None;
         }
-        let interaction: InteractionState =
-            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+        let interaction = InteractionState::decoded(text)?;
         (now < interaction.ends()).then_some(interaction)
     }
 
@@ -238,9 +242,7 @@ impl AuthorizationService {
     /// only to find the registered address of the application to which a person may return.
     pub fn claimed_client_id(continuation: &str) -> Option<String> {
         let (text, _) = continuation.split_once('.')?;
-        let interaction: InteractionState =
-            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-        match interaction.request {
+        match InteractionState::decoded(text)?.request {
             RequestSource::Inline(text) => {
                 Params::parse(text.query.as_bytes()).get("client_id").map(str::to_owned)
             }
