@@ -21,6 +21,10 @@ use crate::wire::exchange::{self, Answer, SentRequest};
 use crate::wire::jose;
 use crate::wire::variables::{UnknownVariable, Variables};
 
+/// Maximum number of repetitions of a request on a server that the suite did not start: more would use up
+/// what the server grants to one client.
+const MAX_REPEATS_ELSEWHERE: usize = 25;
+
 /// Runs one case. `gap` is the reason why it is known to fail.
 pub async fn outcome(
     world: &TestEnvironment,
@@ -78,10 +82,6 @@ async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
     failed.map_or(Ok(()), |failure| Err(Verdict::Fail(failure)))
 }
 
-/// Maximum number of repetitions of a request on a server that the suite did not start: more would use up
-/// what the server grants to one client.
-const MAX_REPEATS_ELSEWHERE: usize = 25;
-
 /// Sends the request of a step as often as the row says, and compares each response. Returns the differences
 /// of the first response that has any, and adds its exchange to `exchanges`.
 async fn try_step(
@@ -91,8 +91,8 @@ async fn try_step(
     exchanges: &mut Vec<ShownExchange>,
 ) -> Result<Vec<Difference>, Verdict> {
     let mut seen: Vec<(&str, Value)> = Vec::new();
-    let is_ours = world.local.is_some() || scene.own.is_some();
-    let times = if is_ours { step.request.times } else { step.request.times.min(MAX_REPEATS_ELSEWHERE) };
+    let is_own = scene.is_own_server(world);
+    let times = if is_own { step.request.times } else { step.request.times.min(MAX_REPEATS_ELSEWHERE) };
     for round in 0..times {
         // A report shows the last round of a repeated request only.
         if round > 0 {
@@ -103,7 +103,7 @@ async fn try_step(
         let (answered, pending) = match step_answer(world, scene, step, &sent_request).await {
             Ok(answer) => answer,
             // A server of another maker may ask for any pause; the case is not tested if the run ends before.
-            Err(SetupError::TooSlow(reason)) if !is_ours => {
+            Err(SetupError::TooSlow(reason)) if !is_own => {
                 return Err(Verdict::Inconclusive { reason });
             }
             Err(error) => {
@@ -278,7 +278,7 @@ pub fn check_step(
 }
 
 /// Statuses for which a request is repeated.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct RepeatedStatus {
     /// Status of a response that is not complete yet.
     pub poll: Option<u16>,
@@ -298,7 +298,7 @@ pub async fn exchange(
     request: &SentRequest,
     RepeatedStatus { poll, expects_limit }: RepeatedStatus,
 ) -> Result<(Answer, Option<Answer>), SetupError> {
-    let is_ours = world.local.is_some() || scene.own.is_some();
+    let is_own = scene.is_own_server(world);
     let mut pauses = Pauses::new(world);
     let mut pending = None;
     loop {
@@ -309,7 +309,7 @@ pub async fn exchange(
         let answer = target.send(request, &mut scene.cookies).await?;
         let is_polled = Some(answer.status.as_u16()) == poll;
         // A server that the suite did not start may ask for a pause at any time (RFC 6585 4).
-        let is_throttled = answer.status == StatusCode::TOO_MANY_REQUESTS && !expects_limit && !is_ours;
+        let is_throttled = answer.status == StatusCode::TOO_MANY_REQUESTS && !expects_limit && !is_own;
         if !is_polled && !is_throttled {
             return Ok((answer, pending));
         }

@@ -105,7 +105,7 @@ async fn create(args: &NewAppArgs) -> Result<()> {
         std::fs::write(&path, content).with_context(|| format!("failed to write {}", path.display()))?;
     }
     // It can contain a secret, and its existence says that the example is complete.
-    write_private(&folder.join(SETTINGS), &serde_json::to_string_pretty(&settings)?)
+    write_private(&folder.join(SETTINGS), &format!("{settings:#}\n"))
         .with_context(|| format!("failed to write {}", folder.join(SETTINGS).display()))?;
     if !args.data.output.json {
         println!("registered the client '{name}' with the scopes: {scope}");

@@ -25,49 +25,74 @@ const CERTIFICATES: &str = "etc/ssl/certs/ca-certificates.crt";
 pub(super) fn write(dist: &Path, program: &Path, version: &str, time: &str) -> Result<()> {
     let work = dist.join("image");
     let root = work.join("root");
+    fill_root(&root, program)?;
+    let tar = work.join("layer.tar");
+    pack_layer(&root, &tar, time)?;
+    let diff_id = format!("sha256:{}", sha256(&tar)?);
+    compress(&tar)?;
+    let layout = work.join(format!("trefoil-{version}"));
+    let layer = add_blob(&layout, &work.join("layer.tar.gz"), "application/vnd.oci.image.layer.v1.tar+gzip")?;
+    let configuration = configuration(&diff_id, version, time)?;
+    let configuration = add_json(&layout, &work, &configuration, "application/vnd.oci.image.config.v1+json")?;
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": configuration,
+        "layers": [layer],
+    });
+    let mut manifest = add_json(&layout, &work, &manifest, "application/vnd.oci.image.manifest.v1+json")?;
+    manifest["annotations"] = json!({ "org.opencontainers.image.ref.name": version });
+    let index = json!({ "schemaVersion": 2, "manifests": [manifest] });
+    fs::write(layout.join("index.json"), index.to_string())?;
+    fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
+    pack(&layout, Path::new("."), &dist.join(format!("trefoil-{version}-oci.tar")), time)?;
+    Ok(fs::remove_dir_all(&work)?)
+}
+
+/// Fills the root folder of the image.
+fn fill_root(root: &Path, program: &Path) -> Result<()> {
     install(program, &root.join("usr/bin/trefoil"), 0o755)?;
     for library in libraries(program)? {
         let relative = library.strip_prefix("/").context("a library has an absolute path")?;
         install(&library, &root.join(relative), 0o755)?;
     }
-    fs::create_dir_all(root.join("etc"))?;
     let authorities = Path::new("/").join(CERTIFICATES);
     if authorities.exists() {
         install(&authorities, &root.join(CERTIFICATES), 0o644)?;
     }
-    fs::write(root.join("etc/passwd"), "trefoil:x:65532:65532::/var/lib/trefoil:/sbin/nologin\n")?;
-    for folder in [DATA, "tmp"] {
+    for folder in [DATA, "etc", "tmp"] {
         fs::create_dir_all(root.join(folder))?;
     }
-    let tar = work.join("layer.tar");
-    // The data folder belongs to the user; everything else belongs to root and can be read only.
-    check(
-        Command::new("tar")
-            .args(["--sort=name", "--numeric-owner", "--format=ustar", "--owner=65532", "--group=65532"])
-            .args(["--mode=u=rwX,go=rX", &format!("--mtime=@{time}"), "--no-recursion", "-cf"])
-            .arg(&tar)
-            .arg("-C")
-            .arg(&root)
-            .arg(DATA),
-    )?;
-    check(
-        Command::new("tar")
-            .args(["--sort=name", "--numeric-owner", "--format=ustar", "--owner=0", "--group=0"])
-            .args(["--mode=u=rwX,go=rX", &format!("--mtime=@{time}"), &format!("--exclude=./{DATA}"), "-rf"])
-            .arg(&tar)
-            .arg("-C")
-            .arg(&root)
-            .arg("."),
-    )?;
-    let diff_id = format!("sha256:{}", sha256(&tar)?);
-    compress(&tar)?;
-    let layout = work.join(format!("trefoil-{version}"));
-    let layer = add_blob(&layout, &work.join("layer.tar.gz"), "application/vnd.oci.image.layer.v1.tar+gzip")?;
+    fs::write(root.join("etc/passwd"), "trefoil:x:65532:65532::/var/lib/trefoil:/sbin/nologin\n")?;
+    Ok(())
+}
 
+/// Packs the root folder as a layer. The data folder belongs to the user of the image; everything else
+/// belongs to root and can only be read.
+fn pack_layer(root: &Path, layer: &Path, time: &str) -> Result<()> {
+    let rest = format!("--exclude=./{DATA}");
+    for (owner, content) in [("65532", ["--no-recursion", "-cf", DATA]), ("0", [&rest, "-rf", "."])] {
+        let [option, operation, folder] = content;
+        check(
+            Command::new("tar")
+                .args(["--sort=name", "--numeric-owner", "--format=ustar", "--mode=u=rwX,go=rX"])
+                .args([format!("--owner={owner}"), format!("--group={owner}"), format!("--mtime=@{time}")])
+                .args([option, operation])
+                .arg(layer)
+                .arg("-C")
+                .arg(root)
+                .arg(folder),
+        )?;
+    }
+    Ok(())
+}
+
+/// The configuration of the image: how a runtime starts the server.
+fn configuration(diff_id: &str, version: &str, time: &str) -> Result<Value> {
     let created =
         Command::new("date").args(["-u", "-d", &format!("@{time}"), "+%Y-%m-%dT%H:%M:%SZ"]).output()?;
     let created = String::from_utf8(created.stdout)?.trim().to_owned();
-    let configuration = json!({
+    Ok(json!({
         "created": created,
         "architecture": architecture()?,
         "os": "linux",
@@ -82,28 +107,12 @@ pub(super) fn write(dist: &Path, program: &Path, version: &str, time: &str) -> R
             "Labels": {
                 "org.opencontainers.image.title": "trefoil",
                 "org.opencontainers.image.version": version,
-                "org.opencontainers.image.licenses": "MIT OR Apache-2.0",
+                "org.opencontainers.image.licenses": env!("CARGO_PKG_LICENSE"),
             },
         },
         "rootfs": { "type": "layers", "diff_ids": [diff_id] },
         "history": [{ "created": created, "created_by": "cargo xtask dist" }],
-    });
-    let configuration = add_json(&layout, &work, &configuration, "application/vnd.oci.image.config.v1+json")?;
-    let manifest = json!({
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": configuration,
-        "layers": [layer],
-    });
-    let mut manifest = add_json(&layout, &work, &manifest, "application/vnd.oci.image.manifest.v1+json")?;
-    manifest["annotations"] = json!({ "org.opencontainers.image.ref.name": version });
-    let index = json!({ "schemaVersion": 2, "manifests": [manifest] });
-    fs::write(layout.join("index.json"), index.to_string())?;
-    fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
-
-    let name = format!("trefoil-{version}-oci.tar");
-    pack(&layout, Path::new("."), &dist.join(&name), time)?;
-    Ok(fs::remove_dir_all(&work)?)
+    }))
 }
 
 /// The libraries that a program needs, and its loader.

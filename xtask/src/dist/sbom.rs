@@ -31,7 +31,7 @@ pub(super) fn write(dist: &Path, version: &str) -> Result<()> {
         "version": 1,
         "metadata": { "component": {
             "type": "application", "bom-ref": "trefoil", "name": "trefoil", "version": version,
-            "licenses": [{ "expression": "MIT OR Apache-2.0" }],
+            "licenses": [{ "expression": env!("CARGO_PKG_LICENSE") }],
         }},
         "components": components,
     });

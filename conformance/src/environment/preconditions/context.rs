@@ -35,6 +35,11 @@ impl CaseContext {
         self.own.as_ref().map_or(&world.target, |own| &own.1)
     }
 
+    /// Returns whether the suite has started the server that the case tests, so that nobody else uses it.
+    pub fn is_own_server(&self, world: &TestEnvironment) -> bool {
+        world.local.is_some() || self.own.is_some()
+    }
+
     /// Sets `$cookies` to the cookies of the browser, as the text of a header.
     pub fn set_cookies(&mut self, target: &TestTarget) {
         let url = url::Url::parse(&target.addresses.base_url).ok();
