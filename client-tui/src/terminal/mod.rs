@@ -33,6 +33,10 @@ use crate::user_programs::{UserPrograms, edit, editor_of_user, page, pager_of_us
 
 /// Time after which the reader of events checks whether another program needs the terminal.
 const EVENT_TIMEOUT: Duration = Duration::from_millis(200);
+/// The same if no event came for a while: programs are started by keys, and each wake-up costs CPU time.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Number of timeouts without an event after which the reader is idle.
+const TIMEOUTS_UNTIL_IDLE: u32 = 10;
 /// Time between two checks while another program runs.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -123,7 +127,9 @@ impl EventReader {
         }
         let mut filter = AnswerFilter::new(asks_background);
         std::thread::spawn(move || {
-            while let Ok(event) = this.next() {
+            let mut timeouts = 0;
+            while let Ok(event) = this.next(timeouts >= TIMEOUTS_UNTIL_IDLE) {
+                timeouts = if event.is_some() { 0 } else { timeouts.saturating_add(1) };
                 let messages = match event {
                     Some(Event::Key(key)) => match filter.on_key(key) {
                         Filtered::Keys(keys) => keys.into_iter().map(Message::Key).collect(),
@@ -146,13 +152,17 @@ impl EventReader {
     }
 
     /// The next event, or `None` after a time without one.
-    fn next(&self) -> io::Result<Option<Event>> {
+    fn next(&self, is_idle: bool) -> io::Result<Option<Event>> {
         if self.paused.load(Ordering::SeqCst) {
             std::thread::sleep(PAUSE);
             return Ok(None);
         }
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        if event::poll(EVENT_TIMEOUT)? { event::read().map(Some) } else { Ok(None) }
+        if event::poll(if is_idle { IDLE_TIMEOUT } else { EVENT_TIMEOUT })? {
+            event::read().map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// Runs a program of the user, which has the terminal for itself meanwhile.
