@@ -10,7 +10,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use super::parts::{shorten_middle, wrapped_lines};
 use super::theme::Theme;
 use crate::form::{Form, FormField};
-use crate::model::ClickTarget;
+use crate::model::{ClickTarget, SearchList};
 
 /// Mark before the selected or focused element.
 pub const MARK: &str = "› ";
@@ -111,6 +111,15 @@ impl<'a, 'f> Canvas<'a, 'f> {
         let inner = block.inner(area);
         self.draw(block, area);
         inner.inner(Margin::new(1, 0))
+    }
+
+    /// Draws a popup with the field of a list. Returns the area of the rows.
+    pub fn search_popup(&mut self, title: &str, width: u16, height: u16, search: &SearchList) -> Rect {
+        let area = self.popup(title, width, height);
+        let [field, _, rows] =
+            Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(area);
+        self.field(&search.field, true, field);
+        rows
     }
 
     /// Draws a popup over the screen and returns the area of its content.

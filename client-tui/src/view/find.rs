@@ -1,6 +1,5 @@
 //! The search in the visible list: a field, and the rows that match.
 
-use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -9,10 +8,7 @@ use super::parts::shorten_middle;
 use crate::model::{Model, SearchList};
 
 pub(super) fn draw(model: &Model, search: &SearchList, canvas: &mut Canvas) {
-    let area = canvas.popup("Find in this list", 110, 20);
-    let [field, _, list] =
-        Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(area);
-    canvas.field(&search.field, true, field);
+    let list = canvas.search_popup("Find in this list", 110, 20, search);
     let rows = model.matching_rows(search.field.text());
     if rows.is_empty() {
         canvas.text(vec![Line::raw("No row matches this text.")], list);

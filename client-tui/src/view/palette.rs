@@ -1,7 +1,6 @@
 //! The command palette: all actions that match a text, with their names in the settings, or the reason if one
 //! is not possible now, and earlier questions.
 
-use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -13,10 +12,7 @@ use crate::history::PastQuestion;
 use crate::model::{Model, SearchList};
 
 pub(super) fn draw(model: &Model, palette: &SearchList, canvas: &mut Canvas) {
-    let area = canvas.popup("Commands", 76, 18);
-    let [field, _, list] =
-        Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(area);
-    canvas.field(&palette.field, true, field);
+    let list = canvas.search_popup("Commands", 76, 18, palette);
     let rows = commands::matching(model, palette.field.text());
     if rows.is_empty() {
         canvas.text(vec![Line::raw("No command contains this text.")], list);
