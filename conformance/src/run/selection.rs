@@ -152,7 +152,7 @@ fn list<'v>(owner: &'v Value, name: &str) -> &'v [Value] {
 /// Returns why a step cannot be sent: the CapabilityStatement states neither the type nor the operation. A
 /// statement without any type or operation is not complete.
 fn not_stated(target: &TestTarget, step: &Step) -> Option<String> {
-    // The statement of a large server has megabytes, and is asked for each step.
+    // The statement of a large server has megabytes, and is searched for each step.
     let rest = list(target.addresses.capabilities.as_ref()?, "rest");
     let resources: Vec<&Value> = rest.iter().flat_map(|rest| list(rest, "resource")).collect();
     let path = step.request.to.strip_prefix("fhir/")?;

@@ -89,7 +89,7 @@ pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
     if let Ok(command) = &command
         && let Some(question) = command.question()
         && !args.output.yes
-        // Without a terminal, for example in a script, nobody is asked.
+        // A script has no terminal, so that its commands are not confirmed.
         && question::ask(&question) == Some(false)
     {
         eprintln!("nothing was changed");

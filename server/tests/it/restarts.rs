@@ -38,7 +38,7 @@ fn stop(mut child: Child) {
     assert!(child.wait().unwrap().success());
 }
 
-/// Sends requests on new connections until it is told to end. Returns the number of answers.
+/// Sends requests on new connections until `is_over` is set. Returns the number of answers.
 async fn ask(address: SocketAddr, is_over: Arc<AtomicBool>) -> Result<usize, String> {
     let client = reqwest::Client::builder()
         .pool_max_idle_per_host(0)

@@ -29,7 +29,7 @@ pub fn check(
         let folder = Path::new(file).parent().unwrap_or(Path::new(""));
         for (number, line) in (1..).zip(text.lines()) {
             for destination in link.captures_iter(line).map(|captures| captures[1].to_owned()) {
-                // Other sites cannot be asked: the checks need no network.
+                // Other sites are not read: the checks need no network.
                 if destination.contains("://") || destination.starts_with("mailto:") {
                     continue;
                 }

@@ -35,7 +35,7 @@ impl CaseContext {
         self.own.as_ref().map_or(&world.target, |own| &own.1)
     }
 
-    /// Returns whether the suite has started the server that the case tests, so that nobody else uses it.
+    /// Returns whether the suite has started the server that the case tests. It has no other clients.
     pub fn is_own_server(&self, world: &TestEnvironment) -> bool {
         world.local.is_some() || self.own.is_some()
     }

@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, IsTerminal as _};
 
-/// Asks a question on standard error and reads the answer from standard input; `None` if that is not a
-/// terminal, so that nobody can answer.
+/// Asks a question on standard error and reads the answer from standard input. Returns `None` if standard
+/// input is not a terminal, because a script cannot answer.
 pub fn ask(question: &str) -> Option<bool> {
     let input = io::stdin();
     if !input.is_terminal() {

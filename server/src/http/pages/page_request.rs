@@ -39,7 +39,7 @@ impl PageRequest {
     pub fn new(context: &RequestContext) -> Self {
         let accepted = context.header(header::ACCEPT_LANGUAGE).unwrap_or_default();
         let requested = OnceLock::new();
-        // The choice of the user outweighs that of an application.
+        // The choice of the user takes precedence over that of the application.
         if let Some(chosen) = context.cookies.language.as_deref().and_then(Language::with_tag) {
             let _ = requested.set(chosen);
         }

@@ -37,7 +37,7 @@ pub(super) async fn section(context: &RequestContext, visit: &AccountVisit) -> R
 }
 
 /// The sessions by the names of their browsers, in their order. The session of this browser is a group of its
-/// own, which comes first, so that nobody ends it by mistake.
+/// own, which comes first, so that users do not end it by mistake.
 fn group_by_browser<'s>(sessions: &'s [Session], own_sid: &str) -> Vec<(String, Vec<&'s Session>)> {
     let (own, others): (Vec<_>, Vec<_>) = sessions.iter().partition(|session| session.sid == own_sid);
     let mut groups: Vec<(String, Vec<&Session>)> =
