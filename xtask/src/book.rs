@@ -30,6 +30,7 @@ const PARTS: &[Part] = &[
             ("Export in bulk", "server/docs/bulk-export.md"),
             ("Store and search resources", "server/docs/resources.md"),
             ("Save, restore and move it", "server/docs/backup.md"),
+            ("Erase a record", "server/docs/erasure.md"),
             ("Watch it", "server/docs/monitoring.md"),
             ("Operate it", "server/docs/operations.md"),
             ("Upgrade it", "server/docs/upgrading.md"),

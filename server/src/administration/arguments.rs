@@ -98,6 +98,21 @@ pub enum AdminSubcommand {
         #[arg(long)]
         full: bool,
     },
+    /// Erase a patient with all versions of the whole record, or a deleted resource.
+    ///
+    /// A Patient is erased with everything that was ever in its compartment, and with the Binaries that this
+    /// names. Resources that belong to other patients too are kept and listed. All exports end, because their
+    /// files may contain it. Backups contain it until they are removed. Ends when the files of the store are
+    /// rewritten.
+    #[command(after_help = "Examples:\n  trefoil purge Patient/p1\n  trefoil purge Binary/scan-7 --yes")]
+    Purge {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+        /// Patient/ID, or TYPE/ID of a deleted resource
+        #[arg(value_name = "RESOURCE")]
+        resource: String,
+    },
     /// Show the state of the server: version, store, sizes, exports, certificate, refusals and faults.
     ///
     /// Ends with exit code 1 if a part does not work.

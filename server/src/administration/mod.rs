@@ -20,6 +20,7 @@
 //! | [`export`] | export |
 //! | [`releases`] | imported releases |
 //! | [`backups`] | backups |
+//! | [`purge`] | erasure of a patient's record |
 //! | [`check`] | comparison of what is stored with what should be |
 //! | [`status`] | the state of the server |
 
@@ -36,6 +37,7 @@ mod member_flags;
 mod package_cache;
 pub mod people;
 pub mod protocol;
+pub mod purge;
 pub mod registration_warnings;
 pub mod releases;
 mod services;

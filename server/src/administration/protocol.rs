@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Version of the protocol. The program and the running server must have the same version.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// The line that a client sends after its command to end it early.
 pub const STOP: &str = "stop";
@@ -141,6 +141,11 @@ pub enum AdminCommand {
         /// Whether everything is contained again.
         full: bool,
     },
+    /// Erase a resource with all its versions.
+    Purge {
+        /// `Patient/ID`, or `TYPE/ID` of a deleted resource.
+        resource: String,
+    },
     /// Compare what is stored with what should be.
     Check,
     /// Show the state of the server.
@@ -162,6 +167,9 @@ impl AdminCommand {
             Self::Client(ClientCommand::Delete { id }) => {
                 format!("Delete the client {id} and end its tokens?")
             }
+            Self::Purge { resource } => format!(
+                "Erase {resource} with all versions, and end all exports? Nothing but a backup can bring it back."
+            ),
             Self::Release(ReleaseCommand::Remove { id, .. }) => format!("Remove the release {id}?"),
             Self::Keys(KeysCommand::Revoke { kid }) => {
                 format!("Revoke the key {kid}? Tokens signed with it are no longer accepted.")
@@ -328,6 +336,7 @@ mod tests {
         "clock accept",
         "backup",
         "backup --to /backups --full",
+        "purge Patient/p1",
         "check",
         "status",
         "reload",
@@ -402,10 +411,10 @@ mod tests {
 
     #[test]
     fn another_version_is_rejected_before_its_command_is_read() {
-        let error = decode_command(r#"{"protocol":9,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
-        assert!(error.starts_with("version 9 of the administration protocol is not supported"), "{error}");
-        assert!(error.contains("has version 8; use the trefoil program of the running server"), "{error}");
-        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":8,"command":{"unheard":"of"}}"#]
+        let error = decode_command(r#"{"protocol":10,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
+        assert!(error.starts_with("version 10 of the administration protocol is not supported"), "{error}");
+        assert!(error.contains("has version 9; use the trefoil program of the running server"), "{error}");
+        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":9,"command":{"unheard":"of"}}"#]
         {
             assert!(matches!(decode_command(malformed), Err(ProtocolError::Malformed(_))), "{malformed}");
         }

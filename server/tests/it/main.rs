@@ -23,6 +23,7 @@ mod documentation;
 mod downloads;
 mod drills;
 mod driver;
+mod erasure;
 mod exports;
 mod full_disk;
 mod golden;

@@ -22,7 +22,7 @@ pub struct BackupOptions {
 }
 
 /// Makes a backup of the present moment. It follows the last backup of the same store in the location, if
-/// there is one. `attachments` is called after the moment was taken.
+/// there is one and nothing was erased since. `attachments` is called after the moment was taken.
 ///
 /// # Errors
 /// Returns [`BackupError`] if the store cannot be read or the location not written. What was written is not a
@@ -41,7 +41,15 @@ pub async fn back_up(
     // Backups with another key, or none, may be read by others.
     let key_id = location.key().map(|key| key.id().to_owned());
     let last = backups.iter().rev().find(|backup| backup.store_id == store_id);
-    let last = last.filter(|last| !options.full && last.seq <= at.seq.0 && last.key_id == key_id);
+    // The log of the last backup contains the resources that were erased since, so that no backup builds on
+    // it.
+    let erasures = store.erasures().await?;
+    let is_usable = |last: &&Manifest| {
+        last.seq <= at.seq.0
+            && last.key_id == key_id
+            && erasures.iter().all(|erasure| erasure.seq <= last.seq)
+    };
+    let last = last.filter(|last| !options.full && is_usable(last));
     let mut manifest = Manifest::new(now, store_id, at, last);
     manifest.configuration_sha256 = options.configuration_sha256;
     manifest.audit = options.audit;

@@ -22,7 +22,7 @@ pub use body::{binary, json, references};
 pub use request::transaction;
 pub use search::filter;
 pub use view::{compartment_view, referenced, result};
-pub use write::{check, prepare, service, stored};
+pub use write::{check, erase, prepare, service, stored};
 
 pub use compartment_view::{CompartmentView, ContextRestrictions, Restriction, ViewPart};
 pub use error::{ResourceBodyError, ResourceError};

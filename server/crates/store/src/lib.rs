@@ -11,6 +11,7 @@
 //! | `page` | pages of a scan, filled up to their limit |
 //! | [`folder`] | folders that outlive a power cut |
 //! | [`transfer`], [`content`] | the whole content of a store, for backups and copies; reading and replaying it |
+//! | [`erasure`], [`erase`] | resources that are erased with all their versions; erasing them |
 //! | [`space`] | free space on a disk, and its reserve |
 //! | [`memory`] | the engine for tests: nothing outlives the process |
 //! | [`shared_memory`] | the engine of simulations: several nodes of one process |
@@ -40,6 +41,8 @@
 
 pub mod blocking;
 pub mod content;
+pub mod erase;
+pub mod erasure;
 pub mod error;
 pub mod file;
 pub mod folder;
@@ -55,6 +58,7 @@ pub mod transfer;
 pub mod types;
 
 pub use content::LedgerMoment;
+pub use erasure::{Compaction, Erasure, ErasureRecord};
 pub use error::StoreError;
 pub use file::FileOptions;
 pub use ports::{Ledger, Versions};

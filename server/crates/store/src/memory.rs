@@ -10,7 +10,7 @@ use crate::page::{self, FillingLines, PageBuilder, unknown_start};
 use crate::plan::{PresentState, StoreCounters, StoredRecord, WriteRound};
 use crate::transfer::missing_version;
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, IndexRange, Ledger,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, Erasure, IndexEntry, IndexLookup, IndexRange, Ledger,
     LedgerEntry, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ReplayPart, ResourceKey,
     ScanOptions, ScanPosition, Seq, StoreError, StoreMoment, StoreSnapshot, UpdatedRange, Version,
     VersionHeader, VersionPage, VersionWrite, Versions,
@@ -115,6 +115,37 @@ impl MemoryEngine {
     /// Adds a part of another store (see [`crate::Store::replay`]).
     pub(crate) fn replay(&self, part: ReplayPart) -> Result<(), StoreError> {
         self.round(|round| round.replay(part))
+    }
+
+    /// Erases resources (see [`crate::Store::erase`]).
+    pub(crate) fn erase(&self, erasures: &[Erasure]) -> Result<Seq, StoreError> {
+        let mut state = self.write_state();
+        for Erasure { key, newest, .. } in erasures {
+            if state.at(key, Seq::LATEST).is_none_or(|version| version.version != *newest) {
+                return Err(StoreError::Conflict { key: key.to_string() });
+            }
+        }
+        for Erasure { key, terms, .. } in erasures {
+            for version in state.versions.remove(key).unwrap_or_default() {
+                state.changes.remove(&version.seq);
+                for compartment in version.compartments {
+                    state.members.remove(&(compartment, key.kind.clone(), key.id.clone()));
+                }
+            }
+            for term in terms {
+                state.index.remove(&IndexEntry { term: term.clone(), id: key.id.clone() });
+            }
+        }
+        state.counters.seq = state.counters.seq.max(state.reserved) + 1;
+        Ok(Seq(state.counters.seq))
+    }
+
+    /// The resources of a compartment (see [`crate::Store::compartment_resources`]).
+    pub(crate) fn compartment_resources(&self, compartment: &str) -> Vec<ResourceKey> {
+        let state = self.read_state();
+        let from = (compartment.to_owned(), String::new(), String::new());
+        let members = state.members.range(from..).take_while(|(member, _)| member.0 == compartment);
+        members.map(|((_, kind, id), _)| ResourceKey::new(kind, id)).collect()
     }
 
     /// Decides one request and applies it.

@@ -51,7 +51,8 @@ pub trait Ledger: Clone + Send + Sync + 'static {
 
 /// Versions of resources by key and sequence number, with a compartment index and tombstones.
 ///
-/// Every version remains readable at its sequence number as long as the store exists. History is not pruned.
+/// Every version remains readable at its sequence number as long as the store exists. History is not pruned;
+/// only an [erasure](crate::erase) removes a resource with all its versions.
 pub trait Versions: Clone + Send + Sync + 'static {
     /// Performs all writes or none, durably. All writes become visible at the same time. A write sees the
     /// earlier writes of the same commit. `lastUpdated` is the latest of three times: `now`, the previous

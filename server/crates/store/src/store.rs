@@ -102,7 +102,7 @@ impl Store {
         drop(self.gate.set(gate));
     }
 
-    fn pass_gate(&self) -> Result<(), StoreError> {
+    pub(crate) fn pass_gate(&self) -> Result<(), StoreError> {
         self.gate.get().map_or(Ok(()), |gate| gate())
     }
 

@@ -79,6 +79,7 @@ fn name(entry: &AuditEntry) -> &'static str {
         AuditEntry::Download { .. } => "file-sent",
         AuditEntry::Import { .. } => "import",
         AuditEntry::ReleaseRemoved { .. } => "release-removed",
+        AuditEntry::Erased { .. } => "erased",
         AuditEntry::Rest(_) => "resource-access",
     }
 }

@@ -60,6 +60,13 @@ pub enum AuditEntry {
         /// The release.
         id: String,
     },
+    /// A resource was erased with all its versions by the command line, and a Patient with its compartment.
+    Erased {
+        /// The resource.
+        resource: String,
+        /// Number of resources, with those of the compartment.
+        resources: u64,
+    },
     /// A resource was read or changed.
     Rest(RestEvent),
 }

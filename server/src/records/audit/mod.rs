@@ -8,6 +8,7 @@
 //! | `entry`, `coding` | an entry, and the code systems of AuditEvent |
 //! | `caller` | who made a request |
 //! | [`counts`] | counts of the events, for metrics |
+//! | [`erase`](mod@erase) | erasure of the texts about a patient |
 //! | here | the log, and the durability of its lines before a response is sent |
 //!
 //! `identity` emits typed events ([`identity::audit`]). The caller is a local variable of the task that
@@ -18,6 +19,7 @@ mod caller;
 mod coding;
 pub mod counts;
 mod entry;
+pub mod erase;
 mod render;
 pub mod rest;
 

@@ -240,6 +240,11 @@ pub(super) fn render(
             let removal = RenderedEvent::new(IMPORT, ours("release-removed", "Removal of a release"), "D");
             render_parts(removal.detail("release", id), caller, observer)
         }
+        AuditEntry::Erased { resource, resources } => {
+            let erasure = RenderedEvent::new(IMPORT, ours("erasure", "Erasure of a record"), "D");
+            let erasure = erasure.about("resource", resource).detail("resources", &resources.to_string());
+            render_parts(erasure, caller, observer)
+        }
     };
     let mut event =
         json!({ "resourceType": "AuditEvent", "id": id, "recorded": fhir::instant::format(time) });
@@ -389,6 +394,7 @@ mod tests {
             AuditEntry::Download { job: text(), file: text() },
             AuditEntry::Import { stored: 3, paths: vec![text(), text()] },
             AuditEntry::ReleaseRemoved { id: text() },
+            AuditEntry::Erased { resource: text(), resources: 4 },
         ]);
         entries
     }

@@ -1,6 +1,6 @@
 //! Exports in a backup: the files of all jobs, and jobs that were running at the moment of the backup.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use futures_util::TryStreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore};
-use store::{Expect, Ledger as _, Store, StoreError};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
+use store::{Expect, Ledger as _, Seq, Store, StoreError};
 
 use crate::FileLocation;
 use crate::files::export_files::UNFINISHED;
@@ -107,6 +107,47 @@ impl ExportArchive {
         }
     }
 
+    /// Ends all exports of snapshots up to `until`, and removes their files. Their clients are told `reason`
+    /// until `retention` has passed. Returns the number of exports. Files that are being written are removed
+    /// when their server notices.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the store cannot be read or written, or a file cannot be removed.
+    pub async fn end_exports(
+        &self,
+        store: &Store,
+        until: Seq,
+        reason: &str,
+        retention: SignedDuration,
+        now: Timestamp,
+    ) -> Result<usize, StoreError> {
+        let (mut ended, mut after) = (BTreeSet::new(), None::<String>);
+        loop {
+            let page = store.scan(job::PREFIX, after.as_deref(), 100, now).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            for (key, _) in &page {
+                if let Some(id) = end_export(store, key, until, reason, now + retention, now).await? {
+                    ended.insert(id);
+                }
+            }
+        }
+        let failed = |error: object_store::Error| StoreError::Engine {
+            action: "remove the files of exports",
+            reason: error.to_string(),
+        };
+        for (name, meta) in self.files().await.map_err(failed)? {
+            if name.split_once('/').is_some_and(|(job, _)| ended.contains(job)) {
+                match self.objects.delete(&meta.location).await {
+                    // The server removes them, too.
+                    Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+        }
+        Ok(ended.len())
+    }
+
     /// The path of a file by its name `{job}/{file}`; `None` if the name is none.
     pub fn path(&self, name: &str) -> Option<Path> {
         let (job, file) = name.split_once('/').filter(|(_, file)| !file.contains('/'))?;
@@ -114,6 +155,32 @@ impl ExportArchive {
             Some(exports) => exports.clone().join(job).join(file),
             None => Path::from_iter([format!("{job}-{}", self.store_id), file.to_owned()]),
         })
+    }
+}
+
+/// Fails a job of a snapshot up to `until`, and returns its id.
+async fn end_export(
+    store: &Store,
+    key: &str,
+    until: Seq,
+    reason: &str,
+    expires: Timestamp,
+    now: Timestamp,
+) -> Result<Option<String>, StoreError> {
+    loop {
+        let Some(record) = store.get(key, now).await? else { return Ok(None) };
+        let mut job: Job = decode(key, &record.value)?;
+        if job.seq() > until || matches!(job.state, JobState::Failed { .. }) {
+            return Ok(None);
+        }
+        job.state = JobState::Failed { by_data: true, reason: reason.to_owned(), expires };
+        let writes = vec![job.put(Expect::Revision(record.revision)), open_jobs::add(&job.id)];
+        match store.write(writes, now).await {
+            Ok(_) => return Ok(Some(job.id)),
+            // Its worker has written it meanwhile.
+            Err(StoreError::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 

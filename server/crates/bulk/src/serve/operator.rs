@@ -20,7 +20,7 @@ use crate::plan::membership::GroupReader;
 use crate::read::delete_bundle;
 use crate::read::selection::{Selection, SelectionError};
 use crate::request::exported_kinds;
-use crate::request::kick_off::{self, KickOff, KickOffError};
+use crate::request::kick_off::{self, KickOff, KickOffError, check_since};
 use crate::request::parameters::{ParameterRules, check_parameters};
 use crate::{ExportLevel, GuideVersion};
 
@@ -106,6 +106,7 @@ pub async fn export(
         return Err(OperatorError::NotEmpty(out.display().to_string()));
     }
     let snapshot = store.snapshot(now).await?;
+    check_since(store, parameters.since).await?;
     let kinds = exported_kinds::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
     let lease = Lease { owner: String::new(), attempt: 1, attempts_without_progress: 0, until: now };
     let KickOff { level, request_url, client_id, .. } = request;

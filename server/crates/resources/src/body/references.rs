@@ -55,6 +55,17 @@ pub fn local_targets<'a>(
     })
 }
 
+/// The ids of the Binaries of the server at `fhir_base` that the attachments of a stored resource name.
+pub fn attached_binaries<'a>(resource: &'a [u8], fhir_base: &'a str) -> impl Iterator<Item = String> + 'a {
+    const MEMBER: &[u8] = br#""url":""#;
+    memmem::find_iter(resource, MEMBER).filter_map(move |at| {
+        let value = &resource[at + MEMBER.len() - 1..];
+        // Some clients escape each slash.
+        let url = serde_json::Deserializer::from_slice(value).into_iter::<String>().next()?.ok()?;
+        local(&url, fhir_base).filter(|(kind, _)| *kind == "Binary").map(|(_, id)| id.to_owned())
+    })
+}
+
 /// The values of members `reference` that are a search.
 pub(crate) fn conditional_texts(text: &[u8]) -> Vec<String> {
     let unescaped = |value: &[u8]| {
@@ -98,6 +109,13 @@ mod tests {
         check("#p", None);
         check("urn:uuid:5b6a2a52-6b05-4a1c-9c0e-0a6d3cf8d7f4", None);
         check("", None);
+    }
+
+    #[test]
+    fn attachments_name_binaries_of_this_server() {
+        let text = br#"{"content":[{"attachment":{"url":"Binary/a"}},{"attachment":{"url":"https:\/\/h\/r4\/Binary\/b"}},
+            {"attachment":{"url":"https://other/Binary/c"}},{"attachment":{"url":"Patient/d"}}],"x":"\"url\":\"Binary/e\""}"#;
+        assert_eq!(attached_binaries(text, "https://h/r4").collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod bundle;
 pub mod check;
+pub mod erase;
 pub mod prepare;
 pub(crate) mod scan;
 pub(crate) mod search_guard;

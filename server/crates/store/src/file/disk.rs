@@ -12,7 +12,7 @@ use fjall::{OwnedWriteBatch, PersistMode};
 
 use super::engine::OpenEngine;
 use super::failure::{ACCEPT_DAMAGE, of_folder, read_failure};
-use super::journal::JournalTail;
+use super::journal::{JournalPosition, JournalTail};
 use super::keys::{self, StoreTable};
 use super::state::{self, StoreState, TableFiles};
 use super::tables::StoreTables;
@@ -123,6 +123,11 @@ impl DiskSpace {
     /// Returns the errors of [`DiskSpace::open`]. In that case nothing can be read until a later attempt
     /// succeeds.
     pub fn reopen(&self) -> Result<(), StoreError> {
+        self.reopen_after(|| Ok(()))
+    }
+
+    /// Closes the engine, calls `change` on its closed files, and opens it again.
+    fn reopen_after(&self, change: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
         let mut checkpoints = self.checkpoints();
         // The engine may have cut off the end of the journal, so the part after the checkpoint must be read
         // again.
@@ -131,8 +136,44 @@ impl DiskSpace {
         self.reopened.fetch_add(1, Ordering::AcqRel);
         // The old engine must be dropped before the new one is opened, because it holds a lock on the folder.
         drop(opened.take());
+        let changed = change();
         *opened = Some(OpenEngine::open(&self.dir, &checkpoints.state, false)?);
-        Ok(())
+        changed
+    }
+
+    /// Moves all writes from the journal to the tables, empties the journal, and opens the engine again. Only
+    /// the writer thread may call this function.
+    ///
+    /// # Errors
+    /// Returns an error if a table cannot be written. If the engine cannot be opened, nothing can be read
+    /// until a later attempt succeeds.
+    pub fn empty_journal(&self) -> Result<(), StoreError> {
+        let db_dir = self.dir.join("db");
+        let failed =
+            |error: &dyn std::fmt::Display| of_folder("empty the journal of the store", &self.dir)(error);
+        // It records that the tables contain everything, and counts from the start of an empty journal.
+        let number = self.with(|opened| {
+            memtable_budget::write_all_out(opened);
+            let numbers = journal::numbers(&db_dir).map_err(|error| failed(&error))?;
+            match numbers[..] {
+                [number] if opened.has_written_out() => Ok(number),
+                _ => Err(failed(&"the engine still writes to its tables; try again")),
+            }
+        })?;
+        let mut checkpoints = self.checkpoints();
+        let CheckpointState { state, journal, files } = &mut *checkpoints;
+        let next = self.with(|opened| {
+            let (tables, files) = files.list(&db_dir, &opened.tables).map_err(|error| failed(&error))?;
+            let position = Some(JournalPosition::empty(number));
+            Ok(StoreState { is_clean: false, journal: position, tables, files, ..state.clone() })
+        })?;
+        next.write(&self.dir).map_err(|error| failed(&error))?;
+        *state = next;
+        *journal = JournalTail::default();
+        drop(checkpoints);
+        self.reopen_after(|| journal::empty(&db_dir, number).map_err(|error| failed(&error)))?;
+        // The engine keeps in its next files only what is newer than the writes of this checkpoint.
+        self.checkpoint(false)
     }
 
     /// Checks that the disk has space for a round of `weight` bytes.

@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 use std::path::Path;
 
-use fjall::{Database, PersistMode};
+use fjall::{AbstractTree as _, Database, PersistMode};
 
 use super::failure::{damaged, failure, of_folder, read_failure};
 use super::keys::StoreTable;
@@ -98,6 +98,14 @@ impl OpenEngine {
     /// `true` if a write or a background task has failed, so that the engine refuses all further writes.
     pub fn is_poisoned(&self) -> bool {
         self.db.persist(PersistMode::Buffer).is_err()
+    }
+
+    /// Returns whether all writes are in the files of the tables, so that the journal is not needed.
+    pub fn has_written_out(&self) -> bool {
+        StoreTable::ALL
+            .map(|table| self.tables.of(table))
+            .into_iter()
+            .all(|table| table.tree.active_memtable().is_empty() && table.tree.sealed_memtable_count() == 0)
     }
 
     /// The maximum number of bytes that the engine may need at once to merge files of a table.

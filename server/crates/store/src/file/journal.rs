@@ -46,6 +46,13 @@ pub(super) struct JournalPosition {
     pub chain: u64,
 }
 
+impl JournalPosition {
+    /// The position of a journal without a batch.
+    pub fn empty(number: u64) -> Self {
+        JournalTail { number, ..JournalTail::default() }.position()
+    }
+}
+
 /// Reads a growing journal incrementally, each batch once.
 #[derive(Default)]
 pub(super) struct JournalTail {
@@ -158,6 +165,11 @@ pub(super) fn check(
             Err(damaged(&path, break_offset, &remedy))
         }
     }
+}
+
+/// Removes all batches of a journal that the engine has closed.
+pub(super) fn empty(dir: &Path, number: u64) -> io::Result<()> {
+    cut(&path_of(dir, number), 0)
 }
 
 fn cut(path: &Path, index: u64) -> io::Result<()> {

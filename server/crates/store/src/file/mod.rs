@@ -14,6 +14,7 @@
 //! | `readers` | the threads that read pages |
 //! | `view` | the committed state, read by key and by page |
 //! | `transfer` | the whole content, for backups and copies |
+//! | `erase`, `removals` | erasure of resources, and compaction |
 //! | `failure` | errors, and the format of the folder |
 //! | here | opening and locking the folder, the ports |
 //!
@@ -376,7 +377,9 @@ impl Versions for FileEngine {
 }
 
 mod engine;
+mod erase;
 mod failure;
+mod removals;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! A view of the committed state, read by key and by page. A view exists for one read only, because snapshots
 //! of the engine prevent the removal of old data.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use fjall::{Database, Readable, Slice, Snapshot};
@@ -374,6 +375,25 @@ impl<'a> CommittedView<'a> {
                 return Ok(Some(id.to_owned()));
             }
         }
+    }
+
+    /// The resources of a compartment (see [`crate::Store::compartment_resources`]).
+    pub fn compartment_resources(&self, compartment: &str) -> Result<Vec<ResourceKey>, StoreError> {
+        let mut resources = BTreeSet::new();
+        for kind in self.kinds(Seq::LATEST)? {
+            let home = keys::prefix([&kind, compartment]);
+            for entry in self.prefixed(StoreTable::Current, home.clone(), home) {
+                resources.insert(ResourceKey::new(kind.as_str(), keys::id_of(&entry?.0)?));
+            }
+            let members = keys::prefix([compartment, &kind]);
+            let skip = members.len();
+            for entry in self.prefixed(StoreTable::Members, members.clone(), members) {
+                let (key, _) = entry?;
+                let (id, _) = keys::split_member(&key[skip..])?;
+                resources.insert(ResourceKey::new(kind.as_str(), id));
+            }
+        }
+        Ok(resources.into_iter().collect())
     }
 
     pub fn kinds(&self, seq: Seq) -> Result<Vec<String>, StoreError> {

@@ -23,11 +23,12 @@ use super::engine::OpenEngine;
 use super::failure::read_failure;
 use super::keys::{self, StoreTable};
 use super::memtable_budget;
+use super::removals::add_removals;
 use super::tables::StoreTables;
 use crate::plan::{PresentState, StoreCounters, StoredRecord, VersionPut, WriteRound};
 use crate::{
-    Commit, IndexEntry, IndexRange, LedgerWrite, ReplayPart, ResourceKey, Seq, StoreError, StoreSnapshot,
-    Version, VersionWrite,
+    Commit, Erasure, IndexEntry, IndexRange, LedgerWrite, ReplayPart, ResourceKey, Seq, StoreError,
+    StoreSnapshot, Version, VersionWrite,
 };
 
 /// Size in bytes at which a round takes no further requests.
@@ -44,6 +45,9 @@ pub(super) enum WriteRequest {
     Snapshot(Timestamp, ReplySender<StoreSnapshot>),
     Sweep(Timestamp, usize, ReplySender<usize>),
     Replay(ReplayPart, ReplySender<()>),
+    Erase(Vec<Erasure>, ReplySender<Seq>),
+    /// Moves all writes from the journal to the tables.
+    EmptyJournal(ReplySender<()>),
     /// Checks whether a small write is possible.
     Check(ReplySender<()>),
 }
@@ -57,7 +61,10 @@ impl WriteRequest {
             Self::Write(_, _, reply) => drop(reply.send(Err(error))),
             Self::Snapshot(_, reply) => drop(reply.send(Err(error))),
             Self::Sweep(_, _, reply) => drop(reply.send(Err(error))),
-            Self::Replay(_, reply) | Self::Check(reply) => drop(reply.send(Err(error))),
+            Self::Erase(_, reply) => drop(reply.send(Err(error))),
+            Self::Replay(_, reply) | Self::EmptyJournal(reply) | Self::Check(reply) => {
+                drop(reply.send(Err(error)));
+            }
         }
     }
 
@@ -80,7 +87,8 @@ impl WriteRequest {
                 bodies.chain(values).map(|bytes| 64 + bytes.len()).sum()
             }
             Self::Snapshot(..) => 64,
-            Self::Check(_) => 0,
+            Self::Erase(erasures, _) => erasures.iter().map(|erasure| 64 * (1 + erasure.terms.len())).sum(),
+            Self::EmptyJournal(_) | Self::Check(_) => 0,
             Self::Sweep(_, limit, _) => limit.saturating_mul(64),
         }
     }
@@ -197,7 +205,33 @@ impl WriterThread {
         }
     }
 
+    /// Processes requests in their order. Some need a batch of their own; the others are written together.
     fn round(&mut self, requests: Vec<WriteRequest>, weight: usize) {
+        let mut together = Vec::with_capacity(requests.len());
+        for request in requests {
+            match request {
+                WriteRequest::Erase(erasures, reply) => {
+                    self.write_together(std::mem::take(&mut together), weight);
+                    let erased = self.ready(weight).and_then(|()| self.erase(erasures));
+                    // The caller may have been cancelled.
+                    drop(reply.send(erased));
+                }
+                WriteRequest::EmptyJournal(reply) => {
+                    self.write_together(std::mem::take(&mut together), weight);
+                    let emptied = self.ready(weight).and_then(|()| self.empty_journal());
+                    drop(reply.send(emptied));
+                }
+                request => together.push(request),
+            }
+        }
+        self.write_together(together, weight);
+    }
+
+    /// Decides requests one after the other, and writes them in one batch.
+    fn write_together(&mut self, requests: Vec<WriteRequest>, weight: usize) {
+        if requests.is_empty() {
+            return;
+        }
         if let Err(error) = self.ready(weight) {
             return requests.into_iter().for_each(|request| request.refuse(error.clone()));
         }
@@ -214,6 +248,9 @@ impl WriterThread {
                 WriteRequest::Sweep(now, limit, reply) => answer(reply, round.sweep(now, limit)),
                 WriteRequest::Replay(part, reply) => answer(reply, round.replay(part)),
                 WriteRequest::Check(reply) => answer(reply, checked.clone()),
+                WriteRequest::Erase(..) | WriteRequest::EmptyJournal(_) => {
+                    unreachable!("they are not written together with others")
+                }
             }));
             self.prepare(opened, round)
         });
@@ -227,6 +264,32 @@ impl WriterThread {
         for answer in answers {
             answer(outcome.clone());
         }
+    }
+
+    /// Erases resources in a batch of its own, which has the next sequence number.
+    fn erase(&mut self, erasures: Vec<Erasure>) -> Result<Seq, StoreError> {
+        let counters = StoreCounters { seq: self.counters.seq + 1, ..self.counters };
+        let disk = Arc::clone(&self.disk);
+        let mut entries = BatchEntries::default();
+        disk.with(|opened| {
+            erasures.into_iter().try_for_each(|erasure| add_removals(opened, erasure, &mut entries))
+        })?;
+        entries.put(StoreTable::Meta, keys::COUNTERS.to_vec(), keys::encode_counters(&counters));
+        let entries = entries.in_order();
+        self.since_checkpoint += entries.len();
+        self.write(&PreparedRound { entries, counters, new_kinds: HashSet::new() })?;
+        Ok(Seq(counters.seq))
+    }
+
+    /// Moves all writes to the tables, empties the journal, and reopens the engine.
+    fn empty_journal(&mut self) -> Result<(), StoreError> {
+        let emptied = self.disk.empty_journal();
+        let counters = super::disk::counters(&self.disk);
+        let (counters, kinds) = emptied.and(counters).map_err(|error| self.fail(error.to_string()))?;
+        self.kinds = kinds.into_iter().collect();
+        self.arrive_at(counters);
+        self.since_checkpoint = 0;
+        Ok(())
     }
 
     /// Checks that a round can be written. After a failed write, reopens the engine first.

@@ -9,6 +9,7 @@
 //! | `records` | rounds of ledger writes |
 //! | `presence` | the node among others, and a database that went back in time |
 //! | `transfer` | the whole content, for backups and copies |
+//! | `erase`, `last_erasure` | erasure of resources, and how nodes learn of it |
 //! | `prefetched` | what a round reads before it decides |
 //! | `read` | reads at a sequence number |
 //! | `write_fault` | a database that fails writes, and its probe |
@@ -19,7 +20,9 @@
 
 mod commits;
 mod connect;
+mod erase;
 mod failure;
+mod last_erasure;
 mod prefetched;
 mod presence;
 mod read;

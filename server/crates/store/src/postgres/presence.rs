@@ -6,7 +6,8 @@
 //! alone do not tell, because the database may have assigned the same numbers again. Each node therefore
 //! increments its number in the table `node` at most once a second, and remembers it with the last row of the
 //! table `change` that it has heard of, in memory and in a file of its data folder. A lower number, or
-//! another row, means that the database went back. New connections are checked before they are used.
+//! another row, means that the database went back, unless an erasure has removed the row. New connections
+//! are checked before they are used.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tokio_postgres::types::Type;
 
 use super::connect::{Database, Parameter};
 use super::failure::{failure, too_late, unavailable};
+use super::last_erasure::was_erased;
 use crate::StoreError;
 
 pub(super) const BEAT: Duration = Duration::from_secs(1);
@@ -219,7 +221,10 @@ impl Database {
         }
         let Some(change) = &seen.change else { return Ok(true) };
         let rows = connection.query_typed(CHANGE, &[(&change.seq, Type::INT8)]).await.map_err(failed)?;
-        Ok(rows.first().map(ChangeRow::read).as_ref() == Some(change))
+        Ok(match rows.first().map(ChangeRow::read) {
+            Some(found) => found == *change,
+            None => was_erased(connection, change.seq).await.map_err(failed)?,
+        })
     }
 
     /// Increments the number of this node, and compares what it remembers of the database.
@@ -259,7 +264,12 @@ impl Database {
             self.presence.report_back("its number for this node is lower than before");
             return self.presence.check();
         };
-        if seen.change.is_some() && parameters.first().map(ChangeRow::read) != seen.change {
+        let is_kept = match (&seen.change, parameters.first().map(ChangeRow::read)) {
+            (Some(change), None) => was_erased(connection, change.seq).await.map_err(failed)?,
+            (Some(change), Some(found)) => found == *change,
+            (None, _) => true,
+        };
+        if !is_kept {
             self.presence.report_back("the last write that this node has heard of is missing or another one");
             return self.presence.check();
         }

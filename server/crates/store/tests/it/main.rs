@@ -8,12 +8,14 @@
 //! | `nodes` | laws of several nodes on one store, and of connections that break |
 //! | `crash` | nothing acknowledged is lost when the process is killed |
 //! | `power_cut` | nothing acknowledged is lost by a power cut |
+//! | `erasure` | what was erased is in no file |
 //! | `damage` | damaged files are reported, and the torn end of a crash is not damage |
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
 mod crash;
 mod damage;
+mod erasure;
 mod model;
 mod nodes;
 mod power_cut;

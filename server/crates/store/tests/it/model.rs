@@ -1,13 +1,13 @@
 //! Property test: any sequence of requests and restarts has the same results on an engine as on a model, a
 //! plain list of all writes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use trefoil_store::{
-    ChangesBefore, Expect, ExpectVersion, IndexEntry, IndexLookup, IndexRange, IndexTerm, Ledger,
+    ChangesBefore, Erasure, Expect, ExpectVersion, IndexEntry, IndexLookup, IndexRange, IndexTerm, Ledger,
     LedgerWrite, LinePage, LineScanRange, PageLimit, ReplayPart, ReplayedVersion, ResourceKey, ScanOptions,
     ScanPosition, Seq, Store, StoreSnapshot, UpdatedRange, Version, VersionWrite, Versions, WriteEffect,
 };
@@ -29,6 +29,9 @@ enum Step {
     Reopen,
     /// Copies the content to another engine, which takes over.
     Move(MoveTarget),
+    /// Erases resources, some of which may not exist.
+    Erase(Vec<(usize, usize)>),
+    Compact,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -98,13 +101,19 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (-3..6i64).prop_map(Step::Tick),
         1 => Just(Step::Reopen),
         1 => move_target().prop_map(Step::Move),
+        1 => proptest::collection::vec((0..KINDS.len(), 0..IDS.len()), 1..3).prop_map(Step::Erase),
+        1 => Just(Step::Compact),
     ]
 }
 
-/// The model: all versions ever written, in order, and the current ledger.
+/// The model: all versions that were written and not erased, in order, and the current ledger.
 #[derive(Default)]
 struct Model {
     log: Vec<Version>,
+    /// The last sequence number.
+    last: u64,
+    /// Sequence number of the first version of each type, which an erasure does not change.
+    first: BTreeMap<String, Seq>,
     snapshots: Vec<StoreSnapshot>,
     ledger: Vec<(String, Bytes, u64, Option<i64>)>,
     clock: i64,
@@ -117,7 +126,7 @@ impl Model {
 
     /// Applies a commit if its conditions hold. Returns the effects. `lastUpdated` is not known yet.
     fn commit(&mut self, writes: &[Write]) -> Option<Vec<WriteEffect>> {
-        let before = self.log.len();
+        let (before, last, first) = (self.log.len(), self.last, self.first.clone());
         let mut effects = Vec::new();
         for write in writes {
             let key = ResourceKey::new(KINDS[write.kind], IDS[write.id]);
@@ -130,6 +139,7 @@ impl Model {
             };
             if !holds {
                 self.log.truncate(before);
+                (self.last, self.first) = (last, first);
                 return None;
             }
             // Until the time is known, the model stores only the text as the body.
@@ -149,10 +159,12 @@ impl Model {
                 (Some(_), Some(_)) => WriteEffect::Replaced,
             });
             if effects.last() != Some(&WriteEffect::Nothing) {
+                self.last += 1;
+                self.first.entry(key.kind.clone()).or_insert(Seq(self.last));
                 self.log.push(Version {
                     version: newest.map_or(1, |version| version.version + 1),
                     key,
-                    seq: Seq(self.log.len() as u64 + 1),
+                    seq: Seq(self.last),
                     updated: Timestamp::UNIX_EPOCH,
                     compartments,
                     body: text,
@@ -173,6 +185,16 @@ impl Model {
         }
     }
 
+    /// Erases resources if all of them exist, and returns whether they do.
+    fn erase(&mut self, keys: &[ResourceKey]) -> bool {
+        let exist = keys.iter().all(|key| self.at(key, Seq::LATEST).is_some());
+        if exist {
+            self.last += 1;
+            self.log.retain(|version| !keys.contains(&version.key));
+        }
+        exist
+    }
+
     fn live(&self, key: &str) -> Option<&(String, Bytes, u64, Option<i64>)> {
         self.ledger
             .iter()
@@ -184,9 +206,9 @@ fn last_byte(body: &Bytes) -> Bytes {
     body.slice(body.len() - 1..)
 }
 
-/// Returns the term under which the model expects a text.
-fn term(text: &str) -> IndexTerm {
-    [b"t", text.as_bytes()].concat().into()
+/// Returns the term under which the model expects a text. It determines the type, as the contract demands.
+fn term(kind: &str, text: &str) -> IndexTerm {
+    [b"t", &kind.as_bytes()[..1], text.as_bytes()].concat().into()
 }
 
 fn membership(bits: u8) -> Vec<String> {
@@ -213,11 +235,16 @@ async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
                     assert!(target.store.is_empty().await.unwrap());
                     copy(&store, &target.store).await;
                     engine = target;
+                    // A type without a version is not in the log.
+                    model.first.clear();
+                    for version in &model.log {
+                        model.first.entry(version.key.kind.clone()).or_insert(version.seq);
+                    }
                 }
             }
             Step::Snapshot => {
                 let snapshot = store.snapshot(at(model.clock)).await.unwrap();
-                assert_eq!(snapshot.seq, Seq(model.log.len() as u64));
+                assert_eq!(snapshot.seq, Seq(model.last));
                 assert!(snapshot.time >= at(model.clock));
                 assert!(model.log.iter().all(|version| version.updated <= snapshot.time));
                 model.snapshots.push(snapshot);
@@ -231,7 +258,7 @@ async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
                     body: write.text.map(|text| draft(&text.to_string())),
                     compartments: membership(write.member_of),
                     unless_same: write.unless_same,
-                    terms: write.text.iter().map(|text| term(&text.to_string())).collect(),
+                    terms: write.text.iter().map(|text| term(KINDS[write.kind], &text.to_string())).collect(),
                     unless_indexed: None,
                 });
                 let answer = store.commit(writes.collect(), at(model.clock)).await;
@@ -248,6 +275,8 @@ async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
                 }
             }
             Step::Ledger(steps) => ledger(&mut model, &engine, steps).await,
+            Step::Erase(resources) => erase(&mut model, &store, resources).await,
+            Step::Compact => drop(store.compact().await.unwrap()),
             Step::Sweep => {
                 let expired =
                     model.ledger.iter().filter(|record| record.3.is_some_and(|at| at <= model.clock));
@@ -261,6 +290,28 @@ async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
     check(&model, &engine).await;
     engine.reopen().await;
     check(&model, &engine).await;
+}
+
+async fn erase(model: &mut Model, store: &Store, resources: Vec<(usize, usize)>) {
+    let keys: BTreeSet<_> =
+        resources.into_iter().map(|(kind, id)| ResourceKey::new(KINDS[kind], IDS[id])).collect();
+    let keys: Vec<_> = keys.into_iter().collect();
+    let erasures = keys.iter().map(|key| {
+        let versions = || model.log.iter().filter(|version| version.key == *key);
+        let texts = versions().filter_map(|version| version.body.as_ref().map(last_byte));
+        let terms = texts.map(|text| term(&key.kind, std::str::from_utf8(&text).unwrap())).collect();
+        let newest = versions().next_back().map_or(1, |version| version.version);
+        Erasure { key: key.clone(), newest, terms }
+    });
+    let erasures: Vec<_> = erasures.collect();
+    let mut unseen = erasures.clone();
+    unseen[0].newest += 1;
+    assert!(store.erase(unseen).await.is_err());
+    let answer = store.erase(erasures).await;
+    assert_eq!(answer.is_ok(), model.erase(&keys), "{answer:?}");
+    if let Ok(seq) = answer {
+        assert_eq!(seq, Seq(model.last));
+    }
 }
 
 async fn ledger(model: &mut Model, engine: &StoreEngine, steps: Vec<LedgerStep>) {
@@ -327,7 +378,8 @@ async fn copy(from: &Store, to: &Store) {
         last = end.seq;
         let replayed = page.into_iter().map(|version| {
             let text = version.body.as_ref().map(last_byte);
-            let terms = text.iter().map(|text| term(std::str::from_utf8(text).unwrap())).collect();
+            let kind = &version.key.kind;
+            let terms = text.iter().map(|text| term(kind, std::str::from_utf8(text).unwrap())).collect();
             let home = version.compartments.first().cloned();
             ReplayedVersion { version, home, terms }
         });
@@ -339,10 +391,12 @@ async fn copy(from: &Store, to: &Store) {
 /// Compares all results of the engine with the model, at every snapshot and at the latest sequence number.
 async fn check(model: &Model, engine: &StoreEngine) {
     let store = &engine.store;
-    let last = Seq(model.log.len() as u64);
+    let last = Seq(model.last);
     assert_eq!(store.last_seq().await.unwrap(), last);
     for seq in model.snapshots.iter().map(|snapshot| snapshot.seq).chain([last, Seq::LATEST]) {
-        let mut kinds = Vec::new();
+        let kinds =
+            KINDS.into_iter().filter(|&kind| model.first.get(kind).is_some_and(|first| *first <= seq));
+        assert_eq!(store.kinds(seq).await.unwrap(), kinds.collect::<Vec<_>>());
         for kind in KINDS {
             let mut all = Vec::new();
             for id in IDS {
@@ -350,9 +404,6 @@ async fn check(model: &Model, engine: &StoreEngine) {
                 let expected = model.at(&key, seq);
                 assert_eq!(store.read(&key, seq).await.unwrap().as_ref(), expected);
                 all.extend(expected.cloned());
-            }
-            if !all.is_empty() {
-                kinds.push(kind);
             }
             for deleted in [false, true] {
                 let wanted = |version: &&Version| deleted || !version.is_deleted();
@@ -366,7 +417,12 @@ async fn check(model: &Model, engine: &StoreEngine) {
                 }
             }
         }
-        assert_eq!(store.kinds(seq).await.unwrap(), kinds);
+    }
+    for compartment in COMPARTMENTS {
+        let inside = |version: &&Version| version.compartments.iter().any(|one| one == compartment);
+        let keys: BTreeSet<_> = model.log.iter().filter(inside).map(|version| version.key.clone()).collect();
+        let found = store.compartment_resources(compartment).await.unwrap();
+        assert_eq!(found, keys.into_iter().collect::<Vec<_>>());
     }
     for kind in KINDS {
         for id in IDS {
@@ -380,7 +436,7 @@ async fn check(model: &Model, engine: &StoreEngine) {
     let of_first: Vec<_> = changes.iter().filter(|change| change.key.kind == KINDS[0]).cloned().collect();
     assert_eq!(store.changes_of(&KINDS[..1], Seq::ZERO, usize::MAX).await.unwrap(), of_first);
     for (count, examined) in [(1, usize::MAX), (2, 3), (usize::MAX, usize::MAX)] {
-        let after = Seq(model.log.len() as u64 / 3);
+        let after = Seq(model.last / 3);
         let mut range = ChangesBefore { before: Seq::LATEST, after, count, examined };
         let mut found = Vec::new();
         loop {
@@ -406,11 +462,11 @@ async fn check(model: &Model, engine: &StoreEngine) {
     // The index contains each text that a resource ever had. Pages of one entry return the same as one page.
     let terms = model.log.iter().filter_map(|version| {
         let text = version.body.as_ref().map(last_byte)?;
-        let term = term(std::str::from_utf8(&text).unwrap());
+        let term = term(&version.key.kind, std::str::from_utf8(&text).unwrap());
         Some(IndexEntry { term, id: version.key.id.clone() })
     });
     let expected: BTreeSet<IndexEntry> = terms.collect();
-    let all = IndexRange::Between(term(""), b"u".as_slice().into());
+    let all = IndexRange::Between(b"t".as_slice().into(), b"u".as_slice().into());
     let look = async |range: &IndexRange, after: Option<IndexEntry>, limit: usize| {
         let lookup = IndexLookup { range: range.clone(), after, limit };
         store.index_entries(vec![lookup]).await.unwrap().remove(0)

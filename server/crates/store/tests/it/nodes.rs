@@ -13,8 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use trefoil_store::{
-    ChangeRecord, DatabaseLimits, DatabaseUrl, Expect, ExpectVersion, Ledger as _, LedgerWrite, PageLimit,
-    ResourceKey, ScanOptions, Seq, Store, StoreError, StoreSnapshot, Versions as _,
+    ChangeRecord, DatabaseLimits, DatabaseUrl, Erasure, Expect, ExpectVersion, Ledger as _, LedgerWrite,
+    PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, StoreSnapshot, Versions as _,
 };
 
 use crate::{StoreEngine, YieldingLink, at, put};
@@ -572,6 +572,33 @@ async fn a_database_that_went_back_in_time_is_noticed() {
         restore_tables(&client).await;
         assert!(reopen().await.announce("https://health.example", &file).await.unwrap().went_back);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_without_an_erased_write_did_not_go_back() {
+    let Some(engine) = StoreEngine::postgres().await else { return };
+    let client = connect(&engine).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.json");
+    let store = &engine.store;
+    store.announce("https://health.example", &file).await.unwrap();
+    // Once the last write that the node has heard of is erased while it runs, and once while it is stopped.
+    for id in ["running", "stopped"] {
+        store.commit(vec![put("Basic", id, "", &[])], at(0)).await.unwrap();
+        until_beaten(&client).await;
+        if id == "stopped" {
+            store.depart().await;
+        }
+        let key = ResourceKey::new("Basic", id);
+        store.erase(vec![Erasure { key, newest: 1, terms: Vec::new() }]).await.unwrap();
+        if id == "running" {
+            until_beaten(&client).await;
+            store.commit(vec![put("Basic", "next", "", &[])], at(0)).await.unwrap();
+        }
+    }
+    let again = Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
+    assert!(!again.announce("https://health.example", &file).await.unwrap().went_back);
+    again.commit(vec![put("Basic", "again", "", &[])], at(0)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

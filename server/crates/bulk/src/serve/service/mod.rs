@@ -24,7 +24,7 @@ use crate::job::{self, Job, JobRequestError, JobState, Lease, decode, open_jobs}
 use crate::plan::export_plan::ExportPlan;
 use crate::plan::membership::{GroupReader, GroupsRead};
 use crate::request::exported_kinds;
-use crate::request::kick_off::{ExportLevel, KickOff, KickOffError};
+use crate::request::kick_off::{ExportLevel, KickOff, KickOffError, check_since};
 use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
 use crate::serve::address::{AddressSigning, FileAddresses};
 use crate::serve::download::GzipLocks;
@@ -296,6 +296,7 @@ impl Bulk {
         self.check_limits(&request.client_id, now).await?;
         let store = &self.worker.store;
         let snapshot = store.snapshot(now).await?;
+        check_since(store, parameters.since).await?;
         let kinds = exported_kinds::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
         let lease = Lease { owner: self.owner.clone(), attempt: 1, attempts_without_progress: 0, until: now };
         let mut job = Job::new(
@@ -513,6 +514,31 @@ impl Bulk {
         Ok(())
     }
 
+    /// Stops the jobs of this process that have ended according to their records, and removes their files.
+    /// Call it after [`end_exports`](crate::serve::archive::ExportArchive::end_exports).
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the store cannot be read.
+    pub async fn stop_ended(&self, now: Timestamp) -> Result<(), StoreError> {
+        let ids: Vec<String> = self.running().keys().cloned().collect();
+        for id in ids {
+            let key = job::key(&id);
+            let record = self.worker.store.get(&key, now).await?;
+            let stored = record.map(|record| decode::<Job>(&key, &record.value)).transpose()?;
+            if stored.is_some_and(|job| job.state == JobState::Running) {
+                continue;
+            }
+            let running = self.running().remove(&id);
+            if let Some(RunningJob { task, .. }) = running {
+                task.abort();
+                // The result states only whether the task was aborted.
+                drop(task.await);
+            }
+            self.worker.leave(&id, now).await;
+        }
+        Ok(())
+    }
+
     /// Removes the files before the record, so that disk space is freed even if the store is read-only. A
     /// worker of another process that still runs finds the record missing and removes its files itself.
     async fn remove(&self, job: &Job, revision: u64, now: Timestamp) -> Result<(), StoreError> {
@@ -567,7 +593,10 @@ impl Bulk {
             after = Some(last.clone());
             for (key, record) in &page {
                 let Some(job) = decode_or_log(key, &record.value) else { continue };
-                unclear.remove(&job.id);
+                // A failed export may have files in the folder of each node.
+                if !matches!(job.state, JobState::Failed { .. }) {
+                    unclear.remove(&job.id);
+                }
                 let done = if job.expires().is_some_and(|expiry| expiry <= now) {
                     count += 1;
                     self.remove(&job, record.revision, now).await

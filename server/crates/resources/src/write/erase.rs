@@ -1,0 +1,232 @@
+//! Erasure of a patient's record, or of one deleted resource, with all versions (see [`store::erase`]).
+//!
+//! A Patient is erased with everything that was ever in its compartment, and with the Binaries that this
+//! names: they contain the notes and images, and belong to no compartment. What belongs to other patients too
+//! stays, and is reported. Any other resource must be deleted first, so that clients that follow the changes
+//! have learned of its end.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use store::{Erasure, ErasureRecord, PageLimit, ResourceKey, Seq, Store, StoreError, Version, Versions as _};
+
+use crate::body::references;
+use crate::write::stored::replayed;
+
+/// Number of resources that are erased at a time, and size of the pages in which their versions are read.
+const AT_ONCE: usize = 50;
+const PAGE: PageLimit = PageLimit { count: 100, bytes: 1 << 20 };
+/// How often resources are read again because they were written meanwhile.
+const ATTEMPTS: usize = 5;
+/// Types whose resources the server has in memory and in files of its own. They describe codes, not people.
+const UNERASABLE: [&str; 3] = ["CodeSystem", "ConceptMap", "ValueSet"];
+
+/// The result of an erasure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErasureResult {
+    /// The record in the ledger.
+    pub record: ErasureRecord,
+    /// Number of versions that were erased.
+    pub versions: u64,
+    /// Resources that were kept because a version of them belongs to another patient, too.
+    pub shared: Vec<ResourceKey>,
+    /// Sequence number after the erasure: exports of snapshots before it may contain what was erased.
+    pub seq: Seq,
+}
+
+/// Reasons why nothing was erased.
+#[derive(Debug, thiserror::Error)]
+pub enum ErasureError {
+    /// The name is not that of a resource.
+    #[error("'{0}' names no resource; write Patient/ID, or TYPE/ID of a deleted resource")]
+    NotAName(String),
+    /// The type describes codes.
+    #[error("a {0} is not erased, because it describes codes and no person; delete it")]
+    Unerasable(&'static str),
+    /// The resource exists and is no Patient.
+    #[error("{0} is not deleted; delete it first, so that those who follow the changes learn of its end")]
+    NotDeleted(ResourceKey),
+    /// There is nothing to erase.
+    #[error("{0} has no version in this store that belongs to nobody else")]
+    Unknown(ResourceKey),
+    /// The resources are written again and again.
+    #[error("{0} is being written; stop its writers, and erase it again")]
+    Busy(ResourceKey),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Erases a Patient with its compartment, or a deleted resource. `progress` receives the number of erased
+/// resources. An erasure that was interrupted is completed by another one.
+///
+/// # Errors
+/// Returns [`ErasureError`] with the reason. What was erased before a failure of the store stays erased.
+pub async fn erase(
+    store: &Store,
+    name: &str,
+    fhir_base: &str,
+    now: Timestamp,
+    mut progress: impl FnMut(u64),
+) -> Result<ErasureResult, ErasureError> {
+    let (kind, id) = references::target(name).ok_or_else(|| ErasureError::NotAName(name.to_owned()))?;
+    if let Some(kind) = UNERASABLE.into_iter().find(|&unerasable| unerasable == kind) {
+        return Err(ErasureError::Unerasable(kind));
+    }
+    let root = ResourceKey::new(kind, id);
+    let own = root.to_string();
+    let is_patient = kind == "Patient";
+    let newest = store.read(&root, Seq::LATEST).await?;
+    if !is_patient && newest.is_some_and(|version| !version.is_deleted()) {
+        return Err(ErasureError::NotDeleted(root));
+    }
+    let mut erasing = RecordErasure {
+        store,
+        fhir_base,
+        own: is_patient.then(|| own.clone()),
+        versions: 0,
+        shared: BTreeSet::new(),
+        binaries: BTreeSet::new(),
+        since: now,
+        is_recorded: false,
+        record: ErasureRecord { resource: own, time: now, since: now, resources: 0, seq: Seq::LATEST.0 },
+        seq: Seq::ZERO,
+    };
+    // A resource may be added while others are erased.
+    for _ in 0..ATTEMPTS {
+        let mut keys = match is_patient {
+            true => store.compartment_resources(&erasing.record.resource).await?,
+            false => Vec::new(),
+        };
+        if keys.is_empty() && store.read(&root, Seq::LATEST).await?.is_some() {
+            keys.push(root.clone());
+        }
+        keys.extend(std::mem::take(&mut erasing.binaries));
+        keys.retain(|key| !erasing.shared.contains(key));
+        if keys.is_empty() {
+            return erasing.finish(root).await;
+        }
+        for keys in keys.chunks(AT_ONCE) {
+            erasing.erase(keys).await?;
+            progress(erasing.record.resources);
+        }
+    }
+    Err(ErasureError::Busy(root))
+}
+
+/// An erasure in progress.
+struct RecordErasure<'a> {
+    store: &'a Store,
+    fhir_base: &'a str,
+    /// The compartment of the Patient; `None` for another resource.
+    own: Option<String>,
+    versions: u64,
+    shared: BTreeSet<ResourceKey>,
+    /// Binaries that erased resources name.
+    binaries: BTreeSet<ResourceKey>,
+    /// Time of the earliest version that was found.
+    since: Timestamp,
+    /// Whether the ledger has a record with this time.
+    is_recorded: bool,
+    record: ErasureRecord,
+    seq: Seq,
+}
+
+impl RecordErasure<'_> {
+    /// Erases some resources. Those that are written meanwhile are read again.
+    async fn erase(&mut self, keys: &[ResourceKey]) -> Result<(), ErasureError> {
+        for _ in 0..ATTEMPTS {
+            let (mut erasures, mut versions) = (Vec::new(), 0);
+            for key in keys {
+                if let Some((erasure, count)) = self.examine(key).await? {
+                    erasures.push(erasure);
+                    versions += count;
+                }
+            }
+            if erasures.is_empty() {
+                return Ok(());
+            }
+            // Exports that begin after the erasure find the record. One that is too early harms nobody.
+            self.put_record().await?;
+            let count = erasures.len() as u64;
+            match self.store.erase(erasures).await {
+                Ok(seq) => {
+                    self.seq = seq;
+                    self.record.resources += count;
+                    self.versions += versions;
+                    return Ok(());
+                }
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ErasureError::Busy(keys[0].clone()))
+    }
+
+    /// Reads all versions of a resource. Returns `None` if there are none, or if one belongs to another
+    /// Patient, too.
+    async fn examine(&mut self, key: &ResourceKey) -> Result<Option<(Erasure, u64)>, StoreError> {
+        let (mut terms, mut newest, mut count, mut before) = (BTreeSet::new(), None, 0, Seq::LATEST);
+        let (mut since, mut binaries) = (self.since, Vec::new());
+        loop {
+            let page = self.store.history(key, before, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            before = last.seq;
+            count += page.len() as u64;
+            newest = newest.or(Some(page[0].version));
+            for version in page {
+                if self.is_shared(&version) {
+                    self.shared.insert(key.clone());
+                    return Ok(None);
+                }
+                since = since.min(version.updated);
+                binaries.extend(version.body.as_deref().into_iter().flat_map(|body| {
+                    references::attached_binaries(body, self.fhir_base)
+                        .map(|id| ResourceKey::new("Binary", id))
+                }));
+                match replayed(version) {
+                    Ok(replayed) => terms.extend(replayed.terms),
+                    Err(error) => tracing::warn!(%key, %error, "a version that is erased is not a resource"),
+                }
+            }
+        }
+        self.since = since;
+        self.binaries.extend(binaries);
+        let terms = terms.into_iter().collect();
+        Ok(newest.map(|newest| (Erasure { key: key.clone(), newest, terms }, count)))
+    }
+
+    /// Returns whether a version belongs to the compartment of another Patient.
+    fn is_shared(&self, version: &Version) -> bool {
+        self.own.as_ref().is_some_and(|own| version.compartments.iter().any(|compartment| compartment != own))
+    }
+
+    /// Writes the record, unless it is written with this time.
+    async fn put_record(&mut self) -> Result<(), StoreError> {
+        if !self.is_recorded || self.since < self.record.since {
+            self.record.since = self.since;
+            self.store.record_erasure(&self.record).await?;
+            self.is_recorded = true;
+        }
+        Ok(())
+    }
+
+    async fn finish(self, root: ResourceKey) -> Result<ErasureResult, ErasureError> {
+        let Self { store, mut record, versions, shared, seq, .. } = self;
+        let shared = shared.into_iter().collect();
+        if record.resources > 0 {
+            record.seq = seq.0;
+            store.record_erasure(&record).await?;
+            return Ok(ErasureResult { record, versions, shared, seq });
+        }
+        // The caller may repeat an erasure to complete what follows from it.
+        let earlier = store.erasures().await?.into_iter().rev().find(|one| one.resource == record.resource);
+        let mut record = earlier.ok_or(ErasureError::Unknown(root))?;
+        let seq = Seq(record.seq.min(store.last_seq().await?.0));
+        if record.seq != seq.0 {
+            record.seq = seq.0;
+            store.record_erasure(&record).await?;
+        }
+        Ok(ErasureResult { record, versions, shared, seq })
+    }
+}

@@ -1,0 +1,56 @@
+//! Erasure of resources, and the compaction that removes their bytes from the files (see [`crate::erase`]).
+
+use std::sync::Arc;
+
+use super::disk::DiskSpace;
+use super::failure::engine;
+use super::keys::StoreTable;
+use super::writer::WriteRequest;
+use super::{FileEngine, memtable_budget};
+use crate::{Erasure, ResourceKey, Seq, StoreError};
+
+impl FileEngine {
+    /// Erases resources (see [`crate::Store::erase`]).
+    pub(crate) async fn erase(&self, erasures: Vec<Erasure>) -> Result<Seq, StoreError> {
+        self.ask(|reply| WriteRequest::Erase(erasures, reply)).await
+    }
+
+    /// The resources of a compartment (see [`crate::Store::compartment_resources`]).
+    pub(crate) async fn compartment_resources(
+        &self,
+        compartment: &str,
+    ) -> Result<Vec<ResourceKey>, StoreError> {
+        let compartment = compartment.to_owned();
+        self.page(move |view| view.compartment_resources(&compartment)).await
+    }
+
+    /// Rewrites the files (see [`crate::Store::compact`]).
+    pub(crate) async fn compact(&self) -> Result<(), StoreError> {
+        // The engine keeps what a snapshot may still read; those of before end with the opened engine.
+        self.ask(WriteRequest::EmptyJournal).await?;
+        let disk = Arc::clone(&self.shared.disk);
+        let compacted = tokio::task::spawn_blocking(move || compact_tables(&disk)).await;
+        compacted.map_err(engine("compact the store"))??;
+        // The engine removes the files that it has replaced at the latest when it is opened.
+        self.ask(WriteRequest::EmptyJournal).await
+    }
+}
+
+/// Rewrites all tables. Other threads read and write meanwhile.
+fn compact_tables(disk: &DiskSpace) -> Result<(), StoreError> {
+    let largest = disk.with(|opened| {
+        Ok(StoreTable::ALL.map(|table| opened.tables.of(table).disk_space()).into_iter().max())
+    })?;
+    let bytes = usize::try_from(largest.unwrap_or_default()).unwrap_or(usize::MAX);
+    if let Err(no_space) = disk.has_room(bytes) {
+        return Err(StoreError::ReadOnly { part: "disk", reason: no_space.to_string() });
+    }
+    disk.with(|opened| {
+        // Removals in memory are merged with the tables only once they are in a file.
+        memtable_budget::write_all_out(opened);
+        for table in StoreTable::ALL {
+            opened.tables.of(table).major_compact().map_err(engine("compact a table of the store"))?;
+        }
+        Ok(())
+    })
+}
