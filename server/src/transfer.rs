@@ -178,6 +178,10 @@ async fn end_sessions(encryption: SecretEncryption, store: Store, clock: &Clock)
     let (random, now) = (clock.random.clone(), clock.now());
     let identity = Identity::open_with(store, random, dependencies, "https://localhost", true, now);
     identity.await.context("failed to open the identity records")?.end_all_before(now).await?;
+    // Access tokens of this second are refused, and the next server must be able to issue some.
+    let next_second =
+        SignedDuration::from_secs(1) - SignedDuration::from_nanos(now.subsec_nanosecond().into());
+    tokio::time::sleep(next_second.unsigned_abs()).await;
     Ok(())
 }
 
