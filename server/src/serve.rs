@@ -22,11 +22,12 @@ use crate::clock::Clock;
 use crate::config::sections::DEFAULT_DATA_FOLDER;
 use crate::config::{Config, ConnectionLimits, LogSection, PlainHttp, ServeFlags, StoreEngine, exit_code};
 use crate::demo;
+use crate::http::listen::admission::Admission;
 use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase, Transport};
 use crate::http::{dispatch, metrics};
 use crate::node::app::{App, Outside};
 use crate::node::data_folder::{has_store, lock_data_folder, make_data_folder};
-use crate::node::periodic_tasks::start_tasks;
+use crate::node::periodic_tasks::{send_traces, start_tasks};
 use crate::node::reload::{self, reload_config};
 use crate::node::store_state::check_usable;
 use crate::node::{descriptors, memory_limit, tls};
@@ -36,6 +37,8 @@ use crate::records::server_log;
 
 /// Time at the end in which requests are completed whose clients have disconnected.
 const ABANDONED_TIME: Duration = Duration::from_secs(5);
+/// Maximum time for sending the last traces.
+const TRACES_TIME: Duration = Duration::from_secs(2);
 
 /// Interval of the log lines while the server waits for its database, and the pause between two attempts.
 const WAIT_LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -235,10 +238,14 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
         (None, Some(clients)) => Transport::Plain(clients),
         (None, None) => unreachable!("a server without TLS has clients of plain HTTP"),
     };
+    let admission = Admission::new(limits);
+    let counted = Arc::clone(&admission);
+    // Only this function sets it.
+    drop(app.open_connections.set(Box::new(move || counted.open())));
     let edge = HttpServer {
         routes: dispatch::routes(app.clone()),
         transport,
-        limits,
+        admission,
         is_proxy: Box::new(move |peer| proxies.settings().trusted_proxies.trusts(peer.ip())),
         timers,
     };
@@ -287,6 +294,8 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     drop(tasks);
     edge.await?;
     app.capacity.abandoned.all_ended(ABANDONED_TIME).await;
+    // A collector that cannot be reached has been reported before.
+    drop(tokio::time::timeout(TRACES_TIME, send_traces(app.clone())).await);
     app.store.depart().await;
     run_blocking(move || {
         app.logs.audit.close();

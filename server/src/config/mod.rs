@@ -21,6 +21,7 @@
 //! | [`audit`] | `[audit]` |
 //! | [`network`] | connections, trusted proxies, private hosts |
 //! | [`node`] | `[node]` |
+//! | [`traces`] | `[traces]` |
 //! | [`file`](mod@file), [`source`] | reading the file: secrets, and errors with line and key |
 //! | [`settings`] | the settings that can change while the server runs |
 //! | [`restart_settings`] | the settings that cannot |
@@ -48,6 +49,7 @@ mod setting_value;
 pub mod settings;
 pub mod source;
 pub mod store_engine;
+pub mod traces;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -77,6 +79,7 @@ use self::settings::Settings;
 pub use self::source::{ConfigError, ConfigSource};
 pub use self::store_engine::StoreEngine;
 use self::store_engine::{PASSWORD_FILE_VARIABLE, PASSWORD_VARIABLE};
+use self::traces::TracesConfig;
 
 /// The environment variable that sets the log level.
 pub const LOG_VARIABLE: &str = "TREFOIL_LOG";
@@ -154,6 +157,8 @@ pub struct Config {
     pub log: LogSection,
     /// Metrics.
     pub metrics: MetricsSection,
+    /// Traces.
+    pub traces: TracesConfig,
     /// Reaction when the clock jumps ahead.
     pub clock_jump: ClockJump,
     /// Maximum memory for all answers together, in bytes.
@@ -369,6 +374,7 @@ impl Config {
             body_memory_bytes: file.limits.body_memory_bytes,
             log: file.log,
             metrics: file.metrics,
+            traces: file.traces.check(&source)?,
             clock_jump: file.server.clock_jump,
             response_memory_bytes: file.limits.response_memory_bytes,
             idle_timeout: Duration::from_secs(idle_timeout_s.into()),

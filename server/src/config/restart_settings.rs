@@ -10,6 +10,7 @@ use terminology::SnomedDialects;
 use super::audit::AuditConfig;
 use super::backup::BackupSchedule;
 use super::bulk::BulkConfig;
+use super::traces::TracesConfig;
 use super::{Config, ConnectionLimits, StoreEngine};
 
 /// Declares the settings: the name that a person reads, a field, its type and its value.
@@ -49,6 +50,7 @@ restart_settings! { config;
         (config.backup.schedule.clone(), config.backup.key.as_ref().map(|key| key.id().to_owned()));
     "[audit]" audit: AuditConfig = config.audit;
     "[node]" node: String = config.node.clone();
+    "[traces]" traces: TracesConfig = config.traces.clone();
     "[server] idle_timeout_s" idle_timeout: Duration = config.idle_timeout;
     "[server] shutdown_grace_s" shutdown_grace: Duration = config.shutdown_grace;
     "[limits] body_memory_bytes" body_memory_bytes: usize = config.body_memory_bytes;

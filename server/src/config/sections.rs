@@ -20,6 +20,7 @@ use super::files::FilesSection;
 use super::network::{PrivateHosts, ProxyHeader};
 use super::node::{ClockJump, NodeSection};
 use super::provider::ProviderSection;
+use super::traces::TracesSection;
 
 settings_table! {
     /// `trefoil.toml`.
@@ -56,6 +57,8 @@ settings_table! {
         log: LogSection = LogSection::default(),
         /// Metrics.
         metrics: MetricsSection = MetricsSection::default(),
+        /// Traces.
+        traces: TracesSection = TracesSection::default(),
         /// This server among several ones.
         node: NodeSection = NodeSection::default(),
     }

@@ -33,6 +33,7 @@ use crate::node::app::App;
 use crate::node::byte_budget::BudgetOwner;
 use crate::records::audit::{self, AuditCaller};
 use crate::records::request_log::RequestLine;
+use crate::records::traces::EndedRequest;
 
 /// A boxed filter that answers every request.
 pub type Routes = BoxedFilter<(Response,)>;
@@ -165,7 +166,8 @@ async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes)
     let is_head = method == Method::HEAD;
     let origin = context.header(header::ORIGIN).map(str::to_owned);
     let address = context.client_address;
-    let caller = AuditCaller::of_request(address, context.request_id.clone());
+    let trace = app.logs.traces.begin(&context.headers, &*app.clock.random);
+    let caller = AuditCaller::of_request(address, context.request_id.clone()).traced(trace);
     // Pinned here, because each function that takes a future by value needs its memory again.
     let dispatched = pin!(async {
         let answer = dispatch_with_language(context, body, routes).await;
@@ -187,8 +189,22 @@ async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes)
         request_id: &request_id,
         address,
         client: client.as_deref(),
+        trace,
     };
     app.logs.requests.log(&line, is_authenticated, now);
+    if let Some(context) = trace {
+        app.logs.traces.end(&EndedRequest {
+            context,
+            method: method.as_str(),
+            route: route.map(|(_, route)| &*route.path),
+            status,
+            began: now,
+            took,
+            request_id: &request_id,
+            address,
+            client: client.as_deref(),
+        });
+    }
     if dialect == Dialect::Fhir && response.status() == StatusCode::UNAUTHORIZED {
         response = with_resource_metadata(response, &app.address.base_url);
     }

@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
@@ -19,8 +19,8 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use store::Versions as _;
 use store::space::free_bytes;
+use store::{StoreUsage, Versions as _};
 use tokio::net::TcpListener;
 
 use super::admin::check_administrator;
@@ -93,6 +93,7 @@ struct Scrape {
     events: Vec<(&'static str, u64)>,
     refusals: Vec<RefusalCount>,
     gauges: Vec<Gauge>,
+    counters: Vec<(&'static str, &'static str, f64)>,
     process: ProcessUsage,
 }
 
@@ -125,6 +126,7 @@ impl Scrape {
             events: app.logs.audit.counts().events(),
             refusals: app.logs.audit.counts().refusals(),
             gauges: gauges(app).await,
+            counters: counters(app),
             process: ProcessUsage::read(),
         }
     }
@@ -167,6 +169,18 @@ async fn gauges(app: &Arc<App>) -> Vec<Gauge> {
             [("bodies", bodies.used()), ("answers", answers.used())],
         ),
     ];
+    let queued = app.logs.audit.queued() as f64;
+    gauges.push(gauge(
+        "trefoil_audit_log_queued_lines",
+        "Lines of the audit log that are not written yet",
+        queued,
+    ));
+    let questions = app.capacity.questions.open() as f64;
+    gauges.push(gauge("trefoil_questions_open", "Long terminology questions that run or wait", questions));
+    if let Some(open) = app.open_connections.get() {
+        gauges.push(gauge("trefoil_connections_open", "Open connections of clients", open() as f64));
+    }
+    gauges.extend(store_gauges(app));
     // A store that cannot be read must not prevent a scrape: the missing series is the alert.
     let writable = app.store.check_writable().await.is_ok();
     gauges.push(gauge(
@@ -199,6 +213,66 @@ async fn gauges(app: &Arc<App>) -> Vec<Gauge> {
         ));
     }
     gauges
+}
+
+/// The space and the connections that the store uses.
+fn store_gauges(app: &App) -> Vec<Gauge> {
+    let labelled = |name, help, label, values: Vec<(&'static str, f64)>| Gauge {
+        name,
+        help,
+        values: values.into_iter().map(|(of, value)| (Labels(vec![(label, of.to_owned())]), value)).collect(),
+    };
+    let StoreUsage { files, database } = app.store.usage();
+    let files = files.map(|files| {
+        let parts = vec![("tables", files.table_bytes as f64), ("journals", files.journal_bytes as f64)];
+        labelled("trefoil_store_bytes", "Length of the files of the store", "part", parts)
+    });
+    let connections = database.map(|database| {
+        let used = (database.open - database.idle.min(database.open)) as f64;
+        let states =
+            vec![("used", used), ("idle", database.idle as f64), ("awaited", database.waiting as f64)];
+        labelled("trefoil_database_connections", "Connections to the database", "state", states)
+    });
+    let heard = app.store.heard_seq().0 as f64;
+    let heard = gauge("trefoil_store_heard_sequence", "Last commit that this node has heard of", heard);
+    files.into_iter().chain(connections).chain([heard]).collect()
+}
+
+/// Counters without labels. Their names get the ending `_total`.
+fn counters(app: &App) -> Vec<(&'static str, &'static str, f64)> {
+    let questions = app.capacity.questions.counts();
+    let count = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
+    let mut counters = vec![
+        ("trefoil_questions", "Long terminology questions that ran", count(&questions.asked)),
+        (
+            "trefoil_questions_refused",
+            "Long terminology questions refused by the queue",
+            count(&questions.refused),
+        ),
+        (
+            "trefoil_questions_cpu_seconds",
+            "CPU time of long terminology questions",
+            count(&questions.cpu_us) / 1e6,
+        ),
+        (
+            "trefoil_exported_bytes",
+            "Bytes of completed exports",
+            app.logs.audit.counts().exported_bytes() as f64,
+        ),
+        (
+            "trefoil_trace_spans_dropped",
+            "Spans that no collector has received",
+            app.logs.traces.dropped() as f64,
+        ),
+    ];
+    let StoreUsage { files, database } = app.store.usage();
+    counters.extend(files.map(|files| {
+        ("trefoil_store_compactions", "Merges of files of the store", files.compactions as f64)
+    }));
+    counters.extend(database.map(|database| {
+        ("trefoil_database_round_trips", "Uses of a connection to the database", database.round_trips as f64)
+    }));
+    counters
 }
 
 /// Names and values of labels.
@@ -250,6 +324,10 @@ impl Collector for Scrape {
         for (kind, reason, count) in &self.refusals {
             let labels = Labels(vec![("kind", (*kind).to_owned()), ("reason", (*reason).to_owned())]);
             metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+        }
+        for (name, help, count) in &self.counters {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            metric.encode_counter::<NoLabelSet, _, u64>(count, None)?;
         }
         for Gauge { name, help, values } in &self.gauges {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

@@ -37,6 +37,7 @@ use crate::records::export_log::ExportLog;
 use crate::records::refusal_log::RefusalLog;
 use crate::records::request_log::RequestLog;
 use crate::records::request_metrics::RequestMetrics;
+use crate::records::traces::Traces;
 
 /// The world outside of a server. A simulation passes its own.
 pub struct Outside {
@@ -85,6 +86,8 @@ pub struct App {
     pub backups: BackupSources,
     /// Client for external providers: no redirects, no proxies, limited times and sizes.
     pub providers: ProviderCalls,
+    /// Sends requests that no client causes.
+    pub http: Arc<dyn HttpCaller>,
     /// Members of the Groups that clients are limited to.
     pub group_members: GroupMembers,
     /// Origins and response types of all clients.
@@ -93,6 +96,8 @@ pub struct App {
     pub request_ids: RequestIds,
     /// The certificate that the server presents. Empty if a proxy ends TLS.
     pub certificate: OnceLock<Arc<ServedCertificate>>,
+    /// Counts the open connections, once the server listens.
+    pub open_connections: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
     /// The CapabilityStatement, after its first request.
     pub capabilities: OnceLock<Bytes>,
     /// Set when the server begins to stop, so that it is no longer ready.
@@ -121,6 +126,8 @@ pub struct ServerLogs {
     pub requests: RequestLog,
     /// Counts requests by route.
     pub metrics: RequestMetrics,
+    /// Traces of requests.
+    pub traces: Traces,
     /// Logs refused authorization requests.
     pub refusals: RefusalLog,
     /// Records the requests of clients for their exports; `None` if no export log is configured.
@@ -140,6 +147,7 @@ impl App {
         outside: Outside,
     ) -> Result<Arc<Self>> {
         let Outside { clock, keys, http } = outside;
+        let (traces, node) = (config.traces.clone(), config.node.clone());
         let now = clock.now();
         let address = ServerAddress::new(base_url)?;
         let clock_check = ClockCheck::open(&config, &clock, &store).await?;
@@ -201,6 +209,7 @@ impl App {
                 audit,
                 requests: RequestLog::new(Duration::from_millis(config.log.slow_ms.into())),
                 metrics: RequestMetrics::default(),
+                traces: Traces::new(traces.collector.as_deref(), traces.percent, node),
                 exports,
             },
             address,
@@ -211,11 +220,13 @@ impl App {
             terminology_sync,
             bulk,
             backups,
-            providers: ProviderCalls::new(providers),
+            providers: ProviderCalls::new(Arc::clone(&providers)),
+            http: providers,
             group_members: GroupMembers::default(),
             client_overview: ClientOverview::default(),
             request_ids: RequestIds::new(&*clock.random),
             certificate: OnceLock::new(),
+            open_connections: OnceLock::new(),
             capabilities: OnceLock::new(),
             is_stopping: AtomicBool::new(false),
             clock,

@@ -8,6 +8,9 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 
+use crate::records::audit;
+use crate::records::traces::TRACEPARENT;
+
 /// Sends requests. A redirect is an answer like any other.
 pub trait HttpCaller: Send + Sync {
     /// Sends a request and returns the answer when its head has arrived.
@@ -44,7 +47,11 @@ pub struct NetworkCaller(pub reqwest::Client);
 impl HttpCaller for NetworkCaller {
     fn send(&self, request: http::Request<Bytes>) -> AnswerFuture<'_> {
         Box::pin(async move {
-            let request = reqwest::Request::try_from(request).map_err(|error| classify(&error))?;
+            let mut request = reqwest::Request::try_from(request).map_err(|error| classify(&error))?;
+            // The other server continues the trace of the request that causes this one.
+            if let Some(parent) = audit::trace().and_then(|trace| trace.traceparent().try_into().ok()) {
+                request.headers_mut().insert(TRACEPARENT, parent);
+            }
             let mut answer = self.0.execute(request).await.map_err(|error| classify(&error))?;
             let mut head = http::Response::new(());
             *head.status_mut() = answer.status();
@@ -94,4 +101,37 @@ fn chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use wiremock::{Mock, MockServer, ResponseTemplate, matchers};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::audit::AuditConfig;
+    use crate::records::audit::{AuditCaller, AuditLog, AuditSource};
+    use crate::records::traces::Traces;
+
+    #[tokio::test]
+    async fn a_request_continues_the_trace_of_its_cause() {
+        let data = tempfile::tempdir().unwrap();
+        let source = AuditSource { observer: String::new(), node: String::new() };
+        let clock = Clock::system();
+        let audit = AuditLog::open(data.path(), source, AuditConfig::default(), clock.clone()).unwrap();
+        let traces = Traces::new(Some("http://collector"), 100, String::new());
+        let trace = traces.begin(&http::HeaderMap::new(), &*clock.random).unwrap();
+        let other = MockServer::start().await;
+        Mock::given(matchers::any()).respond_with(ResponseTemplate::new(200)).mount(&other).await;
+        let caller = NetworkCaller(reqwest::Client::new());
+        let request = || http::Request::get(other.uri()).body(Bytes::new()).unwrap();
+        let cause = AuditCaller::of_request(None, Arc::from("r-1")).traced(Some(trace));
+        audit.on_behalf(cause, caller.send(request())).await.0.unwrap();
+        caller.send(request()).await.unwrap();
+        let received = other.received_requests().await.unwrap();
+        assert_eq!(received[0].headers[TRACEPARENT], trace.traceparent());
+        assert!(!received[1].headers.contains_key(TRACEPARENT), "nothing caused the second request");
+    }
 }

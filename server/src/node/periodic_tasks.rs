@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use jiff::{SignedDuration, Timestamp};
 use store::blocking::run_blocking;
 use store::{Ledger as _, Store, StoreError};
@@ -20,6 +20,10 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// Time between two checks whether counts of a minute must be written.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Time between two batches of traces, and the longest time for one.
+const TRACE_INTERVAL: Duration = Duration::from_secs(2);
+const TRACE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Time between two requests for what other nodes have written.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -35,6 +39,9 @@ pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
     tasks.spawn(repeat("rotating the signing keys", SWEEP_INTERVAL, app.clone(), maintain_keys));
     tasks.spawn(repeat("reading the certificate again", SWEEP_INTERVAL, app.clone(), refresh_certificate));
     tasks.spawn(repeat("writing the counts of events", COUNT_INTERVAL, app.clone(), write_counts));
+    if app.logs.traces.are_sent() {
+        tasks.spawn(repeat("sending traces", TRACE_INTERVAL, app.clone(), send_traces));
+    }
     if app.backups.schedule.is_some() {
         let interval = Duration::from_secs(60);
         tasks.spawn(repeat("the backup", interval, app.clone(), back_up));
@@ -106,6 +113,26 @@ async fn write_counts(app: Arc<App>) -> Result<()> {
     app.logs.requests.write_counts(app.clock.now());
     app.logs.refusals.write_counts(app.clock.now());
     server_log::write_counts();
+    Ok(())
+}
+
+/// Sends the spans that wait to the collector.
+///
+/// # Errors
+/// An error if the collector does not accept them; they are lost then.
+pub async fn send_traces(app: Arc<App>) -> Result<()> {
+    while let Some(batch) = app.logs.traces.next_batch() {
+        let lost = batch.clone();
+        let answer = tokio::time::timeout(TRACE_TIMEOUT, app.http.send(batch)).await;
+        let failure = match answer {
+            Ok(Ok(answer)) if answer.status().is_success() => continue,
+            Ok(Ok(answer)) => anyhow!("the collector answered {}", answer.status()),
+            Ok(Err(error)) => error.into(),
+            Err(_) => anyhow!("the collector did not answer in time"),
+        };
+        app.logs.traces.count_lost(&lost);
+        return Err(failure);
+    }
     Ok(())
 }
 

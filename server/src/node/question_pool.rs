@@ -2,7 +2,7 @@
 //! one core is left for everything else.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use store::blocking::run_blocking;
 
@@ -21,9 +21,23 @@ const CPU_LIMIT_MS: u64 = 900;
 pub struct QuestionPool {
     /// Maximum memory of one question in bytes.
     memory: usize,
+    /// Number of questions that run at the same time.
+    threads: usize,
     running: Arc<Semaphore>,
     admitted: Arc<Semaphore>,
     stopping: Arc<AtomicBool>,
+    counts: Arc<QuestionCounts>,
+}
+
+/// Counts of long questions since the start.
+#[derive(Debug, Default)]
+pub struct QuestionCounts {
+    /// Questions that were answered or ended early.
+    pub asked: AtomicU64,
+    /// Questions that were rejected because too many were waiting.
+    pub refused: AtomicU64,
+    /// CPU time of all questions, in microseconds.
+    pub cpu_us: AtomicU64,
 }
 
 /// The reason for which a question was not run.
@@ -51,9 +65,11 @@ impl QuestionPool {
         let threads = cores.saturating_sub(1).max(1);
         Self {
             memory: memory / threads,
+            threads,
             running: Arc::new(Semaphore::new(threads)),
             admitted: Arc::new(Semaphore::new(threads + MAX_WAITING)),
             stopping: Arc::default(),
+            counts: Arc::default(),
         }
     }
 
@@ -66,7 +82,10 @@ impl QuestionPool {
         &self,
         ask: impl FnOnce(&Budget<'_>) -> T + Send + 'static,
     ) -> Result<T, QuestionRejected> {
-        let admitted = self.admitted.clone().try_acquire_owned().map_err(|_| QuestionRejected::Full)?;
+        let admitted = self.admitted.clone().try_acquire_owned().map_err(|_| {
+            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+            QuestionRejected::Full
+        })?;
         let running = self.running.clone().acquire_owned().await.expect("the semaphore is never closed");
         if self.stopping.load(Ordering::Relaxed) {
             return Err(QuestionRejected::Stopping);
@@ -76,7 +95,7 @@ impl QuestionPool {
         // The thread holds the permits, because a cancelled question runs until its next check of the
         // cancellation.
         let permits: [OwnedSemaphorePermit; 2] = [running, admitted];
-        let memory = self.memory;
+        let (memory, counts) = (self.memory, Arc::clone(&self.counts));
         let answer = run_blocking(move || {
             let started = clock::thread_cpu_time();
             let check = || {
@@ -88,12 +107,25 @@ impl QuestionPool {
                     .then_some(ExhaustionCause::Deadline(CPU_LIMIT_MS))
             };
             let answer = ask(&Budget::full(&check).with_memory(memory));
+            let spent = clock::thread_cpu_time().saturating_sub(started);
+            counts.asked.fetch_add(1, Ordering::Relaxed);
+            counts.cpu_us.fetch_add(u64::try_from(spent.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
             drop(permits);
             answer
         });
         let answer = answer.await.expect("a question does not panic");
         drop(cancelled);
         Ok(answer)
+    }
+
+    /// The counts since the start.
+    pub fn counts(&self) -> &QuestionCounts {
+        &self.counts
+    }
+
+    /// The number of questions that run or wait.
+    pub fn open(&self) -> usize {
+        (self.threads + MAX_WAITING).saturating_sub(self.admitted.available_permits())
     }
 
     /// Cancels the running questions and rejects the waiting ones, because the server is stopping.

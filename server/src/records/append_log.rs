@@ -168,6 +168,11 @@ impl AppendLog {
         self.state.has_failed.load(Ordering::Relaxed)
     }
 
+    /// The number of lines that are not written yet.
+    pub fn queued(&self) -> usize {
+        self.state.queued.load(Ordering::Relaxed)
+    }
+
     /// The number of dropped lines.
     pub fn lost(&self) -> u64 {
         self.state.lost.load(Ordering::Relaxed)

@@ -9,6 +9,7 @@
 //! | [`request_log`] | the requests that have a line in the log |
 //! | [`request_metrics`] | counts and durations of requests |
 //! | [`server_log`] | the log on standard error, or in files |
+//! | [`traces`] | spans of requests for a collector of OpenTelemetry |
 //! | [`minute_counts`] | counts of the events that strangers can cause without limit |
 //! | [`retained_folder`] | daily files with a maximum age and size |
 
@@ -21,3 +22,4 @@ pub mod request_log;
 pub mod request_metrics;
 pub mod retained_folder;
 pub mod server_log;
+pub mod traces;

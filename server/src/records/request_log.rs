@@ -13,6 +13,7 @@ use tracing::Level;
 use super::audit::source_network;
 use super::minute_counts::{Counted, MinuteCounts};
 use super::server_log::REQUESTS;
+use super::traces::TraceContext;
 
 /// Number of lines of one network in a minute, for requests without credentials.
 const LINES: u64 = 60;
@@ -44,14 +45,19 @@ pub struct RequestLine<'a> {
     pub address: Option<IpAddr>,
     /// Id of the client, if its credentials or its token are known.
     pub client: Option<&'a str>,
+    /// The place of the request in a trace.
+    pub trace: Option<TraceContext>,
 }
 
 /// Logs a line with a level.
 macro_rules! log_line {
     ($line:expr, $level:ident, $text:literal) => {{
-        let RequestLine { method, path, status, took, request_id, address, client } = $line;
+        let RequestLine { method, path, status, took, request_id, address, client, trace } = $line;
         let (took_us, address) = (took.as_micros(), address.as_ref().map(tracing::field::display));
-        tracing::$level!(target: REQUESTS, %method, path, status, took_us, address, client, %request_id, $text);
+        let trace_id = trace.as_ref().map(TraceContext::trace_id);
+        tracing::$level!(
+            target: REQUESTS, %method, path, status, took_us, address, client, %request_id, trace_id, $text
+        );
     }};
 }
 
@@ -138,8 +144,16 @@ mod tests {
         let level = |slow, path, took| {
             let took = Duration::from_millis(took);
             let (method, request_id) = (&Method::GET, "");
-            let line =
-                RequestLine { method, path, status: 200, took, request_id, address: None, client: None };
+            let line = RequestLine {
+                method,
+                path,
+                status: 200,
+                took,
+                request_id,
+                address: None,
+                client: None,
+                trace: None,
+            };
             RequestLog::new(Duration::from_millis(slow)).level(&line)
         };
         assert_eq!(level(10, "/health/ready", 9), Level::DEBUG);

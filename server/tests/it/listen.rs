@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use trefoil_server::config::{ConnectionLimits, PlainHttp};
 use trefoil_server::http::dispatch::Routes;
+use trefoil_server::http::listen::admission::Admission;
 use trefoil_server::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase, Transport};
 use warp::{Filter as _, Reply as _};
 
@@ -57,9 +58,9 @@ async fn start_with(connections: usize, timers: ConnectionTimers) -> Running {
     let listeners = listen::bind_listeners(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let address = listeners.sockets[0].local_addr().unwrap();
     let (phase, phases) = watch::channel(ServingPhase::Serving);
-    let limits = ConnectionLimits { total: connections, per_address: connections };
+    let admission = Admission::new(ConnectionLimits { total: connections, per_address: connections });
     let transport = Transport::Plain(Arc::new(PlainHttp::Loopback));
-    let edge = HttpServer { routes: routes(), transport, limits, is_proxy: Box::new(|_| false), timers };
+    let edge = HttpServer { routes: routes(), transport, admission, is_proxy: Box::new(|_| false), timers };
     let served = tokio::spawn(edge.serve(listeners, phases));
     Running { address, phase, served }
 }

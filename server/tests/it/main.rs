@@ -51,4 +51,5 @@ mod sign_in;
 mod support;
 mod terminal_client;
 mod terminology;
+mod traces;
 mod trust;

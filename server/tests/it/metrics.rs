@@ -106,7 +106,8 @@ async fn administrators_read_the_metrics_with_a_token() {
     assert!(answer.text().await.unwrap().contains("trefoil_build_info{version="));
 }
 
-#[tokio::test]
+// The client closes its connection while the server stops.
+#[tokio::test(flavor = "multi_thread")]
 async fn lines_of_the_log_are_json_objects() {
     let settings = "[log]\nformat = \"json\"\nslow_ms = 1\n";
     let mut server =

@@ -163,15 +163,15 @@ async fn add_user(app: &App) -> Result<()> {
 async fn serve_node(app: Arc<App>) -> Result<()> {
     let _tasks = start_tasks(&app);
     let listener = turmoil::net::TcpListener::bind(("0.0.0.0", PORT)).await?;
+    let admission = Admission::new(ConnectionLimits { total: 10_000, per_address: 10_000 });
     let server = HttpServer {
         routes: dispatch::routes(app),
         transport: Transport::Plain(Arc::new(PlainHttp::Loopback)),
-        limits: ConnectionLimits { total: 10_000, per_address: 10_000 },
+        admission: Arc::clone(&admission),
         is_proxy: Box::new(|_| false),
         timers: ConnectionTimers::default(),
     };
     let (_phase, mut phases) = watch::channel(ServingPhase::Serving);
-    let admission = Admission::new(server.limits);
     server.serve_accepted(|| listener.accept(), &admission, &mut phases).await;
     Ok(())
 }

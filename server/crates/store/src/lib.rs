@@ -13,6 +13,7 @@
 //! | [`transfer`], [`content`] | the whole content of a store, for backups and copies; reading and replaying it |
 //! | [`erasure`], [`erase`] | resources that are erased with all their versions; erasing them |
 //! | [`space`] | free space on a disk, and its reserve |
+//! | [`usage`] | space and connections that a store uses |
 //! | [`memory`] | the engine for tests: nothing outlives the process |
 //! | [`shared_memory`] | the engine of simulations: several nodes of one process |
 //! | [`file`](mod@file) | the engine on a local folder: durable, one process |
@@ -56,6 +57,7 @@ pub mod space;
 mod store;
 pub mod transfer;
 pub mod types;
+pub mod usage;
 
 pub use content::LedgerMoment;
 pub use erasure::{Compaction, Erasure, ErasureRecord};
@@ -71,3 +73,4 @@ pub use types::{
     ResourceDraft, ResourceKey, ScanOptions, ScanPosition, Seq, StoreSnapshot, UpdatedRange, Version,
     VersionHeader, VersionPage, VersionWrite, WriteEffect, WriteResult,
 };
+pub use usage::{DatabaseUsage, FileUsage, StoreUsage};

@@ -12,7 +12,7 @@ use crate::shared_memory::{SharedMemory, SharedMemoryNode, StoreLink};
 use crate::{
     ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord,
     LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
-    StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
+    StoreSnapshot, StoreUsage, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// A function that decides whether writes are accepted now.
@@ -170,6 +170,17 @@ impl Store {
         match &self.engine {
             StoreEngine::Postgres(database) => database.went_back().await,
             _ => std::future::pending().await,
+        }
+    }
+
+    /// The resources that the store uses now. Costs no round trip.
+    pub fn usage(&self) -> StoreUsage {
+        match &self.engine {
+            StoreEngine::Memory(_) | StoreEngine::SharedMemory(_) => StoreUsage::default(),
+            StoreEngine::File(file) => StoreUsage { files: file.usage(), ..StoreUsage::default() },
+            StoreEngine::Postgres(database) => {
+                StoreUsage { database: Some(database.usage()), ..StoreUsage::default() }
+            }
         }
     }
 

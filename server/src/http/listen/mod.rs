@@ -42,7 +42,7 @@ use self::service::ServedRequests;
 use self::timed_stream::TimedStream;
 pub use self::timers::{ConnectionTimers, ServingPhase};
 use super::dispatch::Routes;
-use crate::config::{ConnectionLimits, PlainHttp};
+use crate::config::PlainHttp;
 use crate::node::memory_limit;
 
 /// Minimum interval between log entries about failures of the accept loop, and the pause after a failure.
@@ -75,8 +75,8 @@ pub struct HttpServer {
     pub routes: Routes,
     /// How clients reach the server.
     pub transport: Transport,
-    /// Maximum numbers of connections.
-    pub limits: ConnectionLimits,
+    /// The open connections, with their maximum numbers.
+    pub admission: Arc<Admission>,
     /// Returns whether an address is a trusted proxy, which is exempt from the maximum of an address.
     pub is_proxy: Box<dyn Fn(SocketAddr) -> bool + Send + Sync>,
     /// Deadlines.
@@ -88,7 +88,7 @@ impl HttpServer {
     /// time.
     pub async fn serve(self, listeners: BoundListeners, mut phase: watch::Receiver<ServingPhase>) {
         let BoundListeners { sockets, is_inherited } = listeners;
-        let admission = Admission::new(self.limits);
+        let admission = Arc::clone(&self.admission);
         self.serve_accepted(|| accept_any(&sockets), &admission, &mut phase).await;
         // The clients in the queue of an inherited socket are those of the next process.
         for listener in sockets.into_iter().filter(|_| !is_inherited) {

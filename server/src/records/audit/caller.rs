@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::records::append_log::LogLine;
+use crate::records::traces::TraceContext;
 
 /// The caller of a request, and the lines of the request that are not written yet.
 #[derive(Debug, Default)]
@@ -13,6 +14,8 @@ pub struct AuditCaller {
     pub address: Option<IpAddr>,
     /// Id of the request.
     pub request_id: Option<Arc<str>>,
+    /// The place of the request in a trace.
+    pub trace: Option<TraceContext>,
     pub(super) actor: OnceLock<AuditActor>,
     /// Client of the request, for the log.
     pub(super) client_id: OnceLock<String>,
@@ -37,6 +40,13 @@ impl AuditCaller {
     /// The client of a request.
     pub fn of_request(address: Option<IpAddr>, request_id: Arc<str>) -> Self {
         Self { address, request_id: Some(request_id), ..Self::default() }
+    }
+
+    /// Sets the place of the request in a trace.
+    #[must_use]
+    pub fn traced(mut self, trace: Option<TraceContext>) -> Self {
+        self.trace = trace;
+        self
     }
 
     /// The operator on the command line.

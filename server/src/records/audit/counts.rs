@@ -15,6 +15,7 @@ pub struct EventCounts(Mutex<CountTables>);
 struct CountTables {
     events: BTreeMap<&'static str, u64>,
     refusals: BTreeMap<(&'static str, &'static str), u64>,
+    exported_bytes: u64,
 }
 
 /// A kind of refusals with its reason, and their number.
@@ -32,6 +33,9 @@ impl EventCounts {
             AuditEntry::Identity(AuditEvent::Reused { kind, .. }) => Some(("reuse", *kind)),
             _ => None,
         };
+        if let AuditEntry::ExportCompleted { bytes, .. } = entry {
+            tables.exported_bytes += bytes;
+        }
         if let Some(refusal) = refusal {
             *tables.refusals.entry(refusal).or_default() += 1;
         }
@@ -41,6 +45,11 @@ impl EventCounts {
     pub fn events(&self) -> Vec<(&'static str, u64)> {
         let tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tables.events.iter().map(|(name, count)| (*name, *count)).collect()
+    }
+
+    /// The length of the files of all exports that were completed, in bytes.
+    pub fn exported_bytes(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).exported_bytes
     }
 
     /// The number of refusals by kind and reason.

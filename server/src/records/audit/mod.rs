@@ -41,6 +41,7 @@ use crate::config::audit::{AuditConfig, Durability, RecordedRequests};
 use crate::records::append_log::{AppendLog, LogLine};
 use crate::records::minute_counts::{Counted, EndedCount, MinuteCounts};
 use crate::records::retained_folder::{RetainedFolder, RetentionLimits};
+use crate::records::traces::TraceContext;
 
 tokio::task_local! {
     static CALLER: Arc<AuditCaller>;
@@ -60,6 +61,11 @@ pub fn set_client(client_id: &str) {
 /// The client of the current request, if it is known.
 pub fn client_id() -> Option<String> {
     CALLER.try_with(|caller| caller.client_id.get().cloned()).ok().flatten()
+}
+
+/// The place of the current request in a trace.
+pub fn trace() -> Option<TraceContext> {
+    CALLER.try_with(|caller| caller.trace).ok().flatten()
 }
 
 /// Returns whether the current request has valid credentials.
@@ -284,6 +290,11 @@ impl AuditLog {
             }
             _ => self.lines.add(vec![line]),
         }
+    }
+
+    /// The number of lines that are not written yet.
+    pub fn queued(&self) -> usize {
+        self.lines.queued()
     }
 
     /// A description of the fault if the log cannot be written.

@@ -241,8 +241,8 @@ impl TokenService {
         let client = self.clients.active_client(&access.client_id, now).await?;
         let client = client.filter(|client| client.generation == access.generation);
         let client = client.ok_or(BadToken::ClientGone)?;
-        // A token that was revoked may not be so in a restored database. Tokens count in seconds, so that one of
-        // the same second may be older.
+        // A token that was revoked may not be so in a restored database. Tokens count in seconds, so that one
+        // of the same second may be older.
         let restored = self.revocations.restored_at(now).await?;
         if restored.is_some_and(|time| access.iat <= time.as_second()) {
             return Err(BadToken::Revoked);

@@ -11,8 +11,8 @@ use super::state::StoreState;
 use super::tables::{StoreTables, check_format};
 use super::view::CommittedView;
 use super::{journal, keys, state};
-use crate::StoreError;
 use crate::folder::{sync_folder, sync_folders};
+use crate::{FileUsage, StoreError};
 
 /// The engine and its tables while they are open.
 pub(super) struct OpenEngine {
@@ -106,6 +106,16 @@ impl OpenEngine {
             .map(|table| self.tables.of(table))
             .into_iter()
             .all(|table| table.tree.active_memtable().is_empty() && table.tree.sealed_memtable_count() == 0)
+    }
+
+    /// The space of the files.
+    pub fn usage(&self) -> FileUsage {
+        FileUsage {
+            table_bytes: StoreTable::ALL.map(|table| self.tables.of(table).disk_space()).into_iter().sum(),
+            // The length of a journal is read from its file.
+            journal_bytes: self.db.journal_disk_space().unwrap_or_default(),
+            compactions: self.db.compactions_completed() as u64,
+        }
     }
 
     /// The maximum number of bytes that the engine may need at once to merge files of a table.

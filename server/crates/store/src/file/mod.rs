@@ -50,8 +50,8 @@ pub(crate) use self::transfer::FileMoment;
 use self::view::CommittedView;
 use self::writer::{MonotonicClock, ReplySender, WriteRequest, WriterThread};
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord,
-    LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, FileUsage, IndexEntry, IndexLookup, Ledger,
+    LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
     StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 use crate::{folder, page, space};
@@ -181,6 +181,12 @@ impl FileEngine {
     /// Returns [`StoreError::ReadOnly`] with the reason if a write would fail.
     pub async fn check_writable(&self) -> Result<(), StoreError> {
         self.ask(WriteRequest::Check).await
+    }
+
+    /// The space of the files; `None` while the engine is reopened.
+    pub(crate) fn usage(&self) -> Option<FileUsage> {
+        let read = |opened: &self::engine::OpenEngine| Ok(opened.usage());
+        self.shared.disk.with(read).ok()
     }
 
     /// Sends a request to the writer and awaits its answer.

@@ -23,7 +23,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::failure::{chain, failure, too_late, unavailable};
 use super::presence::Presence;
 use super::write_fault::WriteFault;
-use crate::StoreError;
+use crate::{DatabaseUsage, StoreError};
 
 /// A parameter of a statement with its type. Statements are sent unnamed with their types, in one round trip,
 /// because a pooler in transaction mode has no prepared statements.
@@ -201,6 +201,8 @@ pub(super) struct Database {
     opened: Arc<AtomicU64>,
     checked: AtomicU64,
     checking: tokio::sync::Mutex<()>,
+    /// How often a connection was used.
+    round_trips: AtomicU64,
     pub write_fault: WriteFault,
 }
 
@@ -229,8 +231,19 @@ impl Database {
             .build()
             .map_err(|error| bad_url(&error.to_string()))?;
         let (presence, checked) = (Presence::default(), AtomicU64::new(0));
-        let (checking, write_fault) = Default::default();
-        Ok(Self { pool, tls, limits, presence, opened, checked, checking, write_fault })
+        let (checking, round_trips, write_fault) = Default::default();
+        Ok(Self { pool, tls, limits, presence, opened, checked, checking, round_trips, write_fault })
+    }
+
+    /// The connections that are open now, and the number of times that one was used.
+    pub fn usage(&self) -> DatabaseUsage {
+        let status = self.pool.status();
+        DatabaseUsage {
+            open: status.size,
+            idle: status.available,
+            waiting: status.waiting,
+            round_trips: self.round_trips.load(Ordering::Relaxed),
+        }
     }
 
     /// A connection. After a new connection was opened, the database may be another one: it is checked first.
@@ -258,6 +271,7 @@ impl Database {
     /// A connection without a check. If the database has no connection left for this node, waits for one that
     /// another request returns.
     pub async fn unchecked_connection(&self) -> Result<Object, StoreError> {
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
         let until = Instant::now() + self.limits.connect;
         loop {
             let error = match self.pool.get().await {

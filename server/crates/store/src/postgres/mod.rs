@@ -53,8 +53,8 @@ pub(crate) use self::transfer::PostgresMoment;
 use crate::page::{self, FillingLines, PageBuilder};
 use crate::plan::StoredRecord;
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord,
-    LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, DatabaseUsage, IndexEntry, IndexLookup, Ledger,
+    LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
     StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
@@ -180,6 +180,11 @@ impl PostgresEngine {
             Some("off") => self.database.write_fault.check(),
             _ => Err(unavailable("the database accepts no writes")),
         }
+    }
+
+    /// The connections of this node.
+    pub(crate) fn usage(&self) -> DatabaseUsage {
+        self.database.usage()
     }
 
     /// A walk for a request, over all times.
