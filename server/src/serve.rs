@@ -276,6 +276,7 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     }
     let end = tokio::select! {
         () = signals.wait_for_stop(&app) => ServeEnd::Stopped,
+        () = app.drain.completed() => ServeEnd::Stopped,
         () = app.store.went_back() => ServeEnd::DatabaseWentBack { listen },
     };
     let is_stopped = matches!(end, ServeEnd::Stopped);

@@ -1,35 +1,34 @@
 //! `trefoil restore` and `trefoil copy`: fill an empty store, and end what must not live twice.
 
-use std::path::{Path, PathBuf};
+use std::path::{PathBuf, absolute};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use backup::manifest::Manifest;
-use backup::{BackupError, Progress, RestoreReport, RestoreSelection, copy_store, verify};
+use backup::{BackupError, RestoreReport, RestoreSelection, verify};
 use bulk::serve::archive::fail_open_jobs;
 use identity::storage::encryption::SecretEncryption;
 use identity::{Dependencies, Identity};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use store::Store;
+use tokio_util::sync::CancellationToken;
 
-use crate::administration::Console;
 use crate::administration::arguments::DataArgs;
 use crate::administration::backups::progress_text;
-use crate::administration::protocol::CommandEvent;
+use crate::administration::copy::{CopySource, CopyTarget, FAILURE_SHOWN, copy_between, open_target};
+use crate::administration::protocol::{AdminCommand, CommandEvent, StoreCopy};
+use crate::administration::socket::send_command;
+use crate::administration::{Console, EventSink};
 use crate::clock::Clock;
-use crate::config::{Config, ServeFlags, StoreEngine, exit_code};
+use crate::config::{Config, ServeFlags, exit_code};
 use crate::node::backups::BackupSources;
-use crate::node::data_folder::{lock_data_folder, make_data_folder, require_store};
+use crate::node::data_folder::require_store;
 use crate::node::store_state::check_usable;
 
 /// The failure of an export that was running at the moment of the backup.
 const EXPORT_ENDED: &str =
     "the server was restored from a backup while this export was running; start it again";
-/// Time for which clients are told.
-const FAILURE_SHOWN: SignedDuration = SignedDuration::from_hours(24);
-const EXPORT_MOVED: &str =
-    "the server was moved to another store while this export was running; start it again";
 
 /// Options of `restore`.
 #[derive(Debug, clap::Args)]
@@ -64,7 +63,8 @@ pub struct RestoreArgs {
 /// Options of `copy`.
 #[derive(Debug, clap::Args)]
 pub struct CopyArgs {
-    /// The source: its data folder, and its store if that is a database.
+    /// The source: its data folder, and its store if that is a database. A server that runs on a folder
+    /// copies its store itself, and stops after that.
     #[command(flatten)]
     pub data: DataArgs,
     /// Store to copy to: the URL of an empty PostgreSQL database, or file:FOLDER for a new data folder
@@ -88,7 +88,14 @@ pub async fn run_restore(args: RestoreArgs) -> ExitCode {
 /// Copies a store and returns the exit code.
 pub async fn run_copy(args: CopyArgs) -> ExitCode {
     let console = Console::new(args.data.output);
-    report(Box::pin(copy(args, &console)).await, console)
+    let copied = Box::pin(copy(args, &console)).await;
+    match copied {
+        Ok(code) => {
+            console.clear();
+            code
+        }
+        Err(error) => report(Err(error), console),
+    }
 }
 
 fn report(done: Result<()>, console: Console) -> ExitCode {
@@ -137,7 +144,7 @@ async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
         return Ok(());
     }
     let clock = Clock::system();
-    let (store, _lock) = open_target(&config.engine, &config.data).await?;
+    let (store, _lock) = open_target(&config.engine, &config.data, false).await?;
     let targets = sources.targets(&store.id()).context("failed to open the folder of the files")?;
     let now = clock.now();
     let mut ended = 0;
@@ -162,16 +169,6 @@ async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
 }
 
 /// Opens the store that is filled, and reserves the data folder of a node on a database.
-async fn open_target(engine: &StoreEngine, data: &Path) -> Result<(Store, Option<std::fs::File>)> {
-    if *engine == StoreEngine::Memory {
-        bail!("a store in memory ends with this command; choose a folder or a database");
-    }
-    make_data_folder(data)?;
-    let store = engine.open(data).await.context("failed to open the target")?;
-    let lock = store.is_shared().then(|| lock_data_folder(data)).transpose()?;
-    Ok((store, lock))
-}
-
 /// Ends all sessions, codes and tokens that were issued before now.
 async fn end_sessions(encryption: SecretEncryption, store: Store, clock: &Clock) -> Result<()> {
     let dependencies = Dependencies { encryption, ..Dependencies::default() };
@@ -219,59 +216,33 @@ fn report_lines(report: &RestoreReport, ended_exports: usize, keeps_sessions: bo
     lines.join("\n")
 }
 
-async fn copy(args: CopyArgs, console: &Console) -> Result<()> {
-    let (config, flags) = load(&args.data)?;
-    let source_engine = require_store(config.engine.clone(), &config.data)?;
-    let (to, to_data) = match args.to.strip_prefix("file:") {
-        Some(folder) => ("file", PathBuf::from(folder)),
-        None => (args.to.as_str(), args.to_data.clone().unwrap_or_else(|| args.data.data.clone())),
+async fn copy(args: CopyArgs, console: &Console) -> Result<ExitCode> {
+    let CopyArgs { data, to, to_data, keep_source } = args;
+    let to = match to.strip_prefix("file:") {
+        Some(folder) => format!("file:{}", absolute(folder)?.display()),
+        None => to,
     };
-    let target_args = ServeFlags { data: Some(to_data.clone()), store: Some(to.to_owned()), ..flags.clone() };
-    let target_config = Config::load(&target_args)?;
-    if target_config.engine == config.engine && (to != "file" || same_folder(&to_data, &config.data)) {
-        bail!("the source and the target are the same store");
+    // The running server has another current folder.
+    let to_data = to_data.map(absolute).transpose()?;
+    let copy = StoreCopy { to, to_data, keep_source };
+    let mut events = |event| console.print_event(event);
+    let command = AdminCommand::Copy(copy.clone());
+    match send_command(&data.data, &command, &CancellationToken::new(), &mut events).await? {
+        Some(code) => return Ok(ExitCode::from(code)),
+        None => Box::pin(copy_stopped(&data, &copy, &mut events)).await?,
     }
-    let source = source_engine.open(&config.data).await.context("failed to open the source")?;
-    let clock = Clock::system();
-    check_usable(&source, clock.now()).await?;
-    let (target, _lock) = open_target(&target_config.engine, &to_data).await?;
-    let mut progress = |done| console.print_event(CommandEvent::Progress(progress_text(done)));
-    let [from_name, to_name] = [(&config, &config.data), (&target_config, &to_data)].map(|(config, data)| {
-        match &config.engine {
-            // Without its password.
-            StoreEngine::Postgres { url, .. } => url.to_string(),
-            _ => format!("file:{}", data.display()),
-        }
-    });
-    let (source_named, target_named) = ((&source, from_name.as_str()), (&target, to_name.as_str()));
-    let (from_files, to_files) =
-        (BackupSources::new(&config, &flags), BackupSources::new(&target_config, &target_args));
-    let (mut files, mut ended) = (0, 0);
-    let finish = async || {
-        let mut targets =
-            to_files.targets(&target.id()).map_err(|error| BackupError::Refused(error.to_string()))?;
-        let is_same = same_folder(&to_data, &config.data);
-        files = from_files.copy_to(&source.id(), is_same, &mut targets).await?;
-        ended = fail_open_jobs(&target, EXPORT_MOVED, FAILURE_SHOWN, clock.now()).await?;
-        Ok(())
-    };
-    let keeps_source = args.keep_source;
-    let done =
-        copy_store(source_named, target_named, keeps_source, finish, clock.now(), &mut progress).await?;
-    let done = Progress { files, ..done };
-    let mut text = format!("copied        {}\nto            {to_name}", progress_text(done));
-    if ended > 0 {
-        text.push_str(&format!("\nexports       {ended} were running and have ended"));
-    }
-    if !args.keep_source {
-        text.push_str("\nsource        marked as moved; it is not used any more and can be removed");
-    }
-    let json = json!({ "versions": done.versions, "records": done.records, "files": files, "to": to_name });
-    console.print_event(CommandEvent::Record { text, json });
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
-fn same_folder(a: &Path, b: &Path) -> bool {
-    let resolved = |path: &Path| std::fs::canonicalize(path).ok();
-    resolved(a).is_some_and(|a| resolved(b) == Some(a))
+/// Copies the store of a stopped server.
+async fn copy_stopped(data: &DataArgs, copy: &StoreCopy, events: EventSink<'_>) -> Result<()> {
+    let (config, flags) = load(data)?;
+    let engine = require_store(config.engine.clone(), &config.data)?;
+    let target = CopyTarget::of(copy, &config, &flags)?;
+    let source = engine.open(&config.data).await.context("failed to open the source")?;
+    let clock = Clock::system();
+    check_usable(&source, clock.now()).await?;
+    let files = BackupSources::new(&config, &flags);
+    let source = CopySource { store: &source, config: &config, files: &files, is_running: false };
+    Box::pin(copy_between(source, target, async || Ok(()), &clock, events)).await
 }

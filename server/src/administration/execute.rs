@@ -6,7 +6,7 @@ use terminology_import::StatedVersion;
 
 use super::protocol::{AdminCommand, CommandEvent};
 use super::services::{AdminServices, EventSink};
-use super::{backups, check, export, import, people, purge, releases, status};
+use super::{backups, check, copy, export, import, people, purge, releases, status};
 use crate::node::reload::reload_config;
 
 /// Executes a command and returns its exit code.
@@ -41,6 +41,9 @@ pub async fn execute_command(
             people::execute_keys_command(services, command, events).await.map(|()| 0)
         }
         AdminCommand::Backup { to, full } => backups::run_backup(services, to, full, events).await,
+        AdminCommand::Copy(options) => {
+            Box::pin(copy::copy_running(services, &options, events)).await.map(|()| 0)
+        }
         AdminCommand::Purge { resource } => purge::run_purge(services, &resource, events).await.map(|()| 0),
         AdminCommand::Check => check::run_check(services, events).await,
         AdminCommand::Status => status::show_status(services, events).await,

@@ -21,6 +21,7 @@
 //! | [`releases`] | imported releases |
 //! | [`backups`] | backups |
 //! | [`purge`] | erasure of a patient's record |
+//! | [`copy`] | moves to another store |
 //! | [`check`] | comparison of what is stored with what should be |
 //! | [`status`] | the state of the server |
 
@@ -30,6 +31,7 @@ pub mod check;
 pub mod client_keys;
 mod console;
 mod conversions;
+pub mod copy;
 mod execute;
 pub mod export;
 pub mod import;

@@ -141,6 +141,8 @@ pub enum AdminCommand {
         /// Whether everything is contained again.
         full: bool,
     },
+    /// Copy the store to another one, and stop.
+    Copy(StoreCopy),
     /// Erase a resource with all its versions.
     Purge {
         /// `Patient/ID`, or `TYPE/ID` of a deleted resource.
@@ -190,6 +192,17 @@ impl AdminCommand {
     pub fn announces_store(&self) -> bool {
         matches!(self, Self::User(UserCommand::Add { .. }) | Self::Client(ClientCommand::Add { .. }))
     }
+}
+
+/// A copy of the store.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StoreCopy {
+    /// URL of a database, or `file:` and an absolute path.
+    pub to: String,
+    /// Absolute path of the data folder beside a database.
+    pub to_data: Option<PathBuf>,
+    /// Whether the source stays in use.
+    pub keep_source: bool,
 }
 
 /// Options of an export by an operator.
@@ -358,6 +371,9 @@ mod tests {
             assert_eq!(encode_command(&decoded).unwrap(), encoded.as_bytes(), "{line}");
             forms.push_str(&format!("{encoded}\n"));
         }
+        // `trefoil copy` sends it if a server runs.
+        let copy = StoreCopy { to: "file:/new".to_owned(), to_data: Some("/data".into()), keep_source: true };
+        forms.push_str(&String::from_utf8(encode_command(&AdminCommand::Copy(copy)).unwrap()).unwrap());
         insta::assert_snapshot!(forms);
     }
 

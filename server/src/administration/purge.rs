@@ -1,19 +1,17 @@
 //! `trefoil purge`: erases a patient's record, or a deleted resource, wherever this server has it.
 
 use anyhow::{Context as _, Result};
-use jiff::SignedDuration;
 use resources::erase::{ErasureResult, erase};
 use serde_json::json;
 use store::Compaction;
 use store::blocking::run_blocking;
 
+use super::copy::FAILURE_SHOWN;
 use super::protocol::CommandEvent;
 use super::services::{AdminServices, EventSink};
 use crate::records::audit::AuditEntry;
 use crate::records::audit::erase::erase_searches;
 
-/// Time for which a client is told why its export has ended.
-const FAILURE_SHOWN: SignedDuration = SignedDuration::from_hours(24);
 /// The reason for clients whose exports may contain what was erased.
 const EXPORT_ENDED: &str = "records were erased that this export may contain; start it again without _since, and replace all \
                             earlier files";

@@ -24,6 +24,7 @@ use crate::node::capacity::Capacity;
 use crate::node::certificate::ServedCertificate;
 use crate::node::client_overview::ClientOverview;
 use crate::node::clock_check::ClockCheck;
+use crate::node::drain::StoreDrain;
 use crate::node::group_members::GroupMembers;
 use crate::node::key_fetch::{self, KeyFetcher};
 use crate::node::open_services::{open_bulk, open_export_log, open_terminology};
@@ -72,6 +73,8 @@ pub struct App {
     pub capacity: Capacity,
     /// The ledger and the versions of resources.
     pub store: Store,
+    /// The move of the store to another one.
+    pub drain: StoreDrain,
     /// OAuth and OpenID Connect.
     pub identity: Identity,
     /// FHIR resources.
@@ -157,8 +160,10 @@ impl App {
         let source = AuditSource { observer: address.base_url.clone(), node: config.node.clone() };
         let audit = AuditLog::open(&config.data, source, config.audit, clock.clone())
             .context("failed to open the audit log")?;
-        let gates = (Arc::clone(&clock_check.guard), audit.clone());
-        store.set_gate(Arc::new(move || gates.0.check().and_then(|()| gates.1.check())));
+        let drain = StoreDrain::default();
+        let gates = (Arc::clone(&clock_check.guard), audit.clone(), drain.clone());
+        let gate = move || gates.0.check().and_then(|()| gates.1.check()).and_then(|()| gates.2.check());
+        store.set_gate(Arc::new(gate));
         let key_sets = match &http {
             Some(http) => Arc::clone(http),
             None => key_fetch::public_caller(settings.clone())?,
@@ -214,6 +219,7 @@ impl App {
             },
             address,
             store,
+            drain,
             identity,
             resources,
             terminology,

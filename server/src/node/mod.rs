@@ -20,6 +20,7 @@
 //! | [`capacity`], [`hashing`], [`question_pool`], [`byte_budget`], [`memory_limit`], [`descriptors`] | limits on CPU time, memory and file descriptors |
 //! | [`process_usage`] | memory, processor time and descriptors of this process |
 //! | [`data_folder`], [`store_state`] | the data folder; stores that must not be used |
+//! | [`drain`] | the end of a server whose store moves |
 //! | [`backups`] | backups by schedule, and the files that they contain |
 //! | [`development_certificate`], [`certificate`], [`tls`] | the development CA; the certificate that is presented; the TLS configuration |
 
@@ -34,6 +35,7 @@ pub mod clock_check;
 pub mod data_folder;
 pub mod descriptors;
 pub mod development_certificate;
+pub mod drain;
 pub mod group_members;
 pub mod hashing;
 pub mod key_fetch;

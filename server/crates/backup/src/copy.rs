@@ -1,33 +1,49 @@
 //! Copies a store into an empty one, which may have another engine.
 
 use jiff::Timestamp;
-use store::{PageLimit, ReplayPart, Seq, Store};
+use resources::ResourceBodyError;
+use store::{PageLimit, ReplayPart, Seq, Store, Versions as _};
 
 use crate::receiver::{MARKER, Receiver, Unfinished, mark};
 use crate::{BackupError, Progress, ProgressSink};
 
+/// Maximum number of passes over a source that is written to.
+const ROUNDS: usize = 8;
 /// Size of a page of the log.
 const PAGE: PageLimit = PageLimit { count: 1_000, bytes: 1 << 20 };
 
-/// Copies all versions and records from one store to another. Neither may be used by others meanwhile. `from`
-/// and `to` name them. `finish` copies what else belongs to the store, and changes the target before it can
-/// be used. At the end the source is marked as moved, unless it stays in use.
+/// Copies all versions and records from one store to another, which nobody may use meanwhile. `from` and `to`
+/// name them. The source may be written to until `drain` is called, which ends its writes; nearly all
+/// versions are copied before. `finish` copies what else belongs to the store, and changes the target before
+/// it can be used. At the end the source is marked as moved, unless it stays in use.
 ///
 /// # Errors
-/// Returns [`BackupError`] if one of them fails or the target is not empty. After an error the target cannot
-/// be used.
+/// Returns [`BackupError`] if one of them fails, the target is not empty, or a source that is moved was
+/// written to after `drain`. After an error the target cannot be used.
 pub async fn copy_store(
     (source, from): (&Store, &str),
     (target, to): (&Store, &str),
     keeps_source: bool,
+    drain: impl AsyncFnOnce() -> Result<(), BackupError>,
     finish: impl AsyncFnOnce() -> Result<(), BackupError>,
     now: Timestamp,
     progress: ProgressSink<'_>,
 ) -> Result<Progress, BackupError> {
     let receiver = Receiver::open(target, from, now).await?;
-    let mut done = Progress::default();
+    let mut copied = CopiedLog { source, receiver: &receiver, last: Seq::ZERO, done: Progress::default() };
+    // Each round copies what was written during the one before, which is less and less.
+    for _ in 0..ROUNDS {
+        let until = source.last_seq().await?;
+        if until == copied.last {
+            break;
+        }
+        copied.copy_until(until, progress).await?;
+    }
+    drain().await?;
     let mut moment = source.moment().await?;
     let reached = moment.at();
+    copied.copy_until(reached.seq, progress).await?;
+    let mut done = copied.done;
     loop {
         let page = moment.next_page().await?;
         if page.is_empty() {
@@ -38,22 +54,13 @@ pub async fn copy_store(
         receiver.add(ReplayPart { records, ..ReplayPart::default() }).await?;
         progress(done);
     }
-    let mut page = source.read_log(Seq::ZERO, reached.seq, PAGE).await?;
-    while let Some(end) = page.last().map(|last| last.seq) {
-        let replayed = page.into_iter().map(|version| {
-            let key = version.key.to_string();
-            resources::stored::replayed(version).map_err(|error| BackupError::damaged(key, error.to_string()))
-        });
-        let versions = replayed.collect::<Result<Vec<_>, _>>()?;
-        done.versions += versions.len() as u64;
-        let add = receiver.add(ReplayPart { versions, ..ReplayPart::default() });
-        let (added, next) = tokio::join!(add, source.read_log(end, reached.seq, PAGE));
-        added?;
-        page = next?;
-        progress(done);
-    }
     let finish = async || {
         finish().await?;
+        if !keeps_source && source.moment().await?.at() != reached {
+            let text =
+                "the source was written to while it was moved; remove the target's store and start again";
+            return Err(BackupError::Refused(text.to_owned()));
+        }
         // From here on, only one of the two can be used, and for a moment none.
         if !keeps_source {
             mark(source, &Unfinished::Moved { to: to.to_owned() }, now).await?;
@@ -62,4 +69,35 @@ pub async fn copy_store(
     };
     receiver.complete(reached, finish).await?;
     Ok(done)
+}
+
+/// The versions that were copied so far.
+struct CopiedLog<'a> {
+    source: &'a Store,
+    receiver: &'a Receiver<'a>,
+    last: Seq,
+    done: Progress,
+}
+
+impl CopiedLog<'_> {
+    /// Copies the versions that follow, up to a sequence number.
+    async fn copy_until(&mut self, until: Seq, progress: ProgressSink<'_>) -> Result<(), BackupError> {
+        let mut page = self.source.read_log(self.last, until, PAGE).await?;
+        while let Some(end) = page.last().map(|last| last.seq) {
+            let replayed = page.into_iter().map(|version| {
+                let key = version.key.to_string();
+                let damaged = |error: ResourceBodyError| BackupError::damaged(key, error.to_string());
+                resources::stored::replayed(version).map_err(damaged)
+            });
+            let versions = replayed.collect::<Result<Vec<_>, _>>()?;
+            self.done.versions += versions.len() as u64;
+            let add = self.receiver.add(ReplayPart { versions, ..ReplayPart::default() });
+            let (added, next) = tokio::join!(add, self.source.read_log(end, until, PAGE));
+            added?;
+            page = next?;
+            progress(self.done);
+        }
+        self.last = until;
+        Ok(())
+    }
 }

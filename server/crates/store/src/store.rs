@@ -102,6 +102,12 @@ impl Store {
         drop(self.gate.set(gate));
     }
 
+    /// The same data without the gate, for the writes of the one who has closed it.
+    #[must_use]
+    pub fn without_gate(&self) -> Self {
+        Self::over(self.engine.clone())
+    }
+
     pub(crate) fn pass_gate(&self) -> Result<(), StoreError> {
         self.gate.get().map_or(Ok(()), |gate| gate())
     }

@@ -112,9 +112,17 @@ async fn an_impossible_selection_is_explained() {
 async fn the_source_of_a_copy_is_marked() {
     let (source, target) = (Store::memory(), Store::memory());
     write(&source, 0, Some("x"), at(0)).await;
-    copy_store((&source, "file:a"), (&target, "postgres://b"), false, async || Ok(()), at(1), &mut |_| {})
-        .await
-        .unwrap();
+    copy_store(
+        (&source, "file:a"),
+        (&target, "postgres://b"),
+        false,
+        async || Ok(()),
+        async || Ok(()),
+        at(1),
+        &mut |_| {},
+    )
+    .await
+    .unwrap();
     let moved = Unfinished::Moved { to: "postgres://b".to_owned() };
     assert_eq!(unfinished(&source, at(2)).await.unwrap(), Some(moved));
     assert_eq!(unfinished(&target, at(2)).await.unwrap(), None);

@@ -79,6 +79,7 @@ async fn every_backup_is_its_moment(kinds: [EngineKind; 2], is_encrypted: bool, 
         (&target.store, "target"),
         true,
         async || Ok(()),
+        async || Ok(()),
         at(clock),
         &mut |_| {},
     )
