@@ -9,6 +9,7 @@ mod client_auth;
 mod device;
 mod dpop;
 mod grants;
+mod growth;
 mod keys;
 mod lifetimes;
 mod links;

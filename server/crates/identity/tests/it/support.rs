@@ -40,9 +40,13 @@ pub fn at(seconds: i64) -> Timestamp {
 
 impl World {
     pub async fn new() -> Self {
+        Self::on(Store::memory()).await
+    }
+
+    /// Opens the services on an empty store.
+    pub async fn on(store: Store) -> Self {
         let random = Arc::new(Counting::default());
-        let identity =
-            Identity::open(Store::memory(), random, "https://as.example", false, at(0)).await.unwrap();
+        let identity = Identity::open(store, random, "https://as.example", false, at(0)).await.unwrap();
         let user = User {
             username: "ada".to_owned(),
             claims: StandardClaims { name: Some("Ada Example".to_owned()), ..StandardClaims::default() },
