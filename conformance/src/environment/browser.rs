@@ -111,14 +111,14 @@ pub async fn page_behind(
     first: &SentRequest,
     mut answer: Answer,
     redirect_uris: &[String],
-) -> Result<PageKind, SetupError> {
+) -> Result<(PageKind, Answer), SetupError> {
     let mut sent = first.clone();
     for _ in 0..HOPS {
         match answer.status.as_u16() {
             301..=303 | 307 | 308 => {
                 let to = redirect_of(&sent, &answer)?;
                 if is_at_client(&to, redirect_uris) && answer_param(&to, "error").is_some() {
-                    return Ok(PageKind::Refusal);
+                    return Ok((PageKind::Refusal, answer));
                 }
                 if is_at_client(&to, redirect_uris) {
                     return Err(SetupError::Failed("it leads back to the client".to_owned()));
@@ -126,14 +126,14 @@ pub async fn page_behind(
                 sent = get(to);
                 answer = target.send(&sent, cookies).await?;
             }
-            400..=499 => return Ok(PageKind::Error),
+            400..=499 => return Ok((PageKind::Error, answer)),
             200 => {
                 let forms = html_form::forms(&answer.text());
                 let inputs = || forms.iter().flat_map(|form| &form.inputs);
                 let has = |kind: &str| inputs().any(|input| input.kind == kind);
                 return match () {
-                    () if has("password") || has("email") => Ok(PageKind::SignIn),
-                    () if has("submit") => Ok(PageKind::Consent),
+                    () if has("password") || has("email") => Ok((PageKind::SignIn, answer)),
+                    () if has("submit") => Ok((PageKind::Consent, answer)),
                     () => Err(led_astray(&sent, &answer)),
                 };
             }

@@ -151,7 +151,12 @@ async fn try_step(
             }
         }
         if let Some(expected) = step.expect.page {
-            differences.extend(check_page(world, scene, &sent_request, answered, expected).await);
+            let page = check_page(world, scene, &sent_request, answered, expected).await;
+            differences.extend(match page {
+                Ok(page) if step.expect.unframed => response_check::check_framing(&page),
+                Ok(_) => None,
+                Err(difference) => Some(difference),
+            });
         }
         if !differences.is_empty() {
             return Ok(differences);
@@ -225,23 +230,24 @@ async fn step_answer(
     Ok((pages.await?.last, None))
 }
 
-/// Follows the redirects of a response within the server, and compares the page to which they lead.
+/// Follows the redirects of a response within the server, and compares the page to which they lead. Returns
+/// the page.
 async fn check_page(
     world: &TestEnvironment,
     scene: &mut CaseContext,
     request: &SentRequest,
     answer: Answer,
     expected: PageKind,
-) -> Option<Difference> {
+) -> Result<Answer, Difference> {
     let target = scene.own.as_ref().map_or(&world.target, |own| &own.1);
     let redirect_uris = crate::environment::target::redirect_uris(target, &request.url);
     match browser::page_behind(target, &mut scene.cookies, request, answer, &redirect_uris).await {
-        Ok(kind) if kind == expected => None,
-        Ok(PageKind::Error) if expected == PageKind::Refusal => None,
+        Ok((kind, page)) if kind == expected => Ok(page),
+        Ok((PageKind::Error, page)) if expected == PageKind::Refusal => Ok(page),
         // A server that cannot sign in the user again returns an error (OpenID Connect Core 1.0, 3.1.2.1).
-        Ok(PageKind::Refusal) if expected == PageKind::SignIn && !target.is_trefoil() => None,
-        Ok(kind) => Some(format!("the request leads to {kind} instead of {expected}")),
-        Err(error) => Some(format!("the request does not lead to {expected}: {error}")),
+        Ok((PageKind::Refusal, page)) if expected == PageKind::SignIn && !target.is_trefoil() => Ok(page),
+        Ok((kind, _)) => Err(format!("the request leads to {kind} instead of {expected}")),
+        Err(error) => Err(format!("the request does not lead to {expected}: {error}")),
     }
 }
 

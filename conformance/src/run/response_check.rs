@@ -94,6 +94,19 @@ fn media_type(answer: &Answer, expected: &str, vars: &Variables) -> Option<Strin
     Some(if is_accepted { FHIR_JSON.to_owned() } else { stated })
 }
 
+/// Checks that other sites cannot frame a page: by `frame-ancestors` of a content security policy, or by
+/// `X-Frame-Options` (RFC 9700 section 4.16).
+pub fn check_framing(page: &Answer) -> Option<Difference> {
+    let policy = page.header("content-security-policy").unwrap_or_default().to_lowercase();
+    let ancestors = policy.split([';', ',']).find_map(|part| part.trim().strip_prefix("frame-ancestors"));
+    let is_limited = ancestors.is_some_and(|sources| !sources.split_whitespace().any(|source| source == "*"));
+    let options = page.header("x-frame-options").unwrap_or_default().to_lowercase();
+    let is_denied = ["deny", "sameorigin"].contains(&options.trim());
+    (!is_limited && !is_denied).then(|| {
+        "other sites can frame the page: it has neither frame-ancestors nor X-Frame-Options".to_owned()
+    })
+}
+
 /// Compares headers of a response.
 ///
 /// # Errors

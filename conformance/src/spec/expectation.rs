@@ -27,6 +27,9 @@ pub struct Expectation {
     pub location: Option<ExpectedRedirect>,
     /// Page to which the response leads, directly or by redirects within the server.
     pub page: Option<PageKind>,
+    /// Whether this page must be protected from being framed by other sites.
+    #[serde(default)]
+    pub unframed: bool,
     /// Tokens in the response, by [source](crate::wire::answer_part). They must be signed by the server's
     /// published keys.
     #[serde(default)]

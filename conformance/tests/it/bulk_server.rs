@@ -2,6 +2,7 @@
 //! kick-off only with the `Accept` and `Prefer` headers of the guide, allows few requests in a short time,
 //! and sends errors as `application/json` with `diagnostics` instead of `details`.
 
+use jiff::Timestamp;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -109,7 +110,7 @@ impl BulkServer {
         }
         let file = |name: &String| json!({ "type": name, "count": PATIENTS, "url": format!("{base}/bulkfiles/{id}.{name}.ndjson") });
         let manifest = json!({
-            "transactionTime": "2026-11-23T00:00:00+00:00", "request": job.request, "requiresAccessToken": false,
+            "transactionTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S+00:00").to_string(), "request": job.request, "requiresAccessToken": false,
             "output": job.types.iter().map(file).collect::<Vec<_>>(), "deleted": [], "error": [],
         });
         ResponseTemplate::new(200)
