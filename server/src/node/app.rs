@@ -166,7 +166,7 @@ impl App {
         store.set_gate(Arc::new(gate));
         let key_sets = match &http {
             Some(http) => Arc::clone(http),
-            None => key_fetch::public_caller(settings.clone())?,
+            None => key_fetch::public_caller(settings.clone()),
         };
         let resources = Resources::at(store.clone(), &address.fhir_base);
         let members: Arc<OnceLock<Box<GroupMembersReader>>> = Arc::default();
@@ -197,7 +197,7 @@ impl App {
         let terminology_sync = open_terminology(&config, &terminology, &store, now).await?;
         let providers = match http {
             Some(http) => http,
-            None => provider_calls::provider_caller()?,
+            None => provider_calls::provider_caller(),
         };
         let backups = BackupSources::new(&config, flags);
         let app = Arc::new(Self {

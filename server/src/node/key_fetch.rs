@@ -104,18 +104,14 @@ pub struct KeyFetcher {
 }
 
 /// A caller that reaches public addresses only.
-///
-/// # Errors
-/// An error if the HTTP client cannot be created.
-pub fn public_caller(settings: SharedSettings) -> Result<Arc<dyn HttpCaller>> {
-    let http = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        // Connections are not reused, so that each fetch connects to an address that was checked for it.
-        .pool_max_idle_per_host(0)
-        .dns_resolver(Arc::new(PublicNames(settings)))
-        .build()
-        .context("failed to set up the client for key sets")?;
-    Ok(Arc::new(NetworkCaller(http)))
+pub fn public_caller(settings: SharedSettings) -> Arc<dyn HttpCaller> {
+    Arc::new(NetworkCaller::new(move || {
+        reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            // Connections are not reused, so that each fetch connects to an address that was checked for it.
+            .pool_max_idle_per_host(0)
+            .dns_resolver(Arc::new(PublicNames(settings.clone())))
+    }))
 }
 
 impl KeyFetcher {
@@ -273,7 +269,7 @@ mod tests {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let settings = crate::config::settings::Settings { private_key_hosts: hosts, ..Default::default() };
         let settings = Arc::new(arc_swap::ArcSwap::from_pointee(settings));
-        KeyFetcher::new(public_caller(settings.clone()).unwrap(), settings, Clock::system())
+        KeyFetcher::new(public_caller(settings.clone()), settings, Clock::system())
     }
 
     #[tokio::test]

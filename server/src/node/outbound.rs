@@ -3,10 +3,12 @@
 use std::error::Error;
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
+use store::blocking::run_blocking;
 
 use crate::records::audit;
 use crate::records::traces::TRACEPARENT;
@@ -41,18 +43,45 @@ pub enum CallError {
     Other(String),
 }
 
-/// Sends requests over the network.
-pub struct NetworkCaller(pub reqwest::Client);
+/// Sends requests over the network. Its client is made for the first request: reading the roots of the system
+/// takes as long as half of the start of a server, and many servers ask nobody.
+pub struct NetworkCaller(Arc<LazyClient>);
+
+/// A client, or the reason why it could not be made, and how it is made.
+struct LazyClient {
+    client: OnceLock<Result<reqwest::Client, CallError>>,
+    configure: Box<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>,
+}
+
+impl NetworkCaller {
+    /// A caller whose client is made from this configuration.
+    pub fn new(configure: impl Fn() -> reqwest::ClientBuilder + Send + Sync + 'static) -> Self {
+        Self(Arc::new(LazyClient { client: OnceLock::new(), configure: Box::new(configure) }))
+    }
+
+    async fn client(&self) -> Result<reqwest::Client, CallError> {
+        if let Some(client) = self.0.client.get() {
+            return client.clone();
+        }
+        let lazy = Arc::clone(&self.0);
+        let made = run_blocking(move || {
+            let make = || (lazy.configure)().build().map_err(|error| classify(&error));
+            lazy.client.get_or_init(make).clone()
+        });
+        made.await.map_err(|error| CallError::Other(error.to_string()))?
+    }
+}
 
 impl HttpCaller for NetworkCaller {
     fn send(&self, request: http::Request<Bytes>) -> AnswerFuture<'_> {
         Box::pin(async move {
+            let client = self.client().await?;
             let mut request = reqwest::Request::try_from(request).map_err(|error| classify(&error))?;
             // The other server continues the trace of the request that causes this one.
             if let Some(parent) = audit::trace().and_then(|trace| trace.traceparent().try_into().ok()) {
                 request.headers_mut().insert(TRACEPARENT, parent);
             }
-            let mut answer = self.0.execute(request).await.map_err(|error| classify(&error))?;
+            let mut answer = client.execute(request).await.map_err(|error| classify(&error))?;
             let mut head = http::Response::new(());
             *head.status_mut() = answer.status();
             *head.headers_mut() = std::mem::take(answer.headers_mut());
@@ -105,8 +134,6 @@ fn chain(error: &dyn Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use wiremock::{Mock, MockServer, ResponseTemplate, matchers};
 
     use super::*;
@@ -125,7 +152,7 @@ mod tests {
         let trace = traces.begin(&http::HeaderMap::new(), &*clock.random).unwrap();
         let other = MockServer::start().await;
         Mock::given(matchers::any()).respond_with(ResponseTemplate::new(200)).mount(&other).await;
-        let caller = NetworkCaller(reqwest::Client::new());
+        let caller = NetworkCaller::new(reqwest::Client::builder);
         let request = || http::Request::get(other.uri()).body(Bytes::new()).unwrap();
         let cause = AuditCaller::of_request(None, Arc::from("r-1")).traced(Some(trace));
         audit.on_behalf(cause, caller.send(request())).await.0.unwrap();

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt as _;
@@ -39,17 +38,13 @@ struct DiscoveredEndpoints {
 }
 
 /// A caller for external providers.
-///
-/// # Errors
-/// An error if the HTTP client cannot be created.
-pub fn provider_caller() -> anyhow::Result<Arc<dyn HttpCaller>> {
-    let http = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(Duration::from_secs(10))
-        .pool_max_idle_per_host(2)
-        .build()
-        .context("failed to set up the client for external providers")?;
-    Ok(Arc::new(NetworkCaller(http)))
+pub fn provider_caller() -> Arc<dyn HttpCaller> {
+    Arc::new(NetworkCaller::new(|| {
+        reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(Duration::from_secs(10))
+            .pool_max_idle_per_host(2)
+    }))
 }
 
 impl ProviderCalls {
