@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::administration::socket;
-use crate::clock::Clock;
+use crate::clock::{Clock, until_next_second};
 use crate::config::sections::DEFAULT_DATA_FOLDER;
 use crate::config::{Config, ConnectionLimits, LogSection, PlainHttp, ServeFlags, StoreEngine, exit_code};
 use crate::demo;
@@ -220,10 +220,15 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     let timers = ConnectionTimers { idle: config.idle_timeout, ..ConnectionTimers::default() };
     let (is_demo, grace, data) = (config.demo, config.shutdown_grace, config.data.clone());
     let app = Box::pin(open_node(config, flags, base_url.clone(), store, clock.into())).await?;
-    if (went_back || announcement.went_back) && app.identity.end_all_before(app.clock.now()).await? {
-        tracing::warn!(
-            "all sessions, codes and tokens of before have ended, because the database went back in time"
-        );
+    if went_back || announcement.went_back {
+        let now = app.clock.now();
+        if app.identity.end_all_before(now).await? {
+            tracing::warn!(
+                "all sessions, codes and tokens of before have ended, because the database went back in time"
+            );
+        }
+        // Access tokens of this second are refused, also if another node has ended the earlier ones.
+        until_next_second(now).await;
     }
     socket::listen_for_commands(app.clone())?;
     let (phase, phases) = watch::channel(ServingPhase::Serving);

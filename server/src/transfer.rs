@@ -9,7 +9,7 @@ use backup::{BackupError, RestoreReport, RestoreSelection, verify};
 use bulk::serve::archive::fail_open_jobs;
 use identity::storage::encryption::SecretEncryption;
 use identity::{Dependencies, Identity};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::json;
 use store::Store;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use crate::administration::copy::{CopySource, CopyTarget, FAILURE_SHOWN, copy_be
 use crate::administration::protocol::{AdminCommand, CommandEvent, StoreCopy};
 use crate::administration::socket::send_command;
 use crate::administration::{Console, EventSink};
-use crate::clock::Clock;
+use crate::clock::{Clock, until_next_second};
 use crate::config::{Config, ServeFlags, exit_code};
 use crate::node::backups::BackupSources;
 use crate::node::data_folder::require_store;
@@ -176,9 +176,7 @@ async fn end_sessions(encryption: SecretEncryption, store: Store, clock: &Clock)
     let identity = Identity::open_with(store, random, dependencies, "https://localhost", true, now);
     identity.await.context("failed to open the identity records")?.end_all_before(now).await?;
     // Access tokens of this second are refused, and the next server must be able to issue some.
-    let next_second =
-        SignedDuration::from_secs(1) - SignedDuration::from_nanos(now.subsec_nanosecond().into());
-    tokio::time::sleep(next_second.unsigned_abs()).await;
+    until_next_second(now).await;
     Ok(())
 }
 
