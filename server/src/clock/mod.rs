@@ -76,8 +76,8 @@ pub fn thread_cpu_time() -> Duration {
     Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// Waits until the second of `now` has passed. Times of tokens are whole seconds, so that what is issued after
-/// it is later than `now` in them, too.
+/// Waits until the second of `now` has passed. Times of tokens are whole seconds, so that a token that is
+/// issued after it is later than `now`.
 pub async fn until_next_second(now: Timestamp) {
     let rest = SignedDuration::from_secs(1) - SignedDuration::from_nanos(now.subsec_nanosecond().into());
     tokio::time::sleep(rest.unsigned_abs()).await;
