@@ -1,8 +1,8 @@
 //! Erasure of a patient's record, or of one deleted resource, with all versions (see [`store::erase`]).
 //!
 //! A Patient is erased with everything that was ever in its compartment, and with the Binaries that this
-//! names: they contain the notes and images, and belong to no compartment. What belongs to other patients too
-//! stays, and is reported. Any other resource must be deleted first, so that clients that follow the changes
+//! names: they contain the notes and images, and belong to no compartment. Resources that belong to other
+//! patients too are kept and reported. Any other resource must be deleted first, so that clients that follow the changes
 //! have learned of its end.
 
 use std::collections::BTreeSet;
@@ -38,16 +38,16 @@ pub struct ErasureResult {
 #[derive(Debug, thiserror::Error)]
 pub enum ErasureError {
     /// The name is not that of a resource.
-    #[error("'{0}' names no resource; write Patient/ID, or TYPE/ID of a deleted resource")]
+    #[error("'{0}' is not the name of a resource; write Patient/ID, or TYPE/ID of a deleted resource")]
     NotAName(String),
     /// The type describes codes.
-    #[error("a {0} is not erased, because it describes codes and no person; delete it")]
+    #[error("a {0} describes codes, not a person, and is not erased; delete it")]
     Unerasable(&'static str),
-    /// The resource exists and is no Patient.
-    #[error("{0} is not deleted; delete it first, so that those who follow the changes learn of its end")]
+    /// The resource exists and is not a Patient.
+    #[error("{0} is not deleted; delete it first, so that clients that follow the changes learn of it")]
     NotDeleted(ResourceKey),
     /// There is nothing to erase.
-    #[error("{0} has no version in this store that belongs to nobody else")]
+    #[error("{0} has no version in this store that could be erased; check its type and id")]
     Unknown(ResourceKey),
     /// The resources are written again and again.
     #[error("{0} is being written; stop its writers, and erase it again")]
@@ -101,7 +101,6 @@ pub async fn erase(
         if keys.is_empty() && store.read(&root, Seq::LATEST).await?.is_some() {
             keys.push(root.clone());
         }
-        keys.extend(std::mem::take(&mut erasing.binaries));
         keys.retain(|key| !erasing.shared.contains(key));
         if keys.is_empty() {
             return erasing.finish(root).await;
@@ -122,7 +121,7 @@ struct RecordErasure<'a> {
     own: Option<String>,
     versions: u64,
     shared: BTreeSet<ResourceKey>,
-    /// Binaries that erased resources name.
+    /// Binaries that the resources of this step name.
     binaries: BTreeSet<ResourceKey>,
     /// Time of the earliest version that was found.
     since: Timestamp,
@@ -139,6 +138,15 @@ impl RecordErasure<'_> {
             let (mut erasures, mut versions) = (Vec::new(), 0);
             for key in keys {
                 if let Some((erasure, count)) = self.examine(key).await? {
+                    erasures.push(erasure);
+                    versions += count;
+                }
+            }
+            // In the same step, because nothing names them after it.
+            for key in std::mem::take(&mut self.binaries) {
+                if !keys.contains(&key)
+                    && let Some((erasure, count)) = self.examine(&key).await?
+                {
                     erasures.push(erasure);
                     versions += count;
                 }
