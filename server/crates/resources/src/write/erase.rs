@@ -2,8 +2,8 @@
 //!
 //! A Patient is erased with everything that was ever in its compartment, and with the Binaries that this
 //! names: they contain the notes and images, and belong to no compartment. Resources that belong to other
-//! patients too are kept and reported. Any other resource must be deleted first, so that clients that follow the changes
-//! have learned of its end.
+//! patients too are kept and reported. Any other resource must be deleted first, so that clients that follow
+//! the changes have learned of its end.
 
 use std::collections::BTreeSet;
 

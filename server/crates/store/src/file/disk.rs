@@ -151,7 +151,6 @@ impl DiskSpace {
         let db_dir = self.dir.join("db");
         let failed =
             |error: &dyn std::fmt::Display| of_folder("empty the journal of the store", &self.dir)(error);
-        // It records that the tables contain everything, and counts from the start of an empty journal.
         let number = self.with(|opened| {
             memtable_budget::write_all_out(opened);
             let numbers = journal::numbers(&db_dir).map_err(|error| failed(&error))?;
@@ -160,6 +159,8 @@ impl DiskSpace {
                 _ => Err(failed(&"the engine still writes to its tables; try again")),
             }
         })?;
+        // The state is written before the journal is cut: it permits a longer journal, too, whose writes are
+        // all in the tables.
         let mut checkpoints = self.checkpoints();
         let CheckpointState { state, journal, files } = &mut *checkpoints;
         let next = self.with(|opened| {
@@ -172,7 +173,7 @@ impl DiskSpace {
         *journal = JournalTail::default();
         drop(checkpoints);
         self.reopen_after(|| journal::empty(&db_dir, number).map_err(|error| failed(&error)))?;
-        // The engine keeps in its next files only what is newer than the writes of this checkpoint.
+        // This write is newer than all removals, so that the next compaction may drop them.
         self.checkpoint(false)
     }
 
