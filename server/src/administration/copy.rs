@@ -111,7 +111,7 @@ impl CopyTarget {
         let flags = ServeFlags { data: Some(data.clone()), store: Some(to.to_owned()), ..flags.clone() };
         let config = Config::load(&flags)?;
         if config.engine == source.engine && (to != "file" || same_folder(&data, &source.data)) {
-            bail!("the source and the target are the same store");
+            bail!("the source and the target are the same store; name another one with --to");
         }
         Ok(Self { name: store_name(&config), config, flags, keeps_source: copy.keep_source })
     }

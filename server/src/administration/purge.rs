@@ -17,6 +17,9 @@ const EXPORT_ENDED: &str = "records were erased that this export may contain; st
                             earlier files";
 /// Maximum number of kept resources that are named.
 const MAX_NAMED: usize = 20;
+/// The failure of the last step.
+const STILL_IN_FILES: &str =
+    "the record is erased, but its bytes are still in the files of the store; repeat the command";
 /// The remedy for the files of a database.
 const DATABASE_FILES: &str = "the rows are removed; the files of the database contain the bytes until it writes other rows over \
                               them: the owner of its tables removes them with VACUUM FULL current, history, member, change, \
@@ -48,7 +51,7 @@ pub async fn run_purge(services: &AdminServices<'_>, resource: &str, events: Eve
     let searches = searches.context("failed to overwrite searches in the audit log")?;
 
     events(CommandEvent::Progress("rewriting the files of the store".to_owned()));
-    let compaction = store.compact().await.context("what was erased is still in the files of the store")?;
+    let compaction = store.compact().await.context(STILL_IN_FILES)?;
     if compaction == Compaction::LeftToDatabase {
         events(CommandEvent::Trouble(DATABASE_FILES.to_owned()));
     }

@@ -44,7 +44,7 @@ pub enum CallError {
 }
 
 /// Sends requests over the network. Its client is made for the first request: reading the roots of the system
-/// takes as long as half of the start of a server, and many servers ask nobody.
+/// takes as long as the rest of the start of a server, and many servers never send one.
 pub struct NetworkCaller(Arc<LazyClient>);
 
 /// A client, or the reason why it could not be made, and how it is made.

@@ -2,8 +2,8 @@
 //!
 //! A delete adds a version; an erasure leaves nothing. It has a sequence number of its own, so that it has a
 //! place among the commits, but no entry in the change feed. Those who follow the feed, such as clients that
-//! export increments, therefore do not learn of it. The [records](ErasureRecord) in the ledger tell whom that
-//! concerns.
+//! export increments, therefore do not learn of it. The [records](ErasureRecord) in the ledger contain the
+//! times for which this matters.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub enum Compaction {
     LeftToDatabase,
 }
 
-/// A record of an erasure. It is kept for ever, and contains no content of a resource.
+/// A record of an erasure. It is never removed, and contains no content of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErasureRecord {
     /// The resource that the operator named, such as `Patient/p1`.

@@ -26,12 +26,12 @@ impl FileEngine {
 
     /// Rewrites the files (see [`crate::Store::compact`]).
     pub(crate) async fn compact(&self) -> Result<(), StoreError> {
-        // The engine keeps what a snapshot may still read; those of before end with the opened engine.
+        // The engine keeps removed entries while a snapshot may read them. Reopening it ends all snapshots.
         self.ask(WriteRequest::EmptyJournal).await?;
         let disk = Arc::clone(&self.shared.disk);
         let compacted = tokio::task::spawn_blocking(move || compact_tables(&disk)).await;
         compacted.map_err(engine("compact the store"))??;
-        // The engine removes the files that it has replaced at the latest when it is opened.
+        // The engine may keep replaced files until it is opened again.
         self.ask(WriteRequest::EmptyJournal).await
     }
 }
