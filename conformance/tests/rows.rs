@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
-use trefoil_conformance::environment::{TestEnvironment, server};
+use trefoil_conformance::environment::TestEnvironment;
 use trefoil_conformance::run::case_run;
 use trefoil_conformance::run::verdict::Verdict;
 use trefoil_conformance::spec::Specification;
@@ -62,7 +62,7 @@ impl Suite {
 fn main() {
     let arguments = Arguments::from_args();
     if !arguments.list {
-        server::build().expect("the server can be built");
+        test_server::build().expect("the server can be built");
     }
     let suite = Arc::new(Suite {
         spec: Specification::load().expect("the tables can be read"),

@@ -1,9 +1,12 @@
-//! Benchmark of the log, run by `cargo xtask bench log`: time that the line about a request costs the thread
-//! which answers the request. Standard error should be a file or `/dev/null`, as for a service.
+//! Benchmark of the records, run by `cargo xtask bench log`: time that the line of the log about a request,
+//! and its metrics, cost the thread which answers the request. Standard error should be a file or
+//! `/dev/null`, as for a service.
 
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use trefoil_server::config::LogFormat;
+use trefoil_server::records::request_metrics::RequestMetrics;
 use trefoil_server::records::server_log::start_log;
 
 /// Number of lines of a thread in a round. The buffer of the log takes them without dropping lines.
@@ -12,21 +15,26 @@ const ROUNDS: usize = 51;
 
 fn main() {
     let guard = start_log(LogFormat::Text);
+    let metrics = RequestMetrics::default();
     for threads in [1, 2] {
-        let mut figures: Vec<f64> = (0..ROUNDS).map(|_| round(threads)).collect();
-        figures.sort_by(f64::total_cmp);
-        let (median, fastest) = (figures[ROUNDS / 2], figures[0]);
-        println!(
-            "line of a request, {threads} threads: median {median:.0} ns, fastest round {fastest:.0} ns"
-        );
+        report("line of a request", threads, &log_lines);
+        report("metrics of a request", threads, &|| count_requests(&metrics));
     }
     drop(guard);
 }
 
-/// Returns the nanoseconds of a line, averaged over the threads.
-fn round(threads: usize) -> f64 {
+/// Prints the nanoseconds of a request.
+fn report(name: &str, threads: usize, work: &(dyn Fn() -> Duration + Sync)) {
+    let mut figures: Vec<f64> = (0..ROUNDS).map(|_| round(threads, work)).collect();
+    figures.sort_by(f64::total_cmp);
+    let (median, fastest) = (figures[ROUNDS / 2], figures[0]);
+    println!("{name}, {threads} threads: median {median:.0} ns, fastest round {fastest:.0} ns");
+}
+
+/// Returns the nanoseconds of a request, averaged over the threads.
+fn round(threads: usize, work: &(dyn Fn() -> Duration + Sync)) -> f64 {
     let total: Duration = std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(log_lines)).collect();
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         running.into_iter().map(|thread| thread.join().expect("logging does not panic")).sum()
     });
     // The next round begins with an empty buffer.
@@ -43,6 +51,17 @@ fn log_lines() -> Duration {
     for number in 0..LINES {
         let (status, took_us) = (200_u16, u128::from(number % 100));
         tracing::info!(%method, path, status, took_us, %request_id, "request");
+    }
+    started.elapsed()
+}
+
+/// Counts what `http::dispatch` counts of requests. All threads count the same route, which is the worst
+/// case.
+fn count_requests(metrics: &RequestMetrics) -> Duration {
+    let started = Instant::now();
+    for number in 0..LINES {
+        let series = &metrics.series(black_box(40))[black_box(7)];
+        series.count(black_box(200), Duration::from_micros(black_box(number % 100)));
     }
     started.elapsed()
 }

@@ -14,6 +14,7 @@ use crate::new_app::{NewAppArgs, run_new_app};
 use crate::node::memory_limit;
 use crate::transfer::{CopyArgs, RestoreArgs, run_copy, run_restore};
 use crate::trust::{self, TrustArgs};
+use crate::upgrade_check::{UpgradeCheckArgs, run_upgrade_check};
 use crate::{administration, serve};
 
 /// Sign-in, terminology and bulk export for health apps, in one server.
@@ -42,6 +43,13 @@ pub enum ServerCommand {
     /// A server does so when it starts, unless `[store] migrate` is false.
     #[command(after_help = "Example:\n  trefoil migrate --store postgres://owner@db.example/trefoil")]
     Migrate(MigrateArgs),
+    /// Say what this version of the program would change in the data of an earlier one.
+    ///
+    /// Changes nothing; the server of the earlier version may run. Exit code 1 if the data cannot be used.
+    #[command(
+        after_help = "Examples:\n  trefoil upgrade-check --data /var/lib/trefoil\n  trefoil upgrade-check --config /etc/trefoil/trefoil.toml"
+    )]
+    UpgradeCheck(UpgradeCheckArgs),
     /// Restore a store from a backup, or check that it could be restored.
     ///
     /// The target must be new: a folder without a store, or an empty database. All sessions and tokens end.
@@ -49,7 +57,7 @@ pub enum ServerCommand {
         after_help = "Examples:\n  trefoil restore --from ./backups --verify\n  trefoil restore --from ./backups --data ./restored\n  trefoil restore --from s3://bucket/trefoil --store postgres://owner@db.example/trefoil"
     )]
     Restore(RestoreArgs),
-    /// Copy a stopped server to another store: from a folder to a database, or back.
+    /// Copy a server to another store: from a folder to a database, or back.
     #[command(
         after_help = "Examples:\n  trefoil copy --data ./trefoil-data --to postgres://owner@db.example/trefoil\n  trefoil copy --store postgres://owner@db.example/trefoil --to file:./one-machine"
     )]
@@ -111,6 +119,7 @@ pub fn run_program(cli: CommandLine) -> ExitCode {
     let code = match cli.command {
         ServerCommand::Serve(flags) => runtime.block_on(serve::run_server(&flags)),
         ServerCommand::Migrate(args) => runtime.block_on(run_migrate(args)),
+        ServerCommand::UpgradeCheck(args) => runtime.block_on(run_upgrade_check(args)),
         ServerCommand::Restore(args) => runtime.block_on(run_restore(args)),
         ServerCommand::Copy(args) => runtime.block_on(run_copy(args)),
         ServerCommand::NewApp(args) => runtime.block_on(run_new_app(args)),

@@ -282,6 +282,7 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     let end = tokio::select! {
         () = signals.wait_for_stop(&app) => ServeEnd::Stopped,
         () = app.drain.completed() => ServeEnd::Stopped,
+        () = app.store.moved() => ServeEnd::Stopped,
         () = app.store.went_back() => ServeEnd::DatabaseWentBack { listen },
     };
     let is_stopped = matches!(end, ServeEnd::Stopped);
@@ -292,7 +293,7 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     let _ = phase.send(ServingPhase::Closing);
     // A second signal ends the grace period.
     if is_stopped {
-        drop(tokio::time::timeout(grace, signals.wait_for_stop(&app)).await);
+        drop(tokio::time::timeout(grace, Box::pin(signals.wait_for_stop(&app))).await);
     }
     let _ = phase.send(ServingPhase::Stopping);
     // Waiting terminology questions could take longer than the drain time.
@@ -326,7 +327,7 @@ pub async fn open_node(
     outside: Outside,
 ) -> Result<Arc<App>> {
     let (is_demo, clients, edition) = (config.demo, config.clients.clone(), config.edition);
-    let app = App::open(config, flags, base_url, store, outside).await?;
+    let app = Box::pin(App::open(config, flags, base_url, store, outside)).await?;
     reload::store_declared_clients(&app.identity, flags, &clients, edition, app.clock.now()).await?;
     if is_demo {
         demo::seed_demo(&app).await.context("failed to add the demo project")?;
@@ -407,7 +408,7 @@ impl StopSignals {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => match app.logs.audit.on_behalf(AuditCaller::operator(), reload_config(app)).await.0 {
+                _ = self.hang_up.recv() => match app.logs.audit.on_behalf(AuditCaller::operator(), Box::pin(reload_config(app))).await.0 {
                     Ok(lines) => lines.iter().for_each(|line| tracing::info!("{line}")),
                     Err(error) => tracing::error!("{error:#}"),
                 },

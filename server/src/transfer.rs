@@ -63,8 +63,8 @@ pub struct RestoreArgs {
 /// Options of `copy`.
 #[derive(Debug, clap::Args)]
 pub struct CopyArgs {
-    /// The source: its data folder, and its store if that is a database. A server that runs on a folder
-    /// copies its store itself, and stops after that.
+    /// The source: its data folder, and its store if that is a database. A server that runs on the folder
+    /// copies its store itself. All servers of the source stop after that.
     #[command(flatten)]
     pub data: DataArgs,
     /// Store to copy to: the URL of an empty PostgreSQL database, or file:FOLDER for a new data folder

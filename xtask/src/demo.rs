@@ -1,11 +1,12 @@
 //! `cargo xtask demo`: starts the server with the demo project, prints the guide that the server writes, and
 //! opens the terminal client.
 
-use std::io::{BufRead as _, BufReader, IsTerminal as _};
+use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
+use test_server::ServerProcess;
 
 use crate::workspace::{build_with_progress, check, root, target_dir};
 
@@ -35,20 +36,14 @@ pub fn run(args: &DemoArgs) -> Result<()> {
     } else {
         Stdio::inherit()
     };
-    let mut server = Command::new(programs.join("trefoil"))
+    let mut command = Command::new(programs.join("trefoil"));
+    command
         .args(["serve", "--demo", "--listen", &args.listen, "--data"])
         .arg(&data)
         .current_dir(root())
         .env("TREFOIL_LOG", std::env::var("TREFOIL_LOG").unwrap_or_else(|_| "warn".to_owned()))
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .context("failed to start the server")?;
-    let ready = wait_until_ready(&mut server);
-    if let Err(error) = ready {
-        drop(server.kill());
-        return Err(error);
-    }
+        .stderr(log);
+    let server = ServerProcess::start(&mut command).context("see the messages above, or in server.log")?;
     let guide = data.join("guide.txt");
     println!("\n{}", std::fs::read_to_string(&guide).context("failed to read the guide")?);
     if with_tui {
@@ -61,7 +56,7 @@ pub fn run(args: &DemoArgs) -> Result<()> {
              Its data stay in {}.",
             data.display()
         );
-        stop(&mut server)?;
+        server.stop()?;
         return left;
     }
     // Ctrl-C is also sent to the server, which then stops.
@@ -81,19 +76,4 @@ fn build_programs() -> Result<PathBuf> {
     }
     check(command.args(["--profile", "quick"]))?;
     Ok(target_dir().join("quick"))
-}
-
-fn wait_until_ready(server: &mut Child) -> Result<()> {
-    let output = server.stdout.take().context("the output of the server is not piped")?;
-    let mut lines = BufReader::new(output).lines();
-    match lines.next() {
-        Some(line) if line.as_deref().is_ok_and(|line| line.starts_with("ready ")) => Ok(()),
-        _ => bail!("the server ended before it was ready; see its messages above or in server.log"),
-    }
-}
-
-fn stop(server: &mut Child) -> Result<()> {
-    check(Command::new("kill").arg(server.id().to_string()))?;
-    server.wait()?;
-    Ok(())
 }

@@ -1,13 +1,13 @@
 //! `cargo xtask pictures`: runs the terminal client in tmux against a demo server, and writes pictures of its
 //! screens (PNG, by Chromium) and a recording (asciicast, version 2) to `target/pictures`.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use serde_json::json;
+use test_server::ServerProcess;
 
 use crate::workspace::{build, check, root, target_dir};
 
@@ -59,7 +59,7 @@ pub fn run() -> Result<()> {
     let folder = target_dir().join("pictures");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder)?;
-    let server = DemoServer::start(&folder.join("data"))?;
+    let server = start_server(&folder.join("data"))?;
     let tmux = Tmux { socket: format!("trefoil-pictures-{}", std::process::id()) };
     for theme in THEMES {
         photograph(&folder, &tmux, theme)?;
@@ -106,28 +106,11 @@ fn photograph(
     Ok(())
 }
 
-/// A demo server that ends with this value.
-struct DemoServer(Child);
-
-impl DemoServer {
-    fn start(data: &Path) -> Result<Self> {
-        let mut command = Command::new(target_dir().join("debug/trefoil"));
-        command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"]).arg(data).current_dir(root());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let output = child.stdout.take().context("the output of the server is not piped")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        ensure!(line.starts_with("ready "), "the server did not start: {line}");
-        Ok(Self(child))
-    }
-}
-
-impl Drop for DemoServer {
-    fn drop(&mut self) {
-        // An error means that the server has already ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a demo server.
+fn start_server(data: &Path) -> Result<ServerProcess> {
+    let mut command = Command::new(target_dir().join("debug/trefoil"));
+    command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"]).arg(data).current_dir(root());
+    Ok(ServerProcess::start(command.stderr(Stdio::null()))?)
 }
 
 /// A tmux server of its own.

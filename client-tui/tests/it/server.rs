@@ -1,69 +1,38 @@
 //! The real server with its demo project, and a simulated browser of a user.
 
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use test_server::{DataFolder, ServerProcess};
 
 use crate::browser::submit_forms;
 
 /// A demo server in a temporary folder. It is stopped at the end of the test.
 pub struct Server {
-    child: Child,
+    _process: ServerProcess,
     /// Data folder of the server.
     pub data: tempfile::TempDir,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // An error means that the server has already ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Builds the server if necessary, and returns the path of the program next to this one.
-fn program() -> PathBuf {
-    let folder = Path::new(env!("CARGO_BIN_EXE_trefoil-tui")).parent().unwrap();
-    let mut build = Command::new(env!("CARGO"));
-    // Uses the features of the whole workspace, so that Cargo does not rebuild crates that `cargo test` has
-    // built.
-    build.args(["build", "--quiet", "--workspace", "--bin", "trefoil"]);
-    build.args(folder.ends_with("release").then_some("--release"));
-    build.arg("--target-dir").arg(folder.parent().unwrap());
-    assert!(build.status().unwrap().success(), "the server cannot be built");
-    folder.join("trefoil")
-}
-
 impl Server {
-    /// Starts the server and waits until it is ready.
+    /// Builds the server unless it is up to date, starts it, and waits until it is ready.
     pub fn start() -> Self {
         let data = tempfile::tempdir().unwrap();
-        let mut command = Command::new(program());
+        let mut command = Command::new(test_server::build().unwrap());
         command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let server = Self { child, data };
-        assert!(line.starts_with("ready "), "the server did not start: {line}");
-        server
-    }
-
-    fn json(&self, name: &str) -> Value {
-        serde_json::from_slice(&std::fs::read(self.data.path().join(name)).unwrap()).unwrap()
+        let process = ServerProcess::start(command.stderr(Stdio::null())).unwrap();
+        Self { _process: process, data }
     }
 
     /// Returns name and password of a user.
     pub fn person(&self) -> (String, String) {
-        let user = &self.json("demo.json")["user"];
+        let user = &DataFolder(self.data.path()).demo().unwrap()["user"];
         let text = |name: &str| user[name].as_str().unwrap().to_owned();
         (text("username"), text("password"))
     }
 
     /// Returns the certificate to trust, as PEM.
     pub fn ca(&self) -> Vec<u8> {
-        std::fs::read(self.json("endpoint.json")["ca"].as_str().unwrap()).unwrap()
+        std::fs::read(DataFolder(self.data.path()).ca().unwrap().unwrap()).unwrap()
     }
 }
 

@@ -5,21 +5,18 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
 use test_database::TestDatabase;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, Command};
+use test_server::{DataFolder, ServerProcess};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
 
 use super::error::SetupError;
 use super::target::{self, TargetKind, TestTarget};
 use crate::profile::Profile;
-
-/// Maximum time until the server prints the line `ready`.
-const READY: Duration = Duration::from_secs(60);
 
 /// Whether servers are started in process groups of their own.
 static SURVIVE_INTERRUPTS: AtomicBool = AtomicBool::new(false);
@@ -67,50 +64,6 @@ pub fn survive_interrupts() {
     SURVIVE_INTERRUPTS.store(true, Ordering::Relaxed);
 }
 
-/// The path of the server: `TREFOIL_BIN`, or `trefoil` in the folder of this program or its parent (where
-/// Cargo puts test binaries), or else the program that `cargo build` builds.
-///
-/// # Errors
-/// An error if there is no such program and it cannot be built.
-pub fn program() -> Result<PathBuf> {
-    if let Some(named) = std::env::var_os("TREFOIL_BIN") {
-        return Ok(PathBuf::from(named));
-    }
-    let own = std::env::current_exe().context("failed to find the path of this program")?;
-    let name = format!("trefoil{}", std::env::consts::EXE_SUFFIX);
-    let beside = own.ancestors().skip(1).take(2).map(|folder| folder.join(&name)).find(|path| path.is_file());
-    match beside {
-        Some(path) => Ok(path),
-        None => build(),
-    }
-}
-
-/// Builds the server with Cargo if it is out of date, and returns the path of the program.
-///
-/// # Errors
-/// An error if Cargo fails.
-pub fn build() -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = std::process::Command::new(cargo)
-        // Uses the features of the whole workspace, so that Cargo does not rebuild crates that `cargo test`
-        // has built.
-        .args(["build", "--quiet", "--workspace", "--bin", "trefoil"])
-        .args(["--message-format", "json-render-diagnostics"])
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        .stderr(Stdio::inherit())
-        .output()
-        .context("failed to run cargo; set TREFOIL_BIN to the server's program")?;
-    if !output.status.success() {
-        bail!("`cargo build --workspace --bin trefoil` failed");
-    }
-    let made = String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "trefoil")
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from));
-    made.context("cargo built the server but did not report the path of the program")
-}
-
 /// A running server.
 pub struct OwnServer {
     folder: TempDir,
@@ -119,7 +72,7 @@ pub struct OwnServer {
     config: String,
     port: u16,
     program: PathBuf,
-    child: Child,
+    process: ServerProcess,
 }
 
 impl OwnServer {
@@ -137,47 +90,37 @@ impl OwnServer {
     ///
     /// # Errors
     /// An error if the server does not become ready.
-    pub async fn restart(mut self, ahead_s: i64) -> Result<Self> {
-        self.child.kill().await.context("failed to end the server")?;
+    pub async fn restart(self, ahead_s: i64) -> Result<Self> {
+        drop(self.process);
         Self::spawn(self.folder, self.store, self.config, self.port, ahead_s).await
     }
 
     async fn spawn(folder: TempDir, store: String, config: String, port: u16, ahead_s: i64) -> Result<Self> {
-        let program = program()?;
+        let program = test_server::program()?;
         let data = folder.path();
         let file = data.join("trefoil.toml");
         std::fs::write(&file, &config)?;
-        let log = std::fs::File::create(data.join("server.log"))?;
-        let mut command = Command::new(&program);
+        let log_path = data.join("server.log");
+        let mut command = std::process::Command::new(&program);
         #[cfg(unix)]
         if SURVIVE_INTERRUPTS.load(Ordering::Relaxed) {
-            command.process_group(0);
+            std::os::unix::process::CommandExt::process_group(&mut command, 0);
         }
-        let mut child = command
+        command
             .args(["serve", "--demo", "--listen", &format!("127.0.0.1:{port}"), "--data"])
             .arg(data)
             .args(["--store", &store, "--config"])
             .arg(&file)
             .env("TREFOIL_DEMO_AHEAD_S", ahead_s.to_string())
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("failed to start {}", program.display()))?;
-        let stdout = child.stdout.take().context("the server's output is not piped")?;
-        let mut lines = BufReader::new(stdout).lines();
-        let ready = async {
-            while let Some(line) = lines.next_line().await? {
-                if let Some(base_url) = line.strip_prefix("ready ") {
-                    return Ok(url::Url::parse(base_url)?.port().unwrap_or(443));
-                }
-            }
-            let log = std::fs::read_to_string(data.join("server.log")).unwrap_or_default();
-            bail!("the server ended before it was ready:\n{log}")
-        };
-        let port = tokio::time::timeout(READY, ready).await.context("the server did not become ready")??;
-        Ok(Self { folder, store, config, port, program, child })
+            .stderr(std::fs::File::create(&log_path)?);
+        // The start waits for the server, which would stop other tasks of this thread.
+        let started = tokio::task::spawn_blocking(move || ServerProcess::start(&mut command)).await?;
+        let process = started.with_context(|| {
+            format!("the log of the server:\n{}", std::fs::read_to_string(log_path).unwrap_or_default())
+        })?;
+        let port = url::Url::parse(process.address())?.port().unwrap_or(443);
+        Ok(Self { folder, store, config, port, program, process })
     }
 
     /// Replaces the folder of export files with a file, so that no export file can be written.
@@ -211,24 +154,12 @@ impl OwnServer {
     /// # Errors
     /// The error of the operating system.
     pub fn ca(&self) -> Result<Option<Vec<u8>>> {
-        let endpoint: Value =
-            serde_json::from_slice(&std::fs::read(self.folder.path().join("endpoint.json"))?)?;
-        Ok(endpoint["ca"].as_str().map(std::fs::read).transpose()?)
-    }
-
-    fn read(&self, name: &str) -> Result<Value> {
-        let path = self.folder.path().join(name);
-        let text = std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
-        serde_json::from_slice(&text).with_context(|| format!("{} is not valid JSON", path.display()))
+        Ok(DataFolder(self.folder.path()).ca()?.map(std::fs::read).transpose()?)
     }
 
     /// The base URL of the server.
-    ///
-    /// # Errors
-    /// An error if the server has not written it.
-    pub fn base_url(&self) -> Result<String> {
-        let endpoint = self.read("endpoint.json")?;
-        Ok(endpoint["base_url"].as_str().context("endpoint.json has no base_url")?.to_owned())
+    pub fn base_url(&self) -> &str {
+        self.process.address()
     }
 
     /// The users, clients and resources of the demo project.
@@ -236,7 +167,9 @@ impl OwnServer {
     /// # Errors
     /// An error if a file is missing or is not valid.
     pub fn profile(&self) -> Result<Profile> {
-        let Value::Object(members) = self.read("demo.json")? else { bail!("demo.json is not a JSON object") };
+        let Value::Object(members) = DataFolder(self.folder.path()).demo()? else {
+            bail!("demo.json is not a JSON object")
+        };
         Ok(Profile { members, ca_pem: self.ca()? })
     }
 
@@ -245,7 +178,7 @@ impl OwnServer {
     /// # Errors
     /// An error if a file is missing or the server does not answer.
     pub async fn target(&self) -> Result<TestTarget> {
-        TestTarget::connect(&self.base_url()?, self.profile()?, TargetKind::Trefoil, target::TIMEOUT).await
+        TestTarget::connect(self.base_url(), self.profile()?, TargetKind::Trefoil, target::TIMEOUT).await
     }
 
     /// The number of exports whose files the server keeps.

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use tokio::runtime::Runtime;
+use trefoil_conformance::environment::TestEnvironment;
 use trefoil_conformance::environment::preconditions::{self, CaseContext};
-use trefoil_conformance::environment::{TestEnvironment, server};
 use trefoil_conformance::run::case_run::{RepeatedStatus, exchange};
 use trefoil_conformance::spec::request::Request;
 use trefoil_conformance::wire::build::build_request;
@@ -33,7 +33,7 @@ struct Trial {
 impl Trial {
     /// Starts the server. The first call builds it if necessary.
     fn start() -> Self {
-        static BUILT: LazyLock<PathBuf> = LazyLock::new(|| server::build().unwrap());
+        static BUILT: LazyLock<PathBuf> = LazyLock::new(|| test_server::build().unwrap());
         assert!(BUILT.is_file(), "{}", BUILT.display());
         let runtime = Runtime::new().unwrap();
         let world = runtime.block_on(TestEnvironment::start()).unwrap();

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use trefoil_conformance::environment::server::{self, OwnServer};
+use trefoil_conformance::environment::server::OwnServer;
 use trefoil_conformance::environment::target::{TIMEOUT, TargetKind, TestTarget};
 use trefoil_conformance::environment::{TestEnvironment, probe};
 use trefoil_conformance::profile::Profile;
@@ -236,14 +236,14 @@ async fn own_server(kind: TargetKind) -> (OwnServer, TestEnvironment) {
     let server = OwnServer::start("").await.unwrap();
     let mut profile = server.profile().unwrap();
     profile.members.insert("tx_resources".to_owned(), true.into());
-    let target = TestTarget::connect(&server.base_url().unwrap(), profile, kind, TIMEOUT).await.unwrap();
+    let target = TestTarget::connect(server.base_url(), profile, kind, TIMEOUT).await.unwrap();
     (server, TestEnvironment::of(target))
 }
 
 /// Checks that no row needs a rule of Trefoil to pass, if it is said to be about a standard.
 #[test]
 fn trefoil_passes_as_another_makers_server() {
-    server::build().unwrap();
+    test_server::build().unwrap();
     let (summary, verdicts) = Runtime::new().unwrap().block_on(async {
         let (_server, world) = own_server(TargetKind::Other).await;
         let selection = Selection { level: Level::Should, write: true, ..Selection::default() };
@@ -258,7 +258,7 @@ fn trefoil_passes_as_another_makers_server() {
 /// Checks that a run changes nothing that a second run notices, and deletes what it created.
 #[test]
 fn a_second_run_has_the_same_result() {
-    server::build().unwrap();
+    test_server::build().unwrap();
     Runtime::new().unwrap().block_on(async {
         let (server, world) = own_server(TargetKind::Trefoil).await;
         let only = ["kick-off", "design/resources", "bulkdata/", "recovery", "rfc8628/5.1", "spec/authorize"];

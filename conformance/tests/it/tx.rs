@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tokio::runtime::Runtime;
-use trefoil_conformance::environment::server::{self, OwnServer};
+use trefoil_conformance::environment::server::OwnServer;
 use trefoil_conformance::spec::Specification;
 use trefoil_conformance::tx::contradictions::CONTRADICTIONS;
 use trefoil_conformance::tx::report::SuiteReport;
@@ -41,7 +41,7 @@ fn shared(name: &str, test: &str) -> Option<PathBuf> {
 
 impl Trial {
     fn start(tests: PathBuf) -> Self {
-        server::build().unwrap();
+        test_server::build().unwrap();
         let runtime = Runtime::new().unwrap();
         let (server, target) = runtime.block_on(async {
             let server = OwnServer::start(ANONYMOUS).await.unwrap();

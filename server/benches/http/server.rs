@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,6 +12,7 @@ use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde_json::Value;
+use test_server::ServerProcess;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
@@ -80,7 +80,7 @@ where
 
 /// A server in a separate process.
 pub(crate) struct Server {
-    child: Child,
+    process: ServerProcess,
     pub(crate) address: String,
     connector: Arc<Connector>,
 }
@@ -92,13 +92,8 @@ impl Server {
         says: &str,
         connector: impl FnOnce() -> Arc<Connector>,
     ) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("the standard output is piped"))
-            .read_line(&mut line)
-            .expect("the server prints its address");
-        let address = line.trim().strip_prefix(says).unwrap_or_else(|| panic!("{line:?}")).to_owned();
-        Self { child, address, connector: connector() }
+        let process = ServerProcess::start_announced(command, says).unwrap_or_else(|error| panic!("{error}"));
+        Self { address: process.address().to_owned(), process, connector: connector() }
     }
 
     pub(crate) fn connector(&self) -> Arc<Connector> {
@@ -122,7 +117,7 @@ impl Server {
 
     /// Returns the CPU time of each thread in nanoseconds (Linux).
     pub(crate) fn threads(&self) -> HashMap<OsString, f64> {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id()));
         let nanoseconds = |thread: std::fs::DirEntry| {
             let stat = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
             Some((thread.file_name(), stat.split(' ').next()?.parse().ok()?))
@@ -197,13 +192,6 @@ impl Server {
         let answer = path(&head);
         let token = answer.split("access_token=").nth(1).unwrap_or_else(|| panic!("{answer}"));
         (token.split('&').next().unwrap_or_default().to_owned(), cookies.join("; "))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

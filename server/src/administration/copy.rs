@@ -38,9 +38,6 @@ pub async fn copy_running(
     events: EventSink<'_>,
 ) -> Result<()> {
     let app = services.app.context("no server runs on this folder")?;
-    if app.store.is_shared() {
-        bail!("other nodes may write to this database; stop all of them, and copy again");
-    }
     let flags = &app.config.flags;
     let config = Config::load(flags)?;
     let target = CopyTarget::of(copy, &config, flags)?;

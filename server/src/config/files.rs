@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use ::bulk::ObjectBucket;
+use ::bulk::{BucketRequests, ObjectBucket};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use toml::Spanned;
@@ -63,6 +64,8 @@ pub struct BucketAccess {
     /// URL of the server, or why that of the environment cannot be used.
     endpoint: Result<Option<Url>, String>,
     path_style: bool,
+    /// The requests to all buckets that are opened with this access.
+    pub requests: Arc<BucketRequests>,
 }
 
 /// The builder holds credentials, so that it is not printed.
@@ -98,7 +101,7 @@ impl BucketAccess {
             });
         }
         builder = builder.with_virtual_hosted_style_request(!self.path_style);
-        ObjectBucket::s3(builder, prefix, ObjectBucket::PATIENCE, signs_urls)
+        ObjectBucket::s3(builder, prefix, ObjectBucket::PATIENCE, signs_urls, self.requests.clone())
             .map_err(|error| wrong(&format!("cannot be opened: {error}")))
     }
 }
@@ -118,7 +121,8 @@ impl FilesSection {
             Err(error) if self.endpoint.is_none() && self.location.is_none() => Err(error.to_string()),
             checked => Ok(checked?),
         };
-        let access = BucketAccess { builder, endpoint, path_style: self.path_style };
+        let requests = Arc::default();
+        let access = BucketAccess { builder, endpoint, path_style: self.path_style, requests };
         let Some(location) = &self.location else {
             // A setting of a bucket without a bucket would be ignored silently.
             if *self.signed_downloads.as_ref() {

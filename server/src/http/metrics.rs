@@ -92,6 +92,8 @@ struct Scrape {
     routes: Vec<(&'static str, String, RouteCounts)>,
     events: Vec<(&'static str, u64)>,
     refusals: Vec<RefusalCount>,
+    throttle: [(&'static str, u64); 2],
+    bucket_requests: Vec<(&'static str, &'static str, u64)>,
     gauges: Vec<Gauge>,
     counters: Vec<(&'static str, &'static str, f64)>,
     process: ProcessUsage,
@@ -125,6 +127,11 @@ impl Scrape {
             routes: series.iter().enumerate().filter_map(named).collect(),
             events: app.logs.audit.counts().events(),
             refusals: app.logs.audit.counts().refusals(),
+            throttle: [
+                ("checked", app.identity.throttle.counts.admitted.load(Ordering::Relaxed)),
+                ("delayed", app.identity.throttle.counts.delayed.load(Ordering::Relaxed)),
+            ],
+            bucket_requests: app.logs.bucket_requests.counts(),
             gauges: gauges(app).await,
             counters: counters(app),
             process: ProcessUsage::read(),
@@ -255,6 +262,11 @@ fn counters(app: &App) -> Vec<(&'static str, &'static str, f64)> {
             count(&questions.cpu_us) / 1e6,
         ),
         (
+            "trefoil_bucket_request_seconds",
+            "Time to the heads of the responses of buckets",
+            app.logs.bucket_requests.total_s(),
+        ),
+        (
             "trefoil_exported_bytes",
             "Bytes of completed exports",
             app.logs.audit.counts().exported_bytes() as f64,
@@ -317,6 +329,20 @@ impl Collector for Scrape {
             encoder.encode_descriptor("trefoil_audit_events", help, None, MetricType::Counter)?;
         for (event, count) in &self.events {
             let labels = Labels(vec![("event", (*event).to_owned())]);
+            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+        }
+        let help = "Attempts to guess a password or a code, by the answer of the throttle";
+        let mut metric =
+            encoder.encode_descriptor("trefoil_throttle_attempts", help, None, MetricType::Counter)?;
+        for (answer, count) in self.throttle {
+            let labels = Labels(vec![("answer", answer.to_owned())]);
+            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
+        let help = "Requests to buckets by method and class of the status, repetitions included";
+        let mut metric =
+            encoder.encode_descriptor("trefoil_bucket_requests", help, None, MetricType::Counter)?;
+        for (method, status, count) in &self.bucket_requests {
+            let labels = Labels(vec![("method", (*method).to_owned()), ("status", (*status).to_owned())]);
             metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
         }
         let help = "Refused sign-ins, authorization requests and clients, and reused codes and tokens";

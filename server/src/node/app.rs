@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
-use bulk::{Bulk, GroupError};
+use bulk::{BucketRequests, Bulk, GroupError};
 use bytes::Bytes;
 use identity::{Dependencies, Identity, KeyProvider, SystemKeys};
 use resources::Resources;
@@ -129,6 +129,8 @@ pub struct ServerLogs {
     pub requests: RequestLog,
     /// Counts requests by route.
     pub metrics: RequestMetrics,
+    /// Counts the requests to buckets.
+    pub bucket_requests: Arc<BucketRequests>,
     /// Traces of requests.
     pub traces: Traces,
     /// Logs refused authorization requests.
@@ -214,6 +216,7 @@ impl App {
                 audit,
                 requests: RequestLog::new(Duration::from_millis(config.log.slow_ms.into())),
                 metrics: RequestMetrics::default(),
+                bucket_requests: config.files.access.requests.clone(),
                 traces: Traces::new(traces.collector.as_deref(), traces.percent, node),
                 exports,
             },

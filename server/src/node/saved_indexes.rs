@@ -73,6 +73,28 @@ impl SavedIndexes {
         Ok(Self { folder })
     }
 
+    /// The paths of all indexes below a data folder. Creates no folder.
+    ///
+    /// # Errors
+    /// An error if a folder cannot be read.
+    pub fn paths_in(data: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for part in ["releases", "resources"] {
+            let folder = data.join("terminology").join(part);
+            match fs::read_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                entries => {
+                    for entry in entries? {
+                        paths.push(entry?.path());
+                    }
+                }
+            }
+        }
+        paths.retain(|path| path.extension().is_some_and(|end| end == "index"));
+        paths.sort();
+        Ok(paths)
+    }
+
     /// The imported releases, as changes of the terminology. A release that cannot be read is logged and
     /// skipped.
     ///

@@ -204,6 +204,31 @@ fn documented_move(data: &str, database: &str, back: &str) -> Vec<String> {
     placed.collect()
 }
 
+/// Writes resources until one is refused, while a command runs. Returns the number of acknowledged ones, and
+/// the output of the command.
+async fn write_during(server: &Server, token: &str, name: &str, command: &str) -> (u32, String) {
+    let writes = async {
+        let mut written = 0;
+        while put_group(server, token, &format!("{name}-{written}"), "x").await.is_success() {
+            written += 1;
+        }
+        written
+    };
+    let command = command.to_owned();
+    let run = move || trefoil(&command.split_whitespace().collect::<Vec<_>>(), 0);
+    let (written, output) = tokio::join!(writes, tokio::task::spawn_blocking(run));
+    (written, output.unwrap())
+}
+
+/// Checks that these resources exist.
+async fn check_written(server: &Server, token: &str, name: &str, written: u32) {
+    for number in 0..written {
+        let url = format!("{}/Group/{name}-{number}", server.fhir());
+        let read = server.client().get(url).bearer_auth(token).send().await.unwrap();
+        assert_eq!(read.status(), StatusCode::OK, "Group/{name}-{number} of {written}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_moves_from_a_folder_to_a_database_and_back() {
     let Some(database) = TestDatabase::shared() else { return };
@@ -225,19 +250,7 @@ async fn a_server_moves_from_a_folder_to_a_database_and_back() {
     let copy: Vec<&str> = copy.split_whitespace().collect();
     assert!(serve.starts_with(&format!("serve --data {data} --store {url} --base-url ")), "{serve}");
     // Writes of a running server are refused for the last part only, and none that was acknowledged is lost.
-    let writes = async {
-        let mut written: u32 = 0;
-        while put_group(&server, &token, &format!("during-{written}"), "x").await.is_success() {
-            written += 1;
-        }
-        written
-    };
-    let arguments: Vec<String> = copy.iter().map(|&word| word.to_owned()).collect();
-    let copied = tokio::task::spawn_blocking(move || {
-        trefoil(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), 0)
-    });
-    let (written, copied) = tokio::join!(writes, copied);
-    let copied = copied.unwrap();
+    let (written, copied) = write_during(&server, &token, "during", &copy.join(" ")).await;
     assert!(
         copied.contains("marked as moved") && copied.contains("stops; start it with the new store"),
         "{copied}"
@@ -253,18 +266,15 @@ async fn a_server_moves_from_a_folder_to_a_database_and_back() {
     let mut server = server.sharing(&base, &url);
     server.start();
     assert_eq!(observe(&server, &token, &groups, &status).await, expected);
-    for number in 0..written {
-        let url = format!("{}/Group/during-{number}", server.fhir());
-        let read = server.client().get(url).bearer_auth(&token).send().await.unwrap();
-        assert_eq!(read.status(), StatusCode::OK, "Group/during-{number} of {written}");
-    }
-    let refused = trefoil(&copy_back.split_whitespace().collect::<Vec<_>>(), 1);
-    assert!(refused.contains("stop all of them, and copy again"), "{refused}");
-    assert_eq!(server.stop(), Some(0));
-
-    let copy_back: Vec<&str> = copy_back.split_whitespace().collect();
-    trefoil(&copy_back, 0);
-    assert!(trefoil(&copy_back, 1).contains("was moved to file:"));
+    check_written(&server, &token, "during", written).await;
+    // A database moves under its nodes in the same way. All of them stop.
+    let mut other = Server::in_fresh_folder().sharing(&base, &url);
+    other.start();
+    let (back_written, copied) = write_during(&other, &token, "back", copy_back).await;
+    assert!(copied.contains("marked as moved"), "{copied}");
+    assert_eq!((server.wait(), other.wait()), (Some(0), Some(0)), "the nodes stop by themselves");
+    assert!(trefoil(&copy_back.split_whitespace().collect::<Vec<_>>(), 1).contains("was moved to file:"));
+    assert!(other.try_start(&[]).is_err());
     assert!(
         serve_back.starts_with(&format!("serve --data {} --base-url ", path(back.path()))),
         "{serve_back}"
@@ -274,9 +284,13 @@ async fn a_server_moves_from_a_folder_to_a_database_and_back() {
     let mut server = server.alone();
     server.start();
     assert_eq!(observe(&server, &token, &groups, &status).await, expected);
+    check_written(&server, &token, "during", written).await;
+    check_written(&server, &token, "back", back_written).await;
     assert_eq!(server.stop(), Some(0));
-
-    // The first store can be used again on purpose.
+    // The database can be used again on purpose, and so can the first store.
+    other.start_with(&["--use-moved-store"]);
+    assert!(put_group(&other, &token, "again", "x").await.is_success());
+    assert_eq!(other.stop(), Some(0));
     server.dir = first;
     assert!(
         reuse.starts_with(&format!("serve --data {data} ")) && reuse.ends_with(" --use-moved-store"),

@@ -131,6 +131,8 @@ async fn data_of_each_release_is_read() {
             folder
         };
         let mut server = Server::in_folder(unpack());
+        let said = run(TREFOIL, &["upgrade-check", "--data", path(server.data())]);
+        assert!(said.contains("store         has format ") && said.contains("indexes have"), "{said}");
         server.start();
         assert_eq!(facts(&server).await, expected["facts"], "{}", archive.display());
         assert!(is_secret_accepted(&server, secret).await && !is_secret_accepted(&server, "another").await);
@@ -160,4 +162,43 @@ async fn data_of_each_release_is_read() {
         }
     }
     assert!(count > 0, "there is no data of a release");
+}
+
+#[test]
+fn an_upgrade_that_is_not_possible_is_told_before() {
+    let server = Server::in_fresh_folder();
+    let store = server.data().join("store");
+    std::fs::create_dir_all(&store).unwrap();
+    std::fs::write(store.join("state"), "{\"format\":99}\n0\n").unwrap();
+    let index = server.data().join("terminology/releases/one.index");
+    std::fs::create_dir_all(index.parent().unwrap()).unwrap();
+    std::fs::write(&index, "something else than an index").unwrap();
+    let output = server.trefoil(&["upgrade-check", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let parts: Vec<Value> = output
+        .stdout
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect();
+    let refused: Vec<_> = parts
+        .iter()
+        .filter(|part| part["is_readable"] == false)
+        .map(|part| part["part"].as_str().unwrap())
+        .collect();
+    assert_eq!(refused, ["store", "terminology"], "{parts:?}");
+    assert!(parts[1]["result"].as_str().unwrap().contains("has format 99"), "{parts:?}");
+}
+
+#[test]
+fn the_migrations_of_a_database_are_told_before() {
+    let Some(database) = TestDatabase::shared() else { return };
+    let url = database.create().unwrap();
+    let check = || run(TREFOIL, &["upgrade-check", "--store", &url, "--data", "/nonexistent"]);
+    let new = check();
+    assert!(
+        new.contains("has tables of version 0") && new.contains("migration 1  creates all tables"),
+        "{new}"
+    );
+    run(TREFOIL, &["migrate", "--store", &url]);
+    assert!(check().contains("nothing is migrated"));
 }

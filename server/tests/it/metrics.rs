@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use regex::Regex;
 use serde_json::Value;
+use test_object_store::TestObjectStore;
 
+use crate::bucket::bucket_settings;
 use crate::support::{Server, have};
 
 fn deploy(file: &str) -> PathBuf {
@@ -22,6 +25,29 @@ fn observed_server() -> (Server, String) {
     server = server.with_settings(&settings);
     server.start();
     (server, format!("http://127.0.0.1:{port}/metrics"))
+}
+
+#[tokio::test]
+async fn requests_to_a_bucket_are_counted() {
+    let bucket = TestObjectStore::start().unwrap();
+    let secrets = tempfile::tempdir().unwrap();
+    let port = test_database::free_port().unwrap();
+    let settings = bucket_settings(&bucket, secrets.path());
+    let settings = format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n{settings}");
+    let mut server = Server::in_fresh_folder().with_settings(&settings);
+    server.start();
+    // The server looks at its bucket after it has started.
+    let series = r#"trefoil_bucket_requests_total{method="GET",status="2xx"}"#;
+    let begun = Instant::now();
+    let text = loop {
+        let text = scrape(&format!("http://127.0.0.1:{port}/metrics")).await;
+        if text.contains(series) {
+            break text;
+        }
+        assert!(begun.elapsed().as_secs() < 30, "{series} is missing in\n{text}");
+    };
+    assert!(value(&text, series) >= 1.0);
+    assert!(value(&text, "trefoil_bucket_request_seconds_total") > 0.0);
 }
 
 async fn scrape(address: &str) -> String {

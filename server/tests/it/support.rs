@@ -1,9 +1,9 @@
 //! A running server of the real binary, and helper functions for clients of it.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use test_server::{DataFolder, ServerProcess, StartError};
 
 /// Path of the server program.
 pub const TREFOIL: &str = env!("CARGO_BIN_EXE_trefoil");
@@ -28,7 +29,7 @@ pub struct Server {
     shared: Option<(String, String)>,
     /// The proxy in front of the server, which ends TLS.
     proxy: Option<Proxy>,
-    child: Option<Child>,
+    process: Option<ServerProcess>,
 }
 
 /// A proxy in front of a server.
@@ -72,7 +73,7 @@ impl Server {
             prepare: String::new(),
             shared: None,
             proxy: None,
-            child: None,
+            process: None,
         }
     }
 
@@ -157,13 +158,11 @@ impl Server {
 
     /// Starts the server with further command-line options and waits until it is ready.
     pub fn start_with(&mut self, flags: &[&str]) {
-        if let Err(line) = self.try_start(flags) {
-            panic!("{line:?}");
-        }
+        self.try_start(flags).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Starts the server and waits until it is ready. If it does not start, returns its output.
-    pub fn try_start(&mut self, flags: &[&str]) -> Result<(), String> {
+    /// Starts the server and waits until it is ready, or returns why it is not.
+    pub fn try_start(&mut self, flags: &[&str]) -> Result<(), StartError> {
         let mut command = Command::new(TREFOIL);
         if !self.prepare.is_empty() {
             command = Command::new("sh");
@@ -182,22 +181,13 @@ impl Server {
             command.arg("--config").arg(self.settings());
             log = std::fs::File::create(self.data().join("server.log")).unwrap().into();
         }
-        let mut child = command
+        command
             .args(["--demo", "--listen", &format!("127.0.0.1:{}", self.port), "--data"])
             .arg(self.dir.path())
             .args(flags)
             .env("TREFOIL_LOG", "warn")
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        if !line.starts_with("ready ") {
-            child.wait().unwrap();
-            return Err(line);
-        }
-        self.child = Some(child);
+            .stderr(log);
+        self.process = Some(ServerProcess::start(&mut command)?);
         Ok(())
     }
 
@@ -210,26 +200,22 @@ impl Server {
 
     /// Kills the server with SIGKILL.
     pub fn kill(&mut self) {
-        let mut child = self.child.take().expect("the server runs");
-        child.kill().unwrap();
-        child.wait().unwrap();
+        self.process.take().expect("the server runs");
     }
 
     /// Sends SIGTERM and returns the exit code.
     pub fn stop(&mut self) -> Option<i32> {
-        let mut child = self.child.take().expect("the server runs");
-        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
-        child.wait().unwrap().code()
+        self.process.take().expect("the server runs").stop().unwrap().code()
     }
 
     /// Waits until a stopped server ends, and returns the exit code.
     pub fn wait(&mut self) -> Option<i32> {
-        self.child.take().expect("the server runs").wait().unwrap().code()
+        self.process.take().expect("the server runs").wait().unwrap().code()
     }
 
     /// Returns the resident memory of the server in MiB; 0 if the system does not report it.
     pub fn resident_mib(&self) -> u64 {
-        let pid = self.child.as_ref().expect("the server runs").id();
+        let pid = self.process.as_ref().expect("the server runs").id();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() / 1024
@@ -237,13 +223,11 @@ impl Server {
 
     /// Sends a signal.
     pub fn signal(&self, name: &str) {
-        let child = self.child.as_ref().expect("the server runs");
-        let sent = Command::new("kill").args(["-s", name]).arg(child.id().to_string()).status();
-        assert!(sent.unwrap().success());
+        self.process.as_ref().expect("the server runs").signal(name).unwrap();
     }
 
     pub fn json(&self, file: &str) -> Value {
-        serde_json::from_slice(&std::fs::read(self.dir.path().join(file)).unwrap()).unwrap()
+        DataFolder(self.data()).json(file).unwrap()
     }
 
     pub fn demo_json(&self) -> Value {
@@ -268,7 +252,7 @@ impl Server {
     pub fn ca(&self) -> PathBuf {
         match &self.proxy {
             Some(proxy) => proxy.ca.clone(),
-            None => self.json("endpoint.json")["ca"].as_str().unwrap().into(),
+            None => DataFolder(self.data()).ca().unwrap().unwrap(),
         }
     }
 
@@ -340,15 +324,6 @@ impl Server {
         // test.
         drop(child.stdin.take().unwrap().write_all(password.as_bytes()));
         child.wait_with_output().unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            drop(child.kill());
-            drop(child.wait());
-        }
     }
 }
 

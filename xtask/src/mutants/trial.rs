@@ -2,7 +2,6 @@
 //! suite ends at the first case that fails.
 
 use std::fmt;
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
+use test_server::{DataFolder, ServerProcess};
 
 use super::plant::{Programs, with_fault};
 use super::table::{Mutant, RustTest};
@@ -122,7 +122,7 @@ impl Suite {
             self.black_box.then(|| RunningServer::start(&self.programs, fault, folder)).transpose()?;
         match &server {
             Some(server) => {
-                command.args(["--house", "--write", "--target", &server.base_url, "--profile"]);
+                command.args(["--house", "--write", "--target", server.process.address(), "--profile"]);
                 command.arg(&server.profile);
             }
             None => {
@@ -200,9 +200,8 @@ impl Drop for ProcessGroup {
 
 /// A server with the demo project, and the profile that the suite needs for it.
 struct RunningServer {
-    base_url: String,
+    process: ServerProcess,
     profile: PathBuf,
-    _group: ProcessGroup,
 }
 
 impl RunningServer {
@@ -212,24 +211,14 @@ impl RunningServer {
         let log = std::fs::File::create(folder.join("server.log"))?;
         let mut command = with_fault(&programs.server, fault);
         command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"]).arg(&data);
-        command.stdout(Stdio::piped()).stderr(log);
-        let mut group = ProcessGroup::spawn(&mut command)?;
-        let output = group.0.stdout.take().context("the output of the server is not piped")?;
-        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-        let ready = lines.find_map(|line| line.strip_prefix("ready ").map(str::to_owned));
-        let base_url = ready.with_context(|| {
-            format!("the server ended before it was ready; see {}", folder.join("server.log").display())
-        })?;
-        let read = |name: &str| -> Result<Value> {
-            let text =
-                std::fs::read(data.join(name)).with_context(|| format!("the server wrote no {name}"))?;
-            Ok(serde_json::from_slice(&text)?)
-        };
-        let mut profile = read("demo.json")?;
-        profile["ca"] = read("endpoint.json")?["ca"].clone();
+        let process = ServerProcess::start(command.stderr(log))
+            .with_context(|| format!("see {}", folder.join("server.log").display()))?;
+        let files = DataFolder(&data);
+        let mut profile = files.demo()?;
+        profile["ca"] = files.endpoint()?["ca"].clone();
         let path = folder.join("profile.json");
         std::fs::write(&path, profile.to_string())?;
-        Ok(Self { base_url, profile: path, _group: group })
+        Ok(Self { process, profile: path })
     }
 }
 

@@ -13,8 +13,8 @@ use crate::workspace::{document, lint, target_dir};
 /// Number of planted faults in the sample.
 const PLANTED_FAULTS: usize = 12;
 /// Seeds of the simulation after those of the test command, divided among processes.
-const FIRST_SEED: u64 = 13;
-const SEEDS_OF_A_PROCESS: u64 = 94;
+const FIRST_SEED: u64 = 7;
+const SEEDS_OF_A_PROCESS: u64 = 97;
 const SIMULATIONS: u64 = 2;
 
 /// Message of the suite if it cannot start a database.

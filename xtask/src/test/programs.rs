@@ -12,35 +12,50 @@ use serde::Deserialize;
 use super::check_sum::CheckSum;
 use crate::workspace::{cargo, root};
 
-/// Tests that only `cargo xtask ci` runs: databases, several nodes, and long journeys. The first value is the
-/// package, the others are the beginnings of the names of tests.
-pub const PIPELINE_TESTS: [(&str, &[&str]); 6] = [
+/// Tests that only `cargo xtask ci` runs: databases, several nodes, kills, damage, and long journeys. The
+/// first value is the package, the others are the beginnings of the names of tests.
+pub const PIPELINE_TESTS: [(&str, &[&str]); 9] = [
     (
         "trefoil-bulk",
         &[
             "bucket::",
             "increments::increments_that_list_leavers_converge_in_a_database",
             "mirror::increments_that_are_imported_mirror_a_server_in_a_database",
+            "power_cut::",
         ],
     ),
     ("trefoil-conformance", &["other_servers::"]),
+    ("trefoil-identity", &["growth::a_database"]),
+    ("trefoil-resources", &["power_cut::"]),
     (
         "trefoil-server",
         &[
             "attacks::",
+            "backups::a_database",
+            "backups::a_server_moves",
             "bucket::",
             "cluster::",
             "crash::",
             "damage::",
+            "database_drills::",
             "drills::",
+            "erasure::a_record_is_erased_from_a_database",
+            "exports::the_end_of_an_export_is_logged_once_despite_kills",
+            "imports::an_interrupted_import",
             "kills::",
+            "large_requests::a_flood",
             "node_faults::",
             "nodes::",
             "power_cut::",
             "proxies::everything_works_behind",
+            "releases::a_killed",
         ],
     ),
-    ("trefoil-store", &["model::the_postgres_engine_behaves_as_the_model", "nodes::", "power_cut::"]),
+    ("trefoil-simulation", &["a_seed_gives_the_same_log"]),
+    (
+        "trefoil-store",
+        &["damage::", "model::the_postgres_engine_behaves_as_the_model", "nodes::", "power_cut::"],
+    ),
     ("trefoil-terminology", &["fuzz::"]),
     ("trefoil-terminology-import", &["fuzz::"]),
 ];

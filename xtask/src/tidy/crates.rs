@@ -19,11 +19,12 @@ const LIBRARY_USERS: [(&str, &[&str]); 5] = [
 ];
 
 /// Crates of the workspace that each crate may depend on.
-const ALLOWED_CRATES: [(&str, &[&str]); 20] = [
+const ALLOWED_CRATES: [(&str, &[&str]); 21] = [
     ("trefoil-fhir", &[]),
     ("trefoil-store", &[]),
     ("trefoil-test-database", &[]),
     ("trefoil-test-object-store", &[]),
+    ("trefoil-test-server", &[]),
     ("trefoil-resources", &["trefoil-fhir", "trefoil-store"]),
     ("trefoil-identity", &["trefoil-fhir", "trefoil-store"]),
     ("trefoil-terminology", &["trefoil-fhir"]),
@@ -45,10 +46,10 @@ const ALLOWED_CRATES: [(&str, &[&str]); 20] = [
             "trefoil-store",
         ],
     ),
-    ("trefoil-conformance", &["trefoil-test-database", "trefoil-test-parties"]),
+    ("trefoil-conformance", &["trefoil-test-database", "trefoil-test-parties", "trefoil-test-server"]),
     ("trefoil-command-line", &[]),
     ("trefoil-tui", &["trefoil-command-line"]),
-    ("xtask", &[]),
+    ("xtask", &["trefoil-test-server"]),
     (
         "trefoil-server",
         &[

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use resources::ResourceBodyError;
 use store::{PageLimit, ReplayPart, Seq, Store, Versions as _};
 
-use crate::receiver::{MARKER, Receiver, Unfinished, mark};
+use crate::receiver::{MARKER, Receiver, Unfinished};
 use crate::{BackupError, Progress, ProgressSink};
 
 /// Maximum number of passes over a source that is written to.
@@ -40,6 +40,7 @@ pub async fn copy_store(
         copied.copy_until(until, progress).await?;
     }
     drain().await?;
+    let closed = if keeps_source { None } else { Some(source.close().await?) };
     let mut moment = source.moment().await?;
     let reached = moment.at();
     copied.copy_until(reached.seq, progress).await?;
@@ -56,16 +57,16 @@ pub async fn copy_store(
     }
     let finish = async || {
         finish().await?;
-        if !keeps_source && source.moment().await?.at() != reached {
+        let Some(closed) = closed else { return Ok(()) };
+        // In a database, rounds that were refused have taken numbers, too.
+        if !closed.refuses_writes() && source.moment().await?.at() != reached {
             let text =
                 "the source was written to while it was moved; remove the target's store and start again";
             return Err(BackupError::Refused(text.to_owned()));
         }
         // From here on, only one of the two can be used, and for a moment none.
-        if !keeps_source {
-            mark(source, &Unfinished::Moved { to: to.to_owned() }, now).await?;
-        }
-        Ok(())
+        let mark = Unfinished::Moved { to: to.to_owned() };
+        Ok(closed.complete(MARKER, mark.to_bytes(), now).await?)
     };
     receiver.complete(reached, finish).await?;
     Ok(done)

@@ -26,6 +26,13 @@ pub enum Unfinished {
     },
 }
 
+impl Unfinished {
+    /// The value of the record.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("the state has string keys only")
+    }
+}
+
 /// Returns why a store must not be used, if so.
 ///
 /// # Errors
@@ -42,15 +49,17 @@ pub async fn unfinished(store: &Store, now: Timestamp) -> Result<Option<Unfinish
 /// The error of the store if the record cannot be removed.
 pub async fn reuse_moved(store: &Store, now: Timestamp) -> Result<(), StoreError> {
     match unfinished(store, now).await? {
-        Some(Unfinished::Moved { .. }) => unmark(store, now).await,
+        Some(Unfinished::Moved { .. }) => {
+            store.reopen().await?;
+            unmark(store, now).await
+        }
         _ => Ok(()),
     }
 }
 
-/// Writes the record.
-pub(crate) async fn mark(store: &Store, state: &Unfinished, now: Timestamp) -> Result<(), StoreError> {
-    let value = serde_json::to_vec(state).expect("the state has string keys only");
-    store.write(vec![LedgerWrite::put(MARKER, value, Expect::Any)], now).await.map(drop)
+/// Writes the record of an incomplete store.
+async fn mark(store: &Store, state: &Unfinished, now: Timestamp) -> Result<(), StoreError> {
+    store.write(vec![LedgerWrite::put(MARKER, state.to_bytes(), Expect::Any)], now).await.map(drop)
 }
 
 /// Removes the record.

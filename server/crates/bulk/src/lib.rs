@@ -30,6 +30,7 @@ pub mod request;
 pub mod serve;
 mod write;
 
+pub use files::bucket_requests::BucketRequests;
 pub use files::file_location::{FileLocation, ObjectBucket};
 pub use files::file_stream::FileStream;
 pub use files::format::Format;

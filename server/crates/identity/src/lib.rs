@@ -55,7 +55,7 @@ use sign_in::large_request_quota::LargeRequestQuota;
 use sign_in::passkey;
 use sign_in::provider_sign_in::ProviderSignIns;
 use sign_in::session::SessionStore;
-use sign_in::throttle::SignInThrottle;
+use sign_in::throttle::{SignInThrottle, ThrottleCounts};
 use storage::encryption::SecretStorageError;
 use storage::epoch_ledger::EpochLedger;
 use storage::server_secret::ServerSecret;
@@ -224,6 +224,7 @@ impl Identity {
             provider: keys,
             ring: RwLock::new(Arc::new(ring)),
             loading: tokio::sync::Mutex::default(),
+            completing: tokio::sync::Mutex::default(),
         });
         let lifetimes = Arc::new(LifetimeSettings::new(ledger.clone()));
         let clients = Arc::new(ClientRegistry {
@@ -299,6 +300,7 @@ impl Identity {
                 issuer: issuer.clone(),
             },
             throttle: SignInThrottle {
+                counts: ThrottleCounts::default(),
                 ledger: ledger.clone(),
                 random: random.clone(),
                 server_secret: server_secret.clone(),

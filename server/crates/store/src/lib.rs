@@ -12,6 +12,7 @@
 //! | [`folder`] | folders that outlive a power cut |
 //! | [`transfer`], [`content`] | the whole content of a store, for backups and copies; reading and replaying it |
 //! | [`erasure`], [`erase`] | resources that are erased with all their versions; erasing them |
+//! | [`closing`] | a store that is closed for writes, because its content moves |
 //! | [`space`] | free space on a disk, and its reserve |
 //! | [`usage`] | space and connections that a store uses |
 //! | [`memory`] | the engine for tests: nothing outlives the process |
@@ -41,6 +42,7 @@
 //! ```
 
 pub mod blocking;
+pub mod closing;
 pub mod content;
 pub mod erase;
 pub mod erasure;
@@ -64,7 +66,7 @@ pub use erasure::{Compaction, Erasure, ErasureRecord};
 pub use error::StoreError;
 pub use file::FileOptions;
 pub use ports::{Ledger, Versions};
-pub use postgres::{Announcement, DatabaseLimits, DatabaseUrl};
+pub use postgres::{Announcement, DatabaseLimits, DatabaseUrl, TablesVersion};
 pub use store::{Store, WriteGate};
 pub use transfer::{LedgerEntry, ReplayPart, ReplayedVersion, StoreMoment};
 pub use types::{

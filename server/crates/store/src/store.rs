@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::file::{FileEngine, FileOptions};
 use crate::memory::MemoryEngine;
-use crate::postgres::{Announcement, DatabaseLimits, DatabaseUrl, PostgresEngine};
+use crate::postgres::{Announcement, DatabaseLimits, DatabaseUrl, PostgresEngine, TablesVersion};
 use crate::shared_memory::{SharedMemory, SharedMemoryNode, StoreLink};
 use crate::{
     ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord,
@@ -94,6 +94,26 @@ impl Store {
     /// The store of one node of a memory that several nodes share. Must be called on the runtime of the node.
     pub fn shared_memory(shared: &SharedMemory, link: Arc<dyn StoreLink>) -> Self {
         Self::over(StoreEngine::SharedMemory(shared.node(link)))
+    }
+
+    /// The format of the store in a folder, and the one that this program writes. `None` if the folder has no
+    /// store. The store may be in use.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the file with the format cannot be read.
+    pub fn folder_format(dir: &Path) -> Result<Option<(u32, u32)>, StoreError> {
+        FileEngine::folder_format(dir)
+    }
+
+    /// Compares the tables of a database with those that this program needs. The database may be in use.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached.
+    pub async fn tables_version(
+        url: &DatabaseUrl,
+        limits: DatabaseLimits,
+    ) -> Result<TablesVersion, StoreError> {
+        PostgresEngine::tables_version(url, limits).await
     }
 
     /// Sets a function that is called before each write of this store and its clones, and can reject the

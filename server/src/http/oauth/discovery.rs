@@ -126,7 +126,7 @@ pub async fn openid_configuration(context: &RequestContext) -> Result<Response, 
 
 /// GET {base}/.well-known/jwks.json
 pub async fn key_set(context: &RequestContext) -> Result<Response, Problem> {
-    let keys = context.app.identity.signing_keys.published_key_set(context.now).to_string();
+    let keys = context.app.identity.signing_keys.published_key_set(context.now).await?.to_string();
     let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&Sha256::digest(keys.as_bytes())[..12]));
     let response = match context.has_version(&tag) {
         true => reply::empty(StatusCode::NOT_MODIFIED),

@@ -192,6 +192,10 @@ async fn external_user(
             (None, Some(code)) => {
                 let sign_ins = &app.identity.provider_sign_ins;
                 let request = sign_ins.token_request(&provider.provider, &endpoints, flow, code, context.now);
+                let request = request.await.map_err(|error| {
+                    tracing::error!(%error, "the key for a request to a provider cannot be read");
+                    ProviderFailure::Other("the key that signs the token request cannot be read")
+                })?;
                 let (tokens, keys) = app.providers.exchange_code(provider, &endpoints, request).await?;
                 flow.verify_id_token(&provider.provider, &tokens, &keys, context.now)
             }

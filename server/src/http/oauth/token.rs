@@ -203,10 +203,10 @@ async fn user_tokens(
     let lifetime = identity.lifetimes.for_client(client).access_token;
     let access_token = identity.tokens.mint_access_token(grant, lifetime, context.now);
     let beside = IdTokenContext { access_token: Some(&access_token), user: user.as_ref() };
-    let id_token = grant
-        .scopes
-        .contains("openid")
-        .then(|| identity.tokens.mint_id_token(client, grant, beside, context.now));
+    let id_token = match grant.scopes.contains("openid") {
+        true => Some(identity.tokens.mint_id_token(client, grant, beside, context.now).await?),
+        false => None,
+    };
     Ok(TokenResponse {
         access_token,
         token_type: token_type(grant.jkt.as_deref()),

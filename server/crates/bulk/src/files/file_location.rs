@@ -12,6 +12,8 @@ use object_store::signer::Signer;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 use store::space::DiskSpace;
 
+use super::bucket_requests::{BucketRequests, CountingConnector};
+
 /// Where output files are kept.
 #[derive(Debug, Clone)]
 pub enum FileLocation {
@@ -44,7 +46,8 @@ impl ObjectBucket {
 
     /// Opens a bucket of an S3 server. Uploads have checksums, which the server compares, and a request that
     /// fails for another reason than the request itself (`SlowDown`, 5xx, no connection) is repeated for
-    /// `patience`. With `signs_urls`, clients can read files directly from the bucket.
+    /// `patience`. With `signs_urls`, clients can read files directly from the bucket. `requests` counts each
+    /// request.
     ///
     /// # Errors
     /// Returns an error if the settings of the client are incomplete.
@@ -53,10 +56,12 @@ impl ObjectBucket {
         prefix: Path,
         patience: Duration,
         signs_urls: bool,
+        requests: Arc<BucketRequests>,
     ) -> object_store::Result<Self> {
         let backoff = BackoffConfig { max_backoff: patience / 3, ..BackoffConfig::default() };
         let retry = RetryConfig { backoff, max_retries: usize::MAX, retry_timeout: patience };
         let builder = builder.with_retry(retry).with_checksum_algorithm(Checksum::SHA256);
+        let builder = builder.with_http_connector(CountingConnector(requests));
         let store = Arc::new(builder.build()?);
         let signer = signs_urls.then(|| Arc::clone(&store) as Arc<dyn Signer>);
         Ok(Self { store, prefix, signer })

@@ -2,6 +2,7 @@
 //! or in a bucket.
 
 pub(crate) mod attachment_urls;
+pub(crate) mod bucket_requests;
 pub(crate) mod export_files;
 pub(crate) mod file_hasher;
 pub(crate) mod file_location;

@@ -2,6 +2,7 @@
 //! and deletion.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt as _;
@@ -29,7 +30,7 @@ fn bucket(server: &TestObjectStore, patience: Duration) -> ObjectBucket {
         .with_access_key_id(ACCESS_KEY_ID)
         .with_secret_access_key(SECRET_ACCESS_KEY)
         .with_allow_http(true);
-    ObjectBucket::s3(builder, "one/two".into(), patience, true).unwrap()
+    ObjectBucket::s3(builder, "one/two".into(), patience, true, Arc::default()).unwrap()
 }
 
 fn in_bucket(server: &TestObjectStore, patience: Duration, options: &mut BulkOptions) {

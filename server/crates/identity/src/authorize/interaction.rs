@@ -453,10 +453,10 @@ impl AuthorizationService {
         let access_token =
             with_access.then(|| self.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, now));
         let context = IdTokenContext { access_token: access_token.as_deref(), user: Some(&user) };
-        let id_token = grant
-            .scopes
-            .contains("openid")
-            .then(|| self.tokens.mint_id_token(&request.client, &grant, context, now));
+        let id_token = match grant.scopes.contains("openid") {
+            true => Some(self.tokens.mint_id_token(&request.client, &grant, context, now).await?),
+            false => None,
+        };
         let expires_in = lifetimes::ACCESS_TOKEN.as_secs().to_string();
         let mut pairs = Vec::new();
         pairs.extend(id_token.as_deref().map(|token| ("id_token", token)));

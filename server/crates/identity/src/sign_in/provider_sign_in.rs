@@ -156,14 +156,17 @@ impl ProviderSignIns {
     }
 
     /// Returns the content of the token request for an authorization code of a provider.
-    pub fn token_request(
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the key that signs the request cannot be read.
+    pub async fn token_request(
         &self,
         provider: &IdentityProvider,
         endpoints: &ProviderEndpoints,
         flow: &ProviderSignIn,
         code: &str,
         now: Timestamp,
-    ) -> ProviderTokenRequest {
+    ) -> Result<ProviderTokenRequest, StoreError> {
         let client_id = || provider.client_id.clone();
         let mut form = vec![
             ("grant_type", "authorization_code".to_owned()),
@@ -191,7 +194,7 @@ impl ProviderSignIns {
                     exp: now.as_second() + ASSERTION_LIFETIME_S,
                     jti: self.random.id(),
                 };
-                let ring = self.signing_keys.current_ring();
+                let ring = self.signing_keys.complete_ring(now).await?;
                 let (kid, signer) = ring.active_key_pair(KeyPurpose::IdToken, *alg);
                 let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer".to_owned();
                 form.extend([
@@ -201,7 +204,7 @@ impl ProviderSignIns {
                 ]);
             }
         }
-        ProviderTokenRequest { form, basic }
+        Ok(ProviderTokenRequest { form, basic })
     }
 
     /// Returns the redirect URI for a provider. Each provider has a different redirect URI, so that a

@@ -15,6 +15,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -162,8 +163,19 @@ impl SignInAttempt {
     }
 }
 
+/// The attempts at this node since its start.
+#[derive(Debug, Default)]
+pub struct ThrottleCounts {
+    /// Attempts whose credentials were checked.
+    pub admitted: AtomicU64,
+    /// Attempts that were rejected without a check.
+    pub delayed: AtomicU64,
+}
+
 /// Counts failed sign-ins and delays further attempts.
 pub struct SignInThrottle {
+    /// Attempts to sign in and to enter codes.
+    pub counts: ThrottleCounts,
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) server_secret: Arc<ServerSecret>,
@@ -247,10 +259,14 @@ impl SignInThrottle {
                 writes.push(failures.ledger_write(counter, expect));
             }
             if wait.is_positive() {
+                self.counts.delayed.fetch_add(1, Ordering::Relaxed);
                 return Ok(Err(wait));
             }
             match self.ledger.write(writes, now).await {
-                Ok(_) => return Ok(Ok(SignInAttempt { counters, known_device })),
+                Ok(_) => {
+                    self.counts.admitted.fetch_add(1, Ordering::Relaxed);
+                    return Ok(Ok(SignInAttempt { counters, known_device }));
+                }
                 // Another attempt was counted concurrently: read the counters again.
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use store::StoreError;
 
 use crate::jose::{self, JwsParts, SigningAlg};
 use crate::model::client::Client;
@@ -44,13 +45,16 @@ pub struct IdTokenContext<'a> {
 
 impl TokenService {
     /// Mints an ID token, signed with the algorithm registered for the client.
-    pub fn mint_id_token(
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the signing keys cannot be read or written.
+    pub async fn mint_id_token(
         &self,
         client: &Client,
         grant: &Grant,
         context: IdTokenContext<'_>,
         now: Timestamp,
-    ) -> String {
+    ) -> Result<String, StoreError> {
         let alg = client.id_token_alg.as_deref().and_then(SigningAlg::parse).unwrap_or_default();
         let scopes = match context.access_token {
             // With an access token, the client reads the other claims from userinfo.
@@ -79,9 +83,9 @@ impl TokenService {
             acr: Some(acr_of(&grant.amr).to_owned()),
             user,
         };
-        let ring = self.signing_keys.current_ring();
+        let ring = self.signing_keys.complete_ring(now).await?;
         let (kid, signer) = ring.active_key_pair(KeyPurpose::IdToken, alg);
-        signer.sign(kid, "JWT", &claims)
+        Ok(signer.sign(kid, "JWT", &claims))
     }
 
     /// Verifies an `id_token_hint`: an ID token of this server, which may have expired. Returns its subject,

@@ -11,7 +11,7 @@ use crate::ledger_keys;
 use crate::private_key::{KeyProvider, SigningKeyPair};
 use crate::storage::encryption::{SecretEncryption, SecretStorageError};
 use crate::storage::epoch_ledger::EpochLedger;
-use crate::tokens::signing_key::{self, KEY_SLOTS, KeyMaterial, KeyPurpose, KeyStage, SigningKey};
+use crate::tokens::signing_key::{self, KEY_SLOTS, KeyMaterial, KeyPurpose, KeySlot, KeyStage, SigningKey};
 
 /// A signing key, decoded for use.
 pub(crate) struct LoadedKey {
@@ -28,14 +28,16 @@ pub(crate) struct KeyRing {
     pub revision: u64,
 }
 
-/// Generates a key for each slot without an active or a next key. Returns `true` if a key was generated.
+/// Generates a key for each of these slots without an active or a next key. Returns `true` if a key was
+/// generated.
 pub(super) fn fill_empty_slots(
+    slots: impl IntoIterator<Item = KeySlot>,
     keys: &mut Vec<SigningKey>,
     provider: &dyn KeyProvider,
     now: Timestamp,
 ) -> bool {
     let before = keys.len();
-    for slot in KEY_SLOTS {
+    for slot in slots {
         for stage in [KeyStage::Active, KeyStage::Next] {
             if !keys.iter().any(|key| key.slot() == slot && key.stage == stage) {
                 keys.push(SigningKey::generate(provider, slot, stage, now));
@@ -46,8 +48,8 @@ pub(super) fn fill_empty_slots(
 }
 
 impl KeyRing {
-    /// Reads the keys and generates the missing ones. Retires all keys of an exposed record (see
-    /// [`crate::storage::encryption`]).
+    /// Reads the keys and generates the missing ones, except those with RSA (see [`KeyRing::is_complete`]).
+    /// Retires all keys of an exposed record (see [`crate::storage::encryption`]).
     pub(crate) async fn open(
         ledger: &EpochLedger,
         encryption: &SecretEncryption,
@@ -66,7 +68,8 @@ impl KeyRing {
                 let retirement = signing_key::retirement_time(longest_lifetimes(ledger, now).await?);
                 keys.iter_mut().for_each(|key| key.retire(retirement, now));
             }
-            if !fill_empty_slots(&mut keys, provider, now) {
+            let at_once = KEY_SLOTS.into_iter().filter(|(_, alg)| *alg != SigningAlg::Rs256);
+            if !fill_empty_slots(at_once, &mut keys, provider, now) {
                 return Ok(Self { keys: load_keys(keys, provider)?, revision });
             }
             match ledger
@@ -80,7 +83,14 @@ impl KeyRing {
         }
     }
 
-    /// Returns the key id and the private key that currently sign with this algorithm.
+    /// Returns whether each slot has keys. Those with RSA are generated when they are first needed, because
+    /// that takes as long as everything else at the start of a server.
+    pub fn is_complete(&self) -> bool {
+        KEY_SLOTS.iter().all(|slot| self.keys.iter().any(|loaded| loaded.key.slot() == *slot))
+    }
+
+    /// Returns the key id and the private key that currently sign with this algorithm. If that is RSA, the
+    /// ring must be complete.
     pub fn active_key_pair(&self, purpose: KeyPurpose, alg: SigningAlg) -> (&str, &SigningKeyPair) {
         self.keys
             .iter()

@@ -27,8 +27,11 @@ pub enum KeyPurpose {
     IdToken,
 }
 
-/// Combinations of purpose and algorithm. Each combination has an active key and a next key.
-pub const KEY_SLOTS: [(KeyPurpose, SigningAlg); 5] = [
+/// A combination of purpose and algorithm.
+pub type KeySlot = (KeyPurpose, SigningAlg);
+
+/// All slots. Each has an active key and a next key.
+pub const KEY_SLOTS: [KeySlot; 5] = [
     (KeyPurpose::AccessToken, SigningAlg::Es256),
     (KeyPurpose::IdToken, SigningAlg::Rs256),
     (KeyPurpose::IdToken, SigningAlg::Es256),
@@ -83,7 +86,7 @@ pub(super) enum KeyMaterial {
 impl SigningKey {
     pub(super) fn generate(
         provider: &dyn KeyProvider,
-        (purpose, alg): (KeyPurpose, SigningAlg),
+        (purpose, alg): KeySlot,
         stage: KeyStage,
         now: Timestamp,
     ) -> Self {
@@ -115,7 +118,7 @@ impl SigningKey {
         self.gone_at.is_none_or(|end| now < end)
     }
 
-    pub(super) fn slot(&self) -> (KeyPurpose, SigningAlg) {
+    pub(super) fn slot(&self) -> KeySlot {
         (self.purpose, self.alg)
     }
 

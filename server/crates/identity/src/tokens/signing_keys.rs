@@ -25,7 +25,7 @@ use crate::private_key::KeyProvider;
 use crate::storage::encryption::{SecretEncryption, SecretStorageError};
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::tokens::key_ring::{KeyRing, fill_empty_slots};
-use crate::tokens::signing_key::{self, KeyStage, SigningKey};
+use crate::tokens::signing_key::{self, KEY_SLOTS, KeyStage, SigningKey};
 
 /// Reasons why keys cannot be rotated.
 #[derive(Debug, thiserror::Error)]
@@ -62,11 +62,28 @@ pub struct SigningKeys {
     /// Held while the keys are read and installed, so that a read that is delayed does not replace later
     /// keys.
     pub(crate) loading: tokio::sync::Mutex<()>,
+    /// Held while the keys are generated that a request needs.
+    pub(crate) completing: tokio::sync::Mutex<()>,
 }
 
 impl SigningKeys {
     pub(crate) fn current_ring(&self) -> Arc<KeyRing> {
         self.ring.read().expect("no thread panics while it holds the lock").clone()
+    }
+
+    /// The keys of all slots, which are generated now if they do not exist.
+    ///
+    /// # Errors
+    /// [`SecretStorageError`] if the keys cannot be read or written.
+    pub(crate) async fn complete_ring(&self, now: Timestamp) -> Result<Arc<KeyRing>, SecretStorageError> {
+        if !self.current_ring().is_complete() {
+            // One generation for all requests that wait.
+            let _turn = self.completing.lock().await;
+            if !self.current_ring().is_complete() {
+                Box::pin(self.change_keys(now, |keys| Ok::<_, SecretStorageError>(Some(keys)))).await?;
+            }
+        }
+        Ok(self.current_ring())
     }
 
     async fn reload_keys(&self, now: Timestamp) -> Result<(), SecretStorageError> {
@@ -92,7 +109,7 @@ impl SigningKeys {
             let Some(mut keys) = change(stored.map(|stored| stored.value).unwrap_or_default())? else {
                 return Ok(false);
             };
-            fill_empty_slots(&mut keys, &*self.provider, now);
+            fill_empty_slots(KEY_SLOTS, &mut keys, &*self.provider, now);
             match self
                 .ledger
                 .write(vec![self.encryption.put_secret(ledger_keys::SIGNING_KEYS, &keys, expect)], now)
@@ -114,18 +131,22 @@ impl SigningKeys {
     }
 
     /// Returns the public keys of all published keys as a JWK Set (RFC 7517).
-    pub fn published_key_set(&self, now: Timestamp) -> serde_json::Value {
-        let ring = self.current_ring();
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the keys cannot be read or written.
+    pub async fn published_key_set(&self, now: Timestamp) -> Result<serde_json::Value, StoreError> {
+        let ring = self.complete_ring(now).await?;
         let keys: Vec<_> =
             ring.keys.iter().filter(|l| l.key.is_published(now)).map(|l| l.public.clone()).collect();
-        serde_json::json!({ "keys": keys })
+        Ok(serde_json::json!({ "keys": keys }))
     }
 
     /// Returns all keys. Callers cannot access the private parts.
     ///
     /// # Errors
-    /// Returns [`SecretStorageError`] if the keys cannot be read.
+    /// Returns [`SecretStorageError`] if the keys cannot be read or written.
     pub async fn list_keys(&self, now: Timestamp) -> Result<Vec<SigningKey>, SecretStorageError> {
+        self.complete_ring(now).await?;
         let stored = self
             .encryption
             .read_secret::<Vec<SigningKey>>(&self.ledger, ledger_keys::SIGNING_KEYS, now)

@@ -117,8 +117,9 @@ async fn a_delayed_read_of_keys_does_not_replace_later_ones() {
         let (followed, (), ()) = tokio::join!(following, rotate(&slow, 2), release);
         followed.unwrap();
         let stored = open(Arc::default()).await;
-        let key_set = |identity: &Identity| identity.signing_keys.published_key_set(at(2));
-        assert_eq!(key_set(&slow), key_set(&stored), "delayed: read {stops}");
+        let key_set =
+            async |identity: &Identity| identity.signing_keys.published_key_set(at(2)).await.unwrap();
+        assert_eq!(key_set(&slow).await, key_set(&stored).await, "delayed: read {stops}");
         let mac = |identity: &Identity| identity.server_secret.mac("purpose", "text");
         assert_eq!(mac(&slow), mac(&stored), "delayed: read {stops}");
     }

@@ -136,7 +136,10 @@ async fn no_kind_of_token_is_accepted_as_another() {
     let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
     let tokens = [
         ("access token", access.clone()),
-        ("ID token", identity.tokens.mint_id_token(client, &grant, IdTokenContext::default(), at(0))),
+        (
+            "ID token",
+            identity.tokens.mint_id_token(client, &grant, IdTokenContext::default(), at(0)).await.unwrap(),
+        ),
         ("refresh token", identity.grants.issue_refresh_token(&grant, client, at(0)).await.unwrap()),
         ("code", world.code("openid").await),
     ];
@@ -345,12 +348,9 @@ async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
         assert!(matches!(altered, Err(BadToken::Malformed)), "part {part}");
     }
     // An ID token is not accepted as an access token.
-    let id_token = identity.tokens.mint_id_token(
-        &world.client,
-        &world.grant("openid"),
-        IdTokenContext::default(),
-        at(0),
-    );
+    let grant = world.grant("openid");
+    let id_token = identity.tokens.mint_id_token(&world.client, &grant, IdTokenContext::default(), at(0));
+    let id_token = id_token.await.unwrap();
     assert!(matches!(identity.tokens.verify_access_token(&id_token, at(1)).await, Err(BadToken::Malformed)));
 
     identity.tokens.revoke_token(&access, &client("other"), at(1)).await.unwrap();

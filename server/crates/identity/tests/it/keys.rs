@@ -36,8 +36,9 @@ async fn kid(identity: &Identity, stage: KeyStage) -> String {
     found.expect("each slot has a key in this stage").kid
 }
 
-fn published(identity: &Identity, second: i64) -> Vec<String> {
-    let keys = identity.signing_keys.published_key_set(at(second))["keys"].as_array().unwrap().clone();
+async fn published(identity: &Identity, second: i64) -> Vec<String> {
+    let set = identity.signing_keys.published_key_set(at(second)).await.unwrap();
+    let keys = set["keys"].as_array().unwrap();
     keys.iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -45,7 +46,9 @@ fn published(identity: &Identity, second: i64) -> Vec<String> {
 async fn a_key_is_published_before_it_signs_and_until_its_last_token_has_expired() {
     let identity = open(&Store::memory(), SecretEncryption::default()).await.unwrap();
     let (first, second) = (kid(&identity, KeyStage::Active).await, kid(&identity, KeyStage::Next).await);
-    assert!(published(&identity, 0).contains(&first) && published(&identity, 0).contains(&second));
+    assert!(
+        published(&identity, 0).await.contains(&first) && published(&identity, 0).await.contains(&second)
+    );
     // Rotation is rejected, because clients may not have fetched the next keys yet.
     assert!(matches!(
         identity.signing_keys.rotate_keys(false, at(299)).await,
@@ -56,8 +59,8 @@ async fn a_key_is_published_before_it_signs_and_until_its_last_token_has_expired
     // A second rotation would activate next keys that no client has fetched.
     let refused = identity.signing_keys.rotate_keys(false, at(301)).await.unwrap_err();
     assert!(refused.to_string().contains("--now"), "{refused}");
-    assert!(published(&identity, 300 + 3600).contains(&first), "a token lives an hour");
-    assert!(!published(&identity, 300 + 3660).contains(&first));
+    assert!(published(&identity, 300 + 3600).await.contains(&first), "a token lives an hour");
+    assert!(!published(&identity, 300 + 3660).await.contains(&first));
     // Maintenance removes expired keys.
     identity.signing_keys.maintain_keys(NEVER, at(300 + 3660)).await.unwrap();
     assert!(identity.signing_keys.list_keys(at(0)).await.unwrap().iter().all(|key| key.kid != first));
@@ -88,7 +91,7 @@ async fn two_nodes_rotate_once() {
     // The node that did not rotate loads the rotated keys.
     one.signing_keys.maintain_keys(every, due).await.unwrap();
     two.signing_keys.maintain_keys(every, due).await.unwrap();
-    assert_eq!(published(&one, 24 * 3600), published(&two, 24 * 3600));
+    assert_eq!(published(&one, 24 * 3600).await, published(&two, 24 * 3600).await);
     // An interval shorter than the lifetime of a cached key set has no effect.
     assert!(!one.signing_keys.maintain_keys(SignedDuration::ZERO, at(24 * 3600 + 299)).await.unwrap());
     assert!(one.signing_keys.maintain_keys(SignedDuration::ZERO, at(24 * 3600 + 300)).await.unwrap());
@@ -100,7 +103,7 @@ async fn a_revoked_active_key_has_a_successor_at_once() {
     let (active, next) = (kid(&identity, KeyStage::Active).await, kid(&identity, KeyStage::Next).await);
     assert!(identity.signing_keys.revoke_key(&active, at(10)).await.unwrap());
     assert_eq!(kid(&identity, KeyStage::Active).await, next);
-    assert!(!published(&identity, 10).contains(&active));
+    assert!(!published(&identity, 10).await.contains(&active));
     assert!(!identity.signing_keys.revoke_key("nobody", at(10)).await.unwrap());
 }
 
@@ -116,7 +119,8 @@ async fn id_tokens_are_signed_with_the_algorithm_of_the_client() {
         let mut app = client("app");
         app.id_token_alg = chosen.map(str::to_owned);
         let beside = IdTokenContext { access_token: Some("access"), user: None };
-        let token = world.identity.tokens.mint_id_token(&app, &world.grant("openid"), beside, at(0));
+        let token =
+            world.identity.tokens.mint_id_token(&app, &world.grant("openid"), beside, at(0)).await.unwrap();
         let part = |at: usize| -> serde_json::Value {
             use base64::engine::general_purpose::URL_SAFE_NO_PAD;
             let part = token.split('.').nth(at).unwrap();
@@ -185,8 +189,11 @@ async fn secrets_that_were_stored_in_plain_are_replaced_when_a_key_is_configured
     let before = secrets(&store).await;
     let exposed = plain.signing_keys.list_keys(at(0)).await.unwrap();
     let (active, mac) = (kid(&plain, KeyStage::Active).await, plain.server_secret.mac("test", "text"));
-    let hint =
-        plain.tokens.mint_id_token(&client("app"), &world.grant("openid"), IdTokenContext::default(), at(0));
+    let hint = plain
+        .tokens
+        .mint_id_token(&client("app"), &world.grant("openid"), IdTokenContext::default(), at(0))
+        .await
+        .unwrap();
     // Only active and next keys have a private part.
     let private = exposed.iter().filter(|key| key.stage != KeyStage::Retiring).count();
     assert_eq!(before.matches("pkcs8").count(), private);
@@ -200,7 +207,7 @@ async fn secrets_that_were_stored_in_plain_are_replaced_when_a_key_is_configured
     }
     // Tokens that the old keys signed are accepted until they expire, also after a restart.
     let encrypted = open(&store, SecretEncryption { current: kek(1), previous: None }).await.unwrap();
-    assert!(published(&encrypted, 3600).contains(&active));
+    assert!(published(&encrypted, 3600).await.contains(&active));
     assert!(encrypted.tokens.verify_id_token_hint(&hint, at(3600)).is_some());
     encrypted.signing_keys.maintain_keys(NEVER, at(3660)).await.unwrap();
     assert!(encrypted.tokens.verify_id_token_hint(&hint, at(3660)).is_none());

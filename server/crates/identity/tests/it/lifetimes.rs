@@ -34,8 +34,11 @@ async fn lifetimes_are_those_of_the_client_or_else_of_the_server() {
     for (client, expected) in [(&world.client, [600, 700, 30 * 24 * 3600]), (&own, [120, 130, 140])] {
         let found = identity.lifetimes.for_client(client);
         assert_eq!([found.access_token, found.id_token, found.refresh_token_family], expected.map(seconds));
-        let id_token =
-            identity.tokens.mint_id_token(client, &world.grant("openid"), IdTokenContext::default(), at(0));
+        let id_token = identity
+            .tokens
+            .mint_id_token(client, &world.grant("openid"), IdTokenContext::default(), at(0))
+            .await
+            .unwrap();
         assert_eq!(payload(&id_token)["exp"], at(expected[1]).as_second());
     }
     let backend = |client: &Client| {

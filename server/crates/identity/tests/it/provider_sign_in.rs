@@ -286,27 +286,32 @@ async fn the_server_authenticates_at_the_token_endpoint_by_each_method() {
     let world = World::new().await;
     let (flow, _) = begin(&world, RequiredFreshness::default()).await;
     let secret = "a secret of the provider".to_owned();
-    let request = |client_auth| {
+    let request = async |client_auth| {
         let rules = provider(client_auth);
-        world.identity.provider_sign_ins.token_request(&rules, &endpoints(), &flow, "code", at(2))
+        world
+            .identity
+            .provider_sign_ins
+            .token_request(&rules, &endpoints(), &flow, "code", at(2))
+            .await
+            .unwrap()
     };
     let member = |form: &[(&str, String)], name: &str| {
         form.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
     };
-    let public = request(ProviderClientAuth::None);
+    let public = request(ProviderClientAuth::None).await;
     assert_eq!((public.basic, member(&public.form, "client_id")), (None, Some("trefoil".to_owned())));
-    let basic = request(ProviderClientAuth::SecretBasic(secret.clone()));
+    let basic = request(ProviderClientAuth::SecretBasic(secret.clone())).await;
     assert_eq!(basic.basic, Some(("trefoil".to_owned(), secret.clone())));
     assert_eq!((member(&basic.form, "client_id"), member(&basic.form, "client_secret")), (None, None));
-    let post = request(ProviderClientAuth::SecretPost(secret.clone()));
+    let post = request(ProviderClientAuth::SecretPost(secret.clone())).await;
     assert_eq!((post.basic, member(&post.form, "client_secret")), (None, Some(secret)));
 
-    let published = world.identity.signing_keys.published_key_set(at(2));
+    let published = world.identity.signing_keys.published_key_set(at(2)).await.unwrap();
     for (alg, verifier) in [(SigningAlg::Rs256, Algorithm::RS256), (SigningAlg::EdDsa, Algorithm::EdDSA)] {
         for (audience, aud) in
             [(AssertionTarget::Issuer, ISSUER), (AssertionTarget::TokenEndpoint, "https://idp.example/token")]
         {
-            let form = request(ProviderClientAuth::PrivateKeyJwt { alg, audience }).form;
+            let form = request(ProviderClientAuth::PrivateKeyJwt { alg, audience }).await.form;
             let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
             assert_eq!(member(&form, "client_assertion_type").as_deref(), Some(kind));
             let assertion = member(&form, "client_assertion").unwrap();

@@ -1,5 +1,7 @@
 //! Tests that failed sign-ins are throttled, and that an attacker cannot lock out a user.
 
+use std::sync::atomic::Ordering;
+
 use jiff::SignedDuration;
 use trefoil_identity::sign_in::throttle::{AttemptResult, SignInAttempt, ThrottleLimits};
 
@@ -59,6 +61,20 @@ async fn a_failure_later_than_the_time_of_an_attempt_does_not_lock() {
     world.fails("nobody-of-that-name", HOME, 2).await;
     world.fails("ada", HOME, 1).await;
     world.fails("ada", HOME, 0).await;
+}
+
+#[tokio::test]
+async fn checked_and_delayed_attempts_are_counted() {
+    let world = World::new().await;
+    for _ in 0..5 {
+        world.fails("ada", HOME, 0).await;
+    }
+    for _ in 0..2 {
+        world.attempt("ada", HOME, None, 0).await.unwrap_err();
+    }
+    let counts = &world.identity.throttle.counts;
+    let counted = (counts.admitted.load(Ordering::Relaxed), counts.delayed.load(Ordering::Relaxed));
+    assert_eq!(counted, (5, 2));
 }
 
 #[tokio::test]

@@ -116,6 +116,11 @@ impl FileOptions {
 }
 
 impl FileEngine {
+    /// The format of a store (see [`crate::Store::folder_format`]).
+    pub(crate) fn folder_format(dir: &Path) -> Result<Option<(u32, u32)>, StoreError> {
+        state::folder_format(dir)
+    }
+
     /// Opens the store in `dir`, or creates it.
     ///
     /// # Errors

@@ -62,6 +62,27 @@ pub(super) struct TableFile {
     sum: u64,
 }
 
+/// The format of the store in a folder, and the one that this program writes. `None` if there is no store.
+///
+/// # Errors
+/// Returns [`StoreError::Engine`] if the file cannot be read, and [`StoreError::Corrupt`] if it is no state
+/// file.
+pub(super) fn folder_format(dir: &Path) -> Result<Option<(u32, u32)>, StoreError> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        format: u32,
+    }
+    let path = dir.join(NAME);
+    let bytes = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        bytes => bytes.map_err(of_folder("read the state of the store", dir))?,
+    };
+    let json = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let numbered: Numbered = serde_json::from_slice(json)
+        .map_err(|error| StoreError::Corrupt { what: format!("{}: {error}", path.display()) })?;
+    Ok(Some((numbered.format, FORMAT)))
+}
+
 impl StoreState {
     /// The state of a store before its creation.
     pub fn new() -> Result<Self, StoreError> {

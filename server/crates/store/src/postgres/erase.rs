@@ -7,12 +7,12 @@ use tokio_postgres::types::Type;
 
 use super::PostgresEngine;
 use super::commits::read_newest;
-use super::connect::Parameter;
+use super::connect::{Database, Parameter};
 use super::failure::{failure, too_late, unavailable};
 use super::last_erasure::LAST_ERASURE;
 use super::prefetched::text;
 use super::records::BLOCK;
-use super::rounds::RoundError;
+use super::rounds::{RoundError, refusal};
 use crate::{Erasure, ResourceKey, Seq, StoreError, Version};
 
 /// Tables whose rows an erasure removes.
@@ -22,7 +22,12 @@ impl PostgresEngine {
     /// Erases resources (see [`crate::Store::erase`]).
     pub(crate) async fn erase(&self, erasures: &[Erasure]) -> Result<Seq, StoreError> {
         let connection = self.database.connection().await?;
-        match tokio::time::timeout(self.database.limits.background, erase(&connection, erasures)).await {
+        match tokio::time::timeout(
+            self.database.limits.background,
+            erase(&self.database, &connection, erasures),
+        )
+        .await
+        {
             Ok(Ok(seq)) => Ok(seq),
             Ok(Err(error)) => {
                 // The transaction ends with its connection.
@@ -65,11 +70,14 @@ impl PostgresEngine {
 }
 
 /// Removes all rows of the resources in one transaction, which has the next sequence number.
-async fn erase(client: &Client, erasures: &[Erasure]) -> Result<Seq, RoundError> {
+async fn erase(database: &Database, client: &Client, erasures: &[Erasure]) -> Result<Seq, RoundError> {
     let begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0";
     client.batch_execute(begin).await?;
     // Commits of all nodes wait for this row.
     let clock = client.query_typed_one("UPDATE clock SET seq = seq + 1 RETURNING seq", &[]).await?;
+    if let Some(refusal) = refusal(database, client).await? {
+        return Err(RoundError::Store(refusal));
+    }
     let found: HashMap<ResourceKey, Version> =
         read_newest(client, erasures.iter().map(|erasure| (&erasure.key, false))).await?;
     for Erasure { key, newest, .. } in erasures {

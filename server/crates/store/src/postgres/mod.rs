@@ -9,6 +9,7 @@
 //! | `records` | rounds of ledger writes |
 //! | `presence` | the node among others, and a database that went back in time |
 //! | `transfer` | the whole content, for backups and copies |
+//! | `closed_row`, `closing` | a database whose content moves to another store |
 //! | `erase`, `last_erasure` | erasure of resources, and how nodes learn of it |
 //! | `prefetched` | what a round reads before it decides |
 //! | `read` | reads at a sequence number |
@@ -18,6 +19,8 @@
 //! Only SQL is used that CockroachDB and YugabyteDB document too: no advisory locks, triggers, cursors or
 //! `COPY`.
 
+mod closed_row;
+mod closing;
 mod commits;
 mod connect;
 mod erase;
@@ -41,6 +44,7 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::Type;
 
+pub(crate) use self::closing::ClosedDatabase;
 use self::commits::{CommitRequest, CommitRounds};
 use self::connect::{Database, Parameter};
 pub use self::connect::{DatabaseLimits, DatabaseUrl};
@@ -49,6 +53,7 @@ use self::prefetched::{number, text};
 pub use self::presence::Announcement;
 use self::read::{KindSpan, RowVersion, Walk};
 use self::records::{LedgerRequest, LedgerRounds};
+pub use self::schema::TablesVersion;
 pub(crate) use self::transfer::PostgresMoment;
 use crate::page::{self, FillingLines, PageBuilder};
 use crate::plan::StoredRecord;
@@ -84,6 +89,15 @@ impl PostgresEngine {
     /// the URL or the tables cannot be used.
     pub async fn migrate(url: &DatabaseUrl, limits: DatabaseLimits) -> Result<usize, StoreError> {
         schema::migrate(&Database::at(url, limits)?).await
+    }
+
+    /// Compares the tables of a database with those that this program needs (see
+    /// [`crate::Store::tables_version`]).
+    pub(crate) async fn tables_version(
+        url: &DatabaseUrl,
+        limits: DatabaseLimits,
+    ) -> Result<TablesVersion, StoreError> {
+        schema::tables_version(&Database::at(url, limits)?).await
     }
 
     /// Opens the store in the database with this URL, whose tables must be those of this version of the
@@ -140,6 +154,21 @@ impl PostgresEngine {
     /// Completes when the database went back in time. All requests fail from then on.
     pub async fn went_back(&self) {
         self.database.presence.wait_until_back().await;
+    }
+
+    /// Closes the database (see [`crate::Store::close`]).
+    pub(crate) async fn close(&self) -> Result<ClosedDatabase, StoreError> {
+        closing::close(&self.database).await
+    }
+
+    /// Opens a database whose content was moved (see [`crate::Store::reopen`]).
+    pub(crate) async fn reopen(&self) -> Result<(), StoreError> {
+        closing::reopen(&self.database).await
+    }
+
+    /// Completes when the content was moved to another store.
+    pub(crate) async fn moved(&self) {
+        self.database.presence.wait_until_moved().await;
     }
 
     /// The id of the store.

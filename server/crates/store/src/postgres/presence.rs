@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use super::closed_row::HAS_MOVED;
 use super::connect::{Database, Parameter};
 use super::failure::{failure, too_late, unavailable};
 use super::last_erasure::was_erased;
@@ -81,6 +82,8 @@ pub(super) struct Presence {
     is_announced: AtomicBool,
     /// Set when the database went back. Nothing is read or written from then on.
     went_back: AtomicBool,
+    /// Set when the content is in another store.
+    has_moved: AtomicBool,
     changed: Arc<Notify>,
 }
 
@@ -116,6 +119,25 @@ impl Presence {
             }
             changed.await;
         }
+    }
+
+    /// Completes when the content is in another store.
+    pub async fn wait_until_moved(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.has_moved.load(Ordering::Acquire) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Records that the content is in another store.
+    pub fn report_moved(&self) {
+        if !self.has_moved.swap(true, Ordering::AcqRel) {
+            tracing::warn!("the content of the database was moved to another store; this server stops");
+        }
+        self.changed.notify_waiters();
     }
 
     /// Records that the database went back.
@@ -252,12 +274,16 @@ impl Database {
         let known_seq = seen.change.as_ref().map_or(0, |change| change.seq);
         let parameters: [Parameter<'_>; 1] = [(&known_seq, Type::INT8)];
         // One round trip.
-        let (beat, parameters, last) = tokio::join!(
+        let (beat, parameters, last, has_moved) = tokio::join!(
             biased;
             connection.query_typed(INCREMENT, &increment),
             connection.query_typed(CHANGE, &parameters),
             connection.query_typed(LAST_CHANGE, &[]),
+            connection.query_typed_one(HAS_MOVED, &[]),
         );
+        if has_moved.map_err(failed)?.get::<_, bool>(0) {
+            self.presence.report_moved();
+        }
         let (beat, parameters, last) =
             (beat.map_err(failed)?, parameters.map_err(failed)?, last.map_err(failed)?);
         let Some(beat) = beat.first().map(|row| row.get::<_, i64>(0)) else {

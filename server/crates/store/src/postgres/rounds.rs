@@ -17,7 +17,8 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::connect::{Database, DatabaseLimits};
+use super::closed_row::{HAS_MOVED, IS_OPEN};
+use super::connect::Database;
 use super::failure::{failure, is_passing, too_late, unavailable};
 use crate::StoreError;
 
@@ -103,25 +104,29 @@ pub(super) struct RoundTransaction<'a> {
     number: i64,
     /// Time after which the database gives up a statement, which is that of the attempt.
     limit: Duration,
-    limits: &'a DatabaseLimits,
+    database: &'a Database,
 }
 
 impl RoundTransaction<'_> {
     /// Begins the transaction. Other statements can be sent at the same time, after it.
     pub async fn begin(&self) -> Result<(), RoundError> {
-        let (limit_ms, idle_ms) = (self.limit.as_millis(), self.limits.idle_transaction.as_millis());
+        let (limit_ms, idle_ms) = (self.limit.as_millis(), self.database.limits.idle_transaction.as_millis());
         let begin = format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {limit_ms}; \
              SET LOCAL idle_in_transaction_session_timeout = {idle_ms}"
         );
-        let fence =
-            "UPDATE writer SET round = $1, used_at = now() WHERE id = $2::text::uuid AND round = $1 - 1";
+        let fence = format!(
+            "UPDATE writer SET round = $1, used_at = now() WHERE id = $2::text::uuid AND round = $1 - 1 AND {IS_OPEN}"
+        );
         let parameters: &[super::connect::Parameter<'_>] =
             &[(&self.number, Type::INT8), (&self.writer, Type::TEXT)];
-        let (begun, fenced) = tokio::join!(biased; self.client.batch_execute(&begin), self.client.execute_typed(fence, parameters));
+        let (begun, fenced) = tokio::join!(biased; self.client.batch_execute(&begin), self.client.execute_typed(&fence, parameters));
         begun?;
         if fenced? == 1 {
             return Ok(());
+        }
+        if let Some(refusal) = refusal(self.database, self.client).await? {
+            return Err(RoundError::Store(refusal));
         }
         let round = "SELECT round FROM writer WHERE id = $1::text::uuid";
         let round = self.client.query_typed(round, &[(&self.writer, Type::TEXT)]).await?;
@@ -232,7 +237,7 @@ impl<R: Round> WriterTask<R> {
             writer: &writer,
             number: last + 1,
             limit,
-            limits: &self.database.limits,
+            database: &self.database,
         };
         let decided = tokio::time::timeout(limit, async {
             let (answers, puts) = self.round.decide(&transaction, requests).await?;
@@ -322,4 +327,16 @@ async fn register(client: &Client) -> Result<String, StoreError> {
     let failed = |error| failure("register a writer", &error);
     swept.map_err(failed)?;
     Ok(row.map_err(failed)?.get(0))
+}
+
+/// The error of a round or an erasure that has found the database closed; `None` if it is open.
+pub(super) async fn refusal(database: &Database, client: &Client) -> Result<Option<StoreError>, RoundError> {
+    let closed = format!("SELECT NOT ({IS_OPEN})");
+    if !client.query_typed_one(&closed, &[]).await?.get::<_, bool>(0) {
+        return Ok(None);
+    }
+    if client.query_typed_one(HAS_MOVED, &[]).await?.get::<_, bool>(0) {
+        database.presence.report_moved();
+    }
+    Ok(Some(unavailable("the content of the database is being moved to another store, or was moved")))
 }

@@ -8,21 +8,63 @@ use super::connect::Database;
 use super::failure::failure;
 use crate::StoreError;
 
+/// A change of the tables.
+struct Migration {
+    sql: &'static str,
+    /// Its effect, and how long that takes.
+    summary: &'static str,
+}
+
 /// The migrations in order. A migration that was released never changes.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("migrations/0001_store.sql"), include_str!("migrations/0002_nodes.sql")];
+const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        sql: include_str!("migrations/0001_store.sql"),
+        summary: "creates all tables; less than a second",
+    },
+    Migration {
+        sql: include_str!("migrations/0002_nodes.sql"),
+        summary: "creates a table of the running nodes; less than a second",
+    },
+];
+
+/// The tables of a database, compared with those that this program needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TablesVersion {
+    /// Version of the tables; 0 if there are none.
+    pub found: i64,
+    /// Version that this program needs.
+    pub needed: i64,
+    /// The effect of each migration that is necessary, and how long that takes.
+    pub pending: Vec<&'static str>,
+}
+
+/// Reads the version of the tables. Changes nothing.
+///
+/// # Errors
+/// [`StoreError::Unavailable`] if the database cannot be reached.
+pub(super) async fn tables_version(database: &Database) -> Result<TablesVersion, StoreError> {
+    let found = read_number(database).await?;
+    let done = usize::try_from(found).unwrap_or_default();
+    let pending = MIGRATIONS.iter().skip(done).map(|migration| migration.summary).collect();
+    Ok(TablesVersion { found, needed: MIGRATIONS.len() as i64, pending })
+}
+
+/// The number of the last migration; 0 if the database has no tables.
+async fn read_number(database: &Database) -> Result<i64, StoreError> {
+    let connection = database.unchecked_connection().await?;
+    match connection.query_typed_one("SELECT number FROM migration", &[]).await {
+        Ok(row) => Ok(row.get(0)),
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(0),
+        Err(error) => Err(failure("read the version of the tables", &error)),
+    }
+}
 
 /// Checks that the tables are those of this version of the program.
 ///
 /// # Errors
 /// [`StoreError::Engine`] if they are not, or do not exist.
 pub(super) async fn check(database: &Database) -> Result<(), StoreError> {
-    let connection = database.unchecked_connection().await?;
-    let number = match connection.query_typed_one("SELECT number FROM migration", &[]).await {
-        Ok(row) => row.get(0),
-        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => 0,
-        Err(error) => return Err(failure("read the version of the tables", &error)),
-    };
+    let number = read_number(database).await?;
     check_not_newer(number)?;
     let supported = MIGRATIONS.len() as i64;
     if number < supported {
@@ -76,7 +118,7 @@ pub(super) async fn migrate(database: &Database) -> Result<usize, StoreError> {
             let Some(next) = MIGRATIONS.get(usize::try_from(number).unwrap_or_default()) else {
                 return Ok(true);
             };
-            connection.batch_execute(next).await.map_err(failed)?;
+            connection.batch_execute(next.sql).await.map_err(failed)?;
             let set = "UPDATE migration SET number = $1";
             connection.execute_typed(set, &[(&(number + 1), Type::INT8)]).await.map_err(failed)?;
             Ok(false)

@@ -601,6 +601,70 @@ async fn a_database_without_an_erased_write_did_not_go_back() {
     again.commit(vec![put("Basic", "again", "", &[])], at(0)).await.unwrap();
 }
 
+/// The last sequence number, and the keys of the ledger.
+async fn content(store: &Store) -> (Seq, Vec<String>) {
+    let mut moment = store.moment().await.unwrap();
+    let mut keys = Vec::new();
+    loop {
+        let page = moment.next_page().await.unwrap();
+        if page.is_empty() {
+            return (moment.at().seq, keys);
+        }
+        keys.extend(page.into_iter().map(|entry| entry.key));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_whose_content_moves_is_closed_for_all_nodes() {
+    let Some(engine) = StoreEngine::postgres().await else { return };
+    let nodes = nodes(&engine).await;
+    let folder = tempfile::tempdir().unwrap();
+    nodes[1].announce("https://one.example", &folder.path().join("node")).await.unwrap();
+    // Nodes write as fast as they can; nothing that is acknowledged is missing once the database is closed.
+    for attempt in 0..3 {
+        let mut writers = JoinSet::new();
+        for (number, store) in nodes[1..].iter().enumerate() {
+            let store = store.clone();
+            writers.spawn(async move {
+                for count in 0.. {
+                    let key = format!("{attempt}/{number}/{count}");
+                    let record = LedgerWrite::put(key, "x", Expect::Absent);
+                    let resource = put("Basic", &format!("{attempt}-{number}-{count}"), "", &[]);
+                    let (written, committed) =
+                        tokio::join!(store.write(vec![record], at(0)), store.commit(vec![resource], at(0)));
+                    if let (Err(refused), _) | (_, Err(refused)) = (written, committed) {
+                        assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
+                        return (number, count);
+                    }
+                }
+                unreachable!("the database is closed at some time")
+            });
+        }
+        tokio::task::yield_now().await;
+        let closed = nodes[0].close().await.unwrap();
+        let reached = content(&nodes[0]).await;
+        assert!(nodes[2].close().await.is_err(), "one program moves the content");
+        for (number, count) in writers.join_all().await {
+            for count in 0..count {
+                let record = nodes[0].get(&format!("{attempt}/{number}/{count}"), at(0)).await.unwrap();
+                assert!(record.is_some(), "{attempt}/{number}/{count}");
+            }
+        }
+        assert_eq!(content(&nodes[0]).await, reached, "nothing was written after the close");
+        drop(closed);
+        let key = format!("open/{attempt}");
+        // The database is opened by another task.
+        while nodes[1].write(vec![LedgerWrite::put(&*key, "x", Expect::Any)], at(0)).await.is_err() {}
+    }
+    let closed = nodes[0].close().await.unwrap();
+    closed.complete("moved", b"to another store".to_vec(), at(0)).await.unwrap();
+    nodes[1].moved().await;
+    assert_eq!(nodes[1].get("moved", at(0)).await.unwrap().unwrap().value, &b"to another store"[..]);
+    assert!(nodes[2].write(vec![LedgerWrite::put("late", "x", Expect::Any)], at(0)).await.is_err());
+    nodes[0].reopen().await.unwrap();
+    nodes[2].write(vec![LedgerWrite::put("late", "x", Expect::Any)], at(0)).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn running_nodes_have_the_same_base_url() {
     let Some(engine) = StoreEngine::postgres().await else { return };

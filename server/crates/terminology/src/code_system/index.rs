@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::columns::{FORMAT, IndexReader};
 use super::{CodeSystem, Subsumption};
 use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader};
 
@@ -53,6 +54,15 @@ impl CodeSystemIndex {
     /// next start faster.
     pub fn is_updated(&self) -> bool {
         self.0.is_updated
+    }
+
+    /// Returns whether the file of an index has the present format. Reads its first bytes only.
+    ///
+    /// # Errors
+    /// [`io::Error`] if the file cannot be read, of the kind `InvalidData` if it is not an index, or one that
+    /// this program does not read.
+    pub fn has_present_format(file: impl io::Read) -> io::Result<bool> {
+        Ok(IndexReader::begin(file)?.format == FORMAT)
     }
 
     /// Returns the canonical URL.

@@ -1,0 +1,210 @@
+//! `trefoil upgrade-check`: what this version of the program will change in the data of an earlier one, and
+//! how long that takes. It reads the numbers of formats only and changes nothing, so that the server of the
+//! earlier version may run meanwhile.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use serde_json::json;
+use store::{DatabaseLimits, Store, TablesVersion};
+use terminology::CodeSystemIndex;
+
+use crate::administration::Console;
+use crate::administration::arguments::DataArgs;
+use crate::administration::protocol::CommandEvent;
+use crate::config::{Config, ServeFlags, StoreEngine};
+use crate::node::backups::BackupSources;
+use crate::node::saved_indexes::SavedIndexes;
+
+/// Bytes of indexes whose words are indexed again and that are written in a second, on a slow machine.
+const INDEX_BYTES_PER_S: u64 = 20_000_000;
+
+/// Options of `upgrade-check`.
+#[derive(Debug, clap::Args)]
+pub struct UpgradeCheckArgs {
+    /// The data of the earlier version.
+    #[command(flatten)]
+    pub data: DataArgs,
+}
+
+/// The effect of an upgrade on a part of the data.
+#[derive(Debug, Serialize)]
+struct UpgradedPart {
+    part: &'static str,
+    /// Whether this version can use it.
+    is_readable: bool,
+    /// The effect, how long it takes, and the remedy if this version cannot use the part.
+    result: String,
+}
+
+impl UpgradedPart {
+    fn readable(part: &'static str, result: impl Into<String>) -> Self {
+        Self { part, is_readable: true, result: result.into() }
+    }
+
+    fn refused(part: &'static str, result: impl Into<String>) -> Self {
+        Self { part, is_readable: false, result: result.into() }
+    }
+}
+
+/// Checks the parts and returns the exit code, which is 1 if this version cannot use one of them.
+pub async fn run_upgrade_check(args: UpgradeCheckArgs) -> ExitCode {
+    let console = Console::new(args.data.output);
+    let parts = check_parts(&args.data).await;
+    let is_readable = parts.iter().all(|part| part.is_readable);
+    for part in parts {
+        let mark = if part.is_readable { "" } else { "FAULT: " };
+        let text = format!("{:13} {mark}{}", part.part, part.result);
+        console.print_event(CommandEvent::Record { text, json: json!(part) });
+    }
+    console.clear();
+    if is_readable { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+async fn check_parts(args: &DataArgs) -> Vec<UpgradedPart> {
+    let flags = ServeFlags {
+        config: args.config.clone(),
+        data: Some(args.data.clone()),
+        store: args.store.clone(),
+        ..ServeFlags::default()
+    };
+    let config = match Config::load(&flags) {
+        Ok(config) => config,
+        Err(error) => return vec![UpgradedPart::refused("configuration", error.to_string())],
+    };
+    vec![
+        UpgradedPart::readable("configuration", "accepted as it is"),
+        check_store(&config.engine, &config.data).await,
+        check_indexes(&config.data),
+        check_backup(&config, &flags).await,
+    ]
+}
+
+async fn check_store(engine: &StoreEngine, data: &Path) -> UpgradedPart {
+    const PART: &str = "store";
+    match engine {
+        StoreEngine::Memory => UpgradedPart::readable(PART, "in memory; nothing is kept"),
+        StoreEngine::File => match Store::folder_format(&data.join("store")) {
+            Ok(None) => {
+                UpgradedPart::readable(PART, format!("none in {}; a new one is made", data.display()))
+            }
+            Ok(Some((found, written))) if found == written => {
+                UpgradedPart::readable(PART, format!("has format {found}, as this version writes it"))
+            }
+            Ok(Some((found, written))) => UpgradedPart::refused(
+                PART,
+                format!(
+                    "has format {found}, and this version reads format {written}; make a backup with the version that \
+                     wrote it, and restore it with this one"
+                ),
+            ),
+            Err(error) => UpgradedPart::refused(PART, error.to_string()),
+        },
+        StoreEngine::Postgres { url, .. } => {
+            match Store::tables_version(url, DatabaseLimits::default()).await {
+                Ok(tables) => describe_tables(&tables),
+                Err(error) => UpgradedPart::refused(PART, error.to_string()),
+            }
+        }
+    }
+}
+
+fn describe_tables(tables: &TablesVersion) -> UpgradedPart {
+    const PART: &str = "database";
+    let TablesVersion { found, needed, pending } = tables;
+    if found > needed {
+        let result =
+            format!("has tables of version {found}, and this version knows {needed}; use a newer one");
+        return UpgradedPart::refused(PART, result);
+    }
+    if pending.is_empty() {
+        return UpgradedPart::readable(PART, format!("has tables of version {found}; nothing is migrated"));
+    }
+    let steps: Vec<_> = pending
+        .iter()
+        .zip(found + 1..)
+        .map(|(summary, number)| format!("\n  migration {number}  {summary}"))
+        .collect();
+    UpgradedPart::readable(
+        PART,
+        format!(
+            "has tables of version {found}; the first new server, or `trefoil migrate`, changes them to {needed} while \
+             servers of the version before keep working:{}",
+            steps.concat()
+        ),
+    )
+}
+
+fn check_indexes(data: &Path) -> UpgradedPart {
+    const PART: &str = "terminology";
+    let (mut present, mut older, mut older_bytes, mut unreadable) = (0, 0, 0, Vec::new());
+    let paths = match SavedIndexes::paths_in(data) {
+        Ok(paths) => paths,
+        Err(error) => return UpgradedPart::refused(PART, error.to_string()),
+    };
+    for path in paths {
+        let read = || -> io::Result<(bool, u64)> {
+            let file = File::open(&path)?;
+            let bytes = file.metadata()?.len();
+            Ok((CodeSystemIndex::has_present_format(file)?, bytes))
+        };
+        match read() {
+            Ok((true, _)) => present += 1,
+            Ok((false, bytes)) => {
+                older += 1;
+                older_bytes += bytes;
+            }
+            Err(error) => unreadable.push(format!("\n  {}: {error}", path.display())),
+        }
+    }
+    if !unreadable.is_empty() {
+        let count = unreadable.len();
+        return UpgradedPart::refused(PART, format!("{count} indexes are not read:{}", unreadable.concat()));
+    }
+    UpgradedPart::readable(
+        PART,
+        match older {
+            0 => format!("{present} indexes have the present format"),
+            _ => format!(
+                "{older} of {} indexes have an older format; they are read as they are and rewritten at the first start, \
+                 which takes {} s longer",
+                present + older,
+                older_bytes.div_ceil(INDEX_BYTES_PER_S)
+            ),
+        },
+    )
+}
+
+async fn check_backup(config: &Config, flags: &ServeFlags) -> UpgradedPart {
+    const PART: &str = "backup";
+    const ADVICE: &str = "make one now: trefoil backup --to FOLDER";
+    let Ok(location) = BackupSources::new(config, flags).location(None, false) else {
+        return UpgradedPart::readable(PART, format!("no `[backup] to` is configured; {ADVICE}"));
+    };
+    match location.backups().await {
+        Ok(backups) => match backups.last() {
+            Some(last) => UpgradedPart::readable(PART, format!("the last one is of {}; {ADVICE}", last.time)),
+            None => UpgradedPart::readable(PART, format!("there is none; {ADVICE}")),
+        },
+        Err(error) => UpgradedPart::refused(PART, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrations_are_listed_with_their_numbers() {
+        let tables = TablesVersion { found: 1, needed: 3, pending: vec!["adds a column", "adds an index"] };
+        let part = describe_tables(&tables);
+        assert!(part.is_readable);
+        assert!(part.result.contains("changes them to 3"), "{}", part.result);
+        assert!(part.result.ends_with("\n  migration 2  adds a column\n  migration 3  adds an index"));
+        let newer = TablesVersion { found: 4, needed: 3, pending: Vec::new() };
+        assert!(!describe_tables(&newer).is_readable);
+    }
+}
