@@ -46,6 +46,7 @@ pub const PIPELINE_TESTS: [(&str, &[&str]); 9] = [
             "large_requests::a_flood",
             "node_faults::",
             "nodes::",
+            "pages::every_page_is_accessible",
             "power_cut::",
             "proxies::everything_works_behind",
             "releases::a_killed",
@@ -72,8 +73,10 @@ const LONGEST: [&str; 8] = [
     "trefoil-resources it",
 ];
 
-/// Number of programs that run at the same time. The longest one mostly waits for other processes.
+/// Number of programs that run at the same time.
 const AT_ONCE: usize = 3;
+/// Number of tests of the longest program that run at the same time. They wait for servers and browsers.
+const JOURNEYS_AT_ONCE: &str = "4";
 
 /// Values that property tests generate are the same in every run; a soak uses other seeds.
 const PROPERTY_SEED: &str = "20261121";
@@ -224,6 +227,9 @@ fn test_command(program: &TestProgram) -> Command {
     command.current_dir(&program.folder).args(["--show-output", "--color", "never"]);
     command.env("CARGO_MANIFEST_DIR", &program.folder).env("CARGO_PKG_NAME", &program.package);
     command.env("INSTA_WORKSPACE_ROOT", root());
+    if program.name == LONGEST[0] {
+        command.env("RUST_TEST_THREADS", JOURNEYS_AT_ONCE);
+    }
     command
 }
 

@@ -83,10 +83,13 @@ impl KeyRing {
         }
     }
 
-    /// Returns whether each slot has keys. Those with RSA are generated when they are first needed, because
-    /// that takes as long as everything else at the start of a server.
+    /// Returns whether each slot has an active key. Those with RSA are generated when they are first needed,
+    /// because that takes as long as everything else at the start of a server.
     pub fn is_complete(&self) -> bool {
-        KEY_SLOTS.iter().all(|slot| self.keys.iter().any(|loaded| loaded.key.slot() == *slot))
+        KEY_SLOTS.iter().all(|slot| {
+            let in_slot = |loaded: &&LoadedKey| loaded.key.slot() == *slot;
+            self.keys.iter().filter(in_slot).any(|loaded| loaded.key.stage == KeyStage::Active)
+        })
     }
 
     /// Returns the key id and the private key that currently sign with this algorithm. If that is RSA, the

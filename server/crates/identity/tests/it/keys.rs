@@ -68,6 +68,26 @@ async fn a_key_is_published_before_it_signs_and_until_its_last_token_has_expired
     identity.signing_keys.rotate_keys(true, at(4001)).await.unwrap();
 }
 
+/// Keys with RSA take long to generate, and exist once they are needed: also if an earlier one retires.
+#[tokio::test]
+async fn a_missing_key_is_generated_when_a_token_needs_it() {
+    let store = Store::memory();
+    let plain = open(&store, SecretEncryption::default()).await.unwrap();
+    let count = async || secrets(&store).await.matches("pkcs8").count();
+    assert_eq!(count().await, 8, "no RSA key yet");
+    let grant = World::new().await.grant("openid");
+    let mint = async |identity: &Identity| {
+        let token =
+            identity.tokens.mint_id_token(&client("app"), &grant, IdTokenContext::default(), at(0)).await;
+        identity.tokens.verify_id_token_hint(&token.unwrap(), at(0)).is_some()
+    };
+    assert!(mint(&plain).await);
+    assert_eq!(count().await, 10);
+    // The keys retire, because they were stored in plain.
+    let encrypted = open(&store, SecretEncryption { current: kek(1), previous: None }).await.unwrap();
+    assert!(mint(&encrypted).await);
+}
+
 #[tokio::test]
 async fn two_nodes_rotate_once() {
     let store = Store::memory();
