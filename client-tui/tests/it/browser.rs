@@ -1,8 +1,7 @@
 //! A simulated browser: cookies, redirects and forms.
 
-use std::collections::BTreeMap;
-
 use reqwest::redirect::Policy;
+use test_parties::BrowserCookies;
 
 /// The action of a form, and its fields.
 pub type FilledForm = (String, Vec<(String, String)>);
@@ -20,20 +19,18 @@ pub async fn submit_forms(
         http = http.tls_certs_only(reqwest::Certificate::from_pem_bundle(ca).unwrap());
     }
     let http = http.build().unwrap();
-    let mut cookies = BTreeMap::new();
+    let mut cookies = BrowserCookies::default();
     let mut request = http.get(start).build().unwrap();
     let server = request.url().origin();
     for _ in 0..20 {
         // The client, to which the browser returns, gets no cookies of the server.
-        let all: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         if request.url().origin() == server {
-            request.headers_mut().insert("cookie", all.join("; ").parse().unwrap());
+            request.headers_mut().insert("cookie", cookies.header().parse().unwrap());
         }
         let here = request.url().clone();
         let response = http.execute(request).await.unwrap();
         for cookie in response.headers().get_all("set-cookie") {
-            let (name, value) = cookie.to_str().unwrap().split(';').next().unwrap().split_once('=').unwrap();
-            cookies.insert(name.to_owned(), value.to_owned());
+            cookies.keep(cookie.to_str().unwrap());
         }
         if let Some(location) = response.headers().get("location") {
             request = http.get(here.join(location.to_str().unwrap()).unwrap()).build().unwrap();

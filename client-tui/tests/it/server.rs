@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use test_parties::hidden_fields;
 use test_server::{DataFolder, ServerProcess};
 
 use crate::browser::submit_forms;
@@ -39,25 +40,15 @@ impl Server {
 /// Signs in as a user of the server does in a browser. Returns the last page.
 pub async fn browse(ca: Vec<u8>, start: String, username: String, password: String) -> String {
     let answer = |place: &str, page: &str| {
-        // Users of a native app are asked for consent each time.
-        let (typed, scope): (&[_], _) = match place {
-            "/sign-in" => (&[("username", &username), ("password", &password)], None),
-            "/consent" => (&[], Some(hidden(page, "scope"))),
+        let typed: &[(&str, &str)] = match place {
+            "/sign-in" => &[("username", &username), ("password", &password)],
+            // Users of a native app are asked for consent each time.
+            "/consent" => &[("answer", "allow")],
             _ => return None,
         };
-        let mut fields: Vec<_> =
-            ["csrf", "continue"].map(|name| (name.to_owned(), hidden(page, name))).into();
-        fields.extend(typed.iter().map(|(name, value)| ((*name).to_owned(), (*value).clone())));
-        if let Some(scope) = scope {
-            fields.extend([("scope".to_owned(), scope), ("answer".to_owned(), "allow".to_owned())]);
-        }
+        let mut fields = hidden_fields(page);
+        fields.extend(typed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         Some((place.to_owned(), fields))
     };
     submit_forms(Some(&ca), &start, answer).await
-}
-
-/// Returns the value of a hidden field.
-fn hidden(page: &str, name: &str) -> String {
-    let (_, rest) = page.split_once(&format!("name=\"{name}\" value=\"")).unwrap();
-    rest.split('"').next().unwrap().replace("&amp;", "&")
 }

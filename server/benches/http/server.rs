@@ -12,6 +12,7 @@ use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde_json::Value;
+use test_parties::hidden_fields;
 use test_server::ServerProcess;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
@@ -173,13 +174,8 @@ impl Server {
         };
         let (head, _) = get(&mut connection, &format!("/oauth2/authorize?{query}"), &mut cookies);
         let (_, page) = get(&mut connection, &path(&head), &mut cookies);
-        let hidden = |name: &str| {
-            let rest = page.split(&format!("name=\"{name}\" value=\"")).nth(1).unwrap_or_default();
-            rest.split('"').next().unwrap_or_default().replace("&amp;", "&")
-        };
         let form = form_urlencoded::Serializer::new(String::new())
-            .append_pair("csrf", &hidden("csrf"))
-            .append_pair("continue", &hidden("continue"))
+            .extend_pairs(hidden_fields(&page))
             .append_pair("username", demo["user"]["username"].as_str().unwrap_or_default())
             .append_pair("password", demo["user"]["password"].as_str().unwrap_or_default())
             .finish();

@@ -1,6 +1,7 @@
 //! Tests of the account page, and of the effects of its actions.
 
 use serde_json::Value;
+use test_parties::hidden_fields;
 
 use crate::sign_in::{Browser, location, tokens, userinfo};
 use crate::support::Server;
@@ -12,7 +13,7 @@ impl Browser<'_> {
 
     /// Submits a form of the account page.
     async fn form(&mut self, address: String, page: &str, fields: &[(&str, &str)]) -> reqwest::Response {
-        let csrf = Self::hidden(page).into_iter().find(|(name, _)| name == "csrf").unwrap();
+        let csrf = hidden_fields(page).into_iter().find(|(name, _)| name == "csrf").unwrap();
         let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let form: Vec<(String, String)> = fields.chain([csrf]).collect();
         self.send(self.client.post(address).form(&form)).await

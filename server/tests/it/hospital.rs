@@ -5,10 +5,11 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
+use test_parties::answer_parameter;
 
 use crate::clients::clients;
 use crate::launch_patient::submit;
-use crate::sign_in::{Browser, location, parameter};
+use crate::sign_in::{Browser, location};
 use crate::support::{Server, have, installed};
 
 const APP: &str = "https://app.example/cb";
@@ -167,7 +168,7 @@ async fn sign_in(server: &Server, provider: &Provider, claims: &Value, scope: &s
             location(&browser.get(&at).await)
         };
     }
-    let code = parameter(&at, "code").unwrap_or_else(|| panic!("no code in {at}: {}", server.log()));
+    let code = answer_parameter(&at, "code").unwrap_or_else(|| panic!("no code in {at}: {}", server.log()));
     let form = [
         ("grant_type", "authorization_code"),
         ("client_id", "app"),

@@ -1,8 +1,9 @@
 //! Tests of authorization requests that are too large for the response head that proxies accept.
 
 use fastrand::Rng;
+use test_parties::{answer_parameter, hidden_fields};
 
-use crate::sign_in::{Browser, location, parameter};
+use crate::sign_in::{Browser, location};
 use crate::support::Server;
 
 const APP: &str = "https://app.example/cb";
@@ -127,14 +128,14 @@ async fn reach_code(server: &Server, query: &str) -> String {
         if response.status().is_redirection() {
             at = location(&response);
             if at.starts_with(APP) {
-                return parameter(&at, "code").unwrap_or_else(|| panic!("no code in {at}"));
+                return answer_parameter(&at, "code").unwrap_or_else(|| panic!("no code in {at}"));
             }
             continue;
         }
         assert_eq!(response.status(), 200, "{at}");
         let page = response.text().await.unwrap();
         let form = page.split("<form ").skip(1).find(|form| form.starts_with("method=\"post\"")).unwrap();
-        let mut form = Browser::hidden(form);
+        let mut form = hidden_fields(form);
         let path = at.strip_prefix(&base).unwrap().split('?').next().unwrap().to_owned();
         let fields: &[(&str, &str)] = match &*path {
             "/sign-in" => &[("username", "ada"), ("password", password)],
@@ -195,7 +196,7 @@ async fn a_flood_of_large_requests_stops_no_small_one() {
     let mut refused = 0;
     for _ in 0..700 {
         let to = location(&client.get(address(&large)).send().await.unwrap());
-        refused += usize::from(parameter(&to, "error").as_deref() == Some("temporarily_unavailable"));
+        refused += usize::from(answer_parameter(&to, "error").as_deref() == Some("temporarily_unavailable"));
     }
     assert!(refused > 100, "{refused}");
     let small = query(&server, &[("scope", "openid")]);

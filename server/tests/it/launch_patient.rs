@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use test_parties::{answer_parameter, hidden_fields};
 
-use crate::sign_in::{Browser, location, parameter};
+use crate::sign_in::{Browser, location};
 use crate::support::Server;
 
 const APP: &str = "https://app.example/cb";
@@ -56,7 +57,7 @@ async fn begin(browser: &mut Browser<'_>, server: &Server) -> String {
 pub async fn submit(browser: &mut Browser<'_>, page: &str, fields: &[(&str, &str)]) -> String {
     let shown = browser.get(page).await.text().await.unwrap();
     let forms = shown.split("<form ").skip(1).find(|form| form.starts_with("method=\"post\"")).unwrap();
-    let mut form = Browser::hidden(forms);
+    let mut form = hidden_fields(forms);
     form.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let address = page.split('?').next().unwrap();
     let done = browser.send(browser.client.post(address).form(&form)).await;
@@ -68,7 +69,7 @@ pub async fn submit(browser: &mut Browser<'_>, page: &str, fields: &[(&str, &str
 async fn allow(browser: &mut Browser<'_>, server: &Server, consent: &str) -> Value {
     let to = submit(browser, consent, &[("answer", "allow")]).await;
     let to = location(&browser.get(&to).await);
-    let code = parameter(&to, "code").unwrap_or_else(|| panic!("no code in {to}"));
+    let code = answer_parameter(&to, "code").unwrap_or_else(|| panic!("no code in {to}"));
     let form = [
         ("grant_type", "authorization_code"),
         ("client_id", "app"),
@@ -187,7 +188,7 @@ async fn a_carer_has_the_patients_of_the_relation_until_it_ends() {
         assert_eq!((status, &refused["error"]), (400, &json!("invalid_grant")), "{ended}");
         assert_eq!(read_status(&server, access, "Patient/child").await, 403, "{ended}");
         let answer = begin(&mut Browser::new(&server), &server).await;
-        assert_eq!(parameter(&answer, "error").as_deref(), Some("access_denied"), "{ended}");
+        assert_eq!(answer_parameter(&answer, "error").as_deref(), Some("access_denied"), "{ended}");
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use test_database::free_port;
+use test_parties::hidden_fields;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use trefoil_server::node::tls::load_tls;
@@ -118,7 +119,7 @@ async fn check_client_address(server: &Server) {
     let mut browser = Browser::new(server);
     browser.client = client;
     let page = browser.get(&format!("{}/sign-in", server.base())).await.text().await.unwrap();
-    let mut form = Browser::hidden(&page);
+    let mut form = hidden_fields(&page);
     form.extend([("username".to_owned(), "willow".to_owned()), ("password".to_owned(), "wrong".to_owned())]);
     let request = browser.client.post(format!("{}/sign-in", server.base())).form(&form);
     let request = request

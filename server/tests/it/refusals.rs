@@ -1,7 +1,9 @@
 //! Tests that the server says why it refuses an authorization request: applications receive an error code
 //! only.
 
-use crate::sign_in::{location, parameter};
+use test_parties::answer_parameter;
+
+use crate::sign_in::location;
 use crate::support::Server;
 
 const APP: &str = "https://app.example/cb";
@@ -22,8 +24,8 @@ async fn refused(server: &Server, parameters: &[(&str, &str)]) -> String {
     query.extend_pairs(parameters);
     let answer = server.client().get(format!("{}/oauth2/authorize?{}", server.base(), query.finish()));
     let to = location(&answer.send().await.unwrap());
-    assert_eq!(parameter(&to, "error_description"), None, "{to}");
-    parameter(&to, "error").unwrap_or_else(|| panic!("no error in {to}"))
+    assert_eq!(answer_parameter(&to, "error_description"), None, "{to}");
+    answer_parameter(&to, "error").unwrap_or_else(|| panic!("no error in {to}"))
 }
 
 const PKCE: [(&str, &str); 2] =

@@ -3,6 +3,7 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;
+use test_parties::{BrowserCookies, answer_parameter, hidden_fields};
 
 use crate::support::Server;
 
@@ -10,28 +11,23 @@ use crate::support::Server;
 pub struct Browser<'a> {
     server: &'a Server,
     pub client: reqwest::Client,
-    pub cookies: Vec<(String, String)>,
+    pub cookies: BrowserCookies,
 }
 
 impl<'a> Browser<'a> {
     pub fn new(server: &'a Server) -> Self {
-        Self { server, client: server.client(), cookies: Vec::new() }
+        Self { server, client: server.client(), cookies: BrowserCookies::default() }
     }
 
     pub async fn send(&mut self, request: reqwest::RequestBuilder) -> reqwest::Response {
-        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let response = request.header("cookie", cookies.join("; ")).send().await.unwrap();
+        let response = request.header("cookie", self.cookies.header()).send().await.unwrap();
         for set in response.headers().get_all("set-cookie") {
             let set = set.to_str().unwrap();
             let is_https = self.server.base().starts_with("https:");
             assert!(set.contains("HttpOnly") && set.contains("SameSite=Lax"), "{set}");
             assert_eq!(set.contains("Secure"), is_https, "{set}");
-            let (name, value) = set.split(';').next().unwrap().split_once('=').unwrap();
-            assert_eq!(name.starts_with("__Host-"), is_https, "{set}");
-            self.cookies.retain(|(known, _)| known != name);
-            if !set.contains("Max-Age=0") {
-                self.cookies.push((name.to_owned(), value.to_owned()));
-            }
+            assert_eq!(set.starts_with("__Host-"), is_https, "{set}");
+            self.cookies.keep(set);
         }
         response
     }
@@ -40,24 +36,13 @@ impl<'a> Browser<'a> {
         self.send(self.client.get(address)).await
     }
 
-    /// Returns the hidden fields of the first form of a page.
-    pub fn hidden(page: &str) -> Vec<(String, String)> {
-        let value = |tag: &str, name: &str| {
-            let rest = tag.split(&format!("{name}=\"")).nth(1)?;
-            Some(rest.split('"').next()?.replace("&amp;", "&"))
-        };
-        let form = page.split("</form>").next().unwrap();
-        let tags = form.split("<input ").skip(1).filter(|tag| tag.contains("type=\"hidden\""));
-        tags.filter_map(|tag| Some((value(tag, "name")?, value(tag, "value")?))).collect()
-    }
-
     /// Performs a sign-in from the authorization request to the redirect URL with the answer.
     pub async fn sign_in(&mut self, query: &str, username: &str, password: &str) -> String {
         let base = self.server.base();
         let mut to = self.get(&format!("{base}/oauth2/authorize?{query}")).await;
         if location(&to).contains("/sign-in?") {
             let page = self.get(&location(&to)).await.text().await.unwrap();
-            let mut form = Self::hidden(&page);
+            let mut form = hidden_fields(&page);
             form.extend([
                 ("username".to_owned(), username.to_owned()),
                 ("password".to_owned(), password.to_owned()),
@@ -73,17 +58,6 @@ impl<'a> Browser<'a> {
 
 pub fn location(response: &reqwest::Response) -> String {
     response.headers()["location"].to_str().unwrap().to_owned()
-}
-
-pub fn parameter(address: &str, name: &str) -> Option<String> {
-    let url = url::Url::parse(address).unwrap();
-    let found = url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
-    let fragment = url.fragment().unwrap_or_default();
-    found.or_else(|| {
-        form_urlencoded::parse(fragment.as_bytes())
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.into_owned())
-    })
 }
 
 pub struct Tokens {
@@ -107,7 +81,7 @@ pub async fn tokens(server: &Server, browser: &mut Browser<'_>, user: &Value) ->
         .finish();
     let text = |name: &str| user[name].as_str().unwrap().to_owned();
     let answer = browser.sign_in(&query, &text("username"), &text("password")).await;
-    let code = parameter(&answer, "code").unwrap_or_else(|| panic!("no code in {answer}"));
+    let code = answer_parameter(&answer, "code").unwrap_or_else(|| panic!("no code in {answer}"));
     let form = [("grant_type", "authorization_code"), ("code", &code), ("redirect_uri", to)];
     let request =
         server.client().post(format!("{}/oauth2/token", server.base())).basic_auth(id, Some(secret));
@@ -164,7 +138,7 @@ async fn a_user_or_an_operator_can_end_a_sign_in() {
     let logout = format!("{}/logout?id_token_hint={}", server.base(), first.id);
     assert_eq!(browser.get(&logout).await.status(), 200);
     assert_eq!(userinfo(&server, &first.access).await, 401);
-    assert!(browser.cookies.iter().all(|(name, _)| name != "__Host-trefoil"));
+    assert!(browser.cookies.names().all(|name| name != "__Host-trefoil"));
 
     // The operator of the running server signs a user out globally and disables a user.
     let third = tokens(&server, &mut browser, user).await;

@@ -1,7 +1,7 @@
 //! Browsers: sign-in with PKCE, at the server and at a provider.
 
 use sha2::{Digest as _, Sha256};
-use test_parties::base64url;
+use test_parties::{BrowserCookies, answer_parameter, base64url, hidden_fields};
 use url::Url;
 
 use crate::history::Action;
@@ -15,7 +15,7 @@ const STEPS: usize = 8;
 /// A browser with its cookies.
 #[derive(Default)]
 pub struct Browser {
-    cookies: Vec<(String, String)>,
+    cookies: BrowserCookies,
     /// Hidden fields of the open page.
     fields: Vec<(String, String)>,
 }
@@ -23,7 +23,7 @@ pub struct Browser {
 impl Browser {
     /// Forgets all cookies.
     pub fn clear(&mut self) {
-        self.cookies.clear();
+        self.cookies = BrowserCookies::default();
     }
 
     /// Sends a request to a node, or to the balancer.
@@ -35,8 +35,7 @@ impl Browser {
         expected: &[u16],
         request: ClientRequest,
     ) -> Answer {
-        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let request = request.header("cookie", &cookies.join("; ")).header("origin", &world.base);
+        let request = request.header("cookie", &self.cookies.header()).header("origin", &world.base);
         world.ask(node, action, expected, request).await
     }
 
@@ -51,14 +50,7 @@ impl Browser {
     ) -> Answer {
         let answer = self.request(world, node, action, expected, request).await;
         for set in answer.headers.get_all("set-cookie") {
-            let set = set.to_str().unwrap_or_default();
-            let Some((name, value)) = set.split(';').next().and_then(|pair| pair.split_once('=')) else {
-                continue;
-            };
-            self.cookies.retain(|(key, _)| key != name);
-            if !set.contains("Max-Age=0") {
-                self.cookies.push((name.to_owned(), value.to_owned()));
-            }
+            self.cookies.keep(set.to_str().unwrap_or_default());
         }
         answer
     }
@@ -108,7 +100,7 @@ impl Browser {
         // A node that fails may send the browser in a circle.
         for _ in 0..STEPS {
             if to.starts_with(REDIRECT) {
-                return parameter(&to, "code");
+                return answer_parameter(&to, "code");
             }
             let address = Url::parse(&world.base).and_then(|base| base.join(&to)).ok()?;
             let Some(path) = world.path_of(address.as_str()) else {
@@ -135,20 +127,4 @@ impl Browser {
         let form = self.form("/sign-in", &[("username", name), ("password", password)]);
         self.ask(world, "sign-in", form).await.header("location")
     }
-}
-
-/// The hidden fields of the first form of a page.
-fn hidden_fields(page: &str) -> Vec<(String, String)> {
-    let value = |tag: &str, name: &str| {
-        let rest = tag.split(&format!("{name}=\"")).nth(1)?;
-        Some(rest.split('"').next()?.replace("&amp;", "&"))
-    };
-    let form = page.split("</form>").next().unwrap_or_default();
-    let tags = form.split("<input ").skip(1).filter(|tag| tag.contains("type=\"hidden\""));
-    tags.filter_map(|tag| Some((value(tag, "name")?, value(tag, "value")?))).collect()
-}
-
-fn parameter(address: &str, name: &str) -> Option<String> {
-    let url = Url::parse(address).ok()?;
-    url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }

@@ -2,6 +2,7 @@
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use test_parties::hidden_fields;
 
 use super::{report, size};
 use crate::sign_in::{Browser, tokens};
@@ -17,7 +18,7 @@ async fn shown_sign_in(server: &Server, from: [u8; 4]) -> (Browser<'_>, Vec<(Str
     browser.client = server.client_from(from);
     let page = browser.get(&format!("{}/sign-in", server.base())).await;
     assert_eq!(page.status(), 200);
-    let form = Browser::hidden(&page.text().await.unwrap());
+    let form = hidden_fields(&page.text().await.unwrap());
     (browser, form)
 }
 
@@ -56,6 +57,6 @@ async fn concurrent_attempts_get_no_more_guesses_than_consecutive_ones() {
     assert_eq!(evaluated + locked + count(503), answers.len(), "{answers:?}");
 
     // The user can still sign in from a browser that was used before.
-    known.cookies.retain(|(name, _)| name.contains("device"));
+    known.cookies.retain(|name| name.contains("device"));
     tokens(&server, &mut known, &user).await;
 }
