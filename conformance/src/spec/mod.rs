@@ -51,6 +51,7 @@ pub const FILES: &[(&str, &str)] = tables![
     "consent.toml",
     "passkey.toml",
     "account.toml",
+    "console.toml",
     "device.toml",
     "pages.toml",
     "rfc6749.toml",

@@ -32,7 +32,7 @@ pub mod client_keys;
 mod console;
 mod conversions;
 pub mod copy;
-mod execute;
+pub mod execute;
 pub mod export;
 pub mod import;
 mod member_flags;

@@ -38,3 +38,20 @@ pub struct AdminServices<'a> {
     /// done.
     pub stop: &'a CancellationToken,
 }
+
+impl<'a> AdminServices<'a> {
+    /// The services of a running server.
+    pub fn of_running(app: &'a App, stop: &'a CancellationToken) -> Self {
+        Self {
+            identity: &app.identity,
+            resources: &app.resources,
+            data: &app.config.data,
+            clock: &app.clock,
+            audit: &app.logs.audit,
+            passwords: app.settings().passwords,
+            backups: &app.backups,
+            app: Some(app),
+            stop,
+        }
+    }
+}

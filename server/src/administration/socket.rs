@@ -90,19 +90,7 @@ async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
     let work = async {
-        let (identity, resources, audit) = (&app.identity, &app.resources, &*app.logs.audit);
-        let (clock, passwords) = (&app.clock, app.settings().passwords);
-        let services = AdminServices {
-            identity,
-            resources,
-            data: &app.config.data,
-            clock,
-            audit,
-            passwords,
-            backups: &app.backups,
-            app: Some(app),
-            stop: &stop,
-        };
+        let services = AdminServices::of_running(app, &stop);
         let progress = sender.clone();
         let mut events = move |event| drop(progress.send(event));
         let done = execute_command(&services, command, &mut events);

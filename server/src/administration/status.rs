@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use anyhow::Result;
+use bulk::OpenExport;
 use indicatif::HumanBytes;
 use serde::Serialize;
 use serde_json::json;
-use store::Versions as _;
 use store::blocking::run_blocking;
 use store::space::free_bytes;
+use store::{NodePresence, Versions as _};
 
 use super::protocol::CommandEvent;
 use super::services::{AdminServices, EventSink};
@@ -30,6 +31,10 @@ struct ServerStatus {
     releases: usize,
     /// Exports that are waiting or running, of all nodes.
     open_exports: Option<usize>,
+    /// The same, one by one.
+    exports: Vec<OpenExport>,
+    /// The nodes that share the store; empty if it belongs to one server.
+    nodes: Vec<NodePresence>,
     /// End of the certificate's validity.
     certificate_until: Option<String>,
     time: String,
@@ -80,6 +85,10 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
     if certificate.is_some_and(|until| until <= now) {
         faults.push("the certificate has expired".to_owned());
     }
+    let exports = match app {
+        Some(app) => app.bulk.open_exports(now).await?,
+        None => Vec::new(),
+    };
     Ok(ServerStatus {
         version: env!("CARGO_PKG_VERSION"),
         is_running: app.is_some(),
@@ -95,10 +104,9 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
         users: services.identity.users.all_users(now).await?.len(),
         clients: services.identity.clients.all_clients(now).await?.len(),
         releases: releases.list().await?.len(),
-        open_exports: match app {
-            Some(app) => Some(app.bulk.open_job_count(now).await?),
-            None => None,
-        },
+        open_exports: app.map(|_| exports.len()),
+        exports,
+        nodes: store.nodes().await?,
         certificate_until: certificate.map(fhir::instant::format),
         time: fhir::instant::format(now),
         faults,
@@ -133,6 +141,14 @@ impl ServerStatus {
         rows.push(("clients", self.clients.to_string()));
         rows.push(("releases", self.releases.to_string()));
         rows.extend(self.open_exports.map(|open| ("open exports", open.to_string())));
+        rows.extend(self.exports.iter().map(|export| {
+            let OpenExport { id, client_id, percent, .. } = export;
+            ("export", format!("{id}, {percent} %, of {client_id}"))
+        }));
+        rows.extend(self.nodes.iter().map(|node| {
+            let state = if node.is_running { "runs" } else { "ended" };
+            ("node", format!("{} {state}, seen {}", node.id, fhir::instant::format(node.seen)))
+        }));
         rows.extend(
             self.certificate_until.clone().map(|until| ("certificate", format!("valid until {until}"))),
         );

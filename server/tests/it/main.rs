@@ -15,6 +15,7 @@ mod certificates;
 mod clients;
 mod cluster;
 mod command_line;
+mod console;
 mod crash;
 mod damage;
 mod database_drills;

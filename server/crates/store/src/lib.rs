@@ -66,7 +66,7 @@ pub use erasure::{Compaction, Erasure, ErasureRecord};
 pub use error::StoreError;
 pub use file::FileOptions;
 pub use ports::{Ledger, Versions};
-pub use postgres::{Announcement, DatabaseLimits, DatabaseUrl, TablesVersion};
+pub use postgres::{Announcement, DatabaseLimits, DatabaseUrl, NodePresence, TablesVersion};
 pub use store::{Store, WriteGate};
 pub use transfer::{LedgerEntry, ReplayPart, ReplayedVersion, StoreMoment};
 pub use types::{

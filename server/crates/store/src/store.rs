@@ -7,7 +7,9 @@ use jiff::Timestamp;
 
 use crate::file::{FileEngine, FileOptions};
 use crate::memory::MemoryEngine;
-use crate::postgres::{Announcement, DatabaseLimits, DatabaseUrl, PostgresEngine, TablesVersion};
+use crate::postgres::{
+    Announcement, DatabaseLimits, DatabaseUrl, NodePresence, PostgresEngine, TablesVersion,
+};
 use crate::shared_memory::{SharedMemory, SharedMemoryNode, StoreLink};
 use crate::{
     ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord,
@@ -180,6 +182,17 @@ impl Store {
         match &self.engine {
             StoreEngine::Postgres(database) => database.announce(base_url, file).await,
             _ => Ok(Announcement { went_back: false, earlier_base_url: None }),
+        }
+    }
+
+    /// The nodes that use the store, the running ones first; empty if it belongs to this process alone.
+    ///
+    /// # Errors
+    /// See [`PostgresEngine::nodes`].
+    pub async fn nodes(&self) -> Result<Vec<NodePresence>, StoreError> {
+        match &self.engine {
+            StoreEngine::Postgres(database) => database.nodes().await,
+            _ => Ok(Vec::new()),
         }
     }
 

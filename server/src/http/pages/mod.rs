@@ -7,6 +7,7 @@
 //! | [`sign_in`], [`passkey`], [`recovery`] | sign-in, and its completion |
 //! | [`browser_session`] | the signed-in user of a browser |
 //! | [`sign_out`], [`account`] | sign-out, and the user's account |
+//! | [`console`] | the server as its administrators see it |
 //! | [`form_post`] | the answer to a client by POST |
 //! | [`device`] | the question whether a device gets access |
 //! | [`resume`] | the destination after a sign-in |
@@ -22,6 +23,7 @@
 pub mod account;
 pub mod browser_session;
 pub mod consent;
+pub mod console;
 pub mod cookie;
 pub mod csrf;
 pub mod device;

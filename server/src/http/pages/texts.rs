@@ -254,6 +254,7 @@ const TEXTS: &[(&str, &str)] = &[
     ),
     ("You are not signed in.", "Sie sind nicht angemeldet."),
     ("Your account", "Ihr Konto"),
+    ("Console of this server", "Konsole dieses Servers"),
     ("your sign-in methods, sessions and applications", "Ihre Anmeldearten, Sitzungen und Anwendungen"),
     ("Device", "Gerät"),
     ("connect a device that shows a code", "ein Gerät verbinden, das einen Code anzeigt"),

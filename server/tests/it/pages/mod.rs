@@ -179,6 +179,42 @@ async fn every_page_is_accessible() {
     look(&driver, "patient").await;
 }
 
+#[tokio::test]
+async fn the_console_is_accessible() {
+    if !have_browser() {
+        return;
+    }
+    let server = Server::plain_demo();
+    let demo = server.demo_json();
+    assert!(server.trefoil(&["user", "change", "willow", "--administrator"]).status.success());
+    let driver = Driver::start().await;
+    driver.refuse_suggestions().await;
+    let base = server.base();
+    let go = async |path: &str| driver.go(&format!("{base}{path}")).await;
+    // A refused request, with its reason.
+    let plain = authorize(&demo["native"], "http://localhost:1/callback", "openid", "");
+    let refused = plain.replace("code_challenge_method=S256", "code_challenge_method=plain");
+    server.client().get(format!("{base}{refused}")).send().await.unwrap();
+    go("/console").await;
+    driver.fill("#username", "willow").await;
+    driver.fill("#password", demo["user"]["password"].as_str().unwrap()).await;
+    driver.press("form[action='/sign-in'] button").await;
+    driver.wait_for("Console").await;
+    look(&driver, "console").await;
+    driver.run("for (const details of document.querySelectorAll('details')) details.open = true").await;
+    look(&driver, "console-open").await;
+    go("/console/user?name=willow").await;
+    look(&driver, "console-user").await;
+    go("/console/client?id=demo-device").await;
+    look(&driver, "console-client").await;
+    driver.press("button[aria-label^='Delete']").await;
+    driver.wait_for("Are you sure?").await;
+    look(&driver, "console-question").await;
+    driver.press("button").await;
+    driver.wait_for("Done").await;
+    look(&driver, "console-done").await;
+}
+
 /// Returns the path and query of an authorization request.
 fn authorize(client: &Value, redirect_uri: &str, scope: &str, aud: &str) -> String {
     let query = form_urlencoded::Serializer::new(String::new())

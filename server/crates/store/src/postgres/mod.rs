@@ -50,7 +50,7 @@ use self::connect::{Database, Parameter};
 pub use self::connect::{DatabaseLimits, DatabaseUrl};
 use self::failure::unavailable;
 use self::prefetched::{number, text};
-pub use self::presence::Announcement;
+pub use self::presence::{Announcement, NodePresence};
 use self::read::{KindSpan, RowVersion, Walk};
 use self::records::{LedgerRequest, LedgerRounds};
 pub use self::schema::TablesVersion;
@@ -144,6 +144,14 @@ impl PostgresEngine {
         let announcement = self.database.announce(&self.id, base_url, file).await?;
         tokio::spawn(keep_present(Arc::downgrade(&self.database)));
         Ok(announcement)
+    }
+
+    /// The nodes that use the database.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached.
+    pub async fn nodes(&self) -> Result<Vec<NodePresence>, StoreError> {
+        self.database.nodes().await
     }
 
     /// Marks this node as ended.

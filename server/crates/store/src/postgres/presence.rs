@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::Object;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
@@ -25,6 +26,7 @@ use super::closed_row::HAS_MOVED;
 use super::connect::{Database, Parameter};
 use super::failure::{failure, too_late, unavailable};
 use super::last_erasure::was_erased;
+use super::prefetched::time;
 use crate::StoreError;
 
 pub(super) const BEAT: Duration = Duration::from_secs(1);
@@ -72,6 +74,19 @@ pub struct Announcement {
     pub went_back: bool,
     /// Base URL of the node that was announced last, if it was another one.
     pub earlier_base_url: Option<String>,
+}
+
+/// A node that has used the database in the last 90 days.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodePresence {
+    /// Id of the node.
+    pub id: String,
+    /// Its base URL.
+    pub base_url: String,
+    /// Whether it runs.
+    pub is_running: bool,
+    /// Time at which it was seen last, by the clock of the database.
+    pub seen: Timestamp,
 }
 
 /// Knowledge of this node about the database.
@@ -305,6 +320,22 @@ impl Database {
             save(file, seen);
         }
         Ok(())
+    }
+
+    /// The nodes, the running ones first.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached.
+    pub async fn nodes(&self) -> Result<Vec<NodePresence>, StoreError> {
+        let sql = "SELECT id::text, base_url, is_running AND seen_at > now() - $1::bigint * interval '1 second' AS runs, \
+                   (extract(epoch FROM seen_at) * 1000)::bigint FROM node ORDER BY runs DESC, seen_at DESC LIMIT 100";
+        let silence = i64::from(SILENCE_S);
+        let rows = self.query("list the nodes", sql, &[(&silence, Type::INT8)]).await?;
+        let node = |row: &Row| {
+            let (id, base_url, is_running) = (row.get(0), row.get(1), row.get(2));
+            Ok(NodePresence { id, base_url, is_running, seen: time(row.get(3))? })
+        };
+        rows.iter().map(node).collect()
     }
 
     /// Marks this node as ended, so that a node with another base URL can start, and saves what it remembers.

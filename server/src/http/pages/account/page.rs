@@ -38,6 +38,7 @@ pub(super) async fn render_account(
             None => {},
         }
         p { (phrase("Signed in as {} ({}).", &[html! { strong { (name) } }, html! { (visit.user.username) }])) }
+        @if visit.user.administrator { p { a href="/console" { (t("Console of this server")) } } }
         form method="post" action="/sign-out" {
             (csrf::hidden_field(&visit.browser))
             button type="submit" { (t("Sign out of this browser")) }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -96,6 +97,23 @@ pub struct InFlight {
     pub of_client: Option<u64>,
     /// Maximum for the exports of all clients, in bytes.
     pub of_all: Option<u64>,
+}
+
+/// An export that is waiting or running.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OpenExport {
+    /// Id of the job.
+    pub id: String,
+    /// The client that started it.
+    pub client_id: String,
+    /// Full URL of the kick-off request.
+    pub request_url: String,
+    /// Time of the snapshot.
+    pub transaction_time: Timestamp,
+    /// Estimated percentage.
+    pub percent: u8,
+    /// Number of bytes in the files so far.
+    pub bytes: u64,
 }
 
 /// The exports of a server. Clones share the same state and are cheap.
@@ -232,6 +250,24 @@ impl Bulk {
     /// [`StoreError`] if the read fails.
     pub async fn open_job_count(&self, now: Timestamp) -> Result<usize, StoreError> {
         Ok(open_jobs::ids(&self.worker.store, now).await?.len())
+    }
+
+    /// The exports that are waiting or running, of all nodes.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the store cannot be read.
+    pub async fn open_exports(&self, now: Timestamp) -> Result<Vec<OpenExport>, StoreError> {
+        let jobs = self.open_jobs(now).await?.into_iter().map(|(job, _)| job);
+        let running = jobs.filter(|job| job.state == JobState::Running);
+        let exports = running.map(|job| OpenExport {
+            id: job.id,
+            client_id: job.client_id,
+            request_url: job.request_url,
+            transaction_time: job.transaction_time,
+            percent: job.progress.percent,
+            bytes: job.progress.bytes,
+        });
+        Ok(exports.collect())
     }
 
     /// The open jobs (see [`open_jobs`]) with the revisions of their records.

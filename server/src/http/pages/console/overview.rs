@@ -1,0 +1,243 @@
+//! GET {base}/console: the page with everything.
+
+use http::StatusCode;
+use indicatif::HumanBytes;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::action_table::{ADD_CLIENT, ADD_USER, RELOAD, REMOVE_RELEASE, REVOKE_KEY, ROTATE_KEYS};
+use super::commands::run;
+use super::visit::{ConsoleVisit, console_page};
+use crate::administration::protocol::{
+    AdminCommand, ClientCommand, KeysCommand, ReleaseCommand, UserCommand,
+};
+use crate::http::extract::RequestContext;
+use crate::http::pages::cookie;
+use crate::http::problem::Problem;
+use crate::http::reply::{self, Response};
+
+/// Maximum number of users or clients on the page.
+const SHOWN: usize = 100;
+
+/// Shows the page.
+pub async fn show_console(context: &RequestContext) -> Result<Response, Problem> {
+    let (browser, set_cookie) = cookie::browser(context);
+    let visit = ConsoleVisit::of(context, browser).await?;
+    let params = context.params();
+    let wanted = params.get("q").unwrap_or_default().to_lowercase();
+    let records = async |command| run(&context.app, command).await.records;
+    let status = records(AdminCommand::Status).await.into_iter().next().unwrap_or_default();
+    let users = records(AdminCommand::User(UserCommand::List)).await;
+    let clients = records(AdminCommand::Client(ClientCommand::List)).await;
+    let keys = records(AdminCommand::Keys(KeysCommand::List)).await;
+    let releases = records(AdminCommand::Release(ReleaseCommand::List)).await;
+    let sections = [
+        server_section(&visit, &status),
+        refusals_section(context, &status),
+        users_section(&visit, &users, &wanted),
+        clients_section(&visit, &clients, &wanted),
+        exports_section(&status),
+        releases_section(&visit, &releases),
+        keys_section(&visit, &keys),
+    ];
+    let content = html! {
+        p { "Signed in as " strong { (visit.user.username) } ". " a href="/account" { "Your account" } }
+        @for fault in members(&status["faults"]) { p.error role="alert" { (text(fault)) } }
+        form method="get" action="/console" {
+            label for="q" { "Find users and clients" }
+            input id="q" type="search" name="q" value=(wanted) autocomplete="off";
+            button.second type="submit" { "Find" }
+        }
+        @for section in sections { section { (section) } }
+    };
+    Ok(cookie::set(
+        reply::no_store(reply::html(StatusCode::OK, console_page("Console", &content))),
+        set_cookie,
+    ))
+}
+
+fn server_section(visit: &ConsoleVisit, status: &Value) -> Markup {
+    let store = &status["store"];
+    let bytes = |value: &Value| value.as_u64().map(|bytes| HumanBytes(bytes).to_string()).unwrap_or_default();
+    let rows = [
+        ("Version", text(&status["version"])),
+        ("Store", format!("{} {}, sequence {}", text(&store["kind"]), text(&store["id"]), store["sequence"])),
+        ("Data", format!("{}, {}", text(&store["data"]), bytes(&store["data_bytes"]))),
+        ("Free", bytes(&store["free_bytes"])),
+        ("Certificate until", text(&status["certificate_until"])),
+        ("Time", text(&status["time"])),
+    ];
+    html! {
+        h2 { "Server" }
+        table {
+            @for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+                tr { th scope="row" { (name) } td { (value) } }
+            }
+            @for node in members(&status["nodes"]) {
+                tr {
+                    th scope="row" { "Node" }
+                    td {
+                        (text(&node["id"])) " "
+                        @if node["is_running"] == true { span.tag { "runs" } } @else { span.quiet { "ended" } }
+                        div.quiet { (text(&node["base_url"])) ", seen " (text(&node["seen"])) }
+                    }
+                }
+            }
+        }
+        div.choice { (visit.button(&RELOAD, &[], "")) }
+    }
+}
+
+/// The refused requests: the last ones with reason and remedy, and the number of each reason.
+fn refusals_section(context: &RequestContext, status: &Value) -> Markup {
+    let recent = context.app.logs.refusals.recent();
+    let counts = members(&status["refusals"]);
+    html! {
+        h2 { "Refused requests" }
+        @if recent.is_empty() && counts.is_empty() { p.quiet { "none since the start" } }
+        ul.rows {
+            @for refusal in &recent {
+                li { div { code { (refusal.client_id) } " " (refusal.text) div.quiet { (fhir::instant::format(refusal.time)) } } }
+            }
+            @for count in counts { li { div { (count[2]) " × " (text(&count[0])) ": " (text(&count[1])) } } }
+        }
+    }
+}
+
+fn users_section(visit: &ConsoleVisit, users: &[Value], wanted: &str) -> Markup {
+    let (shown, left_out) = found(users, &["username", "name"], wanted);
+    html! {
+        h2 { "Users" }
+        ul.rows {
+            @for user in shown {
+                @let name = text(&user["username"]);
+                li {
+                    div {
+                        a href=(link("/console/user", "name", &name)) { (name) }
+                        " " (text(&user["name"])) " "
+                        @for label in ["disabled", "administrator", "demo"] {
+                            @if user[label] == true { span.tag { (label) } " " }
+                        }
+                    }
+                }
+            }
+        }
+        (more(left_out))
+        (visit.form(&ADD_USER, &[], &[
+            ("username", "User name", "text"), ("name", "Full name", "text"), ("email", "E-mail", "email"),
+            ("password", "Password", "password"), ("administrator", "Administrator", "checkbox"),
+        ]))
+    }
+}
+
+fn clients_section(visit: &ConsoleVisit, clients: &[Value], wanted: &str) -> Markup {
+    let (shown, left_out) = found(clients, &["client_id", "client_name"], wanted);
+    html! {
+        h2 { "Clients" }
+        ul.rows {
+            @for client in shown {
+                @let id = text(&client["client_id"]);
+                li {
+                    div {
+                        a href=(link("/console/client", "id", &id)) { (id) }
+                        " " (text(&client["client_name"])) " "
+                        @for label in ["declared", "demo"] {
+                            @if client[label] == true { span.tag { (label) } " " }
+                        }
+                        div.quiet { (text(&client["scope"])) }
+                    }
+                }
+            }
+        }
+        (more(left_out))
+        (visit.form(&ADD_CLIENT, &[], &[
+            ("id", "Client id", "text"), ("name", "Name", "text"), ("redirect_uri", "Redirect URI", "url"),
+            ("scope", "Scopes, separated by spaces", "text"),
+            ("auth_method", "Authentication: none, client_secret_basic or client_secret_post", "text"),
+        ]))
+    }
+}
+
+fn exports_section(status: &Value) -> Markup {
+    let exports = members(&status["exports"]);
+    html! {
+        h2 { "Exports" }
+        @if exports.is_empty() { p.quiet { "none is waiting or running" } }
+        ul.rows {
+            @for export in exports {
+                li {
+                    div {
+                        (export["percent"]) " % of " code { (text(&export["request_url"])) }
+                        div.quiet { (text(&export["client_id"])) ", snapshot of " (text(&export["transaction_time"])) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn releases_section(visit: &ConsoleVisit, releases: &[Value]) -> Markup {
+    html! {
+        h2 { "Releases of code systems" }
+        @if releases.is_empty() { p.quiet { "none is imported" } }
+        ul.rows {
+            @for release in releases {
+                @let id = text(&release["id"]);
+                li {
+                    div {
+                        (text(&release["url"])) " " (text(&release["version"]))
+                        div.quiet { (id) ", " (release["concepts"]) " concepts" }
+                    }
+                    (visit.button(&REMOVE_RELEASE, &[("id", &id)], &id))
+                }
+            }
+        }
+    }
+}
+
+fn keys_section(visit: &ConsoleVisit, keys: &[Value]) -> Markup {
+    html! {
+        h2 { "Signing keys" }
+        ul.rows {
+            @for key in keys {
+                @let kid = text(&key["kid"]);
+                li {
+                    div {
+                        code { (kid) } " " span.tag { (text(&key["stage"])) }
+                        div.quiet { (text(&key["purpose"])) ", " (text(&key["alg"])) ", made " (text(&key["created"])) }
+                    }
+                    (visit.button(&REVOKE_KEY, &[("kid", &kid)], &kid))
+                }
+            }
+        }
+        div.choice { (visit.button(&ROTATE_KEYS, &[], "")) }
+    }
+}
+
+/// The records in which one of these members contains a text, and the number of those that are not shown.
+fn found<'a>(records: &'a [Value], names: &[&str], wanted: &str) -> (Vec<&'a Value>, usize) {
+    let contains =
+        |record: &Value| names.iter().any(|name| text(&record[*name]).to_lowercase().contains(wanted));
+    let mut all: Vec<_> = records.iter().filter(|record| contains(record)).collect();
+    let left_out = all.len().saturating_sub(SHOWN);
+    all.truncate(SHOWN);
+    (all, left_out)
+}
+
+fn more(left_out: usize) -> Markup {
+    html! { @if left_out > 0 { p.quiet { (left_out) " more; find them by a part of the name" } } }
+}
+
+fn link(path: &str, name: &str, value: &str) -> String {
+    let query = form_urlencoded::Serializer::new(String::new()).append_pair(name, value).finish();
+    format!("{path}?{query}")
+}
+
+fn members(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A text, or nothing for a value that is not set.
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
