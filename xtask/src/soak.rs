@@ -1,8 +1,9 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
 //! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive
 //! evaluators, a server that is killed many times, nodes that fail, an hour of simulations, the states after
-//! power cuts, hostile traffic, exports as Parquet, and the conformance suite against planted faults and
-//! against the Helios terminology server. The duration of each check is printed.
+//! power cuts, hostile traffic, exports as Parquet, the package in a new Debian system, and the conformance
+//! suite against planted faults and against the Helios terminology server. The duration of each check is
+//! printed.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::bench::{bench, bench_parquet};
+use crate::dist::trial;
 use crate::mutants::{self, MutantArgs};
 use crate::workspace::{cargo, check, root, target_dir};
 
@@ -72,6 +74,8 @@ const MUTANTS: &str = "mutants";
 /// `helios-hts`.
 const HELIOS: &str = "helios";
 const HELIOS_VERSION: &str = "0.2.7";
+/// Name of the package in a new Debian system.
+const PACKAGE: &str = "package";
 /// Cargo feature of exports as Parquet, which adds crates.
 const PARQUET: &str = "parquet";
 
@@ -85,7 +89,7 @@ pub struct SoakArgs {
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
     /// `expression-constraints`, `kills`, `nodes`, `simulation`, `power-cuts`, `attacks`, `drills`,
-    /// `searches`, `increments`, `parquet`, `mutants` or `helios`.
+    /// `searches`, `increments`, `package`, `parquet`, `mutants` or `helios`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -110,6 +114,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             DRILLS,
             SEARCHES,
             INCREMENTS,
+            PACKAGE,
             PARQUET,
             MUTANTS,
             HELIOS,
@@ -209,6 +214,8 @@ pub fn run(args: &SoakArgs) -> Result<()> {
                 "--nocapture",
             ]);
             check(command.env("TREFOIL_HTS", program))
+        } else if name == PACKAGE {
+            trial::run()
         } else if name == MUTANTS {
             mutants::run(&MutantArgs::for_all())
         } else if name == PARQUET {

@@ -113,6 +113,17 @@ pub enum AdminSubcommand {
         #[arg(value_name = "RESOURCE")]
         resource: String,
     },
+    /// Rewrite the files of the store, so that they no longer contain what was replaced or deleted in it.
+    ///
+    /// A secret, password or key that was replaced, and a record that was deleted, stays in the files until
+    /// the store rewrites them by itself. This command waits until that is done. It does not shorten the
+    /// history of resources.
+    #[command(after_help = "Example:\n  trefoil keys rotate --server-secret && trefoil compact")]
+    Compact {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+    },
     /// Show the state of the server: version, store, sizes, exports, certificate, refusals and faults.
     ///
     /// Ends with exit code 1 if a part does not work.

@@ -46,6 +46,7 @@ impl AdminSubcommand {
                 });
                 (data, to.transpose().map(|to| AdminCommand::Backup { to, full }).map_err(Into::into))
             }
+            Self::Compact { data } => (data, Ok(AdminCommand::Compact)),
             Self::Purge { data, resource } => (data, Ok(AdminCommand::Purge { resource })),
             Self::Check { data } => (data, Ok(AdminCommand::Check)),
             Self::Status { data } => (data, Ok(AdminCommand::Status)),

@@ -45,6 +45,7 @@ pub async fn execute_command(
             Box::pin(copy::copy_running(services, &options, events)).await.map(|()| 0)
         }
         AdminCommand::Purge { resource } => purge::run_purge(services, &resource, events).await.map(|()| 0),
+        AdminCommand::Compact => purge::run_compact(services, events).await.map(|()| 0),
         AdminCommand::Check => check::run_check(services, events).await,
         AdminCommand::Status => status::show_status(services, events).await,
         // The clock is state of the running process.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Version of the protocol. The program and the running server must have the same version.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// The line that a client sends after its command to end it early.
 pub const STOP: &str = "stop";
@@ -148,6 +148,8 @@ pub enum AdminCommand {
         /// `Patient/ID`, or `TYPE/ID` of a deleted resource.
         resource: String,
     },
+    /// Rewrite the files of the store.
+    Compact,
     /// Compare what is stored with what should be.
     Check,
     /// Show the state of the server.
@@ -350,6 +352,7 @@ mod tests {
         "backup",
         "backup --to /backups --full",
         "purge Patient/p1",
+        "compact",
         "check",
         "status",
         "reload",
@@ -427,10 +430,11 @@ mod tests {
 
     #[test]
     fn another_version_is_rejected_before_its_command_is_read() {
-        let error = decode_command(r#"{"protocol":10,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
-        assert!(error.starts_with("version 10 of the administration protocol is not supported"), "{error}");
-        assert!(error.contains("has version 9; use the trefoil program of the running server"), "{error}");
-        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":9,"command":{"unheard":"of"}}"#]
+        let error = decode_command(r#"{"protocol":11,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
+        assert!(error.starts_with("version 11 of the administration protocol is not supported"), "{error}");
+        assert!(error.contains("has version 10; use the trefoil program of the running server"), "{error}");
+        for malformed in
+            ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":10,"command":{"unheard":"of"}}"#]
         {
             assert!(matches!(decode_command(malformed), Err(ProtocolError::Malformed(_))), "{malformed}");
         }

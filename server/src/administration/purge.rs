@@ -1,4 +1,5 @@
 //! `trefoil purge`: erases a patient's record, or a deleted resource, wherever this server has it.
+//! `trefoil compact` is its last step alone.
 
 use anyhow::{Context as _, Result};
 use resources::erase::{ErasureResult, erase};
@@ -23,7 +24,31 @@ const STILL_IN_FILES: &str =
 /// The remedy for the files of a database.
 const DATABASE_FILES: &str = "the rows are removed; the files of the database contain the bytes until it writes other rows over \
                               them: the owner of its tables removes them with VACUUM FULL current, history, member, change, \
-                              term; its write-ahead log and its backups end with their retention";
+                              term, ledger; its write-ahead log and its backups end with their retention";
+
+/// Waits until the files of the store were rewritten.
+///
+/// # Errors
+/// An error if they cannot be rewritten.
+pub async fn run_compact(services: &AdminServices<'_>, events: EventSink<'_>) -> Result<()> {
+    let is_complete = rewrite_files(services, events).await?;
+    let text = match is_complete {
+        true => "the files of the store contain nothing that was replaced or deleted",
+        false => "the database reuses the space of removed rows",
+    };
+    events(CommandEvent::Record { text: text.to_owned(), json: json!({ "files_rewritten": is_complete }) });
+    Ok(())
+}
+
+/// Rewrites the files of the store. Returns `false` if a database owns them.
+async fn rewrite_files(services: &AdminServices<'_>, events: EventSink<'_>) -> Result<bool> {
+    events(CommandEvent::Progress("rewriting the files of the store".to_owned()));
+    let compaction = services.resources.store().compact().await?;
+    if compaction == Compaction::LeftToDatabase {
+        events(CommandEvent::Trouble(DATABASE_FILES.to_owned()));
+    }
+    Ok(compaction == Compaction::Complete)
+}
 
 /// Erases the resource in the store, ends exports that may contain it, overwrites the texts of the audit log,
 /// and waits until the files of the store were rewritten. Repeated, it completes what was interrupted.
@@ -50,11 +75,7 @@ pub async fn run_purge(services: &AdminServices<'_>, resource: &str, events: Eve
     let searches = run_blocking(move || erase_searches(&folder, &patient)).await?;
     let searches = searches.context("failed to overwrite searches in the audit log")?;
 
-    events(CommandEvent::Progress("rewriting the files of the store".to_owned()));
-    let compaction = store.compact().await.context(STILL_IN_FILES)?;
-    if compaction == Compaction::LeftToDatabase {
-        events(CommandEvent::Trouble(DATABASE_FILES.to_owned()));
-    }
+    let is_rewritten = rewrite_files(services, events).await.context(STILL_IN_FILES)?;
     let named: Vec<_> = shared.iter().take(MAX_NAMED).map(ToString::to_string).collect();
     let mut lines = vec![
         format!("erased {} with {} resources, {versions} versions", record.resource, record.resources),
@@ -71,7 +92,7 @@ pub async fn run_purge(services: &AdminServices<'_>, resource: &str, events: Eve
     let json = json!({
         "erased": record, "versions": versions, "ended_exports": ended, "searches": searches,
         "shared": shared.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "files_rewritten": compaction == Compaction::Complete,
+        "files_rewritten": is_rewritten,
     });
     events(CommandEvent::Record { text: lines.join("\n"), json });
     Ok(())

@@ -168,6 +168,29 @@ async fn check(mut server: Server, owns_files: bool) {
     }
 }
 
+/// Secrets that were replaced are in no file of the store after a compaction, of a running and of a stopped
+/// server.
+#[test]
+fn replaced_secrets_are_in_no_file_after_a_compaction() {
+    let mut server = Server::in_fresh_folder();
+    server.start();
+    let marker = |number: usize| format!("https://replaced-{number}.example/");
+    let store = server.data().join("store");
+    let add = ["client", "add", "shop", "--auth-method", "client_secret_basic"];
+    assert!(server.trefoil(&[&add[..], &["--redirect-uri", &marker(0)]].concat()).status.success());
+    assert_ne!(files_with(&store, &marker(0)), Vec::<PathBuf>::new());
+    for number in 1..=2 {
+        let change = ["client", "change", "shop", "--redirect-uri", &marker(number)];
+        assert!(server.trefoil(&change).status.success());
+        assert_eq!(json_of(&server, &["compact", "--json"])["files_rewritten"], true);
+        assert_eq!(files_with(&store, &marker(number - 1)), Vec::<PathBuf>::new(), "{number}");
+        assert_ne!(files_with(&store, &marker(number)), Vec::<PathBuf>::new(), "{number}");
+        if number == 1 {
+            assert_eq!(server.stop(), Some(0));
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_is_erased_from_a_folder() {
     check(Server::in_fresh_folder().with_settings(SETTINGS), true).await;

@@ -1,6 +1,6 @@
-//! Data folders and backups of earlier versions. `fixtures/golden/VERSION.tar.gz` contains a data folder and
-//! a backup as that version wrote them, and `VERSION.json` facts about them. Each must be read by this
-//! version.
+//! Data folders, backups and databases of earlier versions. `fixtures/golden/VERSION.tar.gz` contains a data
+//! folder and a backup as that version wrote them, `VERSION-database.tar.gz` the dump of a database, and the
+//! JSON files facts about them. Each must be read by this version.
 //!
 //! `TREFOIL_WRITE_GOLDEN=1 cargo test -p trefoil-server --test it golden` writes those of this version, for
 //! its release. They never change afterwards.
@@ -16,6 +16,8 @@ use test_database::TestDatabase;
 use crate::support::{Server, TREFOIL};
 
 const SCOPES: &str = "system/Group.cud system/Group.rs system/*.rs";
+/// End of the names of the archives with the dump of a database.
+const DATABASE: &str = "-database.tar.gz";
 const GROUPS: [&str; 3] = ["kept", "changed", "deleted"];
 
 fn folder() -> PathBuf {
@@ -70,10 +72,8 @@ async fn is_secret_accepted(server: &Server, secret: &str) -> bool {
     answer.unwrap().status() == StatusCode::OK
 }
 
-/// Writes the archive and the facts of this version.
-async fn write_golden(version: &str) {
-    let mut server = Server::in_fresh_folder();
-    server.start();
+/// Fills a new server, and returns the secret of its client.
+async fn fill(server: &Server) -> String {
     assert!(server.add_user(&["golden"], "a long password").status.success());
     let add = ["client", "add", "golden", "--auth-method", "client_secret_post", "--scope", "trefoil/admin"];
     let added = server.trefoil(&[&add[..], &["--grant-type", "client_credentials", "--json"]].concat());
@@ -96,29 +96,63 @@ async fn write_golden(version: &str) {
     }
     let delete = server.client().delete(format!("{}/Group/deleted", server.fhir())).bearer_auth(&token);
     assert!(delete.send().await.unwrap().status().is_success());
-    let facts = json!({ "facts": facts(&server).await, "secret": secret.unwrap() });
+    secret.unwrap()
+}
+
+/// Writes the dump of a database and its facts, with `demo.json`, which has the keys of the clients, and the
+/// release, which is in the folder of a node.
+async fn write_golden_database(version: &str) {
+    let url = TestDatabase::shared().expect("PostgreSQL is installed").create().unwrap();
+    let server = Server::in_fresh_folder().over_plain_http();
+    let base = server.base();
+    let mut server = server.sharing(&base, &url);
+    server.start();
+    let secret = fill(&server).await;
+    let facts = json!({ "facts": facts(&server).await, "secret": secret });
+    assert_eq!(server.stop(), Some(0));
+    let dump = run("pg_dump", &["--no-owner", "--no-privileges", &url]);
+    std::fs::write(server.data().join("database.sql"), dump).unwrap();
+    write_archive(
+        &format!("{version}-database"),
+        &server,
+        &["database.sql", "terminology", "demo.json"],
+        &facts,
+    );
+}
+
+/// Writes the archive of a data folder, and its facts.
+fn write_archive(name: &str, server: &Server, parts: &[&str], facts: &Value) {
+    std::fs::create_dir_all(folder()).unwrap();
+    let archive = folder().join(format!("{name}.tar.gz"));
+    run("tar", &[&["-czf", path(&archive), "-C", path(server.data())], parts].concat());
+    let text = serde_json::to_string_pretty(facts).unwrap();
+    std::fs::write(folder().join(format!("{name}.json")), text + "\n").unwrap();
+}
+
+/// Writes the archive of a folder and its facts.
+async fn write_golden(version: &str) {
+    let mut server = Server::in_fresh_folder();
+    server.start();
+    let secret = fill(&server).await;
+    let facts = json!({ "facts": facts(&server).await, "secret": secret });
     run(
         TREFOIL,
         &["backup", "--data", path(server.data()), "--to", path(&server.data().join("backups")), "--quiet"],
     );
     assert_eq!(server.stop(), Some(0));
-    std::fs::create_dir_all(folder()).unwrap();
-    let archive = folder().join(format!("{version}.tar.gz"));
-    let parts = ["store", "terminology", "demo.json", "backups"];
-    run("tar", &[&["-czf", path(&archive), "-C", path(server.data())][..], &parts].concat());
-    let text = serde_json::to_string_pretty(&facts).unwrap();
-    std::fs::write(folder().join(format!("{version}.json")), text + "\n").unwrap();
+    write_archive(version, &server, &["store", "terminology", "demo.json", "backups"], &facts);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn data_of_each_release_is_read() {
     if std::env::var_os("TREFOIL_WRITE_GOLDEN").is_some() {
         write_golden(env!("CARGO_PKG_VERSION")).await;
+        write_golden_database(env!("CARGO_PKG_VERSION")).await;
     }
     let mut count = 0;
     for entry in std::fs::read_dir(folder()).unwrap() {
         let archive = entry.unwrap().path();
-        if archive.extension().is_none_or(|end| end != "gz") {
+        if !path(&archive).ends_with(".tar.gz") || path(&archive).ends_with(DATABASE) {
             continue;
         }
         count += 1;
@@ -162,6 +196,45 @@ async fn data_of_each_release_is_read() {
         }
     }
     assert!(count > 0, "there is no data of a release");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn databases_of_each_release_are_read_by_several_nodes() {
+    let Some(database) = TestDatabase::shared() else { return };
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder()).unwrap() {
+        let archive = entry.unwrap().path();
+        if !path(&archive).ends_with(DATABASE) {
+            continue;
+        }
+        count += 1;
+        let facts_file = archive.with_extension("").with_extension("json");
+        let expected: Value = serde_json::from_slice(&std::fs::read(facts_file).unwrap()).unwrap();
+        let url = database.create().unwrap();
+        let nodes = [(); 2].map(|()| TempDir::new().unwrap());
+        for node in &nodes {
+            run("tar", &["-xzf", path(&archive), "-C", path(node.path())]);
+        }
+        run(
+            "psql",
+            &["-q", "-v", "ON_ERROR_STOP=1", "-f", path(&nodes[0].path().join("database.sql")), &url],
+        );
+        let said = run(TREFOIL, &["upgrade-check", "--store", &url, "--data", path(nodes[0].path())]);
+        assert!(said.contains("has tables of version"), "{said}");
+        let mut base = None;
+        let mut servers = nodes.map(|node| {
+            let server = Server::in_folder(node).over_plain_http();
+            let base = base.get_or_insert_with(|| server.base()).clone();
+            server.sharing(&base, &url)
+        });
+        for server in &mut servers {
+            server.start();
+            assert!(is_secret_accepted(server, expected["secret"].as_str().unwrap()).await);
+        }
+        // The base URL of the nodes is that of the first one.
+        assert_eq!(facts(&servers[0]).await, expected["facts"], "{}", archive.display());
+    }
+    assert!(count > 0, "there is no database of a release");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn build(dist: &Path, tree: &Path, control: &PackageControl, version: &str, time
     let text = format!(
         "Package: {name}\nVersion: {version}\nArchitecture: {arch}\n\
          Maintainer: The Trefoil project <trefoil@trefoil.example>\nSection: net\nPriority: optional\n\
-         Depends: libc6\nRecommends: {recommends}\nDescription: {description}\n"
+         Depends: libc6 (>= 2.36)\nRecommends: {recommends}\nDescription: {description}\n"
     );
     fs::create_dir_all(tree.join("DEBIAN"))?;
     fs::write(tree.join("DEBIAN/control"), text)?;
