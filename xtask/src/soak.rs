@@ -2,8 +2,8 @@
 //! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive
 //! evaluators, a server that is killed many times, nodes that fail, an hour of simulations, the states after
 //! power cuts, hostile traffic, exports as Parquet, the package in a new Debian system, and the conformance
-//! suite against planted faults and against the Helios terminology server. The duration of each check is
-//! printed.
+//! suite against planted faults, faults on the wire, and the Helios terminology server. The duration of each
+//! check is printed.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -74,6 +74,8 @@ const MUTANTS: &str = "mutants";
 /// `helios-hts`.
 const HELIOS: &str = "helios";
 const HELIOS_VERSION: &str = "0.2.7";
+/// Name of the suite against a proxy that changes answers.
+const WIRE_FAULTS: &str = "wire-faults";
 /// Name of the package in a new Debian system.
 const PACKAGE: &str = "package";
 /// Cargo feature of exports as Parquet, which adds crates.
@@ -89,7 +91,8 @@ pub struct SoakArgs {
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
     /// `expression-constraints`, `kills`, `nodes`, `simulation`, `power-cuts`, `attacks`, `drills`,
-    /// `searches`, `increments`, `package`, `parquet`, `mutants` or `helios`.
+    /// `searches`, `increments`, `package`, `parquet`, `mutants`, `wire-faults` or
+    /// `helios`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -117,6 +120,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             PACKAGE,
             PARQUET,
             MUTANTS,
+            WIRE_FAULTS,
             HELIOS,
         ]
         .into_iter()
@@ -214,6 +218,10 @@ pub fn run(args: &SoakArgs) -> Result<()> {
                 "--nocapture",
             ]);
             check(command.env("TREFOIL_HTS", program))
+        } else if name == WIRE_FAULTS {
+            let mut command = cargo();
+            command.args(["test", "--quiet", "-p", "trefoil-conformance", "--test", "it", "wire_faults::"]);
+            check(command.args(["--", "--nocapture"]).env("TREFOIL_WIRE_FAULTS", "all"))
         } else if name == PACKAGE {
             trial::run()
         } else if name == MUTANTS {

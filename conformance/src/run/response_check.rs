@@ -124,6 +124,12 @@ pub fn check_headers(
     Ok(())
 }
 
+/// The codes of an issue, a required binding (FHIR R4, value set issue-type), as a regular expression.
+const ISSUE_TYPES: &str = "invalid|structure|required|value|invariant|security|login|unknown|expired|forbidden|suppressed|\
+                           processing|not-supported|duplicate|multiple-matches|not-found|deleted|too-long|code-invalid|\
+                           extension|too-costly|business-rule|conflict|transient|lock-error|no-store|exception|timeout|\
+                           incomplete|throttled|informational|success";
+
 /// Checks the format of an error.
 fn check_error_format(
     dialect: ErrorDialect,
@@ -135,7 +141,8 @@ fn check_error_format(
     let (expected, pattern) = match dialect {
         ErrorDialect::Oauth => ("application/json", json!({ "error": "$regex:[a-z_]+" })),
         ErrorDialect::Fhir => {
-            let mut issue = json!({ "severity": "$regex:error|fatal", "code": "$regex:[a-z-]+" });
+            let mut issue =
+                json!({ "severity": "$regex:error|fatal", "code": format!("$regex:{ISSUE_TYPES}") });
             if house {
                 issue["details"] = json!({ "text": "$regex:.+" });
             }

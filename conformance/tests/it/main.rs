@@ -12,6 +12,7 @@ mod other_servers;
 mod reports;
 mod run_options;
 mod tx;
+mod wire_faults;
 
 use std::path::PathBuf;
 use std::sync::LazyLock;

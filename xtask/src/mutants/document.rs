@@ -16,6 +16,10 @@ const INTRODUCTION: &str = "\
 find every fault if it starts the server itself; a test finds those that need several nodes. Faults that a run with
 `--target` cannot find are listed with the reason. This page is generated from the tables in [`mutants/`](../mutants)
 with `cargo xtask mutants --document`.
+
+Besides, a proxy plants the faults of [`mutants/wire/`](../mutants/wire) in answers and requests of an unchanged server,
+which the suite knows by its address only and without `--house`. `cargo xtask soak --only wire-faults` plants all of
+them, and the pipeline a sample.
 ";
 
 pub fn write(mutants: &[Mutant]) -> Result<()> {

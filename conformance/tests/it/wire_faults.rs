@@ -1,0 +1,317 @@
+//! Faults on the wire: a proxy in front of the server changes its answers, or the requests to it, and the
+//! suite, which knows the server by its address only, must fail in one of the rows of the fault.
+//!
+//! The faults are in `mutants/wire/*.toml`. A sample runs with the tests, all of them with
+//! `TREFOIL_WIRE_FAULTS=all` (`cargo xtask soak --only wire-faults`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::Value;
+use test_server::ServerProcess;
+
+/// Variable with the faults to plant: `all`, or the beginning of their names.
+const VARIABLE: &str = "TREFOIL_WIRE_FAULTS";
+/// One of this number of faults is in the sample.
+const SAMPLE: usize = 12;
+
+#[derive(Debug, Deserialize)]
+struct FaultTable {
+    fault: Vec<WireFault>,
+}
+
+/// A fault: where it is, and what it changes.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireFault {
+    /// Area and slug.
+    name: String,
+    /// The fault as a tester sees it.
+    #[expect(dead_code, reason = "a text for readers")]
+    gist: String,
+    /// Ids, or beginnings of ids, of rows that find it.
+    rows: Vec<String>,
+    /// Regular expression for the path.
+    path: String,
+    /// Method of the request; all if it is missing.
+    method: Option<String>,
+    /// Status of the answer; all if it is missing.
+    status: Option<u16>,
+    /// Regular expression for the query of the request.
+    query: Option<String>,
+    #[serde(default)]
+    set_headers: BTreeMap<String, String>,
+    #[serde(default)]
+    remove_headers: Vec<String>,
+    /// Name of a header, regular expression, and replacement.
+    replace_in_header: Option<[String; 3]>,
+    set_status: Option<u16>,
+    /// Members by JSON pointer; those that do not exist are added to their object.
+    #[serde(default)]
+    set_json: BTreeMap<String, Value>,
+    /// JSON pointers.
+    #[serde(default)]
+    remove_json: Vec<String>,
+    /// Regular expression and replacement.
+    replace_in_body: Option<[String; 2]>,
+    /// Regular expression and replacement in the query of a request, or in its form.
+    replace_in_request: Option<[String; 2]>,
+    #[serde(default)]
+    remove_request_headers: Vec<String>,
+}
+
+/// The parts of a request that a fault selects.
+struct RequestFacts {
+    method: String,
+    path: String,
+    query: String,
+}
+
+impl WireFault {
+    fn is_at(&self, request: &RequestFacts) -> bool {
+        let matches = |pattern: &str, text: &str| Regex::new(pattern).unwrap().is_match(text);
+        self.method.as_ref().is_none_or(|method| *method == request.method)
+            && matches(&self.path, &request.path)
+            && self.query.as_ref().is_none_or(|query| matches(query, &request.query))
+    }
+
+    fn change_request(&self, query: &mut String, headers: &mut http::HeaderMap, body: &mut Vec<u8>) {
+        if let Some([pattern, replacement]) = &self.replace_in_request {
+            let pattern = Regex::new(pattern).unwrap();
+            *query = pattern.replace_all(query, replacement).into_owned();
+            if let Ok(text) = String::from_utf8(body.clone()) {
+                *body = pattern.replace_all(&text, replacement).into_owned().into_bytes();
+            }
+        }
+        for name in &self.remove_request_headers {
+            headers.remove(name);
+        }
+    }
+
+    fn change_answer(&self, answer: &mut Response<Vec<u8>>) {
+        if self.status.is_some_and(|status| answer.status() != status) {
+            return;
+        }
+        if let Some(status) = self.set_status {
+            *answer.status_mut() = status.try_into().unwrap();
+        }
+        let headers = answer.headers_mut();
+        for name in &self.remove_headers {
+            headers.remove(name);
+        }
+        if let Some([name, pattern, replacement]) = &self.replace_in_header
+            && let Some(value) = headers.get(name)
+        {
+            let value = value.to_str().unwrap().to_owned();
+            let changed = Regex::new(pattern).unwrap().replace_all(&value, replacement).into_owned();
+            headers.insert(name.parse::<HeaderName>().unwrap(), changed.parse().unwrap());
+        }
+        for (name, value) in &self.set_headers {
+            headers.insert(name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap());
+        }
+        if let Some([pattern, replacement]) = &self.replace_in_body
+            && let Ok(text) = String::from_utf8(answer.body().clone())
+        {
+            *answer.body_mut() =
+                Regex::new(pattern).unwrap().replace_all(&text, replacement).into_owned().into();
+        }
+        if self.set_json.is_empty() && self.remove_json.is_empty() {
+            return;
+        }
+        let Ok(mut json) = serde_json::from_slice::<Value>(answer.body()) else { return };
+        for (pointer, value) in &self.set_json {
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            match json.pointer_mut(parent) {
+                Some(Value::Object(members)) => drop(members.insert(name.to_owned(), value.clone())),
+                Some(Value::Array(values)) if name.parse::<usize>().is_ok_and(|at| at < values.len()) => {
+                    values[name.parse::<usize>().unwrap()] = value.clone();
+                }
+                _ => {}
+            }
+        }
+        for pointer in &self.remove_json {
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            if let Some(Value::Object(members)) = json.pointer_mut(parent) {
+                members.remove(name);
+            }
+        }
+        *answer.body_mut() = serde_json::to_vec(&json).unwrap();
+    }
+}
+
+/// The proxy. Its fault can be changed while it runs.
+#[derive(Clone)]
+struct FaultyProxy {
+    fault: Arc<Mutex<Option<WireFault>>>,
+    client: reqwest::Client,
+    /// Base URL of the server.
+    upstream: Arc<str>,
+}
+
+impl FaultyProxy {
+    async fn serve(self, listener: tokio::net::TcpListener) {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let proxy = self.clone();
+            let service = service_fn(move |request| {
+                let proxy = proxy.clone();
+                async move { Ok::<_, Infallible>(proxy.answer(request).await) }
+            });
+            // A client that disconnects is no error of the proxy.
+            tokio::spawn(async move {
+                drop(
+                    hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await,
+                );
+            });
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let facts = RequestFacts {
+            method: request.method().to_string(),
+            path: request.uri().path().to_owned(),
+            query: request.uri().query().unwrap_or_default().to_owned(),
+        };
+        let fault = self.fault.lock().unwrap().clone().filter(|fault| fault.is_at(&facts));
+        let (mut head, body) = request.into_parts();
+        let mut body = body.collect().await.map(|body| body.to_bytes().to_vec()).unwrap_or_default();
+        let mut query = facts.query.clone();
+        if let Some(fault) = &fault {
+            fault.change_request(&mut query, &mut head.headers, &mut body);
+            // The body of an answer can only be changed if it is not packed.
+            head.headers.remove("accept-encoding");
+        }
+        for name in ["connection", "content-length", "transfer-encoding"] {
+            head.headers.remove(name);
+        }
+        let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+        let url = format!("{}{}{query}", self.upstream, facts.path);
+        let sent =
+            self.client.request(head.method.clone(), url).headers(head.headers).body(body).send().await;
+        let Ok(answer) = sent else {
+            return Response::builder().status(502).body(Full::default()).unwrap();
+        };
+        let mut changed = Response::builder().status(answer.status());
+        *changed.headers_mut().unwrap() = answer.headers().clone();
+        let bytes = answer.bytes().await.unwrap_or_default();
+        let mut changed = changed.body(bytes.to_vec()).unwrap();
+        for name in ["connection", "content-length", "transfer-encoding"] {
+            changed.headers_mut().remove(name);
+        }
+        if let Some(fault) = &fault {
+            fault.change_answer(&mut changed);
+        }
+        changed.map(|body| Full::new(body.into()))
+    }
+}
+
+/// All faults, in the order of their names.
+fn faults() -> Vec<WireFault> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("mutants/wire");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let read = |path| -> Vec<WireFault> {
+        let text = std::fs::read_to_string(&path).unwrap();
+        toml::from_str::<FaultTable>(&text).unwrap_or_else(|error| panic!("{path:?}: {error}")).fault
+    };
+    paths.into_iter().flat_map(read).collect()
+}
+
+#[test]
+fn names_are_unique_and_rows_exist() {
+    let faults = faults();
+    let names: BTreeSet<_> = faults.iter().map(|fault| &fault.name).collect();
+    assert_eq!(names.len(), faults.len());
+    let catalogue = trefoil_conformance::spec::Specification::load().unwrap();
+    for fault in &faults {
+        for row in &fault.rows {
+            let exists = catalogue.cases.iter().any(|case| case.id.starts_with(row.as_str()));
+            assert!(exists, "{}: no case begins with {row}", fault.name);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_on_the_wire_are_found() {
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let wanted = std::env::var(VARIABLE).unwrap_or_default();
+    let chosen = faults().into_iter().enumerate().filter(|(number, fault)| match wanted.as_str() {
+        "" => number % SAMPLE == 0,
+        "all" => true,
+        name => fault.name.starts_with(name),
+    });
+    let chosen: Vec<_> = chosen.map(|(_, fault)| fault).collect();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://localhost:{}", listener.local_addr().unwrap().port());
+    let data = tempfile::tempdir().unwrap();
+    let mut command = Command::new(test_server::build().unwrap());
+    let listen = format!("127.0.0.1:{}", test_database::free_port().unwrap());
+    command.args(["serve", "--demo", "--insecure-http", "--store", "memory", "--listen", &listen]);
+    command.args(["--base-url", &base, "--data"]).arg(data.path());
+    let log = std::fs::File::create(data.path().join("server.log")).unwrap();
+    let server = ServerProcess::start(command.stderr(log)).unwrap();
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let proxy = FaultyProxy { fault: Arc::default(), client, upstream: format!("http://{listen}").into() };
+    let running = tokio::spawn(proxy.clone().serve(listener));
+    let profile = data.path().join("demo.json");
+    let run = |rows: &[String]| failed_rows(&base, &profile, rows);
+
+    // Without a fault, the rows pass.
+    let rows: BTreeSet<String> = chosen.iter().flat_map(|fault| fault.rows.clone()).collect();
+    let rows: Vec<String> = rows.into_iter().collect();
+    let failed = run(&rows);
+    assert!(failed.is_empty(), "without a fault: {failed:?}");
+    let mut unseen = Vec::new();
+    for fault in &chosen {
+        *proxy.fault.lock().unwrap() = Some(fault.clone());
+        let failed = run(&fault.rows);
+        println!("{:<48} {}", fault.name, failed.first().map_or("UNSEEN", String::as_str));
+        if failed.is_empty() {
+            unseen.push(&fault.name);
+        }
+    }
+    running.abort();
+    drop(server);
+    println!("{} of {} faults on the wire were found", chosen.len() - unseen.len(), chosen.len());
+    assert!(unseen.is_empty(), "unseen: {unseen:?}");
+}
+
+/// Runs the suite against an address. Returns the cases that failed, or `preconditions` if the run failed
+/// because cases could not be set up.
+fn failed_rows(base: &str, profile: &Path, rows: &[String]) -> Vec<String> {
+    let report = profile.with_file_name("report.jsonl");
+    let mut suite = Command::new(env!("CARGO_BIN_EXE_trefoil-conformance"));
+    suite.arg("run").arg(base).args(rows).arg("--write").arg("--profile").arg(profile);
+    suite.arg("--report").arg(format!("json={}", report.display()));
+    let output = suite.stdin(Stdio::null()).output().unwrap();
+    let text = std::fs::read_to_string(&report).unwrap_or_default();
+    let cases = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let failed: Vec<String> = cases
+        .filter(|line| line["event"] == "case" && line["verdict"] == "fail")
+        .map(|line| line["id"].as_str().unwrap().to_owned())
+        .collect();
+    match (output.status.code(), failed.is_empty()) {
+        (Some(0 | 3), true) => Vec::new(),
+        (Some(1), false) => failed,
+        // Without a sign-in, for example, no row can be tested; the run fails and says why.
+        (Some(1), true) => vec!["preconditions".to_owned()],
+        (code, _) => panic!(
+            "the suite ended with {code:?}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        ),
+    }
+}
