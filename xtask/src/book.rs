@@ -34,6 +34,7 @@ const PARTS: &[Part] = &[
             ("Watch it", "server/docs/monitoring.md"),
             ("Operate it", "server/docs/operations.md"),
             ("Upgrade it", "server/docs/upgrading.md"),
+            ("Find out what is wrong", "server/docs/troubleshooting.md"),
             ("Use the terminal client", "client-tui/README.md"),
             ("Test any server", "conformance/README.md"),
         ],

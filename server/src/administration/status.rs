@@ -15,6 +15,8 @@ use super::protocol::CommandEvent;
 use super::services::{AdminServices, EventSink};
 use crate::node::releases::Releases;
 use crate::node::saved_indexes::SavedIndexes;
+use crate::records::recent_errors::{RecentError, recent_errors};
+use crate::records::refusal_log::RecentRefusal;
 
 /// Maximum number of reasons of refusals that are shown.
 const SHOWN_REFUSALS: usize = 5;
@@ -42,6 +44,10 @@ struct ServerStatus {
     faults: Vec<String>,
     /// The most frequent refusals since the start: kind, reason and number.
     refusals: Vec<(&'static str, &'static str, u64)>,
+    /// The last refused authorization requests, with reason and remedy.
+    last_refusals: Vec<RecentRefusal>,
+    /// The last errors of the log.
+    last_errors: Vec<RecentError>,
 }
 
 #[derive(Debug, Serialize)]
@@ -111,6 +117,8 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
         time: fhir::instant::format(now),
         faults,
         refusals,
+        last_refusals: app.map(|app| app.logs.refusals.recent()).unwrap_or_default(),
+        last_errors: app.map(|_| recent_errors()).unwrap_or_default(),
     })
 }
 
@@ -155,6 +163,15 @@ impl ServerStatus {
         rows.push(("time", self.time.clone()));
         let refusals = self.refusals.iter().map(|(kind, reason, count)| format!("{count} {kind}: {reason}"));
         rows.extend(refusals.map(|text| ("refused", text)));
+        rows.extend(self.last_refusals.iter().map(|refusal| {
+            let RecentRefusal { time, client_id, text } = refusal;
+            ("last refusal", format!("{} {client_id}: {text}", fhir::instant::format(*time)))
+        }));
+        rows.extend(
+            self.last_errors
+                .iter()
+                .map(|error| ("last error", format!("{} {}", fhir::instant::format(error.time), error.text))),
+        );
         rows.extend(self.faults.iter().map(|fault| ("FAULT", fault.clone())));
         rows.into_iter().map(|(name, value)| format!("{name:12}  {value}")).collect()
     }

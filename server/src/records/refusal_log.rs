@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use identity::audit::AuditEvent;
 use identity::authorize::refusal::Refusal;
 use jiff::Timestamp;
+use serde::Serialize;
 
 use super::audit::{AuditEntry, AuditLog};
 use super::minute_counts::{Counted, EndedCount, MinuteCounts};
@@ -33,7 +34,7 @@ struct RefusalKey {
 }
 
 /// A refusal that the home page shows to developers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct RecentRefusal {
     /// Time of the refusal.
     pub time: Timestamp,

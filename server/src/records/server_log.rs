@@ -30,6 +30,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::{LOG_VARIABLE, LogFormat};
 use crate::records::minute_counts::{Counted, MinuteCounts};
+use crate::records::recent_errors::KeepErrors;
 use crate::records::retained_folder::{RetainedFolder, RetentionLimits};
 
 /// Maximum size of the buffer in bytes: some seconds of requests at full load.
@@ -82,7 +83,7 @@ pub fn start_log(format: LogFormat) -> LogGuard {
     let (buffer, mut guard) = LogBuffer::start(LogOutput::Stderr);
     guard.buffer = Some(buffer.clone());
     let lines = tracing_subscriber::fmt::layer().with_timer(CachedTime).with_writer(buffer).with_ansi(false);
-    let log = tracing_subscriber::registry().with(filter).with(RepeatLimit);
+    let log = tracing_subscriber::registry().with(filter).with(RepeatLimit).with(KeepErrors);
     // A second server in the same process (in a test) uses the log of the first one.
     match format {
         LogFormat::Text => drop(log.with(lines).try_init()),

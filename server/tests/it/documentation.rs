@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
+use regex::Regex;
 use terminology_import::import_files;
 use trefoil_server::cli::CommandLine;
 
@@ -322,4 +323,54 @@ fn invalid_examples_are_detected() {
     check_command("x", &words("curl --no-such-flag"), MayLack::Nothing);
     check_command("x", &words("trefoil user add --help"), MayLack::Nothing);
     fails(|| check_configuration("x", "[server]\nno_such_member = 1\n"));
+}
+
+/// The texts of Rust code without its tests and comments.
+fn texts_of(code: &str) -> Vec<String> {
+    let code = code.split("#[cfg(test)]").next().unwrap();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let text = Regex::new(r#""([^"\\]*)""#).unwrap();
+    let found =
+        lines.flat_map(|line| text.captures_iter(line).map(|found| found[1].to_owned()).collect::<Vec<_>>());
+    found.collect()
+}
+
+/// Each reason of a refused authorization request and of a rejected client has a row, and each row of these
+/// tables quotes a text of the server.
+#[test]
+fn the_reasons_of_refusals_are_in_the_page_about_trouble() {
+    let page = include_str!("../../docs/troubleshooting.md");
+    let identity = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/identity/src");
+    let read = |file: &str| std::fs::read_to_string(identity.join(file)).unwrap();
+    let mut reasons = Vec::new();
+    for file in ["authorize/request.rs", "authorize/interaction.rs", "client_auth/error.rs"] {
+        reasons.extend(texts_of(&read(file)));
+    }
+    // Texts with words. Of those with values, the longest part without one is quoted.
+    let parts = reasons.iter().filter_map(|text| {
+        text.split(['{', '}', '('])
+            .map(|part| part.trim_matches([' ', ':', '\'']))
+            .max_by_key(|part| part.len())
+    });
+    let is_reason = |part: &&str| part.len() > 10 && part.contains(' ');
+    let others =
+        ["a struct of strings", "the messages say it", "the application may mean", "; the operator changes"];
+    let missing: Vec<_> = parts
+        .filter(is_reason)
+        .filter(|part| !others.iter().any(|other| part.contains(other)))
+        .filter(|part| !page.contains(*part))
+        .collect();
+    assert!(missing.is_empty(), "without a row: {missing:?}");
+
+    let (_, tables) = page.split_once("## The app gets an error").unwrap();
+    let (tables, _) = tables.split_once("## FHIR and exports").unwrap();
+    let rows = tables.lines().filter(|line| line.starts_with("| `"));
+    let quoted = rows.flat_map(|row| {
+        let cell = row.split(" | ").next().unwrap();
+        cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+    });
+    let sources: String =
+        ["authorize/request.rs", "authorize/interaction.rs", "client_auth/error.rs"].map(read).concat();
+    let invented: Vec<_> = quoted.filter(|text| !sources.contains(text.as_str())).collect();
+    assert!(invented.is_empty(), "no text of the server: {invented:?}");
 }

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::driver::{Driver, have_browser};
 use crate::notes::Writer;
-use crate::support::{Server, have, installed, python_packages};
+use crate::support::{Server, TREFOIL, have, installed, python_packages};
 
 /// Returns the folder of the scripts and of the Node packages that `.ci/run` installs.
 pub fn clients() -> PathBuf {
@@ -46,6 +46,22 @@ fn openid_client_completes_all_flows_that_it_supports() {
     let package = clients().join("node_modules/openid-client");
     if have("node", "openid-client") && installed("openid-client", &package) {
         check("node", "openid_client.mjs", &Server::demo());
+    }
+}
+
+/// The helpers for the tests of other people's apps start, use, reset and stop servers.
+#[test]
+fn helpers_run_servers_for_the_tests_of_apps() {
+    let helpers = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/ephemeral");
+    for (program, script) in [("node", "ephemeral.mjs"), ("python3", "ephemeral.py")] {
+        if !have(program, script) {
+            continue;
+        }
+        let script = clients().join(script);
+        let output = Command::new(program).arg(script).arg(&helpers).args([TREFOIL, "1"]).output().unwrap();
+        let text =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && text.contains("all good"), "{text}");
     }
 }
 

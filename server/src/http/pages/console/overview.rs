@@ -33,7 +33,7 @@ pub async fn show_console(context: &RequestContext) -> Result<Response, Problem>
     let releases = records(AdminCommand::Release(ReleaseCommand::List)).await;
     let sections = [
         server_section(&visit, &status),
-        refusals_section(context, &status),
+        refusals_section(&status),
         users_section(&visit, &users, &wanted),
         clients_section(&visit, &clients, &wanted),
         exports_section(&status),
@@ -84,20 +84,28 @@ fn server_section(visit: &ConsoleVisit, status: &Value) -> Markup {
                 }
             }
         }
+        @if !members(&status["last_errors"]).is_empty() {
+            h2 { "Last errors" }
+            ul.rows {
+                @for error in members(&status["last_errors"]) {
+                    li { div { (text(&error["text"])) div.quiet { (text(&error["time"])) } } }
+                }
+            }
+        }
         div.choice { (visit.button(&RELOAD, &[], "")) }
     }
 }
 
 /// The refused requests: the last ones with reason and remedy, and the number of each reason.
-fn refusals_section(context: &RequestContext, status: &Value) -> Markup {
-    let recent = context.app.logs.refusals.recent();
+fn refusals_section(status: &Value) -> Markup {
+    let recent = members(&status["last_refusals"]);
     let counts = members(&status["refusals"]);
     html! {
         h2 { "Refused requests" }
         @if recent.is_empty() && counts.is_empty() { p.quiet { "none since the start" } }
         ul.rows {
-            @for refusal in &recent {
-                li { div { code { (refusal.client_id) } " " (refusal.text) div.quiet { (fhir::instant::format(refusal.time)) } } }
+            @for refusal in recent {
+                li { div { code { (text(&refusal["client_id"])) } " " (text(&refusal["text"])) div.quiet { (text(&refusal["time"])) } } }
             }
             @for count in counts { li { div { (count[2]) " × " (text(&count[0])) ": " (text(&count[1])) } } }
         }

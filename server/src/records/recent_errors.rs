@@ -1,0 +1,89 @@
+//! The last errors of the log, for `trefoil status` and the console.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Write as _};
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level};
+use tracing_subscriber::{Layer, layer};
+
+/// Number of errors that are kept.
+const KEPT: usize = 5;
+
+/// A line of the log about an error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RecentError {
+    /// Time of the line.
+    pub time: Timestamp,
+    /// Message and fields.
+    pub text: String,
+}
+
+/// The errors of this process, the newest first.
+static RECENT: Mutex<VecDeque<RecentError>> = Mutex::new(VecDeque::new());
+
+/// The last errors of this process, the newest first.
+pub fn recent_errors() -> Vec<RecentError> {
+    RECENT.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+}
+
+/// Keeps the errors that the log gets.
+pub(super) struct KeepErrors;
+
+impl<S: tracing::Subscriber> Layer<S> for KeepErrors {
+    fn on_event(&self, event: &Event<'_>, _: layer::Context<'_, S>) {
+        if *event.metadata().level() != Level::ERROR {
+            return;
+        }
+        let mut text = EventText::default();
+        event.record(&mut text);
+        let mut recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.truncate(KEPT - 1);
+        recent.push_front(RecentError { time: Timestamp::now(), text: text.message + &text.fields });
+    }
+}
+
+/// The texts of an event.
+#[derive(Default)]
+struct EventText {
+    message: String,
+    fields: String,
+}
+
+impl Visit for EventText {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a text does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, ", {name}: {value:?}"),
+        };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_last_errors_are_kept() {
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(KeepErrors), || {
+            tracing::warn!("only a warning");
+            for number in 0..KEPT + 2 {
+                tracing::error!(number, why = "the disk is full", "the file was not written");
+            }
+        });
+        let recent = recent_errors();
+        assert_eq!(recent.len(), KEPT);
+        let newest = format!("the file was not written, number: {}, why: the disk is full", KEPT + 1);
+        assert_eq!(recent[0].text, newest);
+    }
+}
