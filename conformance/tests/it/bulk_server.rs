@@ -128,7 +128,7 @@ impl Respond for BulkServer {
         match (request.method.as_str(), &segments[..]) {
             ("GET", ["metadata"]) => ResponseTemplate::new(200).set_body_json(json!({
                 "resourceType": "CapabilityStatement", "status": "active", "kind": "instance",
-                "fhirVersion": "4.0.1", "format": ["json"], "rest": [{ "mode": "server" }],
+                "date": "2026-11-01", "fhirVersion": "4.0.1", "format": ["json"], "rest": [{ "mode": "server" }],
             })),
             ("GET" | "POST", ["$export"] | ["Patient", "$export"] | ["Group", "g1", "$export"]) => {
                 self.kick_off(request, &base)

@@ -115,9 +115,8 @@ impl RoundTransaction<'_> {
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {limit_ms}; \
              SET LOCAL idle_in_transaction_session_timeout = {idle_ms}"
         );
-        let fence = format!(
-            "UPDATE writer SET round = $1, used_at = now() WHERE id = $2::text::uuid AND round = $1 - 1 AND {IS_OPEN}"
-        );
+        let (own_row, is_open) = ("id = $2::text::uuid AND round = $1 - 1", IS_OPEN);
+        let fence = format!("UPDATE writer SET round = $1, used_at = now() WHERE {own_row} AND {is_open}");
         let parameters: &[super::connect::Parameter<'_>] =
             &[(&self.number, Type::INT8), (&self.writer, Type::TEXT)];
         let (begun, fenced) = tokio::join!(biased; self.client.batch_execute(&begin), self.client.execute_typed(&fence, parameters));
