@@ -110,12 +110,7 @@ fn report(done: Result<()>, console: Console) -> ExitCode {
 }
 
 fn load(args: &DataArgs) -> Result<(Config, ServeFlags)> {
-    let flags = ServeFlags {
-        config: args.config.clone(),
-        data: Some(args.data.clone()),
-        store: args.store.clone(),
-        ..ServeFlags::default()
-    };
+    let flags = args.serve_flags();
     Ok((Config::load(&flags)?, flags))
 }
 

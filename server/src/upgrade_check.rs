@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::json;
-use store::{DatabaseLimits, Store, TablesVersion};
+use store::{DatabaseLimits, FolderFormat, Store, TablesVersion};
 use terminology::CodeSystemIndex;
 
 use crate::administration::Console;
@@ -65,12 +65,7 @@ pub async fn run_upgrade_check(args: UpgradeCheckArgs) -> ExitCode {
 }
 
 async fn check_parts(args: &DataArgs) -> Vec<UpgradedPart> {
-    let flags = ServeFlags {
-        config: args.config.clone(),
-        data: Some(args.data.clone()),
-        store: args.store.clone(),
-        ..ServeFlags::default()
-    };
+    let flags = args.serve_flags();
     let config = match Config::load(&flags) {
         Ok(config) => config,
         Err(error) => return vec![UpgradedPart::refused("configuration", error.to_string())],
@@ -91,13 +86,13 @@ async fn check_store(engine: &StoreEngine, data: &Path) -> UpgradedPart {
             Ok(None) => {
                 UpgradedPart::readable(PART, format!("none in {}; a new one is made", data.display()))
             }
-            Ok(Some((found, written))) if found == written => {
+            Ok(Some(FolderFormat { found, needed })) if found == needed => {
                 UpgradedPart::readable(PART, format!("has format {found}, as this version writes it"))
             }
-            Ok(Some((found, written))) => UpgradedPart::refused(
+            Ok(Some(FolderFormat { found, needed })) => UpgradedPart::refused(
                 PART,
                 format!(
-                    "has format {found}, and this version reads format {written}; make a backup with the version that \
+                    "has format {found}, and this version reads format {needed}; make a backup with the version that \
                      wrote it, and restore it with this one"
                 ),
             ),
@@ -157,20 +152,25 @@ fn check_indexes(data: &Path) -> UpgradedPart {
                 older += 1;
                 older_bytes += bytes;
             }
+            // It is built again from the resource.
+            Err(_) if path.starts_with(SavedIndexes::resources_in(data)) => older += 1,
             Err(error) => unreadable.push(format!("\n  {}: {error}", path.display())),
         }
     }
     if !unreadable.is_empty() {
         let count = unreadable.len();
-        return UpgradedPart::refused(PART, format!("{count} indexes are not read:{}", unreadable.concat()));
+        return UpgradedPart::refused(
+            PART,
+            format!("{count} releases cannot be read:{}", unreadable.concat()),
+        );
     }
     UpgradedPart::readable(
         PART,
         match older {
             0 => format!("{present} indexes have the present format"),
             _ => format!(
-                "{older} of {} indexes have an older format; they are read as they are and rewritten at the first start, \
-                 which takes {} s longer",
+                "{older} of {} indexes have an older format; the first start reads or builds them again and rewrites \
+                 them, which takes about {} s longer",
                 present + older,
                 older_bytes.div_ceil(INDEX_BYTES_PER_S)
             ),
@@ -189,7 +189,10 @@ async fn check_backup(config: &Config, flags: &ServeFlags) -> UpgradedPart {
             Some(last) => UpgradedPart::readable(PART, format!("the last one is of {}; {ADVICE}", last.time)),
             None => UpgradedPart::readable(PART, format!("there is none; {ADVICE}")),
         },
-        Err(error) => UpgradedPart::refused(PART, error.to_string()),
+        // The data can be used without a backup.
+        Err(error) => {
+            UpgradedPart::readable(PART, format!("those of before cannot be read: {error}; {ADVICE}"))
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::client_keys::KeygenArgs;
 use super::member_flags::{ClientTable, MemberFlags, UserTable};
+use crate::config::ServeFlags;
 use crate::config::sections::DEFAULT_DATA_FOLDER;
 
 /// The commands on the data folder of a stopped or a running server.
@@ -198,6 +199,18 @@ pub struct DataArgs {
     /// How the command asks and prints.
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+impl DataArgs {
+    /// The flags of a server with this data, which determine its configuration.
+    pub fn serve_flags(&self) -> ServeFlags {
+        ServeFlags {
+            config: self.config.clone(),
+            data: Some(self.data.clone()),
+            store: self.store.clone(),
+            ..ServeFlags::default()
+        }
+    }
 }
 
 /// Options of all administration commands for scripts.

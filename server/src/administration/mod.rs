@@ -65,7 +65,7 @@ use self::protocol::{AdminCommand, CommandEvent};
 pub use self::services::{AdminServices, EventSink};
 use crate::clock::Clock;
 use crate::config::audit::{AuditConfig, Durability};
-use crate::config::{Config, ServeFlags, StoreEngine, exit_code, read_identity};
+use crate::config::{Config, StoreEngine, exit_code, read_identity};
 use crate::node::backups::BackupSources;
 use crate::node::data_folder::{has_store, make_data_folder, require_store};
 use crate::node::store_state::check_usable;
@@ -160,12 +160,7 @@ async fn run_offline(
     if matches!(command, AdminCommand::AcceptClock) {
         bail!("no server runs on {}; the clock is accepted at the start", data.display());
     }
-    let flags = ServeFlags {
-        config: args.config.clone(),
-        data: Some(data.clone()),
-        store: args.store.clone(),
-        ..ServeFlags::default()
-    };
+    let flags = args.serve_flags();
     let config = Config::load(&flags)?;
     let backups = BackupSources::new(&config, &flags);
     let engine = match command.creates_store() {

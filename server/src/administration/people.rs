@@ -174,7 +174,7 @@ fn user_json(user: &User, methods: &SignInMethods) -> Value {
 }
 
 /// Names and values of `trefoil user show`, in the order of display.
-fn user_facts(user: &User, methods: &SignInMethods) -> Vec<(String, String)> {
+pub fn user_facts(user: &User, methods: &SignInMethods) -> Vec<(String, String)> {
     let time = fhir::instant::format;
     let yes = |it: bool| if it { "yes" } else { "no" };
     let ids = |ids: &[String]| if ids.is_empty() { "-".to_owned() } else { ids.join(" ") };

@@ -32,9 +32,7 @@ struct ServerStatus {
     clients: usize,
     releases: usize,
     /// Exports that are waiting or running, of all nodes.
-    open_exports: Option<usize>,
-    /// The same, one by one.
-    exports: Vec<OpenExport>,
+    exports: Option<Vec<OpenExport>>,
     /// The nodes that share the store; empty if it belongs to one server.
     nodes: Vec<NodePresence>,
     /// End of the certificate's validity.
@@ -92,8 +90,8 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
         faults.push("the certificate has expired".to_owned());
     }
     let exports = match app {
-        Some(app) => app.bulk.open_exports(now).await?,
-        None => Vec::new(),
+        Some(app) => Some(app.bulk.open_exports(now).await?),
+        None => None,
     };
     Ok(ServerStatus {
         version: env!("CARGO_PKG_VERSION"),
@@ -110,7 +108,6 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
         users: services.identity.users.all_users(now).await?.len(),
         clients: services.identity.clients.all_clients(now).await?.len(),
         releases: releases.list().await?.len(),
-        open_exports: app.map(|_| exports.len()),
         exports,
         nodes: store.nodes().await?,
         certificate_until: certificate.map(fhir::instant::format),
@@ -148,8 +145,8 @@ impl ServerStatus {
         rows.push(("users", self.users.to_string()));
         rows.push(("clients", self.clients.to_string()));
         rows.push(("releases", self.releases.to_string()));
-        rows.extend(self.open_exports.map(|open| ("open exports", open.to_string())));
-        rows.extend(self.exports.iter().map(|export| {
+        rows.extend(self.exports.iter().map(|exports| ("open exports", exports.len().to_string())));
+        rows.extend(self.exports.iter().flatten().map(|export| {
             let OpenExport { id, client_id, percent, .. } = export;
             ("export", format!("{id}, {percent} %, of {client_id}"))
         }));

@@ -128,7 +128,7 @@ impl Scrape {
             events: app.logs.audit.counts().events(),
             refusals: app.logs.audit.counts().refusals(),
             throttle: [
-                ("checked", app.identity.throttle.counts.admitted.load(Ordering::Relaxed)),
+                ("checked", app.identity.throttle.counts.checked.load(Ordering::Relaxed)),
                 ("delayed", app.identity.throttle.counts.delayed.load(Ordering::Relaxed)),
             ],
             bucket_requests: app.logs.bucket_requests.counts(),
@@ -298,6 +298,20 @@ impl EncodeLabelSet for Labels {
     }
 }
 
+/// Encodes a counter with labels.
+fn encode_counts(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    counts: impl Iterator<Item = (Vec<(&'static str, String)>, u64)>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, count) in counts {
+        metric.encode_family(&Labels(labels))?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+    }
+    Ok(())
+}
+
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let help = "Requests by route, method and class of the status";
@@ -324,33 +338,25 @@ impl Collector for Scrape {
                 None,
             )?;
         }
+        let label = |name, value: &str| (name, value.to_owned());
+        let events = self.events.iter().map(|(event, count)| (vec![label("event", event)], *count));
         let help = "Audited events, such as sign-ins, issued tokens and completed exports";
-        let mut metric =
-            encoder.encode_descriptor("trefoil_audit_events", help, None, MetricType::Counter)?;
-        for (event, count) in &self.events {
-            let labels = Labels(vec![("event", (*event).to_owned())]);
-            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
-        }
+        encode_counts(&mut encoder, "trefoil_audit_events", help, events)?;
+        let attempts = self.throttle.iter().map(|(answer, count)| (vec![label("answer", answer)], *count));
         let help = "Attempts to guess a password or a code, by the answer of the throttle";
-        let mut metric =
-            encoder.encode_descriptor("trefoil_throttle_attempts", help, None, MetricType::Counter)?;
-        for (answer, count) in self.throttle {
-            let labels = Labels(vec![("answer", answer.to_owned())]);
-            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
-        }
+        encode_counts(&mut encoder, "trefoil_throttle_attempts", help, attempts)?;
+        let requests = self
+            .bucket_requests
+            .iter()
+            .map(|(method, status, count)| (vec![label("method", method), label("status", status)], *count));
         let help = "Requests to buckets by method and class of the status, repetitions included";
-        let mut metric =
-            encoder.encode_descriptor("trefoil_bucket_requests", help, None, MetricType::Counter)?;
-        for (method, status, count) in &self.bucket_requests {
-            let labels = Labels(vec![("method", (*method).to_owned()), ("status", (*status).to_owned())]);
-            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
-        }
+        encode_counts(&mut encoder, "trefoil_bucket_requests", help, requests)?;
+        let refusals = self
+            .refusals
+            .iter()
+            .map(|(kind, reason, count)| (vec![label("kind", kind), label("reason", reason)], *count));
         let help = "Refused sign-ins, authorization requests and clients, and reused codes and tokens";
-        let mut metric = encoder.encode_descriptor("trefoil_refusals", help, None, MetricType::Counter)?;
-        for (kind, reason, count) in &self.refusals {
-            let labels = Labels(vec![("kind", (*kind).to_owned()), ("reason", (*reason).to_owned())]);
-            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
-        }
+        encode_counts(&mut encoder, "trefoil_refusals", help, refusals)?;
         for (name, help, count) in &self.counters {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             metric.encode_counter::<NoLabelSet, _, u64>(count, None)?;

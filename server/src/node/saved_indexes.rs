@@ -73,6 +73,11 @@ impl SavedIndexes {
         Ok(Self { folder })
     }
 
+    /// The folder of the indexes of stored CodeSystems, below a data folder.
+    pub fn resources_in(data: &Path) -> PathBuf {
+        data.join("terminology/resources")
+    }
+
     /// The paths of all indexes below a data folder. Creates no folder.
     ///
     /// # Errors

@@ -64,7 +64,7 @@ pub mod usage;
 pub use content::LedgerMoment;
 pub use erasure::{Compaction, Erasure, ErasureRecord};
 pub use error::StoreError;
-pub use file::FileOptions;
+pub use file::{FileOptions, FolderFormat};
 pub use ports::{Ledger, Versions};
 pub use postgres::{Announcement, DatabaseLimits, DatabaseUrl, NodePresence, TablesVersion};
 pub use store::{Store, WriteGate};

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 
-use crate::file::{FileEngine, FileOptions};
+use crate::file::{FileEngine, FileOptions, FolderFormat};
 use crate::memory::MemoryEngine;
 use crate::postgres::{
     Announcement, DatabaseLimits, DatabaseUrl, NodePresence, PostgresEngine, TablesVersion,
@@ -98,12 +98,11 @@ impl Store {
         Self::over(StoreEngine::SharedMemory(shared.node(link)))
     }
 
-    /// The format of the store in a folder, and the one that this program writes. `None` if the folder has no
-    /// store. The store may be in use.
+    /// The format of the store in a folder; `None` if the folder has no store. The store may be in use.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the file with the format cannot be read.
-    pub fn folder_format(dir: &Path) -> Result<Option<(u32, u32)>, StoreError> {
+    pub fn folder_format(dir: &Path) -> Result<Option<FolderFormat>, StoreError> {
         FileEngine::folder_format(dir)
     }
 

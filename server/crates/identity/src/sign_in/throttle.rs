@@ -167,7 +167,7 @@ impl SignInAttempt {
 #[derive(Debug, Default)]
 pub struct ThrottleCounts {
     /// Attempts whose credentials were checked.
-    pub admitted: AtomicU64,
+    pub checked: AtomicU64,
     /// Attempts that were rejected without a check.
     pub delayed: AtomicU64,
 }
@@ -264,7 +264,7 @@ impl SignInThrottle {
             }
             match self.ledger.write(writes, now).await {
                 Ok(_) => {
-                    self.counts.admitted.fetch_add(1, Ordering::Relaxed);
+                    self.counts.checked.fetch_add(1, Ordering::Relaxed);
                     return Ok(Ok(SignInAttempt { counters, known_device }));
                 }
                 // Another attempt was counted concurrently: read the counters again.

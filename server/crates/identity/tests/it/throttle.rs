@@ -73,7 +73,7 @@ async fn checked_and_delayed_attempts_are_counted() {
         world.attempt("ada", HOME, None, 0).await.unwrap_err();
     }
     let counts = &world.identity.throttle.counts;
-    let counted = (counts.admitted.load(Ordering::Relaxed), counts.delayed.load(Ordering::Relaxed));
+    let counted = (counts.checked.load(Ordering::Relaxed), counts.delayed.load(Ordering::Relaxed));
     assert_eq!(counted, (5, 2));
 }
 

@@ -46,6 +46,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::disk::DiskSpace;
 use self::failure::{engine, of_folder};
 use self::readers::ReaderThreads;
+pub use self::state::FolderFormat;
 pub(crate) use self::transfer::FileMoment;
 use self::view::CommittedView;
 use self::writer::{MonotonicClock, ReplySender, WriteRequest, WriterThread};
@@ -117,7 +118,7 @@ impl FileOptions {
 
 impl FileEngine {
     /// The format of a store (see [`crate::Store::folder_format`]).
-    pub(crate) fn folder_format(dir: &Path) -> Result<Option<(u32, u32)>, StoreError> {
+    pub(crate) fn folder_format(dir: &Path) -> Result<Option<FolderFormat>, StoreError> {
         state::folder_format(dir)
     }
 

@@ -62,12 +62,21 @@ pub(super) struct TableFile {
     sum: u64,
 }
 
-/// The format of the store in a folder, and the one that this program writes. `None` if there is no store.
+/// The format of a store in a folder, compared with the one that this program reads and writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FolderFormat {
+    /// Number of the format of the store.
+    pub found: u32,
+    /// Number of the format of this program.
+    pub needed: u32,
+}
+
+/// The format of the store in a folder; `None` if there is no store.
 ///
 /// # Errors
 /// Returns [`StoreError::Engine`] if the file cannot be read, and [`StoreError::Corrupt`] if it is no state
 /// file.
-pub(super) fn folder_format(dir: &Path) -> Result<Option<(u32, u32)>, StoreError> {
+pub(super) fn folder_format(dir: &Path) -> Result<Option<FolderFormat>, StoreError> {
     #[derive(Deserialize)]
     struct Numbered {
         format: u32,
@@ -80,7 +89,7 @@ pub(super) fn folder_format(dir: &Path) -> Result<Option<(u32, u32)>, StoreError
     let json = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let numbered: Numbered = serde_json::from_slice(json)
         .map_err(|error| StoreError::Corrupt { what: format!("{}: {error}", path.display()) })?;
-    Ok(Some((numbered.format, FORMAT)))
+    Ok(Some(FolderFormat { found: numbered.format, needed: FORMAT }))
 }
 
 impl StoreState {

@@ -15,8 +15,8 @@ use super::records::BLOCK;
 use super::rounds::{RoundError, refusal};
 use crate::{Erasure, ResourceKey, Seq, StoreError, Version};
 
-/// Tables whose rows an erasure removes.
-const TABLES: [&str; 5] = ["current", "history", "member", "change", "term"];
+/// Tables whose rows are removed or replaced.
+const TABLES: [&str; 6] = ["current", "history", "member", "change", "term", "ledger"];
 
 impl PostgresEngine {
     /// Erases resources (see [`crate::Store::erase`]).

@@ -127,20 +127,18 @@ impl Presence {
 
     /// Completes when the database went back.
     pub async fn wait_until_back(&self) {
-        loop {
-            let changed = self.changed.notified();
-            if self.went_back.load(Ordering::Acquire) {
-                return;
-            }
-            changed.await;
-        }
+        self.wait_for(&self.went_back).await;
     }
 
     /// Completes when the content is in another store.
     pub async fn wait_until_moved(&self) {
+        self.wait_for(&self.has_moved).await;
+    }
+
+    async fn wait_for(&self, flag: &AtomicBool) {
         loop {
             let changed = self.changed.notified();
-            if self.has_moved.load(Ordering::Acquire) {
+            if flag.load(Ordering::Acquire) {
                 return;
             }
             changed.await;

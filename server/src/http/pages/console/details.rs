@@ -10,7 +10,8 @@ use super::action_table::{
 };
 use super::commands::run;
 use super::visit::{ConsoleVisit, console_page};
-use crate::administration::protocol::{AdminCommand, ClientCommand, UserCommand};
+use crate::administration::people::user_facts;
+use crate::administration::protocol::{AdminCommand, ClientCommand};
 use crate::http::extract::RequestContext;
 use crate::http::pages::cookie;
 use crate::http::problem::Problem;
@@ -25,16 +26,15 @@ pub async fn show_user(context: &RequestContext) -> Result<Response, Problem> {
     let Some(user) = context.app.identity.users.user_by_name(name, context.now).await? else {
         return Err(Problem::page(StatusCode::NOT_FOUND, "There is no user with this name."));
     };
-    let shown = run(&context.app, AdminCommand::User(UserCommand::Show { name: name.to_owned() })).await;
+    let methods = context.app.identity.sign_in.sign_in_methods(&user.sub, context.now).await?;
     let sessions = context.app.identity.sessions.user_sessions(&user, context.now).await?;
     let fields = [("username", name)];
     let state = if user.disabled { &ENABLE_USER } else { &DISABLE_USER };
     let content = html! {
         (back())
         table {
-            // The command line shows a fact in each line, its name and its value.
-            @for (name, value) in shown.lines.iter().flat_map(|text| text.lines()).filter_map(|line| line.split_once("  ")) {
-                tr { th scope="row" { (name) } td { (value.trim()) } }
+            @for (name, value) in user_facts(&user, &methods) {
+                tr { th scope="row" { (name) } td { (value) } }
             }
         }
         div.choice {

@@ -118,16 +118,7 @@ fn users_section(visit: &ConsoleVisit, users: &[Value], wanted: &str) -> Markup 
         h2 { "Users" }
         ul.rows {
             @for user in shown {
-                @let name = text(&user["username"]);
-                li {
-                    div {
-                        a href=(link("/console/user", "name", &name)) { (name) }
-                        " " (text(&user["name"])) " "
-                        @for label in ["disabled", "administrator", "demo"] {
-                            @if user[label] == true { span.tag { (label) } " " }
-                        }
-                    }
-                }
+                (entry(user, ("/console/user", "name"), ["username", "name"], &["disabled", "administrator", "demo"], None))
             }
         }
         (more(left_out))
@@ -144,17 +135,7 @@ fn clients_section(visit: &ConsoleVisit, clients: &[Value], wanted: &str) -> Mar
         h2 { "Clients" }
         ul.rows {
             @for client in shown {
-                @let id = text(&client["client_id"]);
-                li {
-                    div {
-                        a href=(link("/console/client", "id", &id)) { (id) }
-                        " " (text(&client["client_name"])) " "
-                        @for label in ["declared", "demo"] {
-                            @if client[label] == true { span.tag { (label) } " " }
-                        }
-                        div.quiet { (text(&client["scope"])) }
-                    }
-                }
+                (entry(client, ("/console/client", "id"), ["client_id", "client_name"], &["declared", "demo"], Some("scope")))
             }
         }
         (more(left_out))
@@ -232,13 +213,33 @@ fn found<'a>(records: &'a [Value], names: &[&str], wanted: &str) -> (Vec<&'a Val
     (all, left_out)
 }
 
-fn more(left_out: usize) -> Markup {
-    html! { @if left_out > 0 { p.quiet { (left_out) " more; find them by a part of the name" } } }
+/// The row of a record: a link with its id, its name, the labels that are set, and a detail. The page of the
+/// link has the id as a parameter; the others are members of the record.
+fn entry(
+    record: &Value,
+    (page, parameter): (&str, &str),
+    [id, name]: [&str; 2],
+    labels: &[&str],
+    detail: Option<&str>,
+) -> Markup {
+    let id = text(&record[id]);
+    let query = form_urlencoded::Serializer::new(String::new()).append_pair(parameter, &id).finish();
+    html! {
+        li {
+            div {
+                a href=(format!("{page}?{query}")) { (id) }
+                " " (text(&record[name])) " "
+                @for label in labels {
+                    @if record[*label] == true { span.tag { (label) } " " }
+                }
+                @if let Some(detail) = detail { div.quiet { (text(&record[detail])) } }
+            }
+        }
+    }
 }
 
-fn link(path: &str, name: &str, value: &str) -> String {
-    let query = form_urlencoded::Serializer::new(String::new()).append_pair(name, value).finish();
-    format!("{path}?{query}")
+fn more(left_out: usize) -> Markup {
+    html! { @if left_out > 0 { p.quiet { (left_out) " more; find them by a part of the name" } } }
 }
 
 fn members(value: &Value) -> &[Value] {

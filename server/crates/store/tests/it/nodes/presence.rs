@@ -1,0 +1,202 @@
+//! Nodes that see each other in a database, and a database that went back in time or whose content moves.
+
+use tokio::task::JoinSet;
+use trefoil_store::{
+    DatabaseLimits, Erasure, Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError,
+    Versions as _,
+};
+
+use super::{connect, nodes};
+use crate::{StoreEngine, at, put};
+
+/// All tables with data, in an order in which they can be filled.
+const TABLES: [&str; 9] =
+    ["clock", "writer", "current", "history", "member", "change", "kind", "term", "ledger"];
+
+/// Saves all tables, as a backup does.
+async fn save_tables(client: &tokio_postgres::Client) {
+    let tables = TABLES.into_iter().chain(["node"]);
+    let copies: String =
+        tables.map(|table| format!("CREATE TABLE saved.{table} AS TABLE public.{table};")).collect();
+    client.batch_execute(&format!("CREATE SCHEMA saved; {copies}")).await.unwrap();
+}
+
+/// Restores all tables while the connections of the nodes stay open, as behind a pooler.
+async fn restore_tables(client: &tokio_postgres::Client) {
+    let tables = TABLES.into_iter().chain(["node"]);
+    let copies: String = tables
+        .map(|table| {
+            format!("DELETE FROM public.{table}; INSERT INTO public.{table} SELECT * FROM saved.{table};")
+        })
+        .collect();
+    client.batch_execute(&format!("BEGIN; {copies} COMMIT")).await.unwrap();
+}
+
+/// Waits until the node has increased its number twice.
+async fn until_beaten(client: &tokio_postgres::Client) {
+    let beat = async || -> i64 { client.query_one("SELECT max(beat) FROM node", &[]).await.unwrap().get(0) };
+    let before = beat().await;
+    while beat().await < before + 2 {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_went_back_in_time_is_noticed() {
+    // Only records are lost, or writes whose numbers were assigned again since.
+    for only_records in [true, false] {
+        let Some(engine) = StoreEngine::postgres().await else { return };
+        let client = connect(&engine).await;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("node.json");
+        let store = &engine.store;
+        let announced = store.announce("https://health.example", &file).await.unwrap();
+        assert_eq!((announced.went_back, announced.earlier_base_url), (false, None));
+        let write = async |id: &str| store.commit(vec![put("Basic", id, "", &[])], at(0)).await.map(drop);
+        write("before").await.unwrap();
+        save_tables(&client).await;
+        if only_records {
+            store.write(vec![LedgerWrite::put("code/spent", "", Expect::Absent)], at(0)).await.unwrap();
+        } else {
+            write("lost").await.unwrap();
+        }
+        until_beaten(&client).await;
+        restore_tables(&client).await;
+        if !only_records {
+            // Another node writes, so that the number of the lost write is passed again, and the number of
+            // the node too.
+            let other =
+                Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
+            for id in ["other", "another"] {
+                other.commit(vec![put("Basic", id, "", &[])], at(0)).await.unwrap();
+            }
+            client.batch_execute("UPDATE node SET beat = beat + 1000").await.unwrap();
+        }
+        store.went_back().await;
+        let refused = store.get("k", at(0)).await.unwrap_err();
+        assert!(refused.to_string().contains("went back in time"), "{refused}");
+        assert!(write("refused").await.is_err());
+        assert!(store.check_writable().await.is_err());
+
+        // The same node starts again, twice.
+        let reopen =
+            async || Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
+        let again = reopen().await;
+        again.announce("https://health.example", &file).await.unwrap();
+        again.commit(vec![put("Basic", "again", "", &[])], at(0)).await.unwrap();
+        again.depart().await;
+        let again = reopen().await;
+        assert!(!again.announce("https://health.example", &file).await.unwrap().went_back);
+        again.depart().await;
+        restore_tables(&client).await;
+        assert!(reopen().await.announce("https://health.example", &file).await.unwrap().went_back);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_without_an_erased_write_did_not_go_back() {
+    let Some(engine) = StoreEngine::postgres().await else { return };
+    let client = connect(&engine).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.json");
+    let store = &engine.store;
+    store.announce("https://health.example", &file).await.unwrap();
+    // Once the last write that the node has heard of is erased while it runs, and once while it is stopped.
+    for id in ["running", "stopped"] {
+        store.commit(vec![put("Basic", id, "", &[])], at(0)).await.unwrap();
+        until_beaten(&client).await;
+        if id == "stopped" {
+            store.depart().await;
+        }
+        let key = ResourceKey::new("Basic", id);
+        store.erase(vec![Erasure { key, newest: 1, terms: Vec::new() }]).await.unwrap();
+        if id == "running" {
+            until_beaten(&client).await;
+            store.commit(vec![put("Basic", "next", "", &[])], at(0)).await.unwrap();
+        }
+    }
+    let again = Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
+    assert!(!again.announce("https://health.example", &file).await.unwrap().went_back);
+    again.commit(vec![put("Basic", "again", "", &[])], at(0)).await.unwrap();
+}
+
+/// The last sequence number, and the keys of the ledger.
+async fn content(store: &Store) -> (Seq, Vec<String>) {
+    let mut moment = store.moment().await.unwrap();
+    let mut keys = Vec::new();
+    loop {
+        let page = moment.next_page().await.unwrap();
+        if page.is_empty() {
+            return (moment.at().seq, keys);
+        }
+        keys.extend(page.into_iter().map(|entry| entry.key));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_whose_content_moves_is_closed_for_all_nodes() {
+    let Some(engine) = StoreEngine::postgres().await else { return };
+    let nodes = nodes(&engine).await;
+    let folder = tempfile::tempdir().unwrap();
+    nodes[1].announce("https://one.example", &folder.path().join("node")).await.unwrap();
+    // Nodes write as fast as they can; nothing that is acknowledged is missing once the database is closed.
+    for attempt in 0..3 {
+        let mut writers = JoinSet::new();
+        for (number, store) in nodes[1..].iter().enumerate() {
+            let store = store.clone();
+            writers.spawn(async move {
+                for count in 0.. {
+                    let key = format!("{attempt}/{number}/{count}");
+                    let record = LedgerWrite::put(key, "x", Expect::Absent);
+                    let resource = put("Basic", &format!("{attempt}-{number}-{count}"), "", &[]);
+                    let (written, committed) =
+                        tokio::join!(store.write(vec![record], at(0)), store.commit(vec![resource], at(0)));
+                    if let (Err(refused), _) | (_, Err(refused)) = (written, committed) {
+                        assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
+                        return (number, count);
+                    }
+                }
+                unreachable!("the database is closed at some time")
+            });
+        }
+        tokio::task::yield_now().await;
+        let closed = nodes[0].close().await.unwrap();
+        let reached = content(&nodes[0]).await;
+        assert!(nodes[2].close().await.is_err(), "one program moves the content");
+        for (number, count) in writers.join_all().await {
+            for count in 0..count {
+                let record = nodes[0].get(&format!("{attempt}/{number}/{count}"), at(0)).await.unwrap();
+                assert!(record.is_some(), "{attempt}/{number}/{count}");
+            }
+        }
+        assert_eq!(content(&nodes[0]).await, reached, "nothing was written after the close");
+        drop(closed);
+        let key = format!("open/{attempt}");
+        // The database is opened by another task.
+        while nodes[1].write(vec![LedgerWrite::put(&*key, "x", Expect::Any)], at(0)).await.is_err() {}
+    }
+    let closed = nodes[0].close().await.unwrap();
+    closed.complete("moved", b"to another store".to_vec(), at(0)).await.unwrap();
+    nodes[1].moved().await;
+    assert_eq!(nodes[1].get("moved", at(0)).await.unwrap().unwrap().value, &b"to another store"[..]);
+    assert!(nodes[2].write(vec![LedgerWrite::put("late", "x", Expect::Any)], at(0)).await.is_err());
+    nodes[0].reopen().await.unwrap();
+    nodes[2].write(vec![LedgerWrite::put("late", "x", Expect::Any)], at(0)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn running_nodes_have_the_same_base_url() {
+    let Some(engine) = StoreEngine::postgres().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let open =
+        async || Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
+    let (first, second) = (open().await, open().await);
+    first.announce("https://one.example", &file("first")).await.unwrap();
+    second.announce("https://one.example", &file("second")).await.unwrap();
+    let error = open().await.announce("https://two.example", &file("third")).await.unwrap_err().to_string();
+    assert!(error.contains("https://one.example") && error.contains("https://two.example"), "{error}");
+    first.depart().await;
+    assert!(open().await.announce("https://two.example", &file("third")).await.is_err());
+    second.depart().await;
+    let moved = open().await.announce("https://two.example", &file("third")).await.unwrap();
+    assert_eq!(moved.earlier_base_url.as_deref(), Some("https://one.example"));
+}
