@@ -1,7 +1,7 @@
 //! Faults on the wire: a proxy in front of the server changes its answers, or the requests to it, and the
 //! suite, which knows the server by its address only, must fail in one of the rows of the fault.
 //!
-//! The faults are in `mutants/wire/*.toml`. A sample runs with the tests, all of them with
+//! The faults are in `mutants/wire/*.toml`. A sample runs in the pipeline, all of them with
 //! `TREFOIL_WIRE_FAULTS=all` (`cargo xtask soak --only wire-faults`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,7 +168,7 @@ impl FaultyProxy {
                 let proxy = proxy.clone();
                 async move { Ok::<_, Infallible>(proxy.answer(request).await) }
             });
-            // A client that disconnects is no error of the proxy.
+            // A client that disconnects is not an error of the proxy.
             tokio::spawn(async move {
                 drop(
                     hyper::server::conn::http1::Builder::new()

@@ -1,4 +1,4 @@
-//! The memory and the eyes of a simulated browser, whatever sends its requests.
+//! Cookies, forms and redirects of a simulated browser, whatever sends its requests.
 
 use url::Url;
 
