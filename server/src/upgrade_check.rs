@@ -161,7 +161,7 @@ fn check_indexes(data: &Path) -> UpgradedPart {
         let count = unreadable.len();
         return UpgradedPart::refused(
             PART,
-            format!("{count} releases cannot be read:{}", unreadable.concat()),
+            format!("{count} releases cannot be read; import them again:{}", unreadable.concat()),
         );
     }
     UpgradedPart::readable(

@@ -111,9 +111,12 @@ impl<R: Read> IndexReader<R> {
     pub(crate) fn begin(input: R) -> io::Result<Self> {
         let mut player = Self { input, sum: Hasher::new(), format: FORMAT };
         let mut magic = [0; 8];
-        player.fill(&mut magic)?;
         let mut numbers = [0_u32; 2];
-        player.fill(bytemuck::bytes_of_mut(&mut numbers))?;
+        let begun = player.fill(&mut magic).and_then(|()| player.fill(bytemuck::bytes_of_mut(&mut numbers)));
+        begun.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => invalid("the file is too short to be an index of Trefoil"),
+            _ => error,
+        })?;
         match (&magic, numbers) {
             (MAGIC, [format @ OLDEST_FORMAT..=FORMAT, ORDER]) => {
                 player.format = format;
