@@ -109,7 +109,11 @@ async fn check_store(engine: &StoreEngine, data: &Path) -> UpgradedPart {
 
 fn describe_tables(tables: &TablesVersion) -> UpgradedPart {
     const PART: &str = "database";
-    let TablesVersion { found, needed, pending } = tables;
+    let TablesVersion { found, needed, is_usable, pending } = tables;
+    if *is_usable {
+        let result = format!("has tables of version {found}, which this version ({needed}) can use");
+        return UpgradedPart::readable(PART, result);
+    }
     if found > needed {
         let result =
             format!("has tables of version {found}, and this version knows {needed}; use a newer one");
@@ -202,12 +206,15 @@ mod tests {
 
     #[test]
     fn migrations_are_listed_with_their_numbers() {
-        let tables = TablesVersion { found: 1, needed: 3, pending: vec!["adds a column", "adds an index"] };
+        let pending = vec!["adds a column", "adds an index"];
+        let tables = TablesVersion { found: 1, needed: 3, is_usable: false, pending };
         let part = describe_tables(&tables);
         assert!(part.is_readable);
         assert!(part.result.contains("changes them to 3"), "{}", part.result);
         assert!(part.result.ends_with("\n  migration 2  adds a column\n  migration 3  adds an index"));
-        let newer = TablesVersion { found: 4, needed: 3, pending: Vec::new() };
-        assert!(!describe_tables(&newer).is_readable);
+        for is_usable in [true, false] {
+            let newer = TablesVersion { found: 4, needed: 3, is_usable, pending: Vec::new() };
+            assert_eq!(describe_tables(&newer).is_readable, is_usable);
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! A running server of the real binary, and helper functions for clients of it.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,7 @@ use std::time::Duration;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use rustix::io::FdFlags;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_server::{DataFolder, ServerProcess, StartError};
@@ -25,6 +27,10 @@ pub struct Server {
     open: bool,
     /// Shell commands that prepare the process of the server.
     prepare: String,
+    /// The program.
+    program: PathBuf,
+    /// The socket that the server inherits.
+    socket: Option<TcpListener>,
     /// Base URL and database that the server shares with other nodes.
     shared: Option<(String, String)>,
     /// The proxy in front of the server, which ends TLS.
@@ -71,6 +77,8 @@ impl Server {
             plain: false,
             open: false,
             prepare: String::new(),
+            program: TREFOIL.into(),
+            socket: None,
             shared: None,
             proxy: None,
             process: None,
@@ -128,6 +136,22 @@ impl Server {
             .fold(self, |server, (name, value)| server.prepared(&format!("export {name}={value}")))
     }
 
+    /// Sets the program of the next start.
+    pub fn set_program(&mut self, program: &Path) {
+        self.program = program.to_owned();
+    }
+
+    /// Holds the socket of the server and passes it to each process, as a service manager does
+    /// (`sd_listen_fds(3)`). Connections wait during a restart. Needs bash.
+    pub fn holding_its_socket(mut self) -> Self {
+        let socket = TcpListener::bind(self.address()).unwrap();
+        // The child must have the descriptor.
+        rustix::io::fcntl_setfd(&socket, FdFlags::empty()).unwrap();
+        let pass = format!("exec 3<&{}; export LISTEN_FDS=1 LISTEN_PID=$$", socket.as_raw_fd());
+        self.socket = Some(socket);
+        self.prepared(&pass)
+    }
+
     /// Runs a shell command in the process of the server before the server.
     fn prepared(mut self, command: &str) -> Self {
         self.prepare += &format!("{command}; ");
@@ -163,10 +187,11 @@ impl Server {
 
     /// Starts the server and waits until it is ready, or returns why it is not.
     pub fn try_start(&mut self, flags: &[&str]) -> Result<(), StartError> {
-        let mut command = Command::new(TREFOIL);
+        let mut command = Command::new(&self.program);
         if !self.prepare.is_empty() {
-            command = Command::new("sh");
-            command.args(["-c", &format!("{}exec \"$@\"", self.prepare), "sh", TREFOIL]);
+            // Other shells have descriptors of one digit only.
+            command = Command::new(if self.socket.is_some() { "bash" } else { "sh" });
+            command.args(["-c", &format!("{}exec \"$@\"", self.prepare), "sh"]).arg(&self.program);
         }
         command.arg("serve");
         if self.plain {
@@ -181,8 +206,11 @@ impl Server {
             command.arg("--config").arg(self.settings());
             log = std::fs::File::create(self.data().join("server.log")).unwrap().into();
         }
+        if self.socket.is_none() {
+            command.args(["--listen", &format!("127.0.0.1:{}", self.port)]);
+        }
         command
-            .args(["--demo", "--listen", &format!("127.0.0.1:{}", self.port), "--data"])
+            .args(["--demo", "--data"])
             .arg(self.dir.path())
             .args(flags)
             .env("TREFOIL_LOG", "warn")

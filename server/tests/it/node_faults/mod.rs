@@ -8,12 +8,13 @@
 mod adversary;
 mod outage;
 mod real_nodes;
+mod rolling_upgrade;
 
 use std::net::TcpListener;
 use std::time::Duration;
 
 use node_clients::exports::Exports;
-use node_clients::{NODES, aftermath, credentials, families, passkeys, resources, terminology};
+use node_clients::{NODES, World, aftermath, credentials, families, passkeys, resources, terminology};
 use store::{DatabaseLimits, DatabaseUrl, Store};
 use test_database::TestDatabase;
 use test_object_store::TestObjectStore;
@@ -34,6 +35,31 @@ const EXPORTED: [&str; 2] = ["Group", "Observation"];
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Opens the exports of the database with this URL, which are compared with its content.
+async fn open_exports(url: String) -> &'static Exports {
+    let store = Store::postgres(&DatabaseUrl::new(url, None), DatabaseLimits::default()).await.unwrap();
+    Box::leak(Box::new(Exports::new(store, &EXPORTED)))
+}
+
+/// Starts clients of every kind, except those that export.
+fn start_clients(world: &'static World) -> JoinSet<()> {
+    let mut work = JoinSet::new();
+    work.spawn(passkeys::use_passkeys(world));
+    work.spawn(credentials::use_assertions(world));
+    work.spawn(credentials::use_proofs(world));
+    work.spawn(credentials::revoke_tokens(world));
+    for worker in 0..2 {
+        work.spawn(families::use_families(world, None));
+        work.spawn(resources::write_contested(world, worker));
+    }
+    for id in ["own-0", "own-1"] {
+        work.spawn(resources::write_resource(world, id));
+    }
+    work.spawn(resources::create_once(world));
+    work.spawn(terminology::add_codes(world));
+    work
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -65,22 +91,8 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
         .map(|(number, (server, link))| FaultyNode { number, server, link })
         .collect();
 
-    let mut work = JoinSet::new();
-    work.spawn(passkeys::use_passkeys(world));
-    work.spawn(credentials::use_assertions(world));
-    work.spawn(credentials::use_proofs(world));
-    work.spawn(credentials::revoke_tokens(world));
-    for worker in 0..2 {
-        work.spawn(families::use_families(world, None));
-        work.spawn(resources::write_contested(world, worker));
-    }
-    for id in ["own-0", "own-1"] {
-        work.spawn(resources::write_resource(world, id));
-    }
-    work.spawn(resources::create_once(world));
-    work.spawn(terminology::add_codes(world));
-    let store = Store::postgres(&DatabaseUrl::new(url, None), DatabaseLimits::default()).await.unwrap();
-    let exports: &Exports = Box::leak(Box::new(Exports::new(store, &EXPORTED)));
+    let mut work = start_clients(world);
+    let exports = open_exports(url).await;
     for _ in 0..2 {
         work.spawn(exports.run(world));
     }

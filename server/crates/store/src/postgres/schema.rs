@@ -1,6 +1,7 @@
 //! The tables of the database, and their migrations.
 
 use deadpool_postgres::Object;
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
@@ -16,7 +17,7 @@ struct Migration {
 }
 
 /// The migrations in order. A migration that was released never changes.
-const MIGRATIONS: [Migration; 2] = [
+const MIGRATIONS: [Migration; 3] = [
     Migration {
         sql: include_str!("migrations/0001_store.sql"),
         summary: "creates all tables; less than a second",
@@ -25,7 +26,16 @@ const MIGRATIONS: [Migration; 2] = [
         sql: include_str!("migrations/0002_nodes.sql"),
         summary: "creates a table of the running nodes; less than a second",
     },
+    Migration {
+        sql: include_str!("migrations/0003_usable_from.sql"),
+        summary: "adds a column of one row; less than a second",
+    },
 ];
+
+/// Version of the tables that this program creates.
+const SUPPORTED: i64 = MIGRATIONS.len() as i64;
+/// Version since which the tables say which programs can use them.
+const SAYS_USABLE_FROM: i64 = 3;
 
 /// The tables of a database, compared with those that this program needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +44,8 @@ pub struct TablesVersion {
     pub found: i64,
     /// Version that this program needs.
     pub needed: i64,
+    /// Whether this program can use the tables although a later one made them.
+    pub is_usable: bool,
     /// The effect of each migration that is necessary, and how long that takes.
     pub pending: Vec<&'static str>,
 }
@@ -43,15 +55,16 @@ pub struct TablesVersion {
 /// # Errors
 /// [`StoreError::Unavailable`] if the database cannot be reached.
 pub(super) async fn tables_version(database: &Database) -> Result<TablesVersion, StoreError> {
-    let found = read_number(database).await?;
+    let connection = database.unchecked_connection().await?;
+    let found = read_number(&connection).await?;
     let done = usize::try_from(found).unwrap_or_default();
     let pending = MIGRATIONS.iter().skip(done).map(|migration| migration.summary).collect();
-    Ok(TablesVersion { found, needed: MIGRATIONS.len() as i64, pending })
+    let is_usable = found > SUPPORTED && is_usable(&connection, found).await?;
+    Ok(TablesVersion { found, needed: SUPPORTED, is_usable, pending })
 }
 
 /// The number of the last migration; 0 if the database has no tables.
-async fn read_number(database: &Database) -> Result<i64, StoreError> {
-    let connection = database.unchecked_connection().await?;
+async fn read_number(connection: &Client) -> Result<i64, StoreError> {
     match connection.query_typed_one("SELECT number FROM migration", &[]).await {
         Ok(row) => Ok(row.get(0)),
         Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(0),
@@ -59,17 +72,29 @@ async fn read_number(database: &Database) -> Result<i64, StoreError> {
     }
 }
 
-/// Checks that the tables are those of this version of the program.
+/// Returns whether tables of a later version say that this program can use them.
+async fn is_usable(connection: &Client, found: i64) -> Result<bool, StoreError> {
+    if found < SAYS_USABLE_FROM {
+        return Ok(false);
+    }
+    let row = connection.query_typed_one("SELECT usable_from FROM migration", &[]).await;
+    let usable_from: i64 =
+        row.map_err(|error| failure("read which programs can use the tables", &error))?.get(0);
+    Ok(usable_from <= SUPPORTED)
+}
+
+/// Checks that this program can use the tables: they are those of its version, or of a later one that is
+/// compatible.
 ///
 /// # Errors
-/// [`StoreError::Engine`] if they are not, or do not exist.
+/// [`StoreError::Engine`] if it cannot use them, or they do not exist.
 pub(super) async fn check(database: &Database) -> Result<(), StoreError> {
-    let number = read_number(database).await?;
-    check_not_newer(number)?;
-    let supported = MIGRATIONS.len() as i64;
-    if number < supported {
+    let connection = database.unchecked_connection().await?;
+    let number = read_number(&connection).await?;
+    check_not_newer(&connection, number).await?;
+    if number < SUPPORTED {
         let reason = format!(
-            "the database has tables of version {number}, and this program needs version {supported}; \
+            "the database has tables of version {number}, and this program needs version {SUPPORTED}; \
              run `trefoil migrate` as a user of the database who may change its tables"
         );
         return Err(StoreError::Engine { action: "use the tables of the store", reason });
@@ -77,13 +102,20 @@ pub(super) async fn check(database: &Database) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn check_not_newer(number: i64) -> Result<(), StoreError> {
-    let supported = MIGRATIONS.len() as i64;
-    if number <= supported {
+async fn check_not_newer(connection: &Client, number: i64) -> Result<(), StoreError> {
+    if number <= SUPPORTED {
+        return Ok(());
+    }
+    if is_usable(connection, number).await? {
+        tracing::info!(
+            number,
+            SUPPORTED,
+            "a later version of the program has changed the tables, compatibly"
+        );
         return Ok(());
     }
     let reason = format!(
-        "the database has tables of version {number}, and this program knows version {supported}; use a newer program"
+        "the database has tables of version {number}, and this program knows version {SUPPORTED}; use a newer program"
     );
     Err(StoreError::Engine { action: "use the tables of the store", reason })
 }
@@ -93,7 +125,7 @@ fn check_not_newer(number: i64) -> Result<(), StoreError> {
 /// that were necessary.
 ///
 /// # Errors
-/// [`StoreError::Engine`] if the tables were made by a later version of the program.
+/// [`StoreError::Engine`] if the tables were made by a later version of the program and cannot be used.
 pub(super) async fn migrate(database: &Database) -> Result<usize, StoreError> {
     const ACTION: &str = "create the tables of the store";
     let connection = database.unchecked_connection().await?;
@@ -114,7 +146,7 @@ pub(super) async fn migrate(database: &Database) -> Result<usize, StoreError> {
                 .await
                 .map_err(failed)?;
             let number: i64 = row.get(0);
-            check_not_newer(number)?;
+            check_not_newer(&connection, number).await?;
             let Some(next) = MIGRATIONS.get(usize::try_from(number).unwrap_or_default()) else {
                 return Ok(true);
             };

@@ -1,6 +1,9 @@
 //! Nodes that see each other in a database, and a database that went back in time or whose content moves.
 
+use std::time::Duration;
+
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use trefoil_store::{
     DatabaseLimits, Erasure, Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError,
     Versions as _,
@@ -8,6 +11,9 @@ use trefoil_store::{
 
 use super::{connect, nodes};
 use crate::{StoreEngine, at, put};
+
+/// Time after which a writer that is never refused fails the test.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// All tables with data, in an order in which they can be filled.
 const TABLES: [&str; 9] =
@@ -161,7 +167,9 @@ async fn a_database_whose_content_moves_is_closed_for_all_nodes() {
         let closed = nodes[0].close().await.unwrap();
         let reached = content(&nodes[0]).await;
         assert!(nodes[2].close().await.is_err(), "one program moves the content");
-        for (number, count) in writers.join_all().await {
+        let refused =
+            timeout(PATIENCE, writers.join_all()).await.expect("a write is refused after the close");
+        for (number, count) in refused {
             for count in 0..count {
                 let record = nodes[0].get(&format!("{attempt}/{number}/{count}"), at(0)).await.unwrap();
                 assert!(record.is_some(), "{attempt}/{number}/{count}");

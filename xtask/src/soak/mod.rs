@@ -1,9 +1,11 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
 //! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive
 //! evaluators, a server that is killed many times, nodes that fail, an hour of simulations, the states after
-//! power cuts, hostile traffic, exports as Parquet, the package in a new Debian system, and the conformance
-//! suite against planted faults, faults on the wire, and the Helios terminology server. The duration of each
-//! check is printed.
+//! power cuts, hostile traffic, exports as Parquet, the package in a new Debian system, nodes that are
+//! upgraded under load, and the conformance suite against planted faults, faults on the wire, and the Helios
+//! terminology server. The duration of each check is printed.
+
+mod rolling_upgrade;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -78,6 +80,8 @@ const HELIOS_VERSION: &str = "0.2.7";
 const WIRE_FAULTS: &str = "wire-faults";
 /// Name of the package in a new Debian system.
 const PACKAGE: &str = "package";
+/// Name of the nodes that are upgraded from an earlier commit.
+const ROLLING_UPGRADE: &str = "rolling-upgrade";
 /// Cargo feature of exports as Parquet, which adds crates.
 const PARQUET: &str = "parquet";
 
@@ -91,7 +95,7 @@ pub struct SoakArgs {
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
     /// `expression-constraints`, `kills`, `nodes`, `simulation`, `power-cuts`, `attacks`, `drills`,
-    /// `searches`, `increments`, `package`, `parquet`, `mutants`, `wire-faults` or
+    /// `searches`, `increments`, `package`, `rolling-upgrade`, `parquet`, `mutants`, `wire-faults` or
     /// `helios`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
@@ -118,6 +122,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             SEARCHES,
             INCREMENTS,
             PACKAGE,
+            ROLLING_UPGRADE,
             PARQUET,
             MUTANTS,
             WIRE_FAULTS,
@@ -224,6 +229,8 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             check(command.args(["--", "--nocapture"]).env("TREFOIL_WIRE_FAULTS", "all"))
         } else if name == PACKAGE {
             trial::run()
+        } else if name == ROLLING_UPGRADE {
+            rolling_upgrade::run()
         } else if name == MUTANTS {
             mutants::run(&MutantArgs::for_all())
         } else if name == PARQUET {
