@@ -195,6 +195,7 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     let scheme = if config.plain_http == Some(PlainHttp::Loopback) { "http" } else { "https" };
     let base_url = config.base_url.clone().unwrap_or_else(|| format!("{scheme}://localhost:{port}"));
     let plain_http = config.plain_http.clone().map(Arc::new);
+    let proxy_protocol_from = Arc::clone(&config.proxy_protocol_from);
     let tls = match plain_http {
         Some(_) => None,
         None => Some(tls::load_tls(config.certificate.as_ref(), &config.data, clock.now())?),
@@ -251,6 +252,7 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
         routes: dispatch::routes(app.clone()),
         transport,
         admission,
+        proxy_protocol_from,
         is_proxy: Box::new(move |peer| proxies.settings().trusted_proxies.trusts(peer.ip())),
         timers,
     };

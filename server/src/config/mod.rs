@@ -55,11 +55,13 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::pending_quota::PendingLimits;
 use identity::storage::encryption::{SecretEncryption, SecretStorageError};
+use ipnet::IpNet;
 use jiff::SignedDuration;
 use store::DatabaseUrl;
 use terminology::SnomedDialects;
@@ -124,6 +126,8 @@ pub struct Config {
     pub edition: u64,
     /// The clients from which plain HTTP is accepted. `None` if the server ends TLS itself.
     pub plain_http: Option<PlainHttp>,
+    /// Networks of the TCP proxies whose connections begin with a header of the PROXY protocol.
+    pub proxy_protocol_from: Arc<[IpNet]>,
     /// Serve the demo project with its users and clients.
     pub demo: bool,
     /// Seconds by which the clock is set ahead (`TREFOIL_DEMO_AHEAD_S`, for the demo project only), to show
@@ -271,6 +275,9 @@ impl Config {
                     .to_owned(),
             ));
         }
+        let networks = file.server.proxy_protocol_from.iter();
+        let networks = networks.map(|text| source.parse_network("proxy_protocol_from", text));
+        let proxy_protocol_from = networks.collect::<Result<_, _>>()?;
         let certificate = match (file.server.certificate, file.server.private_key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
@@ -354,6 +361,7 @@ impl Config {
             snomed_dialects,
             edition: file.store.edition,
             plain_http,
+            proxy_protocol_from,
             demo: flags.demo,
             ahead_s: if flags.demo { demo_ahead()? } else { 0 },
             certificate,

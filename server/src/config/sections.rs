@@ -78,6 +78,9 @@ settings_table! {
         /// Networks of the proxies that end TLS and send plain HTTP to this server; `base_url` is the address
         /// at the proxy. Other clients can read `/health/` only.
         plain_http_from: Vec<Spanned<String>> = Vec::new(),
+        /// Networks of the TCP proxies whose connections begin with a header of the PROXY protocol, version 1
+        /// or 2, which has the address of the client. Without this header they are closed.
+        proxy_protocol_from: Vec<Spanned<String>> = Vec::new(),
         /// Networks of the proxies whose header with the address of the client is trusted.
         trusted_proxies: Vec<Spanned<String>> = Vec::new(),
         /// Header in which these proxies send the address of the client; `forwarded` is that of RFC 7239.

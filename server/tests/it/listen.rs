@@ -60,7 +60,14 @@ async fn start_with(connections: usize, timers: ConnectionTimers) -> Running {
     let (phase, phases) = watch::channel(ServingPhase::Serving);
     let admission = Admission::new(ConnectionLimits { total: connections, per_address: connections });
     let transport = Transport::Plain(Arc::new(PlainHttp::Loopback));
-    let edge = HttpServer { routes: routes(), transport, admission, is_proxy: Box::new(|_| false), timers };
+    let edge = HttpServer {
+        routes: routes(),
+        transport,
+        admission,
+        is_proxy: Box::new(|_| false),
+        proxy_protocol_from: Arc::default(),
+        timers,
+    };
     let served = tokio::spawn(edge.serve(listeners, phases));
     Running { address, phase, served }
 }

@@ -16,6 +16,9 @@ use crate::sign_in::Browser;
 use crate::support::{Proxy, Server, TREFOIL};
 use crate::{clients, large_requests};
 
+/// HAProxy with its second block, which forwards TCP.
+const HAPROXY_TCP: &str = "haproxy-tcp";
+
 /// A running proxy, and the folder with its configuration.
 struct RunningProxy {
     child: Child,
@@ -29,12 +32,18 @@ impl Drop for RunningProxy {
     }
 }
 
-/// The block of the document in this language.
+/// The first block of the document in this language.
 fn documented_block(language: &str) -> String {
+    documented_blocks(language).remove(0)
+}
+
+/// The blocks of the document in this language.
+fn documented_blocks(language: &str) -> Vec<String> {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/proxies.md");
     let text = std::fs::read_to_string(document).unwrap();
-    let block = text.split(&format!("```{language}\n")).nth(1).unwrap();
-    block.split("```").next().unwrap().to_owned()
+    let opening = format!("```{language}\n");
+    let blocks = text.split(&opening).skip(1);
+    blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
 }
 
 fn is_installed(program: &str) -> bool {
@@ -53,16 +62,21 @@ async fn start_proxy(language: &str, upstream: u16, port: u16) -> (RunningProxy,
     let tls = folder.path().join("tls");
     let both = [tls.join("cert.pem"), tls.join("key.pem")].map(|file| std::fs::read_to_string(file).unwrap());
     std::fs::write(tls.join("cert-and-key.pem"), both.concat()).unwrap();
-    let block = documented_block(language)
+    let (program, block) = match language {
+        HAPROXY_TCP => ("haproxy", documented_blocks("haproxy").remove(1)),
+        language => (language, documented_block(language)),
+    };
+    let block = block
         .replace("/etc/trefoil", tls.to_str().unwrap())
         .replace("127.0.0.1:8080", &format!("127.0.0.1:{upstream}"))
+        .replace("127.0.0.1:8443", &format!("127.0.0.1:{upstream}"))
         .replace("id.example {", &format!("localhost:{port} {{"))
         .replace("id.example", "localhost")
         .replace("listen 443", &format!("listen 127.0.0.1:{port}"))
         .replace("bind :443", &format!("bind 127.0.0.1:{port}"));
     let config = folder.path().join("proxy.conf");
-    let mut command = Command::new(language);
-    match language {
+    let mut command = Command::new(program);
+    match program {
         "nginx" => {
             let log = folder.path().join("error.log");
             let (pid, log) = (folder.path().join("pid"), log.display());
@@ -191,6 +205,39 @@ async fn everything_works_behind_caddy() {
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_works_behind_haproxy() {
     check_behind("haproxy").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_that_forwards_tcp_says_the_address_of_its_client() {
+    if !is_installed("haproxy") {
+        return;
+    }
+    let port = free_port().unwrap();
+    let mut server = Server::in_fresh_folder();
+    let (running, mut proxy) = start_proxy(HAPROXY_TCP, server.address().port(), port).await;
+    // The server has the certificate that was made for the proxy.
+    let settings = documented_blocks("toml")
+        .into_iter()
+        .find(|block| block.contains("proxy_protocol_from"))
+        .unwrap()
+        .replace("https://id.example", &format!("https://localhost:{port}"))
+        .replace("/etc/trefoil", proxy.ca.parent().unwrap().to_str().unwrap());
+    proxy.port = port;
+    server = server.with_settings(&settings).behind(proxy);
+    server.start();
+    check_client_address(&server).await;
+    assert!(!server.log().contains("PROXY protocol"), "{}", server.log());
+    // A connection without the header is closed, with one line in the log.
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        stream.write_all(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        // A reset is an end, too.
+        drop(stream.read_to_end(&mut answer).await);
+        assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+    }
+    assert_eq!(server.log().matches("PROXY protocol").count(), 1, "{}", server.log());
+    drop(running);
 }
 
 #[tokio::test(flavor = "multi_thread")]

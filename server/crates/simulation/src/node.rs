@@ -169,6 +169,7 @@ async fn serve_node(app: Arc<App>) -> Result<()> {
         transport: Transport::Plain(Arc::new(PlainHttp::Loopback)),
         admission: Arc::clone(&admission),
         is_proxy: Box::new(|_| false),
+        proxy_protocol_from: Arc::default(),
         timers: ConnectionTimers::default(),
     };
     let (_phase, mut phases) = watch::channel(ServingPhase::Serving);

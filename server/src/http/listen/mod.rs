@@ -9,6 +9,7 @@
 //! | `bind` | the sockets: inherited from a service manager, or its own |
 //! | [`admission`] | maximum numbers of connections, and the choice of the one to close |
 //! | [`timed_stream`] | deadlines for bytes |
+//! | `proxy_header` | the address of the client, as a TCP proxy says it |
 //! | `first_byte` | tells TLS from plain HTTP |
 //! | `timers` | the timers of a connection, and the phase in which a server answers |
 //! | [`service`] | warp as a hyper service: peer address, `Host`, count of running requests |
@@ -16,6 +17,7 @@
 pub mod admission;
 mod bind;
 mod first_byte;
+mod proxy_header;
 mod service;
 mod timed_stream;
 mod timers;
@@ -24,11 +26,12 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Once};
 use std::task::Poll;
 use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use ipnet::IpNet;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -55,6 +58,10 @@ const FIRST_REQUEST_AT_STOP: Duration = Duration::from_secs(1);
 static HTTP2_WINDOWS: LazyLock<(u32, u32)> =
     LazyLock::new(|| memory_limit::http2_windows(memory_limit::memory_limit()));
 
+/// Whether the log has a warning about a proxy without the PROXY protocol. Each connection is in the log at
+/// the level `debug`.
+static WARNED: Once = Once::new();
+
 /// How clients reach the server.
 #[derive(Clone)]
 pub enum Transport {
@@ -79,6 +86,8 @@ pub struct HttpServer {
     pub admission: Arc<Admission>,
     /// Returns whether an address is a trusted proxy, which is exempt from the maximum of an address.
     pub is_proxy: Box<dyn Fn(SocketAddr) -> bool + Send + Sync>,
+    /// Networks of the TCP proxies whose connections begin with a header of the PROXY protocol.
+    pub proxy_protocol_from: Arc<[IpNet]>,
     /// Deadlines.
     pub timers: ConnectionTimers,
 }
@@ -162,7 +171,10 @@ impl HttpServer {
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Some(admitted) = admission.admit(peer.ip(), (self.is_proxy)(peer)).await else {
+        let address = peer.ip().to_canonical();
+        let sends_header = self.proxy_protocol_from.iter().any(|network| network.contains(&address));
+        let is_proxy = sends_header || (self.is_proxy)(peer);
+        let Some(admitted) = admission.admit(peer.ip(), is_proxy).await else {
             tracing::debug!(%peer, "connection refused: the maximum number of connections is reached");
             return;
         };
@@ -170,7 +182,8 @@ impl HttpServer {
         let transport = self.transport.clone();
         tokio::spawn(async move {
             let state = Arc::clone(&admitted.state);
-            let connection = Connection { peer, state: Arc::clone(&state), routes, timers, phase };
+            let connection =
+                Connection { peer, sends_header, state: Arc::clone(&state), routes, timers, phase };
             let ended = tokio::select! {
                 ended = connection.serve(stream, transport) => ended,
                 () = state.evicted() => Err("closed for another connection".into()),
@@ -225,7 +238,10 @@ async fn wait_for_phase(phase: &mut watch::Receiver<ServingPhase>, target: Servi
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 struct Connection {
+    /// The address that connected, or the one that its header says.
     peer: SocketAddr,
+    /// Whether it begins with a header of the PROXY protocol.
+    sends_header: bool,
     state: Arc<ConnectionState>,
     routes: Routes,
     timers: ConnectionTimers,
@@ -233,15 +249,26 @@ struct Connection {
 }
 
 impl Connection {
-    async fn serve<S>(self, stream: S, transport: Transport) -> Result<(), BoxError>
+    async fn serve<S>(mut self, stream: S, transport: Transport) -> Result<(), BoxError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut stream = TimedStream::new(stream, Arc::clone(&self.state), self.timers);
+        // Plain HTTP is accepted from the proxy, whichever client it serves.
+        let direct = self.peer.ip();
+        if self.sends_header {
+            let client = timeout(self.timers.first, proxy_header::read_client_address(&mut stream)).await?;
+            let client = client.inspect_err(|error| {
+                if error.kind() == io::ErrorKind::InvalidData {
+                    WARNED.call_once(|| tracing::warn!(%direct, %error, "a connection was refused"));
+                }
+            })?;
+            self.peer = client.unwrap_or(self.peer);
+        }
         let (config, base_url) = match transport {
             Transport::Plain(clients) => {
                 stream.expect_requests();
-                let served = match clients.accepts(self.peer.ip()) {
+                let served = match clients.accepts(direct) {
                     true => ServedRequests::All,
                     false => ServedRequests::Health,
                 };
