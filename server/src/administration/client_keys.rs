@@ -10,7 +10,7 @@ use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPai
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use clap::ValueEnum;
 use pkcs1::RsaPrivateKeyRef;
-use pkcs8::PrivateKeyInfoRef;
+use pkcs8::{LineEnding, PrivateKeyInfoRef, SecretDocument};
 use serde_json::{Value, json};
 use store::folder::make_folder;
 
@@ -98,6 +98,21 @@ fn generate_ec_key(kid: &str) -> Result<Value> {
         "kty": "EC", "crv": "P-384", "alg": "ES384", "use": "sig", "kid": kid,
         "key_ops": ["sign"], "x": base64_url(x), "y": base64_url(y), "d": base64_url(d.as_ref()),
     }))
+}
+
+/// The PEM file of a private JWK for ES384 (PKCS #8, RFC 5958), for libraries that read no JWKs.
+///
+/// # Errors
+/// An error if the JWK is not one of [`generate_key`] for ES384.
+pub fn es384_key_pem(private: &Value) -> Result<String> {
+    let member = |name: &str| -> Result<Vec<u8>> {
+        Ok(URL_SAFE_NO_PAD.decode(private[name].as_str().unwrap_or_default())?)
+    };
+    let point = [vec![0x04], member("x")?, member("y")?].concat();
+    let algorithm = &ECDSA_P384_SHA384_FIXED_SIGNING;
+    let pair = EcdsaKeyPair::from_private_key_and_public_key(algorithm, &member("d")?, &point)?;
+    let der = SecretDocument::try_from(pair.to_pkcs8v1()?.as_ref())?;
+    Ok(der.to_pem("PRIVATE KEY", LineEnding::LF)?.to_string())
 }
 
 /// Generates a private JWK for RS384.

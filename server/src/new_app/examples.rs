@@ -22,6 +22,10 @@ pub enum AppLanguage {
     Javascript,
     /// Python with Authlib
     Python,
+    /// Java with the libraries of the JDK
+    Java,
+    /// R with httr and openssl
+    R,
 }
 
 /// A file of an example: its name and its content.
@@ -93,6 +97,20 @@ pub const EXAMPLES: &[AppExample] = &[
         run: "python3 app.py",
     },
     AppExample {
+        kind: AppKind::Backend,
+        language: AppLanguage::Java,
+        files: &[example_file!("backend", "App.java")],
+        install: "java -version",
+        run: "java App.java",
+    },
+    AppExample {
+        kind: AppKind::Backend,
+        language: AppLanguage::R,
+        files: &[example_file!("backend", "app.R")],
+        install: "Rscript -e 'install.packages(setdiff(c(\"httr\", \"jsonlite\", \"openssl\"), rownames(installed.packages())))'",
+        run: "Rscript app.R",
+    },
+    AppExample {
         kind: AppKind::Terminal,
         language: AppLanguage::Javascript,
         files: &[example_file!("terminal", "app.mjs")],
@@ -124,7 +142,14 @@ impl AppLanguage {
         match self {
             Self::Javascript => &["NODE_EXTRA_CA_CERTS"],
             Self::Python => &["REQUESTS_CA_BUNDLE"],
+            // The examples read the authority themselves.
+            Self::Java | Self::R => &[],
         }
+    }
+
+    /// Whether the libraries of the example read private keys from PEM files instead of JWKs.
+    pub fn reads_pem(self) -> bool {
+        matches!(self, Self::Java | Self::R)
     }
 }
 

@@ -23,7 +23,7 @@ use store::folder::make_folder;
 use self::administer::administer;
 use self::examples::{AppExample, AppKind, AppLanguage, EXAMPLES, find};
 use crate::administration::arguments::DataArgs;
-use crate::administration::client_keys::{KeyAlgorithm, generate_key, public_members};
+use crate::administration::client_keys::{KeyAlgorithm, es384_key_pem, generate_key, public_members};
 use crate::config::exit_code;
 use crate::node::development_certificate::write_private;
 
@@ -31,6 +31,9 @@ use crate::node::development_certificate::write_private;
 const SETTINGS: &str = "app.json";
 /// Private key of a back end.
 const PRIVATE_KEY: &str = "private.jwk";
+/// The same for languages whose libraries read no JWKs, and the id of the key.
+const PRIVATE_PEM: &str = "private.pem";
+const KEY_ID: &str = "key-1";
 /// Public key of a back end, as it is registered.
 const PUBLIC_KEY: &str = "jwks.json";
 
@@ -87,7 +90,9 @@ async fn create(args: &NewAppArgs) -> Result<()> {
     }
     let (kind, language) = chosen(args)?;
     let Some(example) = find(kind, language) else {
-        bail!("an app in the browser is written in JavaScript; use --language javascript");
+        let examples = EXAMPLES.iter().filter(|example| example.kind == kind);
+        let languages: Vec<_> = examples.map(|example| value_name(&example.language)).collect();
+        bail!("there is no example of this kind in that language; use --language {}", languages.join(" or "));
     };
     let scope = args.scope.as_deref().unwrap_or(kind.default_scope());
     make_folder(&folder, 0o700).with_context(|| folder.display().to_string())?;
@@ -208,9 +213,14 @@ async fn register(args: &NewAppArgs, example: &AppExample, scope: &str, folder: 
         }
         AppKind::Terminal => words.extend(["--native", "--redirect-uri", "http://127.0.0.1/callback"]),
         AppKind::Backend => {
-            let private = generate_key(KeyAlgorithm::Es384, "key-1")?;
+            let private = generate_key(KeyAlgorithm::Es384, KEY_ID)?;
             let public = json!({ "keys": [public_members(&private)] });
-            write_private(&folder.join(PRIVATE_KEY), &serde_json::to_string_pretty(&private)?)?;
+            if example.language.reads_pem() {
+                write_private(&folder.join(PRIVATE_PEM), &es384_key_pem(&private)?)?;
+                settings["kid"] = KEY_ID.into();
+            } else {
+                write_private(&folder.join(PRIVATE_KEY), &serde_json::to_string_pretty(&private)?)?;
+            }
             std::fs::write(folder.join(PUBLIC_KEY), serde_json::to_vec_pretty(&public)?)?;
             words.extend(["--auth-method", "private_key_jwt", "--grant-type", "client_credentials"]);
             words.extend(["--jwks", &jwks]);
@@ -313,7 +323,7 @@ async fn remove(args: &NewAppArgs) -> Result<()> {
     }
     administer(&args.data, &["client", "delete", &args.name]).await?;
     let files = EXAMPLES.iter().flat_map(|example| example.files).map(|(file, _)| *file);
-    for file in files.chain([PRIVATE_KEY, PUBLIC_KEY, SETTINGS]) {
+    for file in files.chain([PRIVATE_KEY, PRIVATE_PEM, PUBLIC_KEY, SETTINGS]) {
         match std::fs::remove_file(folder.join(file)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(error).with_context(|| folder.join(file).display().to_string());

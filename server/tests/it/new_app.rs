@@ -29,6 +29,8 @@ impl Drop for RunningApp {
 fn is_installed(language: &str) -> bool {
     match language {
         "python" => have("python3", "new-app") && installed("Authlib", &python_packages().join("authlib")),
+        "java" => have("java", "new-app"),
+        "r" => have("Rscript", "new-app"),
         _ => {
             have("node", "new-app")
                 && installed("openid-client", &clients().join("node_modules/openid-client"))
@@ -91,7 +93,8 @@ async fn wait_for_text(driver: &Driver, expected: &str) {
 #[test]
 fn back_ends_read_with_their_keys() {
     let server = Server::demo();
-    for language in ["python", "javascript"].into_iter().filter(|language| is_installed(language)) {
+    let languages = ["python", "javascript", "java", "r"];
+    for language in languages.into_iter().filter(|language| is_installed(language)) {
         let made = make(&server, &format!("back-{language}"), &["--kind", "backend", "--language", language]);
         let output = command(&made).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
