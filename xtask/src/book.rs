@@ -17,7 +17,13 @@ type Part = (&'static str, &'static [(&'static str, &'static str)]);
 const PARTS: &[Part] = &[
     (
         "Tutorials",
-        &[("The first minute", "README.md"), ("Your own app in ten minutes", "server/docs/first-app.md")],
+        &[
+            ("The first minute", "README.md"),
+            ("Your own app in ten minutes", "server/docs/first-app.md"),
+            ("Your first export, and its second day", "server/docs/first-export.md"),
+            ("Your own terminology", "server/docs/first-terminology.md"),
+            ("A hospital's provider", "server/docs/first-provider.md"),
+        ],
     ),
     (
         "How to",

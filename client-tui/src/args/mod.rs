@@ -426,8 +426,8 @@ pub struct ExportArgs {
     /// Resource types, separated by commas
     #[arg(long = "type", value_name = "T,..")]
     pub types: Option<String>,
-    /// Export only resources that changed after this instant
-    #[arg(long, value_name = "INSTANT")]
+    /// Export only resources that changed after this instant, or after the export in this folder
+    #[arg(long, value_name = "INSTANT|DIR")]
     pub since: Option<String>,
     /// Export only resources that changed before this instant
     #[arg(long, value_name = "INSTANT")]

@@ -115,7 +115,7 @@ fn new_job(api: &Api, args: &ExportArgs) -> Result<ExportJob, CommandFailure> {
             None => ExportLevel::System,
         },
         types: args.types.clone().unwrap_or_default(),
-        since: args.since.clone().unwrap_or_default(),
+        since: args.since.as_deref().map_or(Ok(String::new()), instant_or_folder)?,
         until: args.until.clone().unwrap_or_default(),
         type_filter: args.type_filters.join(" "),
         elements: args.elements.clone().unwrap_or_default(),
@@ -124,6 +124,27 @@ fn new_job(api: &Api, args: &ExportArgs) -> Result<ExportJob, CommandFailure> {
     };
     request.check().map_err(CommandFailure::Usage)?;
     Ok(ExportJob::new(base, request, api.now()))
+}
+
+/// The value of `--since`: an instant, or the folder of an earlier export, which is replaced by its time.
+fn instant_or_folder(since: &str) -> Result<String, CommandFailure> {
+    let folder = Path::new(since);
+    if !folder.is_dir() {
+        return Ok(since.to_owned());
+    }
+    let job = ExportFolder::read(folder).map_err(ExportError::from)?;
+    // Files that a `--delete` removed from the server are still here.
+    let is_complete = job.phase == ExportPhase::Complete
+        || job.phase == ExportPhase::Deleted
+            && job.files.iter().all(|file| folder.join(&file.name).is_file());
+    match job.transaction_time {
+        Some(time) if is_complete => Ok(time),
+        _ => Err(CommandFailure::Usage(format!(
+            "the export in {} is not complete, so that a later one would miss resources; complete it with --resume {}",
+            folder.display(),
+            shell_word(folder)
+        ))),
+    }
 }
 
 /// Prints the progress of an export. Bytes on the way are not printed, only complete files.

@@ -129,6 +129,14 @@ fn a_backend_client_validates_codes_and_exports() {
     assert_eq!(patients.lines().count(), 5, "the members of the group");
     let manifest: Value = serde_json::from_slice(&std::fs::read(out.join("manifest.json")).unwrap()).unwrap();
     assert!(manifest["request"].is_string(), "the manifest has all members that the server sent: {manifest}");
+    // A later export begins where this one ended.
+    let [later, more] = ["later", "more"].map(|name| server.data.path().join(name));
+    let from = out.to_str().unwrap();
+    let increment = ["export", "--since", from, "--json", "--out", later.to_str().unwrap()];
+    assert_eq!(result(&run(&server, &increment))["files"], json!([]));
+    std::fs::remove_file(out.join("Condition.ndjson")).unwrap();
+    let incomplete = ["export", "--since", from, "--out", more.to_str().unwrap()];
+    check_code(&run(&server, &incomplete), 2, "is not complete");
     let again = ["export", "--group", "grp-walking", "--out", out.to_str().unwrap()];
     check_code(&run(&server, &again), 2, "is not empty");
     check_code(&run(&server, &["export", "--resume", out.to_str().unwrap()]), 1, "deleted on the server");
@@ -137,7 +145,9 @@ fn a_backend_client_validates_codes_and_exports() {
     check_code(&run(&server, &nobody), 1, "404");
     assert!(!other.exists(), "nothing was exported, so no folder remains");
     let list = result(&run(&server, &["exports", "--json"]));
-    assert_eq!((&list[0]["phase"], list.as_array().unwrap().len()), (&"deleted".into(), 1));
+    let phases: Vec<_> =
+        list.as_array().unwrap().iter().map(|export| export["phase"].as_str().unwrap()).collect();
+    assert_eq!(phases, ["complete", "deleted"]);
 }
 
 /// Starts a sign-in without a browser. Returns the process, the address that it prints, and the rest of its

@@ -236,8 +236,9 @@ pub struct ExportArgs {
     /// Export only the members of the Group with this id
     #[arg(long, value_name = "ID")]
     pub group: Option<String>,
-    /// Export only resources changed or deleted after this instant, such as 2026-01-31T00:00:00Z
-    #[arg(long, value_name = "INSTANT")]
+    /// Export only resources changed or deleted after this instant, such as 2026-01-31T00:00:00Z, or after
+    /// the export in this folder
+    #[arg(long, value_name = "INSTANT|FOLDER")]
     pub since: Option<String>,
     /// Export only these resource types, separated by commas
     #[arg(long = "type", value_name = "TYPES")]

@@ -2,9 +2,11 @@
 //!
 //! The conversion adds passwords and absolute paths, which the server cannot read itself.
 
-use std::path::absolute;
+use std::fs;
+use std::path::{Path, absolute};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
 
 use super::arguments::{
     AdminSubcommand, ChangeClientArgs, ChangeUserArgs, ClientSubcommand, ClockSubcommand, DataArgs,
@@ -60,8 +62,21 @@ impl TryFrom<ExportArgs> for OperatorExport {
 
     fn try_from(args: ExportArgs) -> Result<Self> {
         let ExportArgs { out, group, since, types } = args;
-        Ok(Self { out: absolute(out)?, group, since, types })
+        Ok(Self { out: absolute(out)?, group, since: since.map(instant_or_folder).transpose()?, types })
     }
+}
+
+/// The value of `--since`: an instant, or the folder of an earlier export, which is replaced by its time.
+fn instant_or_folder(since: String) -> Result<String> {
+    if !Path::new(&since).is_dir() {
+        return Ok(since);
+    }
+    let path = Path::new(&since).join("manifest.json");
+    let manifest = fs::read(&path)
+        .with_context(|| format!("{since} is not a complete export: no {}", path.display()))?;
+    let manifest: Value = serde_json::from_slice(&manifest).with_context(|| path.display().to_string())?;
+    let time = manifest["transactionTime"].as_str();
+    Ok(time.with_context(|| format!("{} has no transactionTime", path.display()))?.to_owned())
 }
 
 fn user_command(

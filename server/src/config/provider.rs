@@ -31,6 +31,9 @@ settings_table! {
         token_endpoint: Option<String> = None,
         /// URL of the key set.
         jwks_uri: Option<String> = None,
+        /// URL of the userinfo endpoint, which is asked for claims that the ID token lacks. With discovery,
+        /// that of the discovery document.
+        userinfo_endpoint: Option<String> = None,
         /// Client id of this server at the provider.
         client_id: Required<String> = Required::MISSING,
         /// Not allowed: secrets must not be in this file.
@@ -200,6 +203,7 @@ pub(super) fn check_provider(
             authorization_endpoint: authorization_endpoint?,
             token_endpoint: token_endpoint?,
             jwks_uri: jwks_uri?,
+            userinfo_endpoint: section.userinfo_endpoint,
             sends_issuer: false,
         })
     };

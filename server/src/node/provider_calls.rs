@@ -1,4 +1,4 @@
-//! The requests to external providers: discovery, token endpoint and key set.
+//! The requests to external providers: discovery, token endpoint, key set and userinfo endpoint.
 //!
 //! Each request has a limit for the response head, one for each pause in the body, and a maximum size;
 //! redirects are not followed. The proxy of the environment is used (`HTTPS_PROXY`, `NO_PROXY`).
@@ -14,7 +14,7 @@ use identity::model::provider::{ProviderEndpoints, ProviderFailure};
 use identity::sign_in::provider_id_token::ProviderTokens;
 use identity::sign_in::provider_sign_in::ProviderTokenRequest;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use crate::config::ConfiguredProvider;
@@ -143,6 +143,25 @@ impl ProviderCalls {
         let keys =
             serde_json::from_slice(&keys).map_err(|_| ProviderFailure::Other("the key set is not JSON"))?;
         Ok((tokens, keys))
+    }
+
+    /// Reads the claims of the userinfo endpoint (OpenID Connect Core section 5.3).
+    ///
+    /// # Errors
+    /// [`ProviderFailure`] if the request fails or the answer is not a JSON object.
+    pub async fn userinfo(
+        &self,
+        provider: &ConfiguredProvider,
+        endpoint: &str,
+        access_token: &str,
+    ) -> Result<Map<String, Value>, ProviderFailure> {
+        let request = http::Request::get(endpoint)
+            .header("accept", "application/json")
+            .header("authorization", format!("Bearer {access_token}"));
+        let answer =
+            self.call(request.body(Bytes::new()), provider.timeout, ProviderFailure::Stalled).await?;
+        serde_json::from_slice(&answer)
+            .map_err(|_| ProviderFailure::Other("the answer of the userinfo endpoint is not a JSON object"))
     }
 }
 

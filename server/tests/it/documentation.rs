@@ -249,7 +249,8 @@ fn check_xtask(place: &str, args: &[String]) {
 }
 
 /// Splits a shell script into commands, and each command into words. Commands are separated by line ends,
-/// pipes, `;`, `&` and the parentheses of a substitution. Variables are not expanded.
+/// pipes, `;`, `&` and the parentheses of a substitution. Redirections are left out, and variables are not
+/// expanded.
 fn shell_commands(script: &str) -> Vec<Vec<String>> {
     let (mut commands, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
     let mut chars = script.chars().peekable();
@@ -277,13 +278,20 @@ fn shell_commands(script: &str) -> Vec<Vec<String>> {
     }
     words.extend(word);
     commands.push(words);
+    for words in &mut commands {
+        let is_redirection = |word: &String| word.trim_start_matches(|c: char| c.is_ascii_digit()) == ">";
+        while let Some(at) = words.iter().position(is_redirection) {
+            words.drain(at..words.len().min(at + 2));
+        }
+    }
     commands.retain(|words| !words.is_empty());
     commands
 }
 
 #[test]
 fn a_script_is_split_into_commands_and_words() {
-    let script = "echo 'a b' | one --x \"c \\\"d\\\"\" \\\n  e   # a comment\nT=$(two f) && three g#h";
+    let script =
+        "echo 'a b' | one --x \"c \\\"d\\\"\" \\\n  e   # a comment\nT=$(two f) && three g#h > i 2> j &";
     let expected: &[&[&str]] =
         &[&["echo", "a b"], &["one", "--x", "c \"d\"", "e"], &["T=$"], &["two", "f"], &["three", "g#h"]];
     assert_eq!(shell_commands(script), expected);

@@ -16,6 +16,13 @@ const APP: &str = "https://app.example/cb";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 
+/// Where the provider sends the claims of its user.
+#[derive(Clone, Copy)]
+enum ClaimsIn {
+    IdToken,
+    Userinfo,
+}
+
 /// A running provider.
 struct Provider {
     child: Child,
@@ -32,10 +39,14 @@ impl Drop for Provider {
 }
 
 impl Provider {
-    fn start(redirect_uri: &str) -> Self {
+    fn start(redirect_uri: &str, claims: ClaimsIn) -> Self {
+        let place = match claims {
+            ClaimsIn::IdToken => "id-token",
+            ClaimsIn::Userinfo => "userinfo",
+        };
         let mut child = Command::new("node")
             .arg(clients().join("hospital_provider.mjs"))
-            .arg(redirect_uri)
+            .args([redirect_uri, place])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -78,13 +89,13 @@ impl Provider {
 }
 
 /// A server whose users come from the provider; `None` if something is not installed.
-async fn hospital() -> Option<(Server, Provider)> {
+async fn hospital(claims: ClaimsIn) -> Option<(Server, Provider)> {
     let package = clients().join("node_modules/oidc-provider");
     if !have("node", "oidc-provider") || !installed("oidc-provider", &package) {
         return None;
     }
     let server = Server::in_fresh_folder();
-    let provider = Provider::start(&format!("{}/oauth2/idpresponse/Hospital", server.base()));
+    let provider = Provider::start(&format!("{}/oauth2/idpresponse/Hospital", server.base()), claims);
     let secret = server.data().join("secret");
     std::fs::write(&secret, "only-for-this-test").unwrap();
     let settings = format!(
@@ -193,8 +204,20 @@ async fn userinfo(server: &Server, tokens: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn claims_of_the_userinfo_endpoint_give_rights() {
+    let Some((server, provider)) = hospital(ClaimsIn::Userinfo).await else { return };
+    let claims = json!({ "name": "Ann Example", "roles": ["clinician"], "fhirUser": "Practitioner/ann" });
+    let tokens = sign_in(&server, &provider, &claims, "openid profile fhirUser user/*.rs").await;
+    assert_eq!(tokens["scope"], "openid profile fhirUser user/*.rs", "{tokens}");
+    assert_eq!(userinfo(&server, &tokens).await["name"], "Ann Example");
+    // The role was lost.
+    let tokens = sign_in(&server, &provider, &json!({ "name": "Ann Example" }), "openid user/*.rs").await;
+    assert_eq!(tokens["scope"], "openid", "{tokens}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn claims_give_rights_until_they_are_lost() {
-    let Some((server, provider)) = hospital().await else { return };
+    let Some((server, provider)) = hospital(ClaimsIn::IdToken).await else { return };
     let all = "openid profile fhirUser offline_access user/*.rs";
 
     // Entra: ids of groups, an app role, and the resource of the user.

@@ -54,3 +54,4 @@ mod terminal_client;
 mod terminology;
 mod traces;
 mod trust;
+mod tutorials;

@@ -10,6 +10,7 @@ use identity::model::provider::{ExternalSignIn, ExternalUser, ProviderFailure};
 use identity::params::Params;
 use identity::sign_in::linked_account::LinkedUser;
 use identity::sign_in::pending_quota::PendingKind;
+use identity::sign_in::provider_id_token::LackingClaims;
 use identity::sign_in::provider_sign_in::{ProviderSignIn, ProviderSignInStart, RequiredFreshness};
 use identity::sign_in::session::SignInProof;
 use resources::{ResourceError, references};
@@ -197,7 +198,27 @@ async fn external_user(
                     ProviderFailure::Other("the key that signs the token request cannot be read")
                 })?;
                 let (tokens, keys) = app.providers.exchange_code(provider, &endpoints, request).await?;
-                flow.verify_id_token(&provider.provider, &tokens, &keys, context.now)
+                let mut verified = flow.verify_id_token(&provider.provider, &tokens, &keys, context.now)?;
+                let lacking = verified.lacking(&provider.provider);
+                if lacking != LackingClaims::None
+                    && let (Some(endpoint), Some(token)) =
+                        (&endpoints.userinfo_endpoint, &tokens.access_token)
+                {
+                    match app.providers.userinfo(provider, endpoint, token).await {
+                        Ok(userinfo) => verified.add_userinfo(userinfo)?,
+                        // A user without a name can sign in; rights must not be lost by a failed request.
+                        Err(failure) if lacking == LackingClaims::Names => {
+                            let provider = &flow.provider;
+                            tracing::warn!(
+                                provider,
+                                ?failure,
+                                "the provider did not tell the name of the user"
+                            );
+                        }
+                        Err(failure) => return Err(failure),
+                    }
+                }
+                verified.into_sign_in(&provider.provider)
             }
             _ => Err(ProviderFailure::Other("the provider answered with an error or without a code")),
         }

@@ -1,5 +1,6 @@
 // An OpenID provider of another maker (oidc-provider) with one user, whose claims a request to /claims sets. The user is always
-// signed in. It prints its issuer when it is ready. Argument: the redirect URI of its only client.
+// signed in. It prints its issuer when it is ready. Arguments: the redirect URI of its only client, and where the claims are
+// (id-token or userinfo).
 import { Provider } from 'oidc-provider';
 import http from 'node:http';
 
@@ -16,8 +17,8 @@ server.listen(0, '127.0.0.1', () => {
       grant_types: ['authorization_code'],
       response_types: ['code'],
     }],
-    claims: { openid: ['sub', ...names] },
-    conformIdTokenClaims: false,
+    claims: { openid: ['sub'], profile: names },
+    conformIdTokenClaims: process.argv[3] === 'userinfo',
     findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, ...claims }) }),
     loadExistingGrant: async (ctx) => {
       const grant = new ctx.oidc.provider.Grant({

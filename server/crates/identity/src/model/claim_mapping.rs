@@ -51,7 +51,14 @@ impl ClaimMapping {
         self.fhir_user_claim.is_some() || !self.rules.is_empty()
     }
 
-    /// The rights that the claims of an ID token give.
+    /// Returns whether a claim that gives rights is not there.
+    pub fn lacks_claim(&self, claims: &Map<String, Value>) -> bool {
+        let mut names =
+            self.rules.iter().map(|rule| rule.claim.as_str()).chain(self.fhir_user_claim.as_deref());
+        names.any(|name| claim(claims, name).is_none() && !is_omitted(claims, name))
+    }
+
+    /// The rights that the claims of a provider give.
     pub fn rights(&self, claims: &Map<String, Value>) -> MappedRights {
         let mut rights = MappedRights::default();
         let mut scopes = Vec::new();

@@ -13,6 +13,8 @@ pub struct ProviderEndpoints {
     pub authorization_endpoint: String,
     pub token_endpoint: String,
     pub jwks_uri: String,
+    /// `None` if the claims of the ID token are all that is used.
+    pub userinfo_endpoint: Option<String>,
     /// `true` if the provider declares that its responses contain `iss` (RFC 9207 section 3).
     pub sends_issuer: bool,
 }
@@ -40,7 +42,8 @@ impl ProviderEndpoints {
             return Err(missing);
         };
         let sends_issuer = document["authorization_response_iss_parameter_supported"] == true;
-        Ok(Self { authorization_endpoint, token_endpoint, jwks_uri, sends_issuer })
+        let userinfo_endpoint = endpoint("userinfo_endpoint");
+        Ok(Self { authorization_endpoint, token_endpoint, jwks_uri, userinfo_endpoint, sends_issuer })
     }
 }
 
@@ -166,9 +169,9 @@ pub struct ExternalUser {
     pub issuer: String,
     /// Subject identifier of the user at the provider.
     pub sub: String,
-    /// Claims of the ID token.
+    /// Claims of the ID token and of the userinfo endpoint.
     pub claims: StandardClaims,
-    /// The rights that further claims of the ID token give.
+    /// The rights that further claims give.
     #[serde(default)]
     pub rights: MappedRights,
 }

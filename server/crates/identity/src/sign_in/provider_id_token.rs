@@ -1,11 +1,12 @@
-//! Verification of the ID token of an external provider (OpenID Connect Core section 3.1.3.7).
+//! Verification of the ID token of an external provider (OpenID Connect Core section 3.1.3.7), and the claims
+//! that only its userinfo endpoint has. A provider that issues an access token need not send the claims of
+//! `profile` and `email` in the ID token (section 5.4).
 
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::jose::{self, JwsParts};
-use crate::model::claim_mapping::{ClaimMapping, MappedRights};
 use crate::model::members::{CLAIMS, MemberType};
 use crate::model::provider::{ExternalSignIn, ExternalUser, IdentityProvider, ProviderFailure};
 use crate::model::user::StandardClaims;
@@ -21,7 +22,7 @@ const MAX_SUB_BYTES: usize = 255;
 pub struct ProviderTokens {
     /// The ID token.
     pub id_token: String,
-    /// The access token, which only the check of `at_hash` uses.
+    /// The access token, which the check of `at_hash` and the userinfo endpoint use.
     pub access_token: Option<String>,
 }
 
@@ -36,8 +37,26 @@ struct ProviderIdToken {
     auth_time: Option<i64>,
     nonce: Option<String>,
     at_hash: Option<String>,
-    #[serde(flatten)]
-    claims: StandardClaims,
+}
+
+/// The claims of a verified ID token.
+#[derive(Debug)]
+pub struct VerifiedIdToken {
+    issuer: String,
+    sub: String,
+    auth_time: Option<Timestamp>,
+    claims: Map<String, Value>,
+}
+
+/// Claims that this server uses and an ID token lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LackingClaims {
+    /// Nothing.
+    None,
+    /// The name or the e-mail address of the user.
+    Names,
+    /// A claim that gives rights.
+    Rights,
 }
 
 #[derive(Deserialize)]
@@ -63,15 +82,43 @@ impl TokenAudience {
     }
 }
 
-impl ProviderIdToken {
-    /// Reads the claims, and the rights that they give. Returns `None` if a required claim is missing or a
-    /// claim has another type.
-    fn read(parts: &JwsParts<'_>, mapping: &ClaimMapping) -> Option<(Self, MappedRights)> {
-        let mut claims: Map<String, Value> = parts.claims()?;
-        let rights = mapping.rights(&claims);
+impl VerifiedIdToken {
+    /// Returns what is missing in the claims. A user without a role may lack its claim, too.
+    pub fn lacking(&self, provider: &IdentityProvider) -> LackingClaims {
+        let has = |name: &str| self.claims.contains_key(name);
+        if provider.mapping.lacks_claim(&self.claims) {
+            return LackingClaims::Rights;
+        }
+        let wants_email = provider.scopes.split_whitespace().any(|scope| scope == "email");
+        let has_name = ["name", "given_name", "preferred_username"].into_iter().any(has);
+        if has_name && (has("email") || !wants_email) { LackingClaims::None } else { LackingClaims::Names }
+    }
+
+    /// Adds the claims of the userinfo endpoint that the ID token lacks.
+    ///
+    /// # Errors
+    /// [`ProviderFailure::Other`] if they are those of another user (OpenID Connect Core section 5.3.2).
+    pub fn add_userinfo(&mut self, userinfo: Map<String, Value>) -> Result<(), ProviderFailure> {
+        if userinfo.get("sub").and_then(Value::as_str) != Some(&self.sub) {
+            return Err(ProviderFailure::Other(
+                "the claims of the userinfo endpoint are those of another user",
+            ));
+        }
+        for (name, value) in userinfo {
+            self.claims.entry(name).or_insert(value);
+        }
+        Ok(())
+    }
+
+    /// The user, with the rights that the claims give.
+    ///
+    /// # Errors
+    /// [`ProviderFailure::Other`] if a claim has another type than OpenID Connect Core section 5.1 says.
+    pub fn into_sign_in(mut self, provider: &IdentityProvider) -> Result<ExternalSignIn, ProviderFailure> {
+        let rights = provider.mapping.rights(&self.claims);
         // Some providers send booleans as the texts `true` and `false`.
         for row in CLAIMS.iter().filter(|row| row.kind == MemberType::Boolean) {
-            if let Some(value) = claims.get_mut(row.name) {
+            if let Some(value) = self.claims.get_mut(row.name) {
                 match value.as_str() {
                     Some("true") => *value = true.into(),
                     Some("false") => *value = false.into(),
@@ -79,7 +126,10 @@ impl ProviderIdToken {
                 }
             }
         }
-        Some((serde_json::from_value(claims.into()).ok()?, rights))
+        let claims: StandardClaims = serde_json::from_value(self.claims.into())
+            .map_err(|_| ProviderFailure::Other("a claim of the provider is malformed"))?;
+        let user = ExternalUser { issuer: self.issuer, sub: self.sub, claims, rights };
+        Ok(ExternalSignIn { user, auth_time: self.auth_time })
     }
 }
 
@@ -96,7 +146,7 @@ impl ProviderSignIn {
         tokens: &ProviderTokens,
         keys: &Value,
         now: Timestamp,
-    ) -> Result<ExternalSignIn, ProviderFailure> {
+    ) -> Result<VerifiedIdToken, ProviderFailure> {
         let bad = ProviderFailure::Other;
         let parts = JwsParts::parse(&tokens.id_token).ok_or(bad("the ID token is not a signed JWT"))?;
         let alg = jose::verified_algorithm(&parts.header.alg)
@@ -111,8 +161,9 @@ impl ProviderSignIn {
         if !is_signed || parts.header.crit.is_some() {
             return Err(bad("the ID token is not signed by a signing key of the provider"));
         }
-        let (token, rights) = ProviderIdToken::read(&parts, &provider.mapping)
-            .ok_or(bad("a claim of the ID token is missing or malformed"))?;
+        let malformed = bad("a claim of the ID token is missing or malformed");
+        let claims: Map<String, Value> = parts.claims().ok_or(malformed.clone())?;
+        let token: ProviderIdToken = serde_json::from_value(claims.clone().into()).map_err(|_| malformed)?;
         if token.iss != provider.issuer {
             return Err(bad("the issuer of the ID token does not match the provider"));
         }
@@ -142,8 +193,7 @@ impl ProviderSignIn {
             return Err(bad("at_hash of the ID token does not match the access token"));
         }
         let auth_time = self.check_auth_time(token.auth_time, now)?;
-        let user = ExternalUser { issuer: token.iss, sub: token.sub, claims: token.claims, rights };
-        Ok(ExternalSignIn { user, auth_time })
+        Ok(VerifiedIdToken { issuer: token.iss, sub: token.sub, auth_time, claims })
     }
 
     /// Checks the time of the authentication against `max_age` and `prompt=login` of the request. A provider

@@ -14,7 +14,7 @@ use trefoil_identity::SigningAlg;
 use trefoil_identity::model::provider::{
     AssertionTarget, ExternalSignIn, IdentityProvider, ProviderClientAuth, ProviderEndpoints, ProviderFailure,
 };
-use trefoil_identity::sign_in::provider_id_token::ProviderTokens;
+use trefoil_identity::sign_in::provider_id_token::{LackingClaims, ProviderTokens};
 use trefoil_identity::sign_in::provider_sign_in::{ProviderSignIn, ProviderSignInStart, RequiredFreshness};
 
 use crate::support::{World, at};
@@ -39,6 +39,7 @@ fn provider(client_auth: ProviderClientAuth) -> IdentityProvider {
 
 fn endpoints() -> ProviderEndpoints {
     ProviderEndpoints {
+        userinfo_endpoint: None,
         authorization_endpoint: format!("{ISSUER}/authorize"),
         token_endpoint: format!("{ISSUER}/token"),
         jwks_uri: format!("{ISSUER}/jwks"),
@@ -138,7 +139,45 @@ fn claims(nonce: &str) -> Value {
 
 fn verify(flow: &ProviderSignIn, id_token: String, key: &Value) -> Result<ExternalSignIn, ProviderFailure> {
     let tokens = ProviderTokens { id_token, access_token: Some(ACCESS_TOKEN.to_owned()) };
-    flow.verify_id_token(&provider(ProviderClientAuth::None), &tokens, &json!({ "keys": [key] }), at(2))
+    let provider = provider(ProviderClientAuth::None);
+    flow.verify_id_token(&provider, &tokens, &json!({ "keys": [key] }), at(2))?.into_sign_in(&provider)
+}
+
+#[tokio::test]
+async fn userinfo_adds_what_the_id_token_lacks_of_the_same_user() {
+    let world = World::new().await;
+    let (flow, nonce) = begin(&world, RequiredFreshness::default()).await;
+    let key = ProviderKey::ec();
+    let keys = json!({ "keys": [with(&key.public(), &json!({ "kid": "k", "alg": "ES256" }))] });
+    let mut mapped = provider(ProviderClientAuth::None);
+    mapped.mapping.fhir_user_claim = Some("fhirUser".to_owned());
+    mapped.scopes = "openid email".to_owned();
+    let verified = |claims: Value| {
+        let tokens = ProviderTokens { id_token: key.sign("ES256", &claims), access_token: None };
+        flow.verify_id_token(&mapped, &tokens, &keys, at(2)).unwrap()
+    };
+    let named = with(&claims(&nonce), &json!({ "name": "Ash", "fhirUser": "Practitioner/ash" }));
+    assert_eq!(verified(named.clone()).lacking(&mapped), LackingClaims::None);
+    for (member, lacking) in
+        [("name", LackingClaims::Names), ("email", LackingClaims::Names), ("fhirUser", LackingClaims::Rights)]
+    {
+        assert_eq!(verified(with(&named, &json!({ member: null }))).lacking(&mapped), lacking, "{member}");
+    }
+    let userinfo = json!({
+        "sub": "ash", "name": "Ash Example", "email": "other@mail.example", "email_verified": "true",
+        "fhirUser": "Practitioner/ash",
+    });
+    let mut token = verified(claims(&nonce));
+    token.add_userinfo(userinfo.as_object().unwrap().clone()).unwrap();
+    let user = token.into_sign_in(&mapped).unwrap().user;
+    assert_eq!(user.claims.name.as_deref(), Some("Ash Example"));
+    assert_eq!(user.claims.email_verified, Some(true));
+    assert_eq!(user.claims.email.as_deref(), Some("ash@mail.example"), "the signed claim stays");
+    assert_eq!(user.rights.fhir_user.as_deref(), Some("Practitioner/ash"));
+    for other in [json!({ "sub": "elm" }), json!({ "name": "Ash" })] {
+        let added = verified(claims(&nonce)).add_userinfo(other.as_object().unwrap().clone());
+        assert!(added.is_err(), "{other}");
+    }
 }
 
 #[tokio::test]
