@@ -31,6 +31,7 @@ const PARTS: &[Part] = &[
             ("Install it", "server/docs/installation.md"),
             ("Put a proxy in front", "server/docs/proxies.md"),
             ("Administer users, clients and keys", "server/docs/administration.md"),
+            ("Write an app in your language", "server/docs/languages.md"),
             ("Sign people in", "server/docs/identity.md"),
             ("Load and ask terminology", "server/docs/terminology.md"),
             ("Export in bulk", "server/docs/bulk-export.md"),
@@ -74,6 +75,10 @@ const PARTS: &[Part] = &[
     ),
 ];
 
+/// Languages whose consecutive blocks are tabs, with their names.
+const TABS: [(&str, &str); 5] =
+    [("bash", "Bash"), ("javascript", "JavaScript"), ("python", "Python"), ("java", "Java"), ("r", "R")];
+
 /// Makes the site.
 pub fn run() -> Result<()> {
     let book = target_dir().join("book");
@@ -92,7 +97,8 @@ pub fn run() -> Result<()> {
     fs::copy(root().join("server/docs/book.toml"), book.join("book.toml"))?;
     let mut mdbook = Command::new("mdbook");
     mdbook.arg("build").arg(&book);
-    check(&mut mdbook).context("the site is made by mdbook; 'cargo install mdbook' installs it")?;
+    check(&mut mdbook)
+        .context("the site is made by mdbook; 'cargo install mdbook mdbook-tabs' installs it")?;
     println!("wrote {}", book.join("book/index.html").display());
     Ok(())
 }
@@ -104,8 +110,47 @@ fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
 fn copy(path: &str, source: &Path) -> Result<()> {
     let target = source.join(path);
     fs::create_dir_all(target.parent().context("a page has a folder")?)?;
-    fs::copy(root().join(path), target).with_context(|| format!("failed to copy {path}"))?;
+    let source = root().join(path);
+    if path.ends_with(".md") {
+        let text = fs::read_to_string(&source).with_context(|| format!("failed to read {path}"))?;
+        fs::write(target, with_tabs(&text))?;
+    } else {
+        fs::copy(source, target).with_context(|| format!("failed to copy {path}"))?;
+    }
     Ok(())
+}
+
+/// Puts consecutive blocks of [`TABS`] into tabs of mdbook-tabs. The choice of a reader holds for all pages.
+fn with_tabs(text: &str) -> String {
+    let mut result = String::new();
+    let (mut is_open, mut in_tab) = (false, false);
+    for line in text.lines() {
+        let tab =
+            line.strip_prefix("```").and_then(|language| TABS.iter().find(|(name, _)| *name == language));
+        if let Some((_, name)) = tab {
+            if !is_open {
+                result += "{{#tabs global=\"language\" }}\n";
+            }
+            result += &format!("{{{{#tab name=\"{name}\" }}}}\n{line}\n");
+            (is_open, in_tab) = (true, true);
+        } else if in_tab && line == "```" {
+            result += "```\n{{#endtab }}\n";
+            in_tab = false;
+        } else {
+            if is_open && !in_tab && !line.is_empty() {
+                result += "{{#endtabs }}\n\n";
+                is_open = false;
+            }
+            if in_tab || !is_open {
+                result += line;
+                result.push('\n');
+            }
+        }
+    }
+    if is_open {
+        result += "{{#endtabs }}\n";
+    }
+    result
 }
 
 /// The table of contents in the form of mdbook.
@@ -123,6 +168,14 @@ fn summary() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn consecutive_blocks_are_tabs() {
+        let page = "Text.\n\n```bash\na\n```\n\n```r\nb\n\nc\n```\n\nMore.\n\n```sh\nd\n```\n";
+        let expected = "Text.\n\n{{#tabs global=\"language\" }}\n{{#tab name=\"Bash\" }}\n```bash\na\n```\n{{#endtab }}\n\
+                        {{#tab name=\"R\" }}\n```r\nb\n\nc\n```\n{{#endtab }}\n{{#endtabs }}\n\nMore.\n\n```sh\nd\n```\n";
+        assert_eq!(with_tabs(page), expected);
+    }
 
     #[test]
     fn each_document_of_the_server_is_in_the_site() {

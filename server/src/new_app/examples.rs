@@ -26,6 +26,8 @@ pub enum AppLanguage {
     Java,
     /// R with httr and openssl
     R,
+    /// Bash with curl and openssl
+    Bash,
 }
 
 /// A file of an example: its name and its content.
@@ -111,6 +113,13 @@ pub const EXAMPLES: &[AppExample] = &[
         run: "Rscript app.R",
     },
     AppExample {
+        kind: AppKind::Backend,
+        language: AppLanguage::Bash,
+        files: &[example_file!("backend", "app.sh")],
+        install: "curl --version && openssl version",
+        run: "bash app.sh",
+    },
+    AppExample {
         kind: AppKind::Terminal,
         language: AppLanguage::Javascript,
         files: &[example_file!("terminal", "app.mjs")],
@@ -143,17 +152,46 @@ impl AppLanguage {
             Self::Javascript => &["NODE_EXTRA_CA_CERTS"],
             Self::Python => &["REQUESTS_CA_BUNDLE"],
             // The examples read the authority themselves.
-            Self::Java | Self::R => &[],
+            Self::Java | Self::R | Self::Bash => &[],
         }
     }
 
     /// Whether the libraries of the example read private keys from PEM files instead of JWKs.
     pub fn reads_pem(self) -> bool {
-        matches!(self, Self::Java | Self::R)
+        matches!(self, Self::Java | Self::R | Self::Bash)
     }
 }
 
 /// The example for a kind and a language.
 pub fn find(kind: AppKind, language: AppLanguage) -> Option<&'static AppExample> {
     EXAMPLES.iter().find(|example| example.kind == kind && example.language == language)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generated_docs::check_page;
+
+    /// The programs of a kind, one fenced block for each language. Consecutive blocks are tabs in the site.
+    fn programs(kind: AppKind) -> String {
+        let examples = EXAMPLES.iter().filter(|example| example.kind == kind);
+        let blocks = examples.map(|example| {
+            let is_program = |(name, _): &&ExampleFile| name.to_ascii_lowercase().starts_with("app.");
+            let (_, program) = example.files.iter().find(is_program).expect("each example has a program");
+            let language = example.language.to_possible_value().expect("each language has a name");
+            format!("```{}\n{program}```\n", language.get_name())
+        });
+        blocks.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_page_of_languages_has_the_examples() {
+        let sections = AppKind::value_variants().iter().map(|kind| {
+            let name = kind.to_possible_value().expect("each kind has a name").get_name().to_owned();
+            (name, programs(*kind))
+        });
+        let sections: Vec<_> = sections.collect();
+        let named: Vec<_> = sections.iter().map(|(name, text)| (name.as_str(), text.clone())).collect();
+        check_page("languages.md", &named);
+    }
 }

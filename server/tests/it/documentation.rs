@@ -26,9 +26,14 @@ struct FencedBlock {
 #[test]
 fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
     let proxies = [("nginx", 0), ("caddy", 0), ("haproxy", 0)];
-    let mut checked =
-        [&[("toml", 0), ("json", 0), ("yaml", 0), ("sh", 0), ("sql", 0), ("csv", 0), ("", 0)][..], &proxies]
-            .concat();
+    // The programs of `new-app`, which its tests run.
+    let programs = [("bash", 0), ("javascript", 0), ("python", 0), ("java", 0), ("r", 0)];
+    let mut checked = [
+        &[("toml", 0), ("json", 0), ("yaml", 0), ("sh", 0), ("sql", 0), ("csv", 0), ("", 0)][..],
+        &proxies,
+        &programs,
+    ]
+    .concat();
     for block in documents().iter().flat_map(|(name, text)| fenced_blocks(name, text)) {
         let FencedBlock { place, language, text } = &block;
         let count = checked.iter_mut().find(|(known, _)| known == language);
@@ -50,8 +55,8 @@ fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
             }
             // The journey with DuckDB runs these statements.
             "sql" => assert_eq!(place.split(':').next(), Some("server/docs/bulk-export.md"), "{place}"),
-            // Output of a program or a diagram, which no program reads; the blocks of proxies are run by the
-            // tests of proxies.
+            // Output of a program or a diagram, which no program reads; the blocks of proxies and the
+            // programs are run by other tests.
             _ => {}
         }
     }

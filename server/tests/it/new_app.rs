@@ -31,6 +31,7 @@ fn is_installed(language: &str) -> bool {
         "python" => have("python3", "new-app") && installed("Authlib", &python_packages().join("authlib")),
         "java" => have("java", "new-app"),
         "r" => have("Rscript", "new-app"),
+        "bash" => have("bash", "new-app") && have("curl", "new-app"),
         _ => {
             have("node", "new-app")
                 && installed("openid-client", &clients().join("node_modules/openid-client"))
@@ -93,7 +94,7 @@ async fn wait_for_text(driver: &Driver, expected: &str) {
 #[test]
 fn back_ends_read_with_their_keys() {
     let server = Server::demo();
-    let languages = ["python", "javascript", "java", "r"];
+    let languages = ["python", "javascript", "java", "r", "bash"];
     for language in languages.into_iter().filter(|language| is_installed(language)) {
         let made = make(&server, &format!("back-{language}"), &["--kind", "backend", "--language", language]);
         let output = command(&made).output().unwrap();
