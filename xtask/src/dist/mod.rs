@@ -37,13 +37,16 @@ const PROGRAMS: [&str; 3] = ["trefoil", "trefoil-tui", "trefoil-conformance"];
 
 /// Builds the programs and packs them.
 pub fn run(args: &DistArgs) -> Result<()> {
+    let time = commit_time()?;
     let programs = match &args.programs {
         Some(programs) => programs.clone(),
         None => {
             let mut build = cargo();
             build.args(["build", "--release", "--locked"]);
-            // Paths of this machine in the programs would differ on another one.
+            // Paths of this machine and the time of the build would differ from one build to the next. C
+            // compilers read the time from this variable.
             let remap = format!("--remap-path-prefix={}=/trefoil", root().display());
+            build.env("SOURCE_DATE_EPOCH", &time);
             // Relocations in their packed form save 0.8 MB; glibc reads them since 2.36.
             build.env("RUSTFLAGS", format!("{remap} -Clink-arg=-Wl,-z,pack-relative-relocs"));
             check(build.args(PROGRAMS.iter().flat_map(|program| ["--bin", program])))?;
@@ -54,7 +57,6 @@ pub fn run(args: &DistArgs) -> Result<()> {
     drop(fs::remove_dir_all(&dist));
     fs::create_dir_all(&dist)?;
     let version = env!("CARGO_PKG_VERSION");
-    let time = commit_time()?;
 
     let archive = format!("trefoil-{version}-{}-linux", std::env::consts::ARCH);
     let folder = dist.join(&archive);
