@@ -79,6 +79,9 @@ const PARTS: &[Part] = &[
 const TABS: [(&str, &str); 5] =
     [("bash", "Bash"), ("javascript", "JavaScript"), ("python", "Python"), ("java", "Java"), ("r", "R")];
 
+/// Remedy if a program is missing.
+const INSTALL: &str = "'cargo install mdbook mdbook-tabs' installs the programs that make the site";
+
 /// Makes the site.
 pub fn run() -> Result<()> {
     let book = target_dir().join("book");
@@ -95,10 +98,12 @@ pub fn run() -> Result<()> {
     }
     fs::write(source.join("SUMMARY.md"), summary())?;
     fs::copy(root().join("server/docs/book.toml"), book.join("book.toml"))?;
+    // The style and the script of the tabs.
+    let mut tabs = Command::new("mdbook-tabs");
+    check(tabs.arg("install").current_dir(&book)).context(INSTALL)?;
     let mut mdbook = Command::new("mdbook");
     mdbook.arg("build").arg(&book);
-    check(&mut mdbook)
-        .context("the site is made by mdbook; 'cargo install mdbook mdbook-tabs' installs it")?;
+    check(&mut mdbook).context(INSTALL)?;
     println!("wrote {}", book.join("book/index.html").display());
     Ok(())
 }
