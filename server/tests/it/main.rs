@@ -12,6 +12,7 @@ mod browser;
 mod bucket;
 mod bulk_data_client;
 mod certificates;
+mod ci_examples;
 mod clients;
 mod cluster;
 mod command_line;

@@ -34,6 +34,7 @@ pub const PIPELINE_TESTS: [(&str, &[&str]); 9] = [
             "backups::a_database",
             "backups::a_server_moves",
             "bucket::",
+            "ci_examples::a_server",
             "cluster::",
             "crash::",
             "damage::",
