@@ -68,6 +68,7 @@ const PARTS: &[Part] = &[
             ("Decisions", "server/docs/decisions.md"),
             ("Scaling", "server/docs/scaling.md"),
             ("Benchmarks", "server/docs/benchmarks.md"),
+            ("Questions, and other servers", "server/docs/questions.md"),
             ("Glossary", "server/docs/glossary.md"),
             ("Contributing", ".github/CONTRIBUTING.md"),
             ("Security", ".github/SECURITY.md"),

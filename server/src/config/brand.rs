@@ -29,6 +29,8 @@ settings_table! {
         dark_color: Option<Spanned<String>> = None,
         /// Where faults of security are reported, as `mailto:` or `https:`, for `/.well-known/security.txt`.
         security_contact: Option<Spanned<String>> = None,
+        /// The home page: `on`, `off` (404), or the `https:` address to which it redirects.
+        home: Spanned<String> = super::documented::implicit("on".to_owned()),
     }
 }
 
@@ -43,6 +45,20 @@ pub struct Brand {
     pub colors: String,
     /// Where faults of security are reported.
     pub security_contact: Option<String>,
+    /// The home page.
+    pub home: HomePage,
+}
+
+/// Answer to a request for the home page.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum HomePage {
+    /// A description of the server.
+    #[default]
+    Shown,
+    /// 404.
+    Off,
+    /// A redirect to this address.
+    Redirected(String),
 }
 
 /// An image and its media type.
@@ -56,7 +72,13 @@ pub struct Logo {
 
 impl Default for Brand {
     fn default() -> Self {
-        Self { name: "Trefoil".to_owned(), logo: None, colors: String::new(), security_contact: None }
+        Self {
+            name: "Trefoil".to_owned(),
+            logo: None,
+            colors: String::new(),
+            security_contact: None,
+            home: HomePage::default(),
+        }
     }
 }
 
@@ -94,7 +116,19 @@ impl PagesSection {
                 Some(contact.into_inner())
             }
         };
-        Ok(Brand { name, logo, colors, security_contact })
+        let (span, home) = (self.home.span(), self.home.into_inner());
+        let home = match home.as_str() {
+            "on" => HomePage::Shown,
+            "off" => HomePage::Off,
+            address if url::Url::parse(address).is_ok_and(|url| url.scheme() == "https") => {
+                HomePage::Redirected(home)
+            }
+            _ => {
+                let why = "write on, off, or the address of your own page, such as https://example.org/";
+                return Err(file.value_error(span, "home", why));
+            }
+        };
+        Ok(Brand { name, logo, colors, security_contact, home })
     }
 }
 

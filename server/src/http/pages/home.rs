@@ -1,4 +1,5 @@
 //! GET {base}/: describes the server, with links, an example, the signed-in user and, for a demo, its users.
+//! `[pages] home` can switch it off or redirect it.
 
 use std::path::PathBuf;
 
@@ -8,6 +9,7 @@ use maud::{Markup, html};
 
 use super::frame::page;
 use super::texts::{phrase, t};
+use crate::config::brand::HomePage;
 use crate::demo::guide::GUIDE_FILE;
 use crate::http::extract::RequestContext;
 use crate::http::pages::browser_session::signed_in;
@@ -16,6 +18,11 @@ use crate::http::reply::{self, Response};
 
 /// Shows the page.
 pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
+    match &context.app.settings().brand.home {
+        HomePage::Shown => {}
+        HomePage::Off => return Err(Problem::page(StatusCode::NOT_FOUND, "This server has no home page.")),
+        HomePage::Redirected(to) => return Ok(reply::redirect(StatusCode::FOUND, to)),
+    }
     let fhir = &context.app.address.fhir_base;
     let signed_in = signed_in(context).await?;
     let links = [

@@ -64,6 +64,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("not sent", "nicht gesendet"),
     ("Back to {}", "Zurück zu {}"),
     ("To the start page", "Zur Startseite"),
+    ("This server has no home page.", "Dieser Server hat keine Startseite."),
     ("This server has no pages in this language.", "Dieser Server hat keine Seiten in dieser Sprache."),
     (
         "The application that sent you here is not registered with this server.",

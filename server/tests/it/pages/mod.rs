@@ -248,3 +248,26 @@ async fn the_conformance_report_is_accessible() {
         return [...document.querySelectorAll('.cases li')].filter((item) => item.checkVisibility()).map((item) => item.textContent.trim())";
     assert_eq!(driver.run(filtered).await, serde_json::json!(["✕ b"]));
 }
+
+#[tokio::test]
+async fn the_home_page_is_replaced_or_switched_off() {
+    let mut server = Server::in_fresh_folder().with_settings("[pages]\nhome = \"off\"\n");
+    server.start();
+    let home = async || server.client().get(format!("{}/", server.base())).send().await.unwrap();
+    assert_eq!(home().await.status(), 404);
+    let settings = server.data().join("trefoil.toml");
+    std::fs::write(&settings, "[pages]\nhome = \"https://portal.example/\"\n").unwrap();
+    assert!(server.trefoil(&["reload"]).status.success());
+    let answer = home().await;
+    assert_eq!(
+        (answer.status().as_u16(), &answer.headers()["location"]),
+        (302, &"https://portal.example/".parse().unwrap())
+    );
+    std::fs::write(&settings, "[pages]\nhome = \"http://portal.example/\"\n").unwrap();
+    let refused = server.trefoil(&["reload"]);
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("home: write on, off, or the address"),
+        "{refused:?}"
+    );
+    assert_eq!(home().await.status(), 302, "the settings of before stay");
+}
