@@ -1,9 +1,10 @@
 //! Finds out by requests what no metadata states: whether the FHIR interface needs a token, and whether
 //! terminology operations use resources that come with the request.
 
-use http::{HeaderValue, Method, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::{Map, Value, json};
 
+use super::applications;
 use super::browser;
 use super::cookies::CookieJar;
 use super::target::TestTarget;
@@ -16,22 +17,30 @@ pub async fn probe(target: &TestTarget) -> Map<String, Value> {
     let Some(fhir_base) = target.addresses.fhir_base.clone() else { return members };
     let is_stated = |name: &str| target.profile.contains_key(name);
     if !is_stated("anonymous") {
-        let answer = ask(target, Method::GET, &format!("{fhir_base}/Patient?_count=1"), None).await;
+        let answer = ask(target, Method::GET, &format!("{fhir_base}/Patient?_count=1"), None, None).await;
         let is_open = |answer: &Answer| answer.status.is_success();
         members.insert("anonymous".to_owned(), answer.is_some_and(|answer| is_open(&answer)).into());
     }
     let anonymous =
         target.profile.get("anonymous").or(members.get("anonymous")).is_some_and(|value| *value == true);
     // A terminology server without patients.
-    let answer =
-        ask(target, Method::POST, &format!("{fhir_base}/ValueSet/$validate-code"), Some(question())).await;
+    let operation = format!("{fhir_base}/ValueSet/$validate-code");
+    let mut answer = ask(target, Method::POST, &operation, Some(question()), None).await;
     let status = answer.as_ref().map(|answer| answer.status.as_u16());
     if !is_stated("anonymous") && !anonymous {
         let is_answered = status.is_some_and(|status| !matches!(status, 401 | 403) && status < 500);
         members
             .insert("anonymous".to_owned(), (is_answered && target.addresses.capabilities.is_some()).into());
     }
-    if !is_stated("tx_resources") && status == Some(200) {
+    if is_stated("tx_resources") {
+        return members;
+    }
+    if matches!(status, Some(401 | 403))
+        && let Some(token) = back_end_token(target).await
+    {
+        answer = ask(target, Method::POST, &operation, Some(question()), Some(&token)).await;
+    }
+    if answer.as_ref().is_some_and(|answer| answer.status == StatusCode::OK) {
         let body = answer.and_then(|answer| answer.json()).unwrap_or_default();
         let result = body["parameter"].as_array().into_iter().flatten().find(|one| one["name"] == "result");
         let accepts = result.is_some_and(|result| result["valueBoolean"] == true);
@@ -61,11 +70,30 @@ fn question() -> Value {
     ] })
 }
 
-async fn ask(target: &TestTarget, method: Method, url: &str, body: Option<Value>) -> Option<Answer> {
+/// The token of the profile for back ends, or one for its first back end; `None` without any.
+async fn back_end_token(target: &TestTarget) -> Option<String> {
+    match target.profile.get("tokens").and_then(|tokens| tokens["system"].as_str()) {
+        Some(token) => Some(token.to_owned()),
+        None => applications::backend_token(target, 0, None).await.ok(),
+    }
+}
+
+async fn ask(
+    target: &TestTarget,
+    method: Method,
+    url: &str,
+    body: Option<Value>,
+    bearer: Option<&str>,
+) -> Option<Answer> {
     let mut request = get(browser::address(url).ok()?);
     request.method = method;
     let fhir_json = HeaderValue::from_static("application/fhir+json");
     request.headers.insert(header::ACCEPT, fhir_json.clone());
+    if let Some(token) = bearer {
+        request
+            .headers
+            .insert(header::AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {token}")).ok()?);
+    }
     if let Some(body) = body {
         request.headers.insert(header::CONTENT_TYPE, fhir_json);
         request.body = body.to_string().into();

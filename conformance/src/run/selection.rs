@@ -7,6 +7,7 @@ use serde_json::Value;
 use url::{Host, Url};
 
 use super::missing_members::missing_members;
+use crate::environment::preconditions::has_demo_project;
 use crate::environment::target::TestTarget;
 use crate::environment::{OWN_SERVER, TestEnvironment};
 use crate::spec::Specification;
@@ -87,6 +88,14 @@ impl Selection {
         if case.over_tls && is_plain_loopback(&target.addresses.base_url) {
             return Some(
                 "is about TLS, and the server is addressed by plain HTTP on this machine".to_owned(),
+            );
+        }
+        let uses_demo =
+            case.given.iter().any(|given| given == "demo-terminology") && !has_demo_project(target);
+        if uses_demo && !self.write {
+            return Some(
+                "needs code systems of the suite (--write creates them, and deletes them at the end)"
+                    .to_owned(),
             );
         }
         if target.is_trefoil() {

@@ -6,7 +6,7 @@ use trefoil_conformance::wire::variables::OPERATIONS;
 
 /// Preconditions that do not affect the terminology crate: the demo project, and tokens of callers who may
 /// call all operations.
-const DEMO: [&str; 3] = ["demo-data", "system-token", "token"];
+const DEMO: [&str; 4] = ["demo-data", "demo-terminology", "system-token", "token"];
 /// Precondition that adds the imported releases to the demo project.
 const RELEASES: &str = "releases";
 /// Statuses with which the HTTP layer responds without calling the terminology crate.

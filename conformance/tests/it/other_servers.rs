@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
+use test_server::ServerProcess;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -253,6 +254,47 @@ fn trefoil_passes_as_another_makers_server() {
     });
     assert!(summary.is_success(), "{}", verdicts.faults().join("\n"));
     assert!(summary.passed > 450, "{summary}");
+}
+
+/// A server without any data, and a back end that may write.
+fn empty_server(folder: &Path) -> (ServerProcess, Profile) {
+    let trefoil = test_server::build().unwrap();
+    let run = |args: &[&str]| {
+        let output = Command::new(&trefoil).args(args).current_dir(folder).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(&["client", "keygen", "--out", "key"]);
+    let add = ["client", "add", "suite", "--data", "data", "--auth-method", "private_key_jwt"];
+    let rights =
+        ["--grant-type", "client_credentials", "--scope", "system/*.cruds", "--jwks", "key/jwks.json"];
+    run(&[&add[..], &rights].concat());
+    let mut serve = Command::new(&trefoil);
+    serve.args(["serve", "--data", "data", "--listen", "127.0.0.1:0"]).current_dir(folder);
+    let server = ServerProcess::start(serve.env("TREFOIL_LOG", "error")).unwrap();
+    let text = "ca = \"data/tls/ca.pem\"\n[[backend]]\nclient_id = \"suite\"\nalg = \"ES384\"\n\
+                scopes = [\"system/*.cruds\"]\njwk_file = \"key/private.jwk\"\n";
+    (server, Profile::from_toml(text, folder).unwrap())
+}
+
+/// The rows about terminology bring the code systems about which they ask, and delete them afterwards.
+#[test]
+fn terminology_is_brought_to_a_server_that_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, profile) = empty_server(folder.path());
+    let (summary, verdicts) = Runtime::new().unwrap().block_on(async {
+        let mut target =
+            TestTarget::connect(server.address(), profile, TargetKind::Other, TIMEOUT).await.unwrap();
+        let found = probe::probe(&target).await;
+        assert_eq!(found["tx_resources"], true);
+        target.profile.extend(found);
+        let selection = Selection { level: Level::Must, write: true, ..Selection::default() };
+        run_on(&TestEnvironment::of(target), &RunOptions { selection, jobs: 8, ..RunOptions::default() })
+            .await
+    });
+    assert!(summary.is_success(), "{}", verdicts.faults().join("\n"));
+    let names = verdicts.names();
+    let passed = names.iter().filter(|(id, name)| id.contains("/subsumes/") && **name == "pass").count();
+    assert!(summary.passed > 290 && passed >= 25, "{summary}, {passed} rows about $subsumes");
 }
 
 /// Checks that a run changes nothing that a second run notices, and deletes what it created.

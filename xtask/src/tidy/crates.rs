@@ -47,7 +47,10 @@ const ALLOWED_CRATES: [(&str, &[&str]); 21] = [
             "trefoil-store",
         ],
     ),
-    ("trefoil-conformance", &["trefoil-test-database", "trefoil-test-parties", "trefoil-test-server"]),
+    (
+        "trefoil-conformance",
+        &["trefoil-fixtures", "trefoil-test-database", "trefoil-test-parties", "trefoil-test-server"],
+    ),
     ("trefoil-command-line", &[]),
     ("trefoil-tui", &["trefoil-command-line"]),
     ("xtask", &["trefoil-test-server"]),

@@ -8,18 +8,18 @@
 //! | `sign_in` | sessions and authorization codes of users |
 //! | `tokens` | tokens, device codes and pushed requests |
 //! | `accounts` | users and clients that are created for a case |
+//! | `brought_terminology` | the terminology of the demo project on servers that lack it |
 //! | `exports` | exports: completed, failed and expired |
 //! | `servers` | separate servers: with other settings, with other data, or at a later time |
 
 mod accounts;
+mod brought_terminology;
 mod context;
 mod exports;
 mod servers;
 mod shared_states;
 mod sign_in;
 mod tokens;
-
-use serde_json::json;
 
 pub use self::shared_states::SharedStates;
 use super::TestEnvironment;
@@ -29,6 +29,7 @@ use super::passkeys;
 use super::target::TestTarget;
 use crate::spec::preconditions;
 use accounts::{basic_client, fresh_user, own_user, removed_user};
+pub use brought_terminology::has_demo_project;
 pub use context::CaseContext;
 use exports::{export, failed_export, minute_old_export};
 use servers::{aged, ask_of, branded_pages, configured, earlier_sign_in, releases, turned_keys};
@@ -60,6 +61,11 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
     let (shared, target) = (&world.shared, &world.target);
     match name {
         "demo-data" => demo_data(target)?,
+        "demo-terminology" => {
+            if !has_demo_project(target) {
+                shared.terminology.get_or_try_init(|| brought_terminology::bring(world)).await?;
+            }
+        }
         "providers" => scene.vars.set("providers", world.local()?.providers.vars()),
         "browser-at-sign-in" => at_sign_in(target, scene).await?,
         "signed-in" => scene.cookies = first_session(world).await?,
@@ -190,7 +196,7 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
 }
 
 fn demo_data(target: &TestTarget) -> Result<(), SetupError> {
-    if json!(target.profile).to_string().contains("https://trefoil.example/fhir/CodeSystem/care-aids") {
+    if has_demo_project(target) {
         return Ok(());
     }
     Err(SetupError::Lacking("uses the demo project of Trefoil, which the target does not have".to_owned()))

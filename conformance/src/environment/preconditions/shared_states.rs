@@ -14,6 +14,8 @@ use crate::environment::target::TestTarget;
 #[derive(Default)]
 pub struct SharedStates {
     pub(super) session: OnceCell<CookieJar>,
+    /// Set once the terminology of the demo project was created on the target.
+    pub(super) terminology: OnceCell<()>,
     pub(super) token: OnceCell<Value>,
     pub(super) openid: OnceCell<Value>,
     pub(super) notes: OnceCell<Value>,
