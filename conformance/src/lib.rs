@@ -9,6 +9,7 @@
 //! | [`run`] | runs cases and checks the responses |
 //! | [`report`] | listeners to a run: the terminal and files in several formats |
 //! | [`laws`] | properties of every server, tested with random requests |
+//! | [`board`] | several servers in one run, as one page |
 //! | [`init`] | writes the profile of a server |
 //! | [`compare`] | compares the reports of two runs |
 //! | [`explain`] | texts that describe requirements and cases |
@@ -19,6 +20,7 @@
 //! with the server, because a wrong name that both use would not be detected. `tests/in_process` also checks
 //! the rows about terminology against the terminology crate.
 
+pub mod board;
 pub mod cli;
 pub mod compare;
 pub mod environment;

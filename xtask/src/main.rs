@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`mod@bench`] | the benchmark programs, by group |
+//! | [`board`] | the conformance of several servers, as one page |
 //! | [`book`] | the documents as a site |
 //! | [`demo`] | the demo server, a short guide, the terminal client |
 //! | [`dist`] | the files of a release |
@@ -18,6 +19,7 @@
 //! xtask runs the other crates as programs and does not depend on them, so that it builds quickly.
 
 mod bench;
+mod board;
 mod book;
 mod demo;
 mod dist;
@@ -101,6 +103,8 @@ enum XtaskCommand {
     },
     /// Run the benchmarks, and compare them with the HTTP floor measured in the same run.
     Bench(bench::BenchArgs),
+    /// Test servers of other makers and Trefoil on its engines, and write one page to target/board.
+    Board,
     /// Make the documents a site with search, in target/book; needs mdbook.
     Book,
     /// Write the files of a release to target/dist.
@@ -138,6 +142,7 @@ fn run(task: XtaskCommand) -> Result<()> {
             let program = target_dir().join("debug/trefoil-conformance");
             check(Command::new(program).arg("run").args(args))
         }
+        XtaskCommand::Board => board::run(),
         XtaskCommand::Book => book::run(),
         XtaskCommand::Dist(args) => dist::run(&args),
         XtaskCommand::Mutants(args) => mutants::run(&args),

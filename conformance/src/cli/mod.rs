@@ -2,6 +2,7 @@
 //! cannot be reached or stops answering, 4 if the suite itself failed, 130 after Ctrl-C.
 
 mod baseline;
+mod board;
 mod diff;
 mod exit;
 mod interrupts;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use board::BoardArgs;
 use clap::{ColorChoice, Parser, Subcommand};
 use diff::DiffArgs;
 use laws::LawArgs;
@@ -86,6 +88,11 @@ enum Command {
         #[arg(long = "report", value_name = "KIND=FILE")]
         reports: Vec<String>,
     },
+    /// Test several servers one after the other, and write one page that compares them.
+    #[command(
+        after_help = "Example:\n  trefoil-conformance board board.toml --out board.html --history board.jsonl"
+    )]
+    Board(BoardArgs),
     /// List the ids of all cases, or of the selected cases.
     #[command(after_help = "Example:\n  trefoil-conformance list spec/authorize")]
     List {
@@ -136,6 +143,7 @@ pub fn main() -> ExitCode {
         Command::Laws(args) => return laws::laws_command(&args),
         Command::Diff(args) => return diff::diff_command(&args),
         Command::Init { url, ca } => return run::init_command(&spec, &url, ca.as_deref()),
+        Command::Board(args) => return board::board_command(&spec, &args),
         Command::Compare { first, second } => return compare_reports(&first, &second),
         Command::Report { file, reports } => write_reports(&file, &reports),
         Command::Publish { folder } => {

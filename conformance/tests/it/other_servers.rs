@@ -152,6 +152,54 @@ fn oidc_provider_fails_only_as_judged() {
     assert!(summary.passed > 140, "{summary}");
 }
 
+#[test]
+fn oauth2_mock_server_fails_only_as_judged() {
+    let modules = Path::new(FOLDER).join("../server/tests/it/clients/node_modules/oauth2-mock-server");
+    if !modules.exists() {
+        println!("left out: oauth2-mock-server: not installed; .ci/run does that");
+        return;
+    }
+    let script = Path::new(FOLDER).join("tests/servers/oauth2_mock_server.mjs");
+    let Ok(server) = Running::start(Command::new("node").arg(script)) else {
+        println!("left out: oauth2-mock-server: node is not here");
+        return;
+    };
+    let profile = Profile::read(&format!("{FOLDER}/profiles/oauth2-mock-server.toml")).unwrap();
+    let runtime = Runtime::new().unwrap();
+    let summary = runtime.block_on(judge(&server.url, profile, "oauth2-mock-server.toml"));
+    assert!(summary.passed > 60, "{summary}");
+}
+
+/// The board of two servers of other makers has no failure that is not judged.
+#[test]
+fn a_board_compares_servers() {
+    let modules = Path::new(FOLDER).join("../server/tests/it/clients/node_modules/oauth2-mock-server");
+    if !modules.exists() || Command::new("node").arg("--version").output().is_err() {
+        println!("left out: the board: node or its packages are not here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [page, history] = ["board.html", "board.jsonl"].map(|name| folder.path().join(name));
+    for _ in 0..2 {
+        let output = Command::new(env!("CARGO_BIN_EXE_trefoil-conformance"))
+            .arg("board")
+            .arg(Path::new(FOLDER).join("board.toml"))
+            .arg("--out")
+            .arg(&page)
+            .arg("--history")
+            .arg(&history)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let page = std::fs::read_to_string(page).unwrap();
+    for part in ["node-oidc-provider", "Judged: ", "Fails since ", "curl -i"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert_eq!(std::fs::read_to_string(history).unwrap().lines().count(), 4);
+}
+
 /// A case is skipped before its first request if the profile lacks what its row or its preconditions name,
 /// and the run says what to add.
 #[test]

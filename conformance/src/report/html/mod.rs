@@ -17,7 +17,7 @@ const SCRIPT: &str = include_str!("script.js");
 
 /// Verdicts in the order of the page, with their names in words and the signs that stand for them beside the
 /// colour.
-const VERDICTS: [(&str, &str, &str); 5] = [
+pub(crate) const VERDICTS: [(&str, &str, &str); 5] = [
     ("fail", "failed", "✕"),
     ("inconclusive", "inconclusive", "?"),
     ("gap", "known gap", "!"),
@@ -27,6 +27,22 @@ const VERDICTS: [(&str, &str, &str); 5] = [
 
 /// The page.
 pub fn html(record: &RunRecord) -> String {
+    let head = html! {
+        p.kind { "Conformance report" }
+        h1 { (record.target) }
+        (facts(record))
+    };
+    let main = html! {
+        (summary(record))
+        (failures(record))
+        (reasons(record))
+        (matrix(record))
+    };
+    frame(&format!("Conformance of {}", record.target), &head, &main)
+}
+
+/// A page with style and script.
+pub(crate) fn frame(title: &str, head: &Markup, main: &Markup) -> String {
     // A policy that the page states about itself: the responses that it shows can neither load nor run
     // anything.
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
@@ -42,21 +58,12 @@ pub fn html(record: &RunRecord) -> String {
                 meta charset="utf-8";
                 meta http-equiv="Content-Security-Policy" content=(policy);
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "Conformance of " (record.target) }
+                title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                header {
-                    p.kind { "Conformance report" }
-                    h1 { (record.target) }
-                    (facts(record))
-                }
-                main {
-                    (summary(record))
-                    (failures(record))
-                    (reasons(record))
-                    (matrix(record))
-                }
+                header { (head) }
+                main { (main) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -82,7 +89,7 @@ fn facts(record: &RunRecord) -> Markup {
 }
 
 /// The number of outcomes of each verdict, in the order of the page.
-fn counts<'a>(outcomes: impl Iterator<Item = &'a CaseOutcome>) -> [usize; VERDICTS.len()] {
+pub(crate) fn counts<'a>(outcomes: impl Iterator<Item = &'a CaseOutcome>) -> [usize; VERDICTS.len()] {
     outcomes.fold([0; VERDICTS.len()], |mut counts, outcome| {
         counts[place(&outcome.verdict)] += 1;
         counts
@@ -90,7 +97,7 @@ fn counts<'a>(outcomes: impl Iterator<Item = &'a CaseOutcome>) -> [usize; VERDIC
 }
 
 /// The place of a verdict in the order of the page.
-fn place(verdict: &Verdict) -> usize {
+pub(crate) fn place(verdict: &Verdict) -> usize {
     VERDICTS.iter().position(|(name, ..)| *name == verdict.name()).unwrap_or_default()
 }
 
@@ -165,7 +172,7 @@ fn failure_details(record: &RunRecord, outcome: &CaseOutcome, failure: &CaseFail
     }
 }
 
-fn exchange_details(number: usize, of: usize, exchange: &ShownExchange) -> Markup {
+pub(crate) fn exchange_details(number: usize, of: usize, exchange: &ShownExchange) -> Markup {
     html! {
         h3 { "Step " (number) @if number == of { " (failed)" } }
         div.command {
@@ -260,12 +267,12 @@ fn case_mark(requirement: &Requirement, case: &CaseOutcome) -> Markup {
     }
 }
 
-fn tags(requirement: &Requirement) -> Markup {
+pub(crate) fn tags(requirement: &Requirement) -> Markup {
     let kind = if requirement.standard.is_some() { "standard" } else { "house rule" };
     html! { span.tag { (requirement.level.keyword()) } " " span.tag { (kind) } }
 }
 
-fn source(requirement: &Requirement) -> Markup {
+pub(crate) fn source(requirement: &Requirement) -> Markup {
     html! {
         @match &requirement.standard {
             Some(url) => { a href=(url) rel="noreferrer" { "clause" } }
