@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use trefoil_conformance::board::BoardConfig;
 use trefoil_conformance::profile::members::{MEMBERS, ProfileMember, SETTINGS};
 use trefoil_conformance::profile::{self, Profile};
 use trefoil_conformance::run::matcher::MATCHERS;
@@ -87,6 +88,12 @@ fn the_examples_in_the_readme_are_valid_rows() {
     let text = std::fs::read_to_string(README).unwrap();
     let blocks: Vec<_> =
         text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    let (servers, blocks): (Vec<_>, Vec<_>) =
+        blocks.into_iter().partition(|block| block.starts_with("[[server]]"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("board.toml");
+    std::fs::write(&file, servers.concat()).unwrap();
+    assert_eq!(BoardConfig::read(&file).unwrap().servers.len(), 1);
     assert_eq!(blocks.len(), 4);
     let operation = format!("[[case]]\nid = \"a/b/c/d\"\ncovers = [\"a/b/c\"]\n{}", blocks[2]);
     for block in [blocks[0], blocks[1], &operation] {

@@ -3,11 +3,12 @@
 use fhir::Parameters;
 
 use super::{OperationInput, OperationLevel};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, built_in};
 use crate::code_system::{CodeSystem, LocatedConcept, Subsumption};
 use crate::expression::{self, ExpressionFault};
 use crate::interface::parameters::{CODE_A, CODE_B, CODING_A, CODING_B, SUBSUMES_SYSTEM, VERSION};
 use crate::model::error::malformed;
+use crate::model::known_systems::ISO_3166;
 use crate::model::resource_json::ContentMode;
 use crate::model::{Budget, TxError, Unprocessable};
 
@@ -193,7 +194,8 @@ fn compare_codes(
         concept.ok_or_else(|| unknown_code(system, parameter, code, None))
     };
     let (a, b) = (located(a, codes[0])?, located(b, codes[1])?);
-    if a.at == b.at {
+    let is_same_country = system.url == ISO_3166 && built_in::is_same_country(codes[0].1, codes[1].1);
+    if a.at == b.at || is_same_country {
         return Ok(Subsumption::Equivalent);
     }
     let hierarchy = system.require_is_a_hierarchy()?;

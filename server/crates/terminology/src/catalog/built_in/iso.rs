@@ -22,6 +22,13 @@ pub(super) fn countries() -> StoredResource<CodeSystem> {
     resource(ISO_3166, "ISO 3166-1 Codes for countries", true, &KINDS, concepts)
 }
 
+/// Whether two codes of `urn:iso:std:iso:3166` name the same country.
+pub(crate) fn is_same_country(a: &str, b: &str) -> bool {
+    let codes = |row: &Vec<&str>, code: &str| row[..3].contains(&code);
+    let row = table_rows(include_str!("../../../data/countries.tsv")).find(|row| codes(row, a));
+    row.is_some_and(|row| codes(&row, b))
+}
+
 /// The codes that ISO 3166-1 leaves to its users (section 8.1.3): AA, QM to QZ, XA to XZ and ZZ, and the
 /// alpha-3 codes that begin with these. XK is in wide use for Kosovo.
 fn user_assigned() -> impl Iterator<Item = Value> {

@@ -28,6 +28,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::json;
 
+pub(crate) use self::iso::is_same_country;
 use self::resource::resource;
 use super::StoredResource;
 use super::append_cache::AppendCache;
