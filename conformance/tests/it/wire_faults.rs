@@ -2,7 +2,8 @@
 //! suite, which knows the server by its address only, must fail in one of the rows of the fault.
 //!
 //! The faults are in `mutants/wire/*.toml`. A sample runs in the pipeline, all of them with
-//! `TREFOIL_WIRE_FAULTS=all` (`cargo xtask soak --only wire-faults`).
+//! `TREFOIL_WIRE_FAULTS=all` (`cargo xtask soak --only wire-faults`). The variations in
+//! `mutants/permitted/*.toml` are permitted by a standard: with all of them at once, no row may fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -20,6 +21,7 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 use test_server::ServerProcess;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Variable with the faults to plant: `all`, or the beginning of their names.
 const VARIABLE: &str = "TREFOIL_WIRE_FAULTS";
@@ -100,9 +102,6 @@ impl WireFault {
     }
 
     fn change_answer(&self, answer: &mut Response<Vec<u8>>) {
-        if self.status.is_some_and(|status| answer.status() != status) {
-            return;
-        }
         if let Some(status) = self.set_status {
             *answer.status_mut() = status.try_into().unwrap();
         }
@@ -150,10 +149,10 @@ impl WireFault {
     }
 }
 
-/// The proxy. Its fault can be changed while it runs.
+/// The proxy. Its faults can be changed while it runs.
 #[derive(Clone)]
 struct FaultyProxy {
-    fault: Arc<Mutex<Option<WireFault>>>,
+    faults: Arc<Mutex<Vec<WireFault>>>,
     client: reqwest::Client,
     /// Base URL of the server.
     upstream: Arc<str>,
@@ -185,11 +184,12 @@ impl FaultyProxy {
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
         };
-        let fault = self.fault.lock().unwrap().clone().filter(|fault| fault.is_at(&facts));
+        let mut faults = self.faults.lock().unwrap().clone();
+        faults.retain(|fault| fault.is_at(&facts));
         let (mut head, body) = request.into_parts();
         let mut body = body.collect().await.map(|body| body.to_bytes().to_vec()).unwrap_or_default();
         let mut query = facts.query.clone();
-        if let Some(fault) = &fault {
+        for fault in &faults {
             fault.change_request(&mut query, &mut head.headers, &mut body);
             // The body of an answer can only be changed if it is not packed.
             head.headers.remove("accept-encoding");
@@ -211,16 +211,17 @@ impl FaultyProxy {
         for name in ["connection", "content-length", "transfer-encoding"] {
             changed.headers_mut().remove(name);
         }
-        if let Some(fault) = &fault {
+        let status = changed.status();
+        for fault in faults.iter().filter(|fault| fault.status.is_none_or(|wanted| status == wanted)) {
             fault.change_answer(&mut changed);
         }
         changed.map(|body| Full::new(body.into()))
     }
 }
 
-/// All faults, in the order of their names.
-fn faults() -> Vec<WireFault> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("mutants/wire");
+/// All faults of a folder, in the order of their names.
+fn faults(folder: &str) -> Vec<WireFault> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("mutants").join(folder);
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let read = |path| -> Vec<WireFault> {
@@ -232,7 +233,7 @@ fn faults() -> Vec<WireFault> {
 
 #[test]
 fn names_are_unique_and_rows_exist() {
-    let faults = faults();
+    let faults = [faults("wire"), faults("permitted")].concat();
     let names: BTreeSet<_> = faults.iter().map(|fault| &fault.name).collect();
     assert_eq!(names.len(), faults.len());
     let catalogue = trefoil_conformance::spec::Specification::load().unwrap();
@@ -244,47 +245,75 @@ fn names_are_unique_and_rows_exist() {
     }
 }
 
+/// A server, the proxy in front of it, and the suite, which knows its address.
+struct FaultyWorld {
+    base: String,
+    proxy: FaultyProxy,
+    data: tempfile::TempDir,
+    _server: ServerProcess,
+    _running: AbortOnDropHandle<()>,
+}
+
+impl FaultyWorld {
+    async fn start() -> Self {
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://localhost:{}", listener.local_addr().unwrap().port());
+        let data = tempfile::tempdir().unwrap();
+        let mut command = Command::new(test_server::build().unwrap());
+        let listen = format!("127.0.0.1:{}", test_database::free_port().unwrap());
+        command.args(["serve", "--demo", "--insecure-http", "--store", "memory", "--listen", &listen]);
+        command.args(["--base-url", &base, "--data"]).arg(data.path());
+        let log = std::fs::File::create(data.path().join("server.log")).unwrap();
+        let server = ServerProcess::start(command.stderr(log)).unwrap();
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let upstream = format!("http://{listen}").into();
+        let proxy = FaultyProxy { faults: Arc::default(), client, upstream };
+        let running = AbortOnDropHandle::new(tokio::spawn(proxy.clone().serve(listener)));
+        Self { base, proxy, data, _server: server, _running: running }
+    }
+
+    /// The rows that fail; no rows means all.
+    fn failed_rows(&self, rows: &[String]) -> Vec<String> {
+        failed_rows(&self.base, &self.data.path().join("demo.json"), rows)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn variations_that_standards_permit_are_no_failures() {
+    let world = FaultyWorld::start().await;
+    let permitted = faults("permitted");
+    assert!(permitted.len() >= 50);
+    *world.proxy.faults.lock().unwrap() = permitted.clone();
+    let failed = world.failed_rows(&[]);
+    println!("{} permitted variations, {} failures", permitted.len(), failed.len());
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn faults_on_the_wire_are_found() {
-    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let wanted = std::env::var(VARIABLE).unwrap_or_default();
-    let chosen = faults().into_iter().enumerate().filter(|(number, fault)| match wanted.as_str() {
+    let chosen = faults("wire").into_iter().enumerate().filter(|(number, fault)| match wanted.as_str() {
         "" => number % SAMPLE == 0,
         "all" => true,
         name => fault.name.starts_with(name),
     });
     let chosen: Vec<_> = chosen.map(|(_, fault)| fault).collect();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://localhost:{}", listener.local_addr().unwrap().port());
-    let data = tempfile::tempdir().unwrap();
-    let mut command = Command::new(test_server::build().unwrap());
-    let listen = format!("127.0.0.1:{}", test_database::free_port().unwrap());
-    command.args(["serve", "--demo", "--insecure-http", "--store", "memory", "--listen", &listen]);
-    command.args(["--base-url", &base, "--data"]).arg(data.path());
-    let log = std::fs::File::create(data.path().join("server.log")).unwrap();
-    let server = ServerProcess::start(command.stderr(log)).unwrap();
-    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-    let proxy = FaultyProxy { fault: Arc::default(), client, upstream: format!("http://{listen}").into() };
-    let running = tokio::spawn(proxy.clone().serve(listener));
-    let profile = data.path().join("demo.json");
-    let run = |rows: &[String]| failed_rows(&base, &profile, rows);
-
+    let world = FaultyWorld::start().await;
     // Without a fault, the rows pass.
     let rows: BTreeSet<String> = chosen.iter().flat_map(|fault| fault.rows.clone()).collect();
     let rows: Vec<String> = rows.into_iter().collect();
-    let failed = run(&rows);
+    let failed = world.failed_rows(&rows);
     assert!(failed.is_empty(), "without a fault: {failed:?}");
     let mut unseen = Vec::new();
     for fault in &chosen {
-        *proxy.fault.lock().unwrap() = Some(fault.clone());
-        let failed = run(&fault.rows);
+        *world.proxy.faults.lock().unwrap() = vec![fault.clone()];
+        let failed = world.failed_rows(&fault.rows);
         println!("{:<48} {}", fault.name, failed.first().map_or("UNSEEN", String::as_str));
         if failed.is_empty() {
             unseen.push(&fault.name);
         }
     }
-    running.abort();
-    drop(server);
     println!("{} of {} faults on the wire were found", chosen.len() - unseen.len(), chosen.len());
     assert!(unseen.is_empty(), "unseen: {unseen:?}");
 }

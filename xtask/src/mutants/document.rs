@@ -19,7 +19,8 @@ with `cargo xtask mutants --document`.
 
 Besides, a proxy plants the faults of [`mutants/wire/`](../mutants/wire) in answers and requests of an unchanged server,
 which the suite knows by its address only and without `--house`. `cargo xtask soak --only wire-faults` plants all of
-them, and the pipeline a sample.
+them, and the pipeline a sample. The same proxy makes the variations of [`mutants/permitted/`](../mutants/permitted),
+which a standard permits and Trefoil does not do: with all of them at once, no row may fail.
 ";
 
 pub fn write(mutants: &[Mutant]) -> Result<()> {

@@ -24,7 +24,7 @@ pub const PIPELINE_TESTS: [(&str, &[&str]); 9] = [
             "power_cut::",
         ],
     ),
-    ("trefoil-conformance", &["other_servers::", "wire_faults::faults"]),
+    ("trefoil-conformance", &["other_servers::", "wire_faults::faults", "wire_faults::variations"]),
     ("trefoil-identity", &["growth::a_database"]),
     ("trefoil-resources", &["power_cut::"]),
     (
