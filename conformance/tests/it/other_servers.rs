@@ -135,18 +135,24 @@ impl Drop for Running {
     }
 }
 
+/// A server of an npm package, which a script in `servers` starts; `None` if something is not installed.
+fn node_server(package: &str, script: &str) -> Option<Running> {
+    let modules = Path::new(FOLDER).join("../server/tests/it/clients/node_modules");
+    if !modules.join(package).exists() {
+        println!("left out: {package}: not installed; .ci/run does that");
+        return None;
+    }
+    let script = Path::new(FOLDER).join("tests/servers").join(script);
+    let started = Running::start(Command::new("node").arg(script));
+    if started.is_err() {
+        println!("left out: {package}: node is not here");
+    }
+    started.ok()
+}
+
 #[test]
 fn oidc_provider_fails_only_as_judged() {
-    let modules = Path::new(FOLDER).join("../server/tests/it/clients/node_modules/oidc-provider");
-    if !modules.exists() {
-        println!("left out: oidc-provider: not installed; .ci/run does that");
-        return;
-    }
-    let script = Path::new(FOLDER).join("tests/servers/oidc_provider.mjs");
-    let Ok(server) = Running::start(Command::new("node").arg(script)) else {
-        println!("left out: oidc-provider: node is not here");
-        return;
-    };
+    let Some(server) = node_server("oidc-provider", "oidc_provider.mjs") else { return };
     let runtime = Runtime::new().unwrap();
     let summary = runtime.block_on(judge(&server.url, oidc_profile(), "oidc-provider.toml"));
     assert!(summary.passed > 140, "{summary}");
@@ -154,16 +160,7 @@ fn oidc_provider_fails_only_as_judged() {
 
 #[test]
 fn oauth2_mock_server_fails_only_as_judged() {
-    let modules = Path::new(FOLDER).join("../server/tests/it/clients/node_modules/oauth2-mock-server");
-    if !modules.exists() {
-        println!("left out: oauth2-mock-server: not installed; .ci/run does that");
-        return;
-    }
-    let script = Path::new(FOLDER).join("tests/servers/oauth2_mock_server.mjs");
-    let Ok(server) = Running::start(Command::new("node").arg(script)) else {
-        println!("left out: oauth2-mock-server: node is not here");
-        return;
-    };
+    let Some(server) = node_server("oauth2-mock-server", "oauth2_mock_server.mjs") else { return };
     let profile = Profile::read(&format!("{FOLDER}/profiles/oauth2-mock-server.toml")).unwrap();
     let runtime = Runtime::new().unwrap();
     let summary = runtime.block_on(judge(&server.url, profile, "oauth2-mock-server.toml"));
@@ -173,9 +170,8 @@ fn oauth2_mock_server_fails_only_as_judged() {
 /// The board of two servers of other makers has no failure that is not judged.
 #[test]
 fn a_board_compares_servers() {
-    let modules = Path::new(FOLDER).join("../server/tests/it/clients/node_modules/oauth2-mock-server");
-    if !modules.exists() || Command::new("node").arg("--version").output().is_err() {
-        println!("left out: the board: node or its packages are not here");
+    // The board starts the same servers.
+    if node_server("oauth2-mock-server", "oauth2_mock_server.mjs").is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

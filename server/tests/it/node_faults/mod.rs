@@ -62,6 +62,17 @@ fn start_clients(world: &'static World) -> JoinSet<()> {
     work
 }
 
+/// Checks the exports, what is stored, and the history of all requests.
+async fn check_end(world: &'static World, exports: &'static Exports) {
+    let figures = exports.check(world).await;
+    println!("{figures:?}");
+    assert!(figures.exports > 0, "no export was completed");
+    aftermath::check_final_state(world).await;
+    let mut history = world.record(std::mem::take);
+    history.require_accepted(&["assertion", "proof", "code", "refresh", "ceremony"]);
+    history.check();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
     let Some(database) = TestDatabase::shared() else { return };
@@ -101,11 +112,5 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
     end_calmly(world).await;
     work.join_all().await;
 
-    let figures = exports.check(world).await;
-    println!("{figures:?}");
-    assert!(figures.exports > 0, "no export was completed");
-    aftermath::check_final_state(world).await;
-    let mut history = world.record(std::mem::take);
-    history.require_accepted(&["assertion", "proof", "code", "refresh", "ceremony"]);
-    history.check();
+    check_end(world, exports).await;
 }

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use node_clients::{NODES, aftermath};
+use node_clients::NODES;
 use test_database::TestDatabase;
 use test_object_store::TestObjectStore;
 
 use super::real_nodes::{Clients, end_calmly};
-use super::{EXPORTS, open_exports, start_clients};
+use super::{EXPORTS, check_end, open_exports, start_clients};
 use crate::bucket::bucket_settings;
 use crate::support::{Server, TREFOIL, have};
 
@@ -80,13 +80,7 @@ async fn no_request_fails_while_nodes_are_upgraded() {
     end_calmly(world).await;
     work.join_all().await;
 
-    let figures = exports.check(world).await;
-    println!("{figures:?}");
-    assert!(figures.exports > 0, "no export was completed");
-    aftermath::check_final_state(world).await;
-    let mut history = world.record(std::mem::take);
-    history.require_accepted(&["assertion", "proof", "code", "refresh", "ceremony"]);
-    history.check();
+    check_end(world, exports).await;
 
     run_sql(&url, INCOMPATIBLE);
     let node = &mut servers[0];
