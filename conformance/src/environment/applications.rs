@@ -74,9 +74,15 @@ pub async fn code(
         ("redirect_uri", redirect_uri),
     ];
     params.extend(more);
-    // Any other server may require both (RFC 6749 3.3, RFC 9700 2.1.1).
-    if !target.is_trefoil() && !more.iter().any(|(name, _)| *name == "scope") {
-        params.push(("scope", "openid"));
+    let states = |wanted: &str| more.iter().any(|(name, _)| *name == wanted);
+    // Any other server may require these (RFC 6749 3.3, RFC 9700 2.1.1).
+    if !target.is_trefoil() {
+        if !states("scope") {
+            params.push(("scope", "openid"));
+        }
+        if !states("nonce") {
+            params.push(("nonce", vars.text("nonce")?));
+        }
     }
     let with_pkce = with_pkce || target.requires_pkce();
     if with_pkce {

@@ -213,7 +213,8 @@ async fn step_answer(
     let expects_limit = status.is_some_and(|status| status.matches(StatusCode::TOO_MANY_REQUESTS.as_u16()));
     let expects_redirect = step.expect.location.is_some()
         || step.expect.status.as_ref().is_some_and(|status| status.matches(StatusCode::FOUND.as_u16()));
-    if target.is_trefoil() || step.request.to != "authorize" || !expects_redirect {
+    let is_authorization = step.request.to.split('?').next() == Some("authorize");
+    if target.is_trefoil() || !is_authorization || !expects_redirect {
         let repeated = RepeatedStatus { poll: step.request.poll, expects_limit };
         return exchange(world, scene, sent_request, repeated).await;
     }

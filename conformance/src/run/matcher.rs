@@ -27,7 +27,7 @@ pub const MATCHERS: &[(&str, &str)] = &[
     ("$bits:N", "a text that is long enough for N random bits, judged by the kinds of its characters"),
     (
         "$half_hash:ALG:TEXT",
-        "the left half of the hash of a text in base64url, as `at_hash`; ALG is SHA-256, SHA-384 or SHA-512",
+        "the left half of the hash of a text in base64url, as `at_hash`; ALG is SHA-256, SHA-384, SHA-512, or SHA-2 for any of them",
     ),
     ("anything else", "that text, with its variables filled in"),
 ];
@@ -153,13 +153,12 @@ pub fn text(
             } else if let Some((algorithm, text)) =
                 pattern.strip_prefix("$half_hash:").and_then(|rest| rest.split_once(':'))
             {
-                match half_hash(algorithm, &vars.fill(text)?) {
-                    Some(hash) => actual_text == Some(hash.as_str()),
-                    None => {
-                        out.push(format!("{path}: the row's hash '{algorithm}' is not known"));
-                        return Ok(());
-                    }
+                let hashes = half_hashes(algorithm, &vars.fill(text)?);
+                if hashes.is_empty() {
+                    out.push(format!("{path}: the row's hash '{algorithm}' is not known"));
+                    return Ok(());
                 }
+                hashes.iter().any(|hash| actual_text == Some(hash.as_str()))
             } else if let Some(part) = pattern.strip_prefix("$contains:") {
                 let part = vars.fill(part)?;
                 actual_text.is_some_and(|actual_text| actual_text.contains(&part))
@@ -255,14 +254,19 @@ fn random_bits(text: &str) -> f64 {
     (text.chars().filter(char::is_ascii_alphanumeric).count() * of_character) as f64
 }
 
-fn half_hash(algorithm: &str, text: &str) -> Option<String> {
+/// The left halves of the digests of a text. SHA-2 stands for each of its algorithms, of which that of the
+/// signature is used.
+fn half_hashes(algorithm: &str, text: &str) -> Vec<String> {
     let half = |digest: &[u8]| URL_SAFE_NO_PAD.encode(&digest[..digest.len() / 2]);
-    match algorithm {
-        "SHA-256" => Some(half(&Sha256::digest(text))),
-        "SHA-384" => Some(half(&Sha384::digest(text))),
-        "SHA-512" => Some(half(&Sha512::digest(text))),
-        _ => None,
-    }
+    let all = [
+        ("SHA-256", half(&Sha256::digest(text))),
+        ("SHA-384", half(&Sha384::digest(text))),
+        ("SHA-512", half(&Sha512::digest(text))),
+    ];
+    all.into_iter()
+        .filter(|(name, _)| *name == algorithm || algorithm == "SHA-2")
+        .map(|(_, hash)| hash)
+        .collect()
 }
 
 /// Formats a value for a message.

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | authorization, also pushed | code challenge, unless the profile has `pkce = false` | RFC 7636, RFC 9700 2.1.1 |
 //! | authorization | scope `openid` | RFC 6749 3.3: a server may refuse a request without scope |
+//! | authorization with `response_type=code` and `openid` | nonce | OpenID Connect Core 15.5.2, RFC 9700 2.1.1 |
 //! | code for tokens | code verifier of an added challenge | RFC 7636 4.5 |
 //! | kick-off of an export | `Accept` and `Prefer` | Bulk Data 2.0.0, "Headers" |
 
@@ -42,6 +43,12 @@ pub fn add_to_query(request: &Request, variables: &Variables, url: &mut Url) {
     }
     if !request.query.contains_key("scope") {
         pairs.append_pair("scope", "openid");
+    }
+    // In other flows the standard requires it, and rows are about its lack.
+    let is_code = request.query.get("response_type").is_some_and(|kind| kind == "code");
+    let is_openid = request.query.get("scope").is_none_or(|scope| scope.contains("openid"));
+    if is_code && is_openid && !request.query.contains_key("nonce") {
+        pairs.append_pair("nonce", variables.text("nonce").unwrap_or_default());
     }
 }
 
