@@ -9,13 +9,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use wiremock::matchers::path;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
@@ -36,7 +37,7 @@ pub const CLIENT_ID: &str = "trefoil-at-provider";
 pub struct FakeProviders {
     http: MockServer,
     raw: Vec<(&'static str, u16)>,
-    refused: u16,
+    refused: TcpSocket,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -151,12 +152,9 @@ impl FakeProviders {
             raw.push((name, listener.local_addr()?.port()));
             tasks.push(tokio::spawn(serve(listener, manner)));
         }
-        // Finds a free port without a listener, so that connections are refused.
-        let refused = TcpListener::bind("127.0.0.1:0")
-            .await
-            .context("failed to find a free port")?
-            .local_addr()?
-            .port();
+        // Connections to a socket that does not listen are refused, and no other program gets its port.
+        let refused = TcpSocket::new_v4()?;
+        refused.bind(SocketAddr::from(([127, 0, 0, 1], 0))).context("failed to find a free port")?;
         Ok(Self { http, raw, refused, tasks })
     }
 
@@ -169,7 +167,8 @@ impl FakeProviders {
             let port = self.raw.iter().find(|(key, _)| *key == name).map_or(0, |(_, port)| *port);
             format!("http://127.0.0.1:{port}/token")
         };
-        let refused = format!("http://127.0.0.1:{}/token", self.refused);
+        let port = self.refused.local_addr().map_or(0, |address| address.port());
+        let refused = format!("http://127.0.0.1:{port}/token");
         let other_keys = format!("{http}/other-keys");
         let all = [
             ("Outside", token.as_str(), keys.as_str()),
