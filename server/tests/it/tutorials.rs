@@ -64,20 +64,24 @@ impl Session {
     /// the page asks its reader to use a browser.
     fn begin(page: &'static str, uses_browser: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        // The commands change the current folder.
+        let at = |name: &str| folder.path().join(name).display().to_string();
         let ports = ["8443", "9443"].map(|port| (port, free_port().unwrap().to_string()));
         let blocks = blocks(page);
         let last = blocks.iter().rposition(|(language, _)| language == "sh").unwrap();
         let mut script = "set -eu\n".to_owned();
         for (number, (_, text)) in blocks.iter().enumerate().filter(|(_, (language, _))| language == "sh") {
             if uses_browser && number == last {
-                script += &format!("touch {READY}; until [ -e {CONTINUE} ]; do sleep 0.05; done\n");
+                let (ready, go) = (at(READY), at(CONTINUE));
+                script += &format!("touch {ready}; until [ -e {go} ]; do sleep 0.05; done\n");
             }
             let is_command = |line: &&str| !line.starts_with(INSTALLS);
             let commands: String = text.lines().filter(is_command).map(|line| format!("{line}\n")).collect();
-            script += &format!("{{\n{commands}}} > {OUTPUT}{number}\n");
+            let output = at(&format!("{OUTPUT}{number}"));
+            script += &format!("{{\n{commands}}} > {output}\n");
             // A reader waits for the announcement.
             if commands.contains("trefoil serve") {
-                script += &format!("until grep -q ready {OUTPUT}{number}; do sleep 0.05; done\n");
+                script += &format!("until grep -q ready {output}; do sleep 0.05; done\n");
             }
         }
         script = script.replace("trefoil serve --config", "trefoil serve --listen 127.0.0.1:8443 --config");
@@ -131,6 +135,13 @@ impl Drop for Session {
     fn drop(&mut self) {
         // The servers of the session.
         let _ended = kill_process_group(Pid::from_child(&self.shell), Signal::KILL);
+    }
+}
+
+#[test]
+fn an_own_app() {
+    if have("bash", "tutorials") && have("curl", "tutorials") {
+        Session::begin("first-app.md", false).end();
     }
 }
 
