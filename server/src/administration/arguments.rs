@@ -184,7 +184,7 @@ pub enum AdminSubcommand {
 }
 
 /// The option for the data folder that a command works on.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct DataArgs {
     /// Folder with the store, exports, keys and certificate
     #[arg(long, global = true, default_value = DEFAULT_DATA_FOLDER, value_name = "FOLDER")]

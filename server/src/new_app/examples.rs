@@ -162,6 +162,11 @@ impl AppLanguage {
     }
 }
 
+/// The name of a value on the command line.
+pub fn value_name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
 /// The example for a kind and a language.
 pub fn find(kind: AppKind, language: AppLanguage) -> Option<&'static AppExample> {
     EXAMPLES.iter().find(|example| example.kind == kind && example.language == language)

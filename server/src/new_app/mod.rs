@@ -4,24 +4,26 @@
 //! |---|---|
 //! | `examples` | the programs, by kind of app and language |
 //! | `administer` | commands of the administration |
+//! | `page` | the questions as a page of the browser |
 //! | here | the questions, the registration, the files and what to do next |
 
 mod administer;
 mod examples;
+mod page;
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use clap::ValueEnum;
+use clap::{Args as _, FromArgMatches as _, ValueEnum};
 use command_line::question;
 use command_line::text::{json_line, shell_word};
 use serde_json::{Value, json};
 use store::folder::make_folder;
 
 use self::administer::administer;
-use self::examples::{AppExample, AppKind, AppLanguage, EXAMPLES, find};
+use self::examples::{AppExample, AppKind, AppLanguage, EXAMPLES, find, value_name};
 use crate::administration::arguments::DataArgs;
 use crate::administration::client_keys::{KeyAlgorithm, es384_key_pem, generate_key, public_members};
 use crate::config::exit_code;
@@ -44,7 +46,11 @@ pub struct NewAppArgs {
     #[command(flatten)]
     data: DataArgs,
     /// Client id of the app
+    #[arg(required_unless_present = "page", default_value = "", hide_default_value = true)]
     name: String,
+    /// Ask on a page of the browser, whose address is printed and works once
+    #[arg(long, conflicts_with_all = ["name", "kind", "language", "out", "port", "remove"])]
+    page: bool,
     /// Kind of the app; on a terminal, it is asked for
     #[arg(long, value_enum)]
     kind: Option<AppKind>,
@@ -72,7 +78,11 @@ pub struct NewAppArgs {
 
 /// Runs the command.
 pub async fn run_new_app(args: NewAppArgs) -> ExitCode {
-    let done = if args.remove { remove(&args).await } else { Box::pin(create(&args)).await };
+    let done = match (args.page, args.remove) {
+        (true, _) => page::ask_on_page(Box::new(move |words| Box::pin(make(args.data.clone(), words)))).await,
+        (false, true) => remove(&args).await,
+        (false, false) => Box::pin(create(&args)).await,
+    };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -80,6 +90,16 @@ pub async fn run_new_app(args: NewAppArgs) -> ExitCode {
             exit_code(&error)
         }
     }
+}
+
+/// Runs the command with the words of the page, and returns what to do next.
+async fn make(data: DataArgs, words: Vec<String>) -> Result<String> {
+    let command = NewAppArgs::augment_args(clap::Command::new("new-app"));
+    let line = std::iter::once("new-app".to_owned()).chain(words);
+    let mut args = NewAppArgs::from_arg_matches(&command.try_get_matches_from(line)?)?;
+    args.data = data;
+    create(&args).await?;
+    next_steps(&args)
 }
 
 async fn create(args: &NewAppArgs) -> Result<()> {
@@ -253,24 +273,31 @@ fn read_settings(folder: &Path) -> Result<Value> {
     read().with_context(|| format!("failed to read {}", path.display()))
 }
 
-/// The name of a value on the command line.
-fn value_name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+/// The command that runs an example with these settings.
+fn run_command(example: &AppExample, settings: &Value) -> String {
+    let Some(ca) = settings["ca"].as_str() else { return example.run.to_owned() };
+    let names = example.language.ca_variables().iter();
+    let variables: String = names.map(|name| format!("{name}={} ", shell_word(ca))).collect();
+    format!("{variables}{}", example.run)
+}
+
+/// The commands that install and run the example in the folder of these arguments.
+fn next_steps(args: &NewAppArgs) -> Result<String> {
+    let folder = args.folder();
+    let settings = read_settings(&folder)?;
+    let example = example_of(&settings, &folder)?;
+    let [data, out] = [shell_word(&args.data.data), shell_word(&folder)];
+    let is_running = args.data.data.join("endpoint.json").exists();
+    let serve = if is_running { String::new() } else { format!("  trefoil serve --data {data} &\n") };
+    let run = run_command(example, &settings);
+    Ok(format!("{serve}  cd {out}\n  {}\n  {run}\n", example.install))
 }
 
 /// Prints the commands that install and run the example.
 fn print_next_steps(args: &NewAppArgs, example: &AppExample, folder: &Path) -> Result<()> {
-    let settings = read_settings(folder)?;
-    let run = match settings["ca"].as_str() {
-        None => example.run.to_owned(),
-        Some(ca) => {
-            let names = example.language.ca_variables().iter();
-            let variables: String = names.map(|name| format!("{name}={} ", shell_word(ca))).collect();
-            format!("{variables}{}", example.run)
-        }
-    };
-    let is_running = args.data.data.join("endpoint.json").exists();
     if args.data.output.json {
+        let settings = read_settings(folder)?;
+        let run = run_command(example, &settings);
         let mut result = settings;
         if let Some(members) = result.as_object_mut() {
             members.remove("client_secret");
@@ -281,14 +308,20 @@ fn print_next_steps(args: &NewAppArgs, example: &AppExample, folder: &Path) -> R
         println!("{}", json_line(&result));
         return Ok(());
     }
+    println!("the example is in {}; run it with:\n\n{}", folder.display(), next_steps(args)?);
     let [data, out] = [shell_word(&args.data.data), shell_word(folder)];
-    println!("the example is in {}; run it with:\n", folder.display());
-    if !is_running {
-        println!("  trefoil serve --data {data} &");
-    }
-    println!("  cd {out}\n  {}\n  {run}\n", example.install);
     println!("'trefoil new-app {} --data {data} --out {out} --remove' deletes both.", args.name);
     Ok(())
+}
+
+/// The example that the settings in a folder name.
+fn example_of(settings: &Value, folder: &Path) -> Result<&'static AppExample> {
+    let kind = AppKind::from_str(settings["kind"].as_str().unwrap_or_default(), false).ok();
+    let language = AppLanguage::from_str(settings["language"].as_str().unwrap_or_default(), false).ok();
+    kind.zip(language).and_then(|(kind, language)| find(kind, language)).with_context(|| {
+        let path = folder.join(SETTINGS);
+        format!("{} does not name an example; delete it, or choose another folder with --out", path.display())
+    })
 }
 
 /// Shows what an earlier run has made.
@@ -298,17 +331,7 @@ async fn show(args: &NewAppArgs, folder: &Path) -> Result<()> {
         let folder = folder.display();
         format!("{folder} has an example, but its client is not registered; delete {folder}, or choose --out")
     })?;
-    let settings = read_settings(folder)?;
-    let kind = AppKind::from_str(settings["kind"].as_str().unwrap_or_default(), false).ok();
-    let language = AppLanguage::from_str(settings["language"].as_str().unwrap_or_default(), false).ok();
-    let example =
-        kind.zip(language).and_then(|(kind, language)| find(kind, language)).with_context(|| {
-            let path = folder.join(SETTINGS);
-            format!(
-                "{} does not name an example; delete it, or choose another folder with --out",
-                path.display()
-            )
-        })?;
+    let example = example_of(&read_settings(folder)?, folder)?;
     if !args.data.output.json {
         println!("the client '{}' was registered before", args.name);
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::clients::clients;
 use crate::driver::{Driver, have_browser};
-use crate::support::{Server, have, installed, python_packages};
+use crate::support::{Server, TREFOIL, have, installed, python_packages};
 
 /// An example that runs; it ends with this value.
 struct RunningApp {
@@ -198,4 +198,76 @@ fn scopes_of_a_user_are_extended_only_with_consent() {
     assert_eq!(allowed(), before);
     assert!(server.trefoil(&[&words[..], &["--yes"]].concat()).status.success());
     assert_eq!(allowed(), format!("{before} user/ValueSet.rs"));
+}
+
+/// `trefoil new-app --page`, which runs until an app is made, with its link as address.
+fn open_page(server: &Server, folder: &Path) -> RunningApp {
+    let mut child = Command::new(TREFOIL)
+        .args(["new-app", "--page", "--data"])
+        .arg(server.data())
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines().map_while(Result::ok);
+    let address = lines.map(|line| line.trim().to_owned()).find(|line| line.starts_with("http://")).unwrap();
+    RunningApp { child, address }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_makes_an_app() {
+    if !have_browser() {
+        return;
+    }
+    let server = Server::demo();
+    let folder = tempfile::tempdir().unwrap();
+    let mut app = open_page(&server, folder.path());
+    let driver = Driver::start().await;
+    driver.go(&app.address).await;
+    driver.fill("#name", "--help").await;
+    driver.press("button").await;
+    assert!(driver.text("[role=alert]").await.contains("--help"), "a name is not an option");
+    driver.fill("#name", "shop").await;
+    driver.run("document.querySelector('[value=\"backend bash\"]').selected = true").await;
+    driver.press("button").await;
+    wait_for_text(&driver, "The app is registered").await;
+    assert!(driver.text("body").await.contains("trefoil new-app --kind backend --language bash"));
+    assert!(app.child.wait().unwrap().success(), "the page ends with its app");
+    assert!(folder.path().join("shop/app.sh").exists());
+    assert!(server.trefoil(&["client", "show", "shop"]).status.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_is_closed_to_websites() {
+    let server = Server::demo();
+    let folder = tempfile::tempdir().unwrap();
+    let app = open_page(&server, folder.path());
+    let link = &app.address;
+    let (base, query) = link.split_once("/?").unwrap();
+    let none = reqwest::redirect::Policy::none();
+    let client = reqwest::Client::builder().redirect(none).no_proxy().build().unwrap();
+    let status = async |request: reqwest::RequestBuilder| request.send().await.unwrap().status().as_u16();
+    assert_eq!(status(client.get(base)).await, 403, "without the link");
+    let other_host = client.get(link).header("host", "evil.example");
+    assert_eq!(status(other_host).await, 403, "another name of this machine");
+    assert_eq!(status(client.get(format!("{base}/?{query}x"))).await, 403, "another link");
+    let opened = client.get(link).send().await.unwrap();
+    let cookie = opened.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    assert_eq!(status(client.get(link)).await, 403, "the link works once");
+    let page = client.get(base).header("cookie", &cookie).send().await.unwrap().text().await.unwrap();
+    let csrf = test_parties::hidden_fields(&page).remove(0).1;
+    let form = |csrf: &str| {
+        [("csrf", csrf), ("name", "shop"), ("example", "backend bash"), ("port", "1")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    };
+    for (why, cookie, origin, token) in [
+        ("another site", cookie.as_str(), "http://evil.example", csrf.as_str()),
+        ("no cookie", "", base, &csrf),
+        ("no token", &cookie, base, "x"),
+    ] {
+        let post = client.post(base).header("cookie", cookie).header("origin", origin).form(&form(token));
+        assert_eq!(status(post).await, 403, "{why}");
+    }
+    assert!(!folder.path().join("shop").exists());
 }
