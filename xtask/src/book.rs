@@ -76,6 +76,8 @@ const PARTS: &[Part] = &[
     ),
 ];
 
+/// Folders with the pictures of the pages.
+const PICTURES: [&str; 2] = ["client-tui", "server/docs/pictures"];
 /// Languages whose consecutive blocks are tabs, with their names.
 const TABS: [(&str, &str); 5] =
     [("bash", "Bash"), ("javascript", "JavaScript"), ("python", "Python"), ("java", "Java"), ("r", "R")];
@@ -91,10 +93,12 @@ pub fn run() -> Result<()> {
     for (_, path) in pages() {
         copy(path, &source)?;
     }
-    for entry in fs::read_dir(root().join("client-tui"))? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".png") {
-            copy(&format!("client-tui/{name}"), &source)?;
+    for folder in PICTURES {
+        for entry in fs::read_dir(root().join(folder))? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".png") {
+                copy(&format!("{folder}/{name}"), &source)?;
+            }
         }
     }
     fs::write(source.join("SUMMARY.md"), summary())?;

@@ -6,6 +6,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -82,6 +83,17 @@ impl Driver {
             { "name": "prefers-reduced-motion", "value": "reduce" },
         ] });
         self.devtools("Emulation.setEmulatedMedia", features).await;
+    }
+
+    /// Writes pictures of the page for a tutorial, light and dark, if `TREFOIL_TUTORIAL_PICTURES` names their
+    /// folder.
+    pub async fn illustrate(&self, name: &str) {
+        let Some(folder) = std::env::var_os("TREFOIL_TUTORIAL_PICTURES").map(PathBuf::from) else { return };
+        self.resize(480, 560).await;
+        for scheme in ["dark", "light"] {
+            self.prefer(scheme).await;
+            std::fs::write(folder.join(format!("{name}-{scheme}.png")), self.picture().await).unwrap();
+        }
     }
 
     /// Returns a screenshot of the whole page as PNG.

@@ -120,6 +120,7 @@ async fn web_apps_sign_people_in() {
         driver.go(&app.address).await;
         sign_in_and_allow(&driver, &server).await;
         wait_for_text(&driver, "Signed in as Willow Marsh").await;
+        driver.illustrate("first-app-signed-in").await;
     }
 }
 
@@ -225,6 +226,7 @@ async fn the_page_makes_an_app() {
     let mut app = open_page(&server, folder.path());
     let driver = Driver::start().await;
     driver.go(&app.address).await;
+    driver.illustrate("first-app-page").await;
     driver.fill("#name", "--help").await;
     driver.press("button").await;
     assert!(driver.text("[role=alert]").await.contains("--help"), "a name is not an option");

@@ -173,10 +173,12 @@ async fn a_provider_of_a_hospital() {
     }
     let account = format!("https://localhost:{}/account", session.ports[0].1);
     driver.go(&account).await;
+    driver.illustrate("first-provider-sign-in").await;
     driver.press("a[href^='/sign-in/with/Hospital']").await;
     driver.fill("#username", "ada").await;
     driver.fill("#password", "a walk in the garden").await;
     driver.press("button").await;
+    driver.illustrate("first-provider-consent").await;
     driver.press("button[value=allow]").await;
     let page = driver.text("body").await;
     assert!(page.contains("Ada Example"), "{page}");
