@@ -1,5 +1,6 @@
 //! `cargo xtask soak --only package`: the Debian package of the server in a new system. It is installed,
-//! started as its unit starts it, used, upgraded and removed. It needs root, debootstrap, `setpriv` and curl.
+//! started as its unit starts it, used, upgraded and removed. It needs root, debootstrap, `setpriv` and curl;
+//! with bubblewrap, the service also runs as confined as the unit makes it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,6 +83,46 @@ impl DebianRoot {
         Ok(ServerProcess::start(command.stderr(Stdio::null()))?)
     }
 
+    /// Starts the service as its unit confines it: a read-only system, a data folder, a credential, no
+    /// capabilities, no home and no variables. `around` is a folder for both.
+    fn start_confined(&self, around: &Path) -> Result<ServerProcess> {
+        let [user, group] = [self.run(&["id", "-u", "trefoil"])?, self.run(&["id", "-g", "trefoil"])?];
+        let [data, credentials] = ["data", "credentials"].map(|name| around.join(name));
+        fs::create_dir_all(&data)?;
+        fs::create_dir_all(&credentials)?;
+        // A key of 32 bytes in base64, and the settings that name it as the unit's documentation says.
+        fs::write(credentials.join("kek"), "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n")?;
+        let settings = "[server]\nlisten = \"127.0.0.1:0\"\n[store]\ndata = \"/var/lib/trefoil\"\n[identity]\n\
+                        key_encryption_key_file = \"/run/credentials/trefoil.service/kek\"\n";
+        fs::write(credentials.join("trefoil.toml"), settings)?;
+        let owner = format!("{}:{}", user.trim(), group.trim());
+        check(Command::new("chown").args(["-R", &owner]).arg(around))?;
+        fs::create_dir_all(self.path("run/credentials/trefoil.service"))?;
+        let mut command = Command::new("setpriv");
+        command.arg(format!("--reuid={}", user.trim())).arg(format!("--regid={}", group.trim()));
+        command.args(["--clear-groups", "bwrap", "--die-with-parent", "--ro-bind"]).arg(&self.0).arg("/");
+        command.arg("--bind").arg(&data).arg("/var/lib/trefoil");
+        command.arg("--ro-bind").arg(&credentials).arg("/run/credentials/trefoil.service");
+        command.args([
+            "--tmpfs",
+            "/tmp",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--unshare-pid",
+            "--unshare-ipc",
+        ]);
+        command.args(["--unshare-uts", "--new-session", "--cap-drop", "ALL", "--clearenv"]);
+        command.args([
+            "/usr/bin/trefoil",
+            "serve",
+            "--config",
+            "/run/credentials/trefoil.service/trefoil.toml",
+        ]);
+        Ok(ServerProcess::start(command.stderr(Stdio::null()))?)
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -108,6 +149,22 @@ pub fn run() -> Result<()> {
     let service = system.start()?;
     use_service(&system, service.address())?;
     ensure!(service.stop()?.success(), "the service did not end well");
+
+    if Command::new("bwrap").arg("--version").output().is_ok() {
+        // The user of the service must reach it.
+        let around = std::env::temp_dir().join("trefoil-package-trial");
+        drop(fs::remove_dir_all(&around));
+        fs::create_dir(&around)?;
+        let service = system.start_confined(&around)?;
+        let answer =
+            Command::new("curl").args(["-sk", &format!("{}/health/ready", service.address())]).output()?;
+        ensure!(answer.stdout.starts_with(b"ready"), "the confined service is not ready");
+        drop(service);
+        fs::remove_dir_all(&around)?;
+        println!("the service ran with a read-only system, a credential, no capabilities and no home");
+    } else {
+        println!("left out: the confined service: bubblewrap is not installed");
+    }
 
     // An upgrade keeps the settings and the data.
     let settings = fs::read_to_string(system.path(SETTINGS))? + OWN_SETTING;
