@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 pub(super) const NAME: &str = "manifest.json";
+/// Files in which clients record a download: the terminal client, and SMART's Bulk Data client.
+const RECORDS: [&str; 2] = ["job.json", "log.ndjson"];
 
 /// The list of a manifest that contains a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub(super) enum FileRole {
     /// Remarks of the server about the export. They are no data.
     Remarks,
     Manifest,
+    /// The record of a client about its download. It is no data.
+    Record,
 }
 
 #[derive(Deserialize)]
@@ -83,6 +87,7 @@ fn parse(path: &Path) -> Option<Manifest> {
 fn read(path: &Path) -> Option<HashMap<String, FileRole>> {
     let Manifest { output, deleted, error, .. } = parse(path)?;
     let mut roles = HashMap::from([(NAME.to_owned(), FileRole::Manifest)]);
+    roles.extend(RECORDS.map(|name| (name.to_owned(), FileRole::Record)));
     // A client that downloads files names them by the last segment of their URL.
     let lists = [(output, FileRole::Output), (deleted, FileRole::Deleted), (error, FileRole::Remarks)];
     for (files, role) in lists {

@@ -140,6 +140,7 @@ impl<N: FnMut() -> String> LineReader<N> {
             Some(FileRole::Remarks) => {
                 self.nothing(&name, false, "the manifest lists it under 'error': remarks about the export")
             }
+            Some(FileRole::Record) => self.nothing(&name, false, "the record of a client about its download"),
             Some(FileRole::Output | FileRole::Deleted) | None => {
                 match files::open(path, self.teller(&name)) {
                     Ok(FileContent::Tar(archive)) => self.archive(&name, archive, is_named),

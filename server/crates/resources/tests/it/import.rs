@@ -324,6 +324,9 @@ fn a_manifest_says_what_the_files_of_an_export_are() {
     write("Bundle.ndjson", transaction);
     write("error.ndjson", r#"{"resourceType":"OperationOutcome","issue":[]}"#);
     write("deleted.ndjson", &transaction.replace("Basic/b", "Basic/a").replace("\"id\":\"t\",", ""));
+    // The records of clients about their downloads.
+    write("job.json", "{\"phase\":\"complete\"}");
+    write("log.ndjson", "{\"eventId\":\"kickoff\"}\n");
     let listed = |name: &str| serde_json::json!([{ "type": "x", "url": format!("https://there.example/1/{name}?signature=x") }]);
     let mut output = listed("Basic.ndjson").as_array().unwrap().clone();
     output.extend(listed("Bundle.ndjson").as_array().unwrap().clone());
@@ -337,7 +340,7 @@ fn a_manifest_says_what_the_files_of_an_export_are() {
     let (report, _) =
         runtime.block_on(import(&resources, vec![dir.path().to_owned()], ImportOptions::default()));
     assert_eq!(runtime.block_on(stored(&resources)), ["Basic/b", "Bundle/t"]);
-    assert_eq!((report.bad_total, report.resources["Basic"].deleted, report.skipped_total), (0, 1, 1));
+    assert_eq!((report.bad_total, report.resources["Basic"].deleted, report.skipped_total), (0, 1, 3));
     // Files that were compressed later have the same roles, and a file that was not copied is reported.
     let compressed = dir.path().join("Bundle.ndjson.gz");
     fs::write(compressed, gz(transaction.as_bytes())).unwrap();
