@@ -87,7 +87,7 @@ impl BoardConfig {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         for server in &mut config.servers {
             if server.start.is_empty() && server.url.is_none() {
-                bail!("{}: '{}' has neither start nor url", path.display(), server.name);
+                bail!("{}: '{}' has neither start nor url; add one of them", path.display(), server.name);
             }
             server.folder.clone_from(&folder);
         }
@@ -137,7 +137,7 @@ impl BoardServer {
             }
             line.clear();
         }
-        bail!("{program} ended before it printed a URL")
+        bail!("{program} ended before it printed a URL; let it print its address, or add url to the server")
     }
 
     pub(super) fn address(&self, running: Option<&RunningServer>) -> Result<String> {

@@ -49,7 +49,7 @@ pub struct NewAppArgs {
     #[arg(required_unless_present = "page", default_value = "", hide_default_value = true)]
     name: String,
     /// Ask on a page of the browser, whose address is printed and works once
-    #[arg(long, conflicts_with_all = ["name", "kind", "language", "out", "port", "remove"])]
+    #[arg(long, conflicts_with_all = ["name", "kind", "language", "out", "scope", "user", "port", "remove"])]
     page: bool,
     /// Kind of the app; on a terminal, it is asked for
     #[arg(long, value_enum)]

@@ -78,7 +78,7 @@ struct PageRequest {
 /// Serves the page until an app is made.
 ///
 /// # Errors
-/// An error if no port is free, or nobody used the page in time.
+/// An error if no port is free, or the page was not used in time.
 pub(super) async fn ask_on_page(make_app: MakeApp) -> Result<()> {
     let listeners = bind_listeners(SocketAddr::from(([127, 0, 0, 1], 0))).await;
     let listeners = listeners.context("no port of this machine is free")?;
@@ -106,7 +106,9 @@ pub(super) async fn ask_on_page(make_app: MakeApp) -> Result<()> {
             let page = Arc::clone(&page);
             async move { page.answer(&PageRequest { method, query, headers, body }).await.into_response() }
         })
-        .or(warp::any().map(|| refused("There is one page only.").into_response()))
+        .or(warp::any().map(|| {
+            refused("This address has no page. Open the one that the terminal shows.").into_response()
+        }))
         .unify()
         .boxed();
     let server = HttpServer {
@@ -120,14 +122,18 @@ pub(super) async fn ask_on_page(make_app: MakeApp) -> Result<()> {
     println!("open this address, which works once:\n\n  http://{host}/?link={link}\n");
     match tokio::time::timeout(OPEN, server.serve(listeners, phases)).await {
         Ok(()) => Ok(()),
-        Err(_) => bail!("the page was not used within {} minutes", OPEN.as_secs() / 60),
+        Err(_) => {
+            bail!("the page was not used within {} minutes; run the command again", OPEN.as_secs() / 60)
+        }
     }
 }
 
 impl OpenPage {
     async fn answer(&self, request: &PageRequest) -> Response<String> {
         if text(&request.headers, header::HOST) != self.host {
-            return refused("This page is only for this machine.");
+            return refused(
+                "The name of this machine in the request is not the one of the address in the terminal. Open that address.",
+            );
         }
         if request.method == Method::POST {
             return self.make(request).await;
@@ -159,7 +165,9 @@ impl OpenPage {
         let is_own = text(&request.headers, header::ORIGIN) == format!("http://{}", self.host);
         let form = AppForm::read(&request.body);
         if !is_own || !self.is_visit(&request.headers) || !is_same(&form.csrf, &self.csrf) {
-            return refused("The form does not come from this page.");
+            return refused(
+                "The form was not sent by this page. Run the command again, and open the address that it prints.",
+            );
         }
         let words = command_words(&form);
         match (self.make_app)(words.clone()).await {

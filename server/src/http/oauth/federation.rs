@@ -212,7 +212,7 @@ async fn external_user(
                             tracing::warn!(
                                 provider,
                                 ?failure,
-                                "the provider did not tell the name of the user"
+                                "the userinfo endpoint of the provider failed, so that the name of the user is missing"
                             );
                         }
                         Err(failure) => return Err(failure),
