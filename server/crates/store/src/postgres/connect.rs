@@ -166,8 +166,8 @@ pub struct DatabaseLimits {
     /// Time after which the database ends a transaction whose node is silent. Its locks stop the writes of
     /// all nodes.
     pub idle_transaction: Duration,
-    /// Time for which writes are repeated after the first of them has failed, because the database is away.
-    /// Later ones fail at once.
+    /// Time for which a write is repeated after its arrival while the database is away. Writes that arrive
+    /// after the first one has failed end with it, and later ones fail at once.
     pub retry: Duration,
 }
 

@@ -41,7 +41,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio_postgres::types::Type;
 
 pub(crate) use self::closing::ClosedDatabase;
@@ -53,6 +53,7 @@ use self::prefetched::{number, text};
 pub use self::presence::{Announcement, NodePresence};
 use self::read::{KindSpan, RowVersion, Walk};
 use self::records::{LedgerRequest, LedgerRounds};
+use self::rounds::RoundQueue;
 pub use self::schema::TablesVersion;
 pub(crate) use self::transfer::PostgresMoment;
 use crate::page::{self, FillingLines, PageBuilder};
@@ -74,8 +75,8 @@ const STATISTICS_POLL: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct PostgresEngine {
     database: Arc<Database>,
-    commits: mpsc::Sender<CommitRequest>,
-    records: mpsc::Sender<LedgerRequest>,
+    commits: RoundQueue<CommitRequest>,
+    records: RoundQueue<LedgerRequest>,
     heard: Arc<AtomicU64>,
     id: Arc<str>,
 }
@@ -234,7 +235,7 @@ impl PostgresEngine {
         request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> CommitRequest,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.commits.send(request(reply)).await.map_err(|_| unavailable("the writer has ended"))?;
+        self.commits.send(request(reply)).await?;
         answer.await.map_err(|_| unavailable("the writer has ended"))?
     }
 }
@@ -296,7 +297,7 @@ impl Ledger for PostgresEngine {
     async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         let (reply, answer) = oneshot::channel();
         let request = LedgerRequest { writes, now, reply };
-        self.records.send(request).await.map_err(|_| unavailable("the writer has ended"))?;
+        self.records.send(request).await?;
         answer.await.map_err(|_| unavailable("the writer has ended"))?
     }
 

@@ -135,12 +135,28 @@ impl RoundTransaction<'_> {
     }
 }
 
-/// Starts a task for one kind of rounds. It ends when all senders are dropped.
-pub(super) fn start<R: Round>(round: R, database: Arc<Database>) -> mpsc::Sender<R::Request> {
+/// Starts a task for one kind of rounds. It ends when all copies of the queue are dropped.
+pub(super) fn start<R: Round>(round: R, database: Arc<Database>) -> RoundQueue<R::Request> {
     let (sender, queue) = mpsc::channel(QUEUE);
     let task = WriterTask { round, database, connection: None, writer: None, failing_since: None };
     tokio::spawn(task.run(queue));
-    sender
+    RoundQueue(sender)
+}
+
+/// The requests that wait for a round, each with the time of its arrival.
+pub(super) struct RoundQueue<T>(mpsc::Sender<(Instant, T)>);
+
+impl<T> Clone for RoundQueue<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> RoundQueue<T> {
+    /// Adds a request. Waits while the queue is full.
+    pub async fn send(&self, request: T) -> Result<(), StoreError> {
+        self.0.send((Instant::now(), request)).await.map_err(|_| unavailable("the writer has ended"))
+    }
 }
 
 struct WriterTask<R> {
@@ -155,16 +171,16 @@ struct WriterTask<R> {
 }
 
 impl<R: Round> WriterTask<R> {
-    async fn run(mut self, mut queue: mpsc::Receiver<R::Request>) {
-        while let Some(first) = queue.recv().await {
+    async fn run(mut self, mut queue: mpsc::Receiver<(Instant, R::Request)>) {
+        while let Some((arrived, first)) = queue.recv().await {
             let mut weight = R::weight(&first);
             let mut requests = vec![first];
             while weight < ROUND_BYTES && requests.len() < ROUND_REQUESTS {
-                let Ok(next) = queue.try_recv() else { break };
+                let Ok((_, next)) = queue.try_recv() else { break };
                 weight += R::weight(&next);
                 requests.push(next);
             }
-            let answers = self.write(&requests, weight).await;
+            let answers = self.write(&requests, weight, arrived).await;
             self.database.write_fault.report(answers.as_ref().map(drop));
             if let Err(error) = &answers {
                 tracing::warn!(%error, requests = requests.len(), "a round of writes failed");
@@ -173,16 +189,22 @@ impl<R: Round> WriterTask<R> {
         }
     }
 
-    /// Writes a round of this size. Repeats it while the database is away: until the limit after the first
-    /// failure, so that callers who come later do not wait one after the other, but at least for
-    /// [`CONTENTION`].
-    async fn write(&mut self, requests: &[R::Request], weight: usize) -> Result<R::Answers, StoreError> {
+    /// Writes a round of this size, whose first request arrived at this time. Repeats it while the database
+    /// is away: until the limit after that arrival or an earlier failure, so that callers do not wait one
+    /// after the other, but at least for [`CONTENTION`].
+    async fn write(
+        &mut self,
+        requests: &[R::Request],
+        weight: usize,
+        arrived: Instant,
+    ) -> Result<R::Answers, StoreError> {
         let begun = Instant::now();
+        let mut connected_until = None;
         let limit = self.database.limits.write + self.database.limits.write_mib * (weight >> 20) as u32;
         // The answers of an attempt whose commit may have succeeded.
         let mut doubtful: Option<R::Answers> = None;
         loop {
-            let error = match self.attempt(requests, limit, &mut doubtful).await {
+            let error = match self.attempt(requests, limit, connected_until, &mut doubtful).await {
                 Ok(answers) => {
                     self.failing_since = None;
                     return Ok(answers);
@@ -194,8 +216,9 @@ impl<R: Round> WriterTask<R> {
                 }
                 Err(other) => return Err(other),
             };
-            let since = *self.failing_since.get_or_insert(begun);
-            if Instant::now() + PAUSE >= (begun + CONTENTION).max(since + self.database.limits.retry) {
+            let since = *self.failing_since.get_or_insert(arrived);
+            let until = (begun + CONTENTION).max(since + self.database.limits.retry);
+            if Instant::now() + PAUSE >= until {
                 return Err(match doubtful {
                     Some(_) => {
                         // The number of the last round is unknown, and the next round starts with a new row.
@@ -205,7 +228,20 @@ impl<R: Round> WriterTask<R> {
                     None => error,
                 });
             }
+            connected_until = Some(until);
             tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// A connection. The one of the last round is not checked again.
+    async fn connect(&mut self, until: Option<Instant>) -> Result<Object, StoreError> {
+        self.database.presence.check()?;
+        match (self.connection.take(), until) {
+            (Some(open), _) if !open.is_closed() => Ok(open),
+            (_, None) => self.database.connection().await,
+            (_, Some(until)) => tokio::time::timeout_at(until, self.database.connection())
+                .await
+                .unwrap_or_else(|_| Err(unavailable("no connection was made in time"))),
         }
     }
 
@@ -213,14 +249,10 @@ impl<R: Round> WriterTask<R> {
         &mut self,
         requests: &[R::Request],
         limit: Duration,
+        connected_until: Option<Instant>,
         doubtful: &mut Option<R::Answers>,
     ) -> Result<R::Answers, StoreError> {
-        // The connection of the last round is not checked again.
-        self.database.presence.check()?;
-        let connection = match self.connection.take() {
-            Some(open) if !open.is_closed() => open,
-            _ => self.database.connection().await?,
-        };
+        let connection = self.connect(connected_until).await?;
         let (writer, last) = match self.writer.take() {
             Some(registered) => registered,
             None => match tokio::time::timeout(self.database.limits.connect, register(&connection)).await {

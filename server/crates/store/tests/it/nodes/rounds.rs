@@ -1,7 +1,9 @@
 //! Rounds of writes to a database that refuses, delays or forgets them.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::poll;
 use trefoil_store::{
     DatabaseLimits, DatabaseUrl, Expect, ExpectVersion, Ledger as _, LedgerWrite, PageLimit, ScanOptions,
     Seq, Store, StoreError, Versions as _,
@@ -148,6 +150,39 @@ async fn a_database_that_fails_writes_is_reported_until_a_probe_succeeds() {
     client.batch_execute("ROLLBACK").await.unwrap();
     // Without another write.
     while store.check_writable().await.is_err() {}
+}
+
+#[tokio::test]
+async fn the_time_for_which_a_write_is_repeated_begins_with_its_arrival() {
+    let Some(engine) = StoreEngine::postgres().await else { return };
+    let hours = |count: u64| Duration::from_secs(count * 3_600);
+    let limits = DatabaseLimits { write: hours(100), retry: hours(1), ..DatabaseLimits::default() };
+    let store = Store::postgres(engine.url.as_ref().unwrap(), limits).await.unwrap();
+    let client = connect(&engine).await;
+    let refuse = "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN
+            RAISE EXCEPTION 'refused' USING ERRCODE = '40001';
+        END $$ LANGUAGE plpgsql;
+        CREATE TRIGGER refuse BEFORE INSERT ON ledger FOR EACH ROW
+            WHEN (NEW.key = 'jti/second') EXECUTE FUNCTION refuse();
+        BEGIN; LOCK TABLE ledger";
+    client.batch_execute(refuse).await.unwrap();
+    let write = async |id: &str| {
+        store.write(vec![LedgerWrite::put(format!("jti/{id}"), "used", Expect::Absent)], at(0)).await
+    };
+    let mut first = pin!(write("first"));
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'ledger'::regclass";
+    while client.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        assert!(poll!(&mut first).is_pending());
+    }
+    // The second request waits behind the round of the first one, for longer than it would be repeated.
+    let mut second = pin!(write("second"));
+    assert!(poll!(&mut second).is_pending());
+    tokio::time::pause();
+    tokio::time::advance(hours(2)).await;
+    tokio::time::resume();
+    client.batch_execute("COMMIT").await.unwrap();
+    first.await.unwrap();
+    assert!(matches!(second.await, Err(StoreError::Unavailable { .. })));
 }
 
 #[tokio::test(flavor = "multi_thread")]
