@@ -18,7 +18,7 @@ use crate::administration::arguments::DataArgs;
 use crate::administration::backups::progress_text;
 use crate::administration::copy::{CopySource, CopyTarget, FAILURE_SHOWN, copy_between, open_target};
 use crate::administration::protocol::{AdminCommand, CommandEvent, StoreCopy};
-use crate::administration::socket::send_command;
+use crate::administration::socket::{send_command, wait_for_end};
 use crate::administration::{Console, EventSink};
 use crate::clock::{Clock, until_next_second};
 use crate::config::{Config, ServeFlags, exit_code};
@@ -221,7 +221,13 @@ async fn copy(args: CopyArgs, console: &Console) -> Result<ExitCode> {
     let mut events = |event| console.print_event(event);
     let command = AdminCommand::Copy(copy.clone());
     match send_command(&data.data, &command, &CancellationToken::new(), &mut events).await? {
-        Some(code) => return Ok(ExitCode::from(code)),
+        Some(code) => {
+            if code == 0 && !keep_source {
+                // The next command may start it with the new store.
+                wait_for_end(&data.data).await;
+            }
+            return Ok(ExitCode::from(code));
+        }
         None => Box::pin(copy_stopped(&data, &copy, &mut events)).await?,
     }
     Ok(ExitCode::SUCCESS)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,15 @@ fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
     }
     let folder = File::open(data)?;
     Ok((PathBuf::from(format!("/proc/self/fd/{}/{SOCKET_NAME}", folder.as_raw_fd())), Some(folder)))
+}
+
+/// Waits until the process that serves the socket of this folder has ended.
+pub async fn wait_for_end(data: &Path) {
+    let Ok((path, _folder)) = socket_path(data) else { return };
+    if let Ok(mut stream) = UnixStream::connect(&path).await {
+        // No command is sent, so that the connection ends with the process.
+        let _ended = stream.read_to_end(&mut Vec::new()).await;
+    }
 }
 
 /// Listens for commands until the process ends.

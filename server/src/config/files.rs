@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::bulk::{BucketRequests, ObjectBucket};
+use object_store::ClientConfigKey;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use toml::Spanned;
@@ -38,7 +39,7 @@ settings_table! {
         secret_access_key_env: Option<Spanned<String>> = None,
         /// The bucket is in the path of the URLs, not in their host.
         path_style: bool = true,
-        /// Allow an endpoint with plain HTTP, on loopback addresses only.
+        /// Allow an endpoint with plain HTTP, on loopback addresses only; `AWS_ALLOW_HTTP=true` does so too.
         allow_http: bool = false,
         /// Redirect downloads with a signed URL of `[bulk] signed_url_s` to a signed URL of the bucket, so
         /// that the files do not pass through this server.
@@ -112,7 +113,10 @@ impl FilesSection {
         source: &ConfigSource<'_>,
         bulk: &BulkSection,
     ) -> Result<FilesConfig, ConfigError> {
-        let mut builder = self.credentials(source)?.with_allow_http(self.allow_http);
+        let mut builder = self.credentials(source)?;
+        if self.allow_http {
+            builder = builder.with_allow_http(true);
+        }
         if let Some(region) = &self.region {
             builder = builder.with_region(region);
         }
@@ -178,11 +182,16 @@ impl FilesSection {
     ) -> Result<Option<Url>, ConfigError> {
         let of_environment = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
         let (span, text) = match (&self.endpoint, of_environment) {
-            (Some(endpoint), _) => (endpoint.span(), endpoint.as_ref().clone()),
-            (None, Some(endpoint)) => (0..0, endpoint),
+            (Some(endpoint), _) => (Some(endpoint.span()), endpoint.as_ref().clone()),
+            (None, Some(endpoint)) => (None, endpoint),
             (None, None) => return Ok(None),
         };
-        let wrong = |why: &str| source.value_error(span.clone(), "endpoint", format!("'{text}' {why}"));
+        let wrong = |why: &str| match &span {
+            Some(span) => source.value_error(span.clone(), "endpoint", format!("'{text}' {why}")),
+            None => ConfigError::Setting(format!("AWS_ENDPOINT_URL: '{text}' {why}")),
+        };
+        let allow_http = AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp);
+        let allows_http = builder.get_config_value(&allow_http).is_some_and(|value| value == "true");
         let url = Url::parse(&text).map_err(|_| wrong("is not a URL such as https://s3.example.org"))?;
         let is_loopback = match url.host() {
             Some(Host::Domain(name)) => name == "localhost",
@@ -195,8 +204,8 @@ impl FilesSection {
         }
         match url.scheme() {
             "https" => Ok(Some(url)),
-            "http" if self.allow_http && is_loopback => Ok(Some(url)),
-            "http" if is_loopback => Err(wrong("needs allow_http = true")),
+            "http" if allows_http && is_loopback => Ok(Some(url)),
+            "http" if is_loopback => Err(wrong("needs allow_http = true in [files], or AWS_ALLOW_HTTP=true")),
             _ => Err(wrong("must begin with https://; plain HTTP is allowed on loopback addresses only")),
         }
     }

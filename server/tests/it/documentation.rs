@@ -2,6 +2,7 @@
 //! settings of the client, JSON with a parser, and commands with the command-line parser of the program,
 //! without running the commands.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -386,4 +387,43 @@ fn the_reasons_of_refusals_are_in_the_page_about_trouble() {
         ["authorize/request.rs", "authorize/interaction.rs", "client_auth/error.rs"].map(read).concat();
     let invented: Vec<_> = quoted.filter(|text| !sources.contains(text.as_str())).collect();
     assert!(invented.is_empty(), "no text of the server: {invented:?}");
+}
+
+/// Each parameter that the OAuth endpoints read and each error code that they send is in the page about
+/// them.
+#[test]
+fn the_parameters_and_error_codes_of_oauth_are_in_their_page() {
+    let page = [include_str!("../../docs/interface/oauth.md"), include_str!("../../docs/interface/pages.md")];
+    let page = page.concat();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let parameter = Regex::new(r#"(?:params|form|parameters)\s*\.get\("([a-z_]+)"\)"#).unwrap();
+    let code = Regex::new(
+        &(r#""((?:invalid|unsupported|insufficient|unauthorized|login|consent|interaction|account|request)_[a-z_]+"#
+            .to_owned()
+            + r#"|(?:server|use|slow|expired|access|authorization|temporarily)_[a-z_]+)""#),
+    )
+    .unwrap();
+    let (mut parameters, mut codes) = (BTreeSet::new(), BTreeSet::new());
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let files = |name: &str| {
+        let entries = std::fs::read_dir(folder.join(name)).unwrap();
+        entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect::<Vec<_>>()
+    };
+    for path in [files("src/http/oauth"), files("crates/identity/src/authorize")].concat() {
+        let text = std::fs::read_to_string(path).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap().to_owned();
+        parameters.extend(parameter.captures_iter(&text).map(|found| found[1].to_owned()));
+    }
+    for name in [
+        "crates/identity/src/model/error_code.rs",
+        "src/http/problem/identity_errors.rs",
+        "src/http/oauth/token.rs",
+        "src/http/oauth/device_authorization.rs",
+    ] {
+        codes.extend(code.captures_iter(&read(name)).map(|found| found[1].to_owned()));
+    }
+    assert!(parameters.len() > 25 && codes.len() > 15, "{parameters:?} {codes:?}");
+    let missing: Vec<_> =
+        parameters.union(&codes).filter(|name| !page.contains(&format!("`{name}"))).collect();
+    assert!(missing.is_empty(), "not in server/docs/interface: {missing:?}");
 }
