@@ -31,6 +31,9 @@ settings_table! {
         security_contact: Option<Spanned<String>> = None,
         /// The home page: `on`, `off` (404), or the `https:` address to which it redirects.
         home: Spanned<String> = super::documented::implicit("on".to_owned()),
+        /// `https:` address of the documentation, to which the home page links; `{version}` in it stands for
+        /// the version of the server.
+        documentation: Option<Spanned<String>> = None,
     }
 }
 
@@ -47,6 +50,8 @@ pub struct Brand {
     pub security_contact: Option<String>,
     /// The home page.
     pub home: HomePage,
+    /// Address of the documentation of this version.
+    pub documentation: Option<String>,
 }
 
 /// Answer to a request for the home page.
@@ -78,6 +83,7 @@ impl Default for Brand {
             colors: String::new(),
             security_contact: None,
             home: HomePage::default(),
+            documentation: None,
         }
     }
 }
@@ -120,16 +126,29 @@ impl PagesSection {
         let home = match home.as_str() {
             "on" => HomePage::Shown,
             "off" => HomePage::Off,
-            address if url::Url::parse(address).is_ok_and(|url| url.scheme() == "https") => {
-                HomePage::Redirected(home)
-            }
+            address if is_https(address) => HomePage::Redirected(home),
             _ => {
                 let why = "write on, off, or the address of your own page, such as https://example.org/";
                 return Err(file.value_error(span, "home", why));
             }
         };
-        Ok(Brand { name, logo, colors, security_contact, home })
+        let documentation = match self.documentation {
+            None => None,
+            Some(address) => {
+                let of_version = address.as_ref().replace("{version}", env!("CARGO_PKG_VERSION"));
+                if !is_https(&of_version) {
+                    let why = "write an address such as https://docs.example.org/{version}/";
+                    return Err(file.value_error(address.span(), "documentation", why));
+                }
+                Some(of_version)
+            }
+        };
+        Ok(Brand { name, logo, colors, security_contact, home, documentation })
     }
+}
+
+fn is_https(address: &str) -> bool {
+    url::Url::parse(address).is_ok_and(|url| url.scheme() == "https")
 }
 
 fn read_logo(file: &ConfigSource<'_>, path: &Spanned<PathBuf>) -> Result<Logo, ConfigError> {

@@ -58,7 +58,12 @@ pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
         }
         (refused_requests(context))
         (demo_users(context).await?)
-        p.quiet { "Trefoil " (env!("CARGO_PKG_VERSION")) }
+        p.quiet {
+            "Trefoil " (env!("CARGO_PKG_VERSION"))
+            @if let Some(address) = &context.app.settings().brand.documentation {
+                " · " a href=(address) { (t("Documentation")) }
+            }
+        }
     };
     Ok(reply::no_store(reply::html(StatusCode::OK, page(t("A server with three leaves"), &content))))
 }

@@ -254,6 +254,7 @@ const TEXTS: &[(&str, &str)] = &[
         "Ein kleiner Server für Gesundheits-Apps: Anmeldung mit OpenID Connect, FHIR-R4-Terminologie und Bulk-FHIR-Export.",
     ),
     ("You are not signed in.", "Sie sind nicht angemeldet."),
+    ("Documentation", "Dokumentation"),
     ("Your account", "Ihr Konto"),
     ("Console of this server", "Konsole dieses Servers"),
     ("your sign-in methods, sessions and applications", "Ihre Anmeldearten, Sitzungen und Anwendungen"),

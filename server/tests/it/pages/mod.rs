@@ -270,4 +270,15 @@ async fn the_home_page_is_replaced_or_switched_off() {
         "{refused:?}"
     );
     assert_eq!(home().await.status(), 302, "the settings of before stay");
+    std::fs::write(&settings, "[pages]\ndocumentation = \"https://docs.example/{version}/\"\n").unwrap();
+    assert!(server.trefoil(&["reload"]).status.success());
+    let page = home().await.text().await.unwrap();
+    let link = format!("<a href=\"https://docs.example/{}/\">", env!("CARGO_PKG_VERSION"));
+    assert!(page.contains(&link), "{page}");
+    std::fs::write(&settings, "[pages]\ndocumentation = \"javascript:alert(1)\"\n").unwrap();
+    let refused = server.trefoil(&["reload"]);
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("documentation: write an address"),
+        "{refused:?}"
+    );
 }
