@@ -5,13 +5,12 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use test_database::TestDatabase;
 
 use crate::workspace::{build, check, root, target_dir};
 
-/// Environment variable with the URL of an empty PostgreSQL database.
-const DATABASE: &str = "TREFOIL_BOARD_DATABASE";
-/// Folders of `conformance` that its configuration names.
-const FOLDERS: [&str; 3] = ["tests", "profiles", "judged"];
+/// Folders that the configuration of the servers of other makers names, relative to `conformance`.
+const FOLDERS: [&str; 4] = ["tests", "profiles", "judged", "../target"];
 
 /// Tests all servers, and writes the page.
 pub fn run() -> Result<()> {
@@ -21,12 +20,12 @@ pub fn run() -> Result<()> {
     let suite = root().join("conformance");
     let mut config = fs::read_to_string(suite.join("board.toml"))?;
     for name in FOLDERS {
-        config = config.replace(&format!("\"{name}/"), &format!("\"{}/", suite.join(name).display()));
+        for before in ['"', '='] {
+            let (relative, absolute) = (format!("{before}{name}/"), suite.join(name));
+            config = config.replace(&relative, &format!("{before}{}/", absolute.display()));
+        }
     }
-    let database = std::env::var(DATABASE).ok();
-    if database.is_none() {
-        println!("left out: Trefoil on PostgreSQL: {DATABASE} does not name an empty database");
-    }
+    let database = TestDatabase::shared().map(TestDatabase::create).transpose()?;
     let engines =
         [("files", Some("file".to_owned())), ("memory", Some("memory".to_owned())), ("PostgreSQL", database)];
     for (name, engine) in engines {

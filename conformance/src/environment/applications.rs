@@ -13,7 +13,7 @@ use super::pauses::Pauses;
 use super::target::{TestTarget, claims};
 use crate::environment::page_request::get;
 use crate::wire::exchange::Answer;
-use crate::wire::random::pkce_pair;
+use crate::wire::random::{pkce_pair, random_text};
 use crate::wire::variables::Variables;
 use crate::wire::{adapt, jose};
 
@@ -68,6 +68,7 @@ pub async fn code(
     let vars = target.vars();
     let redirect_uri = member(&vars, &format!("{client}.redirect_uris.0"))?;
     let (verifier, challenge) = pkce_pair();
+    let nonce = random_text();
     let mut params = vec![
         ("response_type", "code"),
         ("client_id", member(&vars, &format!("{client}.client_id"))?),
@@ -81,7 +82,7 @@ pub async fn code(
             params.push(("scope", "openid"));
         }
         if !states("nonce") {
-            params.push(("nonce", vars.text("nonce")?));
+            params.push(("nonce", &nonce));
         }
     }
     let with_pkce = with_pkce || target.requires_pkce();

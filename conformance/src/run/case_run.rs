@@ -19,6 +19,7 @@ use crate::wire::answer_part;
 use crate::wire::build::{BuildError, build_request};
 use crate::wire::exchange::{self, Answer, SentRequest};
 use crate::wire::jose;
+use crate::wire::random::random_text;
 use crate::wire::variables::{UnknownVariable, Variables};
 
 /// Maximum number of repetitions of a request on a server that the suite did not start: more would use up
@@ -223,10 +224,10 @@ async fn step_answer(
     let is_refused =
         step.expect.location.as_ref().is_some_and(|location| location.params.contains_key("error"));
     if step.request.query.get("prompt").is_some_and(|prompt| prompt == "none") && !is_refused {
-        // The user has consented before.
+        // The user has consented before. A server may refuse a nonce that it has seen.
         let mut earlier = sent_request.clone();
-        let pairs = sent_request.url.query_pairs().filter(|(name, _)| name != "prompt");
-        earlier.url.query_pairs_mut().clear().extend_pairs(pairs);
+        let pairs = sent_request.url.query_pairs().filter(|(name, _)| name != "prompt" && name != "nonce");
+        earlier.url.query_pairs_mut().clear().extend_pairs(pairs).append_pair("nonce", &random_text());
         browser::to_client(&world.target, &mut scene.cookies, person.as_ref(), &earlier, &redirect_uris)
             .await?;
     }

@@ -295,8 +295,14 @@ fn asks_oauth_metadata(step: &Step) -> bool {
     step.request.to.contains("oauth-authorization-server")
 }
 
+/// Returns whether a step asks for the metadata of SMART App Launch, or for its scopes.
 fn asks_smart(step: &Step) -> bool {
+    let is_smart =
+        |scope: &str| ["launch", "patient/", "user/", "system/"].iter().any(|start| scope.starts_with(start));
+    let scope = step.request.query.get("scope");
+    let is_authorization = step.request.to == "authorize";
     step.request.to.contains("smart-configuration")
+        || is_authorization && scope.is_some_and(|scope| scope.split(' ').any(is_smart))
 }
 
 /// Parameters of requests, and the member of the metadata that lists the values that a server offers (RFC
@@ -323,7 +329,12 @@ fn not_offered(case: &Case, metadata: &Value) -> Option<String> {
                 _ => None,
             };
             let value = request.query.get(*parameter).or(form)?;
-            let offered: Vec<&str> = metadata[member].as_array()?.iter().filter_map(Value::as_str).collect();
+            let offered: Vec<&str> = match metadata[*member].as_array() {
+                Some(stated) => stated.iter().filter_map(Value::as_str).collect(),
+                // The default of both specifications.
+                None if *member == "response_modes_supported" => vec!["query", "fragment"],
+                None => return None,
+            };
             let is_offered =
                 |value: &str| offered.contains(&value) || value.is_empty() || value.starts_with('$');
             // The order of the words of a response type does not matter (OAuth 2.0 Multiple Response Types,

@@ -12,6 +12,7 @@
 use http::{HeaderMap, HeaderValue, header};
 use url::Url;
 
+use super::random::random_text;
 use super::variables::Variables;
 use crate::spec::request::{Body, Request};
 
@@ -48,7 +49,8 @@ pub fn add_to_query(request: &Request, variables: &Variables, url: &mut Url) {
     let is_code = request.query.get("response_type").is_some_and(|kind| kind == "code");
     let is_openid = request.query.get("scope").is_none_or(|scope| scope.contains("openid"));
     if is_code && is_openid && !request.query.contains_key("nonce") {
-        pairs.append_pair("nonce", variables.text("nonce").unwrap_or_default());
+        // A server may refuse a nonce that it has seen.
+        pairs.append_pair("nonce", &random_text());
     }
 }
 

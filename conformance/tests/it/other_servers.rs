@@ -167,11 +167,43 @@ fn oauth2_mock_server_fails_only_as_judged() {
     assert!(summary.passed > 60, "{summary}");
 }
 
-/// The board of two servers of other makers has no failure that is not judged.
+/// A server of a Python package, which a script in `servers` starts; `None` if something is not installed.
+fn python_server(package: &str, script: &str) -> Option<Running> {
+    let packages = Path::new(FOLDER).join("../target/python");
+    if !packages.join(package).exists() {
+        println!("left out: {package}: not installed; .ci/run does that");
+        return None;
+    }
+    let script = Path::new(FOLDER).join("tests/servers").join(script);
+    let started = Running::start(Command::new("python3").arg(script).env("PYTHONPATH", packages));
+    if started.is_err() {
+        println!("left out: {package}: python3 is not here");
+    }
+    started.ok()
+}
+
+#[test]
+fn authlib_fails_only_as_judged() {
+    let Some(server) = python_server("flask", "authlib_server.py") else { return };
+    let profile = Profile::read(&format!("{FOLDER}/profiles/authlib.toml")).unwrap();
+    let summary = Runtime::new().unwrap().block_on(judge(&server.url, profile, "authlib.toml"));
+    assert!(summary.passed > 120, "{summary}");
+}
+
+#[test]
+fn django_oauth_toolkit_fails_only_as_judged() {
+    let Some(server) = python_server("oauth2_provider", "django_oauth_toolkit.py") else { return };
+    let profile = Profile::read(&format!("{FOLDER}/profiles/django-oauth-toolkit.toml")).unwrap();
+    let summary = Runtime::new().unwrap().block_on(judge(&server.url, profile, "django-oauth-toolkit.toml"));
+    assert!(summary.passed > 130, "{summary}");
+}
+
+/// The board of the servers of other makers has no failure that is not judged.
 #[test]
 fn a_board_compares_servers() {
     // The board starts the same servers.
-    if node_server("oauth2-mock-server", "oauth2_mock_server.mjs").is_none() {
+    let is_here = node_server("oauth2-mock-server", "oauth2_mock_server.mjs").is_some();
+    if !is_here || python_server("flask", "authlib_server.py").is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -193,7 +225,7 @@ fn a_board_compares_servers() {
     for part in ["node-oidc-provider", "Judged: ", "Fails since ", "curl -i"] {
         assert!(page.contains(part), "{part}");
     }
-    assert_eq!(std::fs::read_to_string(history).unwrap().lines().count(), 4);
+    assert_eq!(std::fs::read_to_string(history).unwrap().lines().count(), 8);
 }
 
 /// A case is skipped before its first request if the profile lacks what its row or its preconditions name,

@@ -90,7 +90,11 @@ pub(super) async fn refreshable_code(
         return code(world, vars, "confidential", false).await;
     }
     let mut cookies = first_session(world).await?;
-    let more = [("scope", "openid offline_access"), ("prompt", "consent")];
+    let offered = world.target.addresses.metadata.as_ref().map(|metadata| &metadata["scopes_supported"]);
+    let offered = offered.and_then(|scopes| scopes.as_array());
+    let is_offered = offered.is_none_or(|scopes| scopes.iter().any(|scope| scope == "offline_access"));
+    let scope = if is_offered { "openid offline_access" } else { "openid" };
+    let more = [("scope", scope), ("prompt", "consent")];
     let person = person(vars, "user")?;
     applications::code(&world.target, &mut cookies, &person, "confidential", true, &more).await
 }
