@@ -53,7 +53,7 @@ const ALLOWED_CRATES: [(&str, &[&str]); 21] = [
     ),
     ("trefoil-command-line", &[]),
     ("trefoil-tui", &["trefoil-command-line"]),
-    ("xtask", &["trefoil-test-server"]),
+    ("xtask", &["trefoil-test-database", "trefoil-test-server"]),
     (
         "trefoil-server",
         &[
