@@ -6,6 +6,7 @@
 mod bulk_server;
 mod documentation;
 mod exchanges;
+mod interface_coverage;
 mod laws;
 mod masking;
 mod other_servers;
