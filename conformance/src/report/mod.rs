@@ -10,8 +10,10 @@
 //! | [`markdown`] | summary for the pages of CI jobs |
 //! | [`sarif`] | SARIF, for tools that collect findings |
 //! | [`badge`] | SVG for a README |
+//! | [`findings`] | a page for each failed requirement, for the maker of the server |
 
 pub mod badge;
+pub mod findings;
 pub mod html;
 pub mod json;
 pub mod junit;
@@ -23,10 +25,12 @@ pub mod terminal;
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::run::RunListener;
+use findings::Findings;
 use json::JsonLines;
 use record::{ReportAtEnd, ReportText};
 
@@ -39,7 +43,8 @@ const KINDS: [(&str, ReportText); 5] = [
     ("badge", badge::badge),
 ];
 
-/// Creates the files of reports, each of the form `KIND=FILE`, and returns their listeners.
+/// Creates the files of reports, each of the form `KIND=FILE` or `findings=FOLDER`, and returns their
+/// listeners.
 ///
 /// # Errors
 /// An error if a kind is not known, or if a file cannot be created.
@@ -51,6 +56,9 @@ fn to_file(report: &str) -> Result<Box<dyn RunListener>> {
     let (kind, path) =
         report.split_once('=').with_context(|| format!("--report '{report}' must be KIND=FILE"))?;
     let text = KINDS.iter().find(|(name, _)| *name == kind).map(|(_, text)| *text);
+    if kind == "findings" {
+        return Ok(Box::new(Findings::new(Path::new(path))?));
+    }
     if text.is_none() && kind != "json" {
         bail!("--report '{kind}' is not known; use {}", kinds());
     }
@@ -62,7 +70,7 @@ fn to_file(report: &str) -> Result<Box<dyn RunListener>> {
 }
 
 fn kinds() -> String {
-    let names: Vec<_> = std::iter::once("json").chain(KINDS.iter().map(|(name, _)| *name)).collect();
+    let names: Vec<_> = ["json", "findings"].into_iter().chain(KINDS.map(|(name, _)| name)).collect();
     names.join(", ")
 }
 
@@ -80,7 +88,7 @@ mod tests {
         };
         assert_eq!(fault(format!("json={}", path("a.jsonl"))), "no fault");
         assert_eq!(fault("html".to_owned()), "--report 'html' must be KIND=FILE");
-        let kinds = "json, html, junit, markdown, sarif, badge";
+        let kinds = "json, findings, html, junit, markdown, sarif, badge";
         assert_eq!(fault("pdf=a".to_owned()), format!("--report 'pdf' is not known; use {kinds}"));
         let missing = path("missing/a.html");
         assert!(fault(format!("html={missing}")).starts_with(&format!("failed to write {missing}: ")));
