@@ -48,7 +48,8 @@ enum Command {
     #[command(after_help = "Examples:\n  trefoil-conformance run spec/userinfo\n  \
         trefoil-conformance run https://id.example --profile id.toml --report junit=out.xml")]
     Run(Box<RunArgs>),
-    /// Write the profile of a server: what it states about itself, and comments for what it does not.
+    /// Write the profile of a server: what it states about itself, what you answer on a terminal about users
+    /// and clients, and comments for the rest.
     #[command(after_help = "Example:\n  trefoil-conformance init https://id.example > id.toml")]
     Init {
         /// URL of the server.

@@ -202,7 +202,14 @@ pub fn init_command(spec: &Specification, url: &str, ca: Option<&Path>) -> ExitC
         if let Some(path) = ca {
             target.profile.insert("ca".to_owned(), path.display().to_string().into());
         }
-        print!("{}", init::profile_text(&target, spec).await);
+        let answers = match std::io::stdin().is_terminal() {
+            true => init::questions::ask(&mut std::io::stdin().lock(), &mut std::io::stderr()),
+            false => Ok(init::questions::Answers::new()),
+        };
+        match answers {
+            Ok(answers) => print!("{}", init::profile_text(&target, spec, &answers).await),
+            Err(error) => return broken(&error.into()),
+        }
         ExitCode::SUCCESS
     })
 }

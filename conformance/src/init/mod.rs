@@ -1,4 +1,7 @@
-//! Writes the profile of a server: what it states about itself, and comments for what it does not.
+//! Writes the profile of a server: what it states about itself, the answers to questions, and comments for
+//! what is still missing.
+
+pub mod questions;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,6 +9,7 @@ use std::fmt::Write as _;
 use http::header;
 use serde_json::json;
 
+use self::questions::Answers;
 use crate::environment::browser;
 use crate::environment::cookies::CookieJar;
 use crate::environment::target::TestTarget;
@@ -16,7 +20,7 @@ use crate::spec::Specification;
 const LISTED: usize = 3;
 
 /// The text of a profile of the server.
-pub async fn profile_text(target: &TestTarget, spec: &Specification) -> String {
+pub async fn profile_text(target: &TestTarget, spec: &Specification, answers: &Answers) -> String {
     let addresses = &target.addresses;
     let mut text = format!(
         "# Profile of {}, written by trefoil-conformance {}.\n\
@@ -50,6 +54,10 @@ pub async fn profile_text(target: &TestTarget, spec: &Specification) -> String {
         }
         let cases = if count == 1 { "1 case uses it".to_owned() } else { format!("{count} cases use it") };
         let _ = write!(text, "\n# {meaning}\n# {cases} directly.\n");
+        if let Some(answer) = answers.get(name) {
+            text.push_str(answer);
+            continue;
+        }
         let default = match name {
             "groups" => ids(target, "Group", "id").await,
             "code_systems" => ids(target, "CodeSystem", "url").await,
@@ -128,7 +136,7 @@ async fn ids(target: &TestTarget, resource_type: &str, member: &str) -> Vec<Stri
     let Ok(url) = browser::address(&format!("{fhir_base}/{resource_type}?_count={LISTED}")) else {
         return Vec::new();
     };
-    let mut request = super::environment::page_request::get(url);
+    let mut request = crate::environment::page_request::get(url);
     request.headers.insert(header::ACCEPT, header::HeaderValue::from_static("application/fhir+json"));
     let Ok(answer) = target.send(&request, &mut CookieJar::new()).await else { return Vec::new() };
     let bundle = answer.json().unwrap_or_default();
