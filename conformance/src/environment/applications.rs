@@ -37,9 +37,22 @@ pub fn person(vars: &Variables, path: &str) -> Result<Credentials, SetupError> {
     Ok(Credentials { username: text("username")?, password: text("password")? })
 }
 
-/// The error for an unexpected response.
+/// Maximum number of characters of a response in an error: equal causes have equal texts, although a long
+/// text ends with what differs.
+const SHOWN: usize = 120;
+
+/// The error for an unexpected response. It has the beginning of the description, or of the body.
 pub fn unexpected(what: &str, answer: &Answer) -> SetupError {
-    SetupError::Failed(format!("{what} answered {} {}", answer.status, answer.text()))
+    let json = answer.json().unwrap_or_default();
+    let told = ["error", "error_description"].map(|member| json[member].as_str());
+    let text = match told {
+        [Some(error), Some(description)] => format!("{error}: {description}"),
+        [Some(error), None] => error.to_owned(),
+        _ => answer.text(),
+    };
+    let line = text.lines().next().unwrap_or_default();
+    let shown: String = line.chars().take(SHOWN).collect();
+    SetupError::Failed(format!("{what} answered {} {}", answer.status, shown.trim_end()))
 }
 
 /// An authorization code, and the values that the client must send with it.
