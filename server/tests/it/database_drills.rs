@@ -1,5 +1,5 @@
-//! Drills of the database: a start before it, a full disk, a former primary that returns, and a machine that
-//! was paused.
+//! Drills of the database: a start before it, a full disk, faults of its statements, a former primary that
+//! returns, and a machine that was paused.
 
 use std::path::Path;
 
@@ -7,11 +7,13 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_database::{Durability, TestDatabase};
+use test_parties::answer_parameter;
 use tokio_postgres::{Client, NoTls};
 
 use crate::cluster::{DatabaseLink, LinkState, backend_assertion, post_as_backend, start_nodes};
 use crate::full_disk::Small;
 use crate::nodes::until;
+use crate::sign_in::location;
 use crate::support::Server;
 
 /// Opens a connection to a database.
@@ -238,4 +240,48 @@ async fn a_pause_of_ten_minutes_is_accepted_if_the_database_has_the_same_time() 
 fn open_to_all(folder: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A fault of the database within an authorization request is returned to the application: the code tells
+/// whether it may try again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fault_of_the_database_is_an_error_by_redirect() {
+    let Some(database) = TestDatabase::shared() else { return };
+    let url = database.create().unwrap();
+    let admin = connect(&url).await;
+    let node = &start_nodes(&[url], None, None)[0];
+    let public = &node.demo_json()["public"];
+    let text = |member: &Value| member.as_str().unwrap().to_owned();
+    let redirect_uri = text(&public["redirect_uris"][0]);
+    // A request of this size is stored until the user has signed in.
+    let state = "s".repeat(2_000);
+    let query = form_urlencoded::Serializer::new(String::new())
+        .append_pair("response_type", "code")
+        .append_pair("client_id", &text(&public["client_id"]))
+        .append_pair("redirect_uri", &redirect_uri)
+        .append_pair("code_challenge", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM")
+        .append_pair("code_challenge_method", "S256")
+        .append_pair("state", &state)
+        .finish();
+    let answer = async || {
+        let url = format!("{}/oauth2/authorize?{query}", node.base());
+        location(&node.client().get(url).send().await.unwrap())
+    };
+    assert!(answer().await.contains("/sign-in?continue="));
+    let refuse = "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN
+            RAISE EXCEPTION 'refused' USING ERRCODE = TG_ARGV[0];
+        END $$ LANGUAGE plpgsql";
+    admin.batch_execute(refuse).await.unwrap();
+    for (code, error) in [("42501", "server_error"), ("40001", "temporarily_unavailable")] {
+        let trigger =
+            format!("CREATE TRIGGER refuse BEFORE INSERT ON ledger EXECUTE FUNCTION refuse('{code}')");
+        admin.batch_execute(&trigger).await.unwrap();
+        let to = answer().await;
+        assert!(to.starts_with(&format!("{redirect_uri}?")), "{code}: {to}");
+        assert_eq!(answer_parameter(&to, "error").as_deref(), Some(error), "{code}");
+        assert_eq!(answer_parameter(&to, "state"), Some(state.clone()), "{code}");
+        assert_eq!(answer_parameter(&to, "error_description"), None, "{code}");
+        admin.batch_execute("DROP TRIGGER refuse ON ledger").await.unwrap();
+    }
+    assert!(answer().await.contains("/sign-in?continue="));
 }

@@ -347,7 +347,11 @@ impl<R: Round> WriterTask<R> {
 
 /// The error of a write that may have been done.
 fn unknown_result(error: &StoreError) -> StoreError {
-    unavailable(&format!("{error}; it is unknown whether the write was done"))
+    let reason = match error {
+        StoreError::Unavailable { reason } => reason.clone(),
+        other => other.to_string(),
+    };
+    unavailable(&format!("{reason}; it is unknown whether the write was done"))
 }
 
 /// Adds a row for a new writer task, and removes those of tasks that ended long ago. Returns its id.
