@@ -1,5 +1,6 @@
-//! Finds out by requests what no metadata states: whether the FHIR interface needs a token, and whether
-//! terminology operations use resources that come with the request.
+//! Finds out by requests what no metadata states: whether the token endpoint accepts the public client of the
+//! profile, whether the FHIR interface needs a token, and whether terminology operations use resources that
+//! come with the request.
 
 use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::{Map, Value, json};
@@ -11,9 +12,15 @@ use super::target::TestTarget;
 use crate::environment::page_request::get;
 use crate::wire::exchange::Answer;
 
+/// Member that says why the token endpoint refuses the public client.
+pub const PUBLIC_REFUSED: &str = "public_refused";
+
 /// The members of a profile that the server itself shows, unless the profile states them.
 pub async fn probe(target: &TestTarget) -> Map<String, Value> {
     let mut members = Map::new();
+    if let Some(refusal) = refusal_of_the_public_client(target).await {
+        members.insert(PUBLIC_REFUSED.to_owned(), refusal.into());
+    }
     let Some(fhir_base) = target.addresses.fhir_base.clone() else { return members };
     let is_stated = |name: &str| target.profile.contains_key(name);
     if !is_stated("anonymous") {
@@ -47,6 +54,22 @@ pub async fn probe(target: &TestTarget) -> Map<String, Value> {
         members.insert("tx_resources".to_owned(), accepts.into());
     }
     members
+}
+
+/// The reason why a client without a secret gets no tokens. Metadata that state the method `none`, or no user
+/// who could sign in, leave that to the rows.
+async fn refusal_of_the_public_client(target: &TestTarget) -> Option<String> {
+    let metadata = target.addresses.metadata.as_ref()?;
+    let methods = metadata["token_endpoint_auth_methods_supported"].as_array();
+    if methods.is_some_and(|methods| methods.contains(&"none".into())) {
+        return None;
+    }
+    let person = applications::person(&target.vars(), "user").ok()?;
+    let tokens = applications::tokens(target, &mut CookieJar::new(), &person, "openid").await;
+    let error = tokens.err()?.to_string();
+    error
+        .contains("invalid_client")
+        .then(|| format!("the public client of the profile cannot be used: {error}"))
 }
 
 /// Returns Parameters that ask about a code of a code system and a value set in the same request.

@@ -8,6 +8,7 @@ use url::{Host, Url};
 
 use super::missing_members::missing_members;
 use crate::environment::preconditions::has_demo_project;
+use crate::environment::probe::PUBLIC_REFUSED;
 use crate::environment::target::TestTarget;
 use crate::environment::{OWN_SERVER, TestEnvironment};
 use crate::spec::Specification;
@@ -134,6 +135,15 @@ impl Selection {
         }
         if case.row.contains("request_uri:") && target.addresses.endpoint("par").is_none() {
             return Some("the server does not announce pushed authorization requests".to_owned());
+        }
+        if let Some(refusal) = target.profile.get(PUBLIC_REFUSED).and_then(Value::as_str)
+            && case.steps.iter().any(is_public)
+        {
+            return Some(refusal.to_owned());
+        }
+        let is_about_pkce = |id: &String| id.starts_with("rfc7636/");
+        if case.covers.iter().any(is_about_pkce) && !announces("code_challenge_methods_supported") {
+            return Some("the server does not announce PKCE (RFC 8414 2)".to_owned());
         }
         if case.steps.iter().any(asks_smart) && target.addresses.smart.is_none() {
             return Some("the server has no smart-configuration".to_owned());
@@ -293,6 +303,16 @@ fn wants_token(step: &Step) -> bool {
 
 fn asks_oauth_metadata(step: &Step) -> bool {
     step.request.to.contains("oauth-authorization-server")
+}
+
+/// Returns whether a step sends the public client to the token endpoint.
+fn is_public(step: &Step) -> bool {
+    let names_it = match &step.request.body {
+        Body::Form(form) => form.get("client_id").is_some_and(|id| id == "$public.client_id"),
+        Body::Text(text) => text.contains("client_id=$public.client_id"),
+        Body::Empty | Body::Json(_) | Body::Resource(_) => false,
+    };
+    step.request.to == "token" && names_it
 }
 
 /// Returns whether a step asks for the metadata of SMART App Launch, or for its scopes.
