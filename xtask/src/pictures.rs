@@ -1,5 +1,6 @@
 //! `cargo xtask pictures`: runs the terminal client in tmux against a demo server, and writes pictures of its
-//! screens (PNG, by Chromium) and a recording (asciicast, version 2) to `target/pictures`.
+//! screens (PNG, by Chromium) and a recording (asciicast, version 2) to `target/pictures`, and those that the
+//! documents show to `server/docs/pictures`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,6 +20,8 @@ const THEMES: [(&str, &str, [&str; 2]); 3] = [
     ("light", "0;15", ["#ffffff", "#1d2026"]),
     ("solarized", "15;0", ["#002b36", "#93a1a1"]),
 ];
+/// Screens that pages of the documents show, in the smallest size and by day and night.
+const OF_PAGES: [&str; 2] = ["export", "tree"];
 /// Size of a character cell in the pictures, in pixels.
 const CELL: (usize, usize) = (9, 19);
 /// Maximum time until an expected text is on the screen.
@@ -65,7 +68,12 @@ pub fn run() -> Result<()> {
         photograph(&folder, &tmux, theme)?;
     }
     drop(server);
-    println!("wrote {}", folder.display());
+    let pages = root().join("server/docs/pictures");
+    for (name, theme) in OF_PAGES.into_iter().flat_map(|name| ["dark", "light"].map(|theme| (name, theme))) {
+        let picture = folder.join(format!("{name}-{theme}-80x24.png"));
+        std::fs::copy(picture, pages.join(format!("terminal-{name}-{theme}.png")))?;
+    }
+    println!("wrote {}, and those of the pages to {}", folder.display(), pages.display());
     Ok(())
 }
 
