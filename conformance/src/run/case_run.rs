@@ -93,8 +93,19 @@ async fn try_step(
 ) -> Result<Vec<Difference>, Verdict> {
     let mut seen: Vec<(&str, Value)> = Vec::new();
     let is_own = scene.is_own_server(world);
+    let items = match &step.request.each {
+        Some(list) => {
+            let items = scene.vars.get(list).and_then(Value::as_array).cloned();
+            Some(items.ok_or_else(|| not_built(world, UnknownVariable(list.clone()).into()))?)
+        }
+        None => None,
+    };
     let times = if is_own { step.request.times } else { step.request.times.min(MAX_REPEATS_ELSEWHERE) };
+    let times = items.as_ref().map_or(times, Vec::len);
     for round in 0..times {
+        if let Some(items) = &items {
+            scene.vars.set("item", items[round].clone());
+        }
         // A report shows the last round of a repeated request only.
         if round > 0 {
             exchanges.pop();

@@ -96,6 +96,7 @@ impl Operation {
             poll: None,
             exact: false,
             times: 1,
+            each: None,
         })
     }
 }

@@ -35,6 +35,8 @@ pub struct Request {
     pub exact: bool,
     /// Number of times that the request is sent. Each response is compared with the expectation.
     pub times: usize,
+    /// Variable with a list: the request is sent for each item, which is `$item`.
+    pub each: Option<String>,
 }
 
 impl Request {
@@ -88,6 +90,7 @@ struct RequestRow {
     #[serde(default)]
     exact: bool,
     times: Option<usize>,
+    each: Option<String>,
 }
 
 impl TryFrom<RequestRow> for Request {
@@ -132,6 +135,7 @@ impl TryFrom<RequestRow> for Request {
             poll: row.poll,
             exact: row.exact,
             times: row.times.unwrap_or(1),
+            each: row.each,
         })
     }
 }
