@@ -85,7 +85,7 @@ pub fn json(
     Ok(())
 }
 
-/// Compares a list with `$some` or `$each`.
+/// Compares a list with `$some`, `$each` or `$several`.
 fn list(
     path: &str,
     quantifier: &str,
@@ -99,18 +99,21 @@ fn list(
         out.push(format!("{path}: {} instead of a list that is not empty", shown(actual)));
         return Ok(());
     };
+    if quantifier == "$several" && found.len() < 2 {
+        return Ok(());
+    }
     let mut fitting = 0;
     for (index, item) in found.iter().enumerate() {
         let mut differences = Vec::new();
         json(&format!("{path}[{index}]"), pattern, Some(item), vars, &mut differences)?;
         fitting += usize::from(differences.is_empty());
-        if quantifier == "$each" {
+        if matches!(quantifier, "$each" | "$several") {
             out.append(&mut differences);
         }
     }
     if quantifier == "$some" && fitting == 0 {
         out.push(format!("{path}: no item matches {pattern}; it is {}", shown(actual)));
-    } else if !matches!(quantifier, "$some" | "$each") {
+    } else if !matches!(quantifier, "$some" | "$each" | "$several") {
         out.push(format!("{path}: the row says '{quantifier}', which means nothing"));
     }
     Ok(())
@@ -346,6 +349,8 @@ mod tests {
         check(json!({ "$some": { "a": 1 } }), json!([{ "a": 0 }, { "a": 1 }]), &[]);
         check(json!({ "$each": "$number" }), json!([1, "x"]), &[r#"body[1]: "x" instead of $number"#]);
         check(json!({ "$each": "$any" }), json!([]), &["body: [] instead of a list that is not empty"]);
+        check(json!({ "$several": { "a": 1 } }), json!([{}]), &[]);
+        check(json!({ "$several": "$number" }), json!([1, "x"]), &[r#"body[1]: "x" instead of $number"#]);
         check(json!({ "$most": 1 }), json!([1]), &["body: the row says '$most', which means nothing"]);
     }
 

@@ -268,6 +268,11 @@ fn check_token(
     if !jose::is_signed(token, keys) {
         out.push(format!("{source}: its signature does not match a published key"));
     }
+    if parts.header["kid"].is_null() && keys["keys"].as_array().is_some_and(|all| all.len() > 1) {
+        out.push(format!(
+            "{source} header.kid: nothing, although several keys are published (Core 1.0, 10.1)"
+        ));
+    }
     if let Some(expected) = &expected.header {
         matcher::json(&format!("{source} header"), expected, Some(&parts.header), vars, out)?;
     }

@@ -355,8 +355,10 @@ fn not_offered(case: &Case, metadata: &Value) -> Option<String> {
                 None if *member == "response_modes_supported" => vec!["query", "fragment"],
                 None => return None,
             };
-            let is_offered =
-                |value: &str| offered.contains(&value) || value.is_empty() || value.starts_with('$');
+            // Every OpenID provider has the scope openid, which it need not list.
+            let is_offered = |value: &str| {
+                offered.contains(&value) || value.is_empty() || value.starts_with('$') || value == "openid"
+            };
             // The order of the words of a response type does not matter (OAuth 2.0 Multiple Response Types,
             // 3).
             fn sorted(value: &str) -> BTreeSet<&str> {
@@ -382,7 +384,22 @@ const STANDARD_SCOPES: [&str; 6] = ["openid", "profile", "email", "address", "ph
 
 #[cfg(test)]
 mod tests {
-    use super::{is_plain_loopback, operation_of};
+    use serde_json::json;
+
+    use super::{is_plain_loopback, not_offered, operation_of};
+    use crate::spec::Specification;
+
+    #[test]
+    fn a_server_need_not_list_openid_and_the_default_response_modes() {
+        let spec = Specification::load().unwrap();
+        let offered = |id: &str| {
+            let case = spec.cases.iter().find(|case| case.id == id).unwrap();
+            not_offered(case, &json!({ "scopes_supported": ["profile"] }))
+        };
+        assert_eq!(offered("oidf/oidcc/server/code"), None);
+        let reason = "the target does not offer response_mode=form_post".to_owned();
+        assert_eq!(offered("design/authorize/form-post/error"), Some(reason));
+    }
 
     #[test]
     fn plain_http_needs_no_tls_on_this_machine_only() {
