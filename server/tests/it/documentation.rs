@@ -389,6 +389,22 @@ fn the_reasons_of_refusals_are_in_the_page_about_trouble() {
     assert!(invented.is_empty(), "no text of the server: {invented:?}");
 }
 
+/// Each row of the page about trouble has an address of its own, to which an answer in a forum can point.
+#[test]
+fn each_row_of_the_page_about_trouble_has_an_address() {
+    let page = include_str!("../../docs/troubleshooting.md");
+    let address = Regex::new(r#"<a id="([a-z0-9-]+)"></a> \| "#).unwrap();
+    let is_row = |line: &&str| {
+        line.starts_with("| ") && !line.starts_with("| you see") && !line.starts_with("| reason in the log")
+    };
+    let rows: Vec<_> = page.lines().filter(is_row).collect();
+    let addresses: BTreeSet<_> = rows
+        .iter()
+        .map(|row| address.captures(row).unwrap_or_else(|| panic!("{row}"))[1].to_owned())
+        .collect();
+    assert!(rows.len() > 60 && addresses.len() == rows.len(), "{} rows, {addresses:?}", rows.len());
+}
+
 /// Each parameter that the OAuth endpoints read and each error code that they send is in the page about
 /// them.
 #[test]

@@ -64,7 +64,8 @@ fn normalized(path: &Path) -> String {
     parts.join("/")
 }
 
-/// The anchors of a document's headings: lower case, spaces as hyphens, no other punctuation.
+/// The anchors of a document: its headings in lower case, with hyphens for spaces and without punctuation,
+/// and the ids of rows.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut is_code = false;
     let mut names = BTreeSet::new();
@@ -75,6 +76,10 @@ fn anchors(text: &str) -> BTreeSet<String> {
             let heading = line.trim_start_matches('#').trim().to_lowercase();
             let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
             names.insert(kept.collect::<String>().replace(' ', "-"));
+        } else if !is_code {
+            // Rows of tables have addresses of their own.
+            let ids = line.split("<a id=\"").skip(1).filter_map(|rest| rest.split('"').next());
+            names.extend(ids.map(str::to_owned));
         }
     }
     names
@@ -86,8 +91,9 @@ mod tests {
 
     #[test]
     fn headings_become_anchors() {
-        let names = anchors("# A, b (c)\n```\n# not\n```\n## `$subsumes` by GET\n");
-        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["a-b-c", "subsumes-by-get"]);
+        let names =
+            anchors("# A, b (c)\n```\n# not\n```\n## `$subsumes` by GET\n| row <a id=\"row\"></a> | 1 |\n");
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["a-b-c", "row", "subsumes-by-get"]);
         assert_eq!(normalized(Path::new("server/docs/../../README.md")), "README.md");
     }
 }
