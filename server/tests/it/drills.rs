@@ -101,6 +101,9 @@ async fn large_bodies_are_accepted_in_turn_in_a_small_container() {
     server.start();
     let (client, token) = (server.client(), server.backend_token("system/Group.cud system/Group.rs").await);
     let ids: Vec<String> = (0..12).map(|number| format!("large-{number}")).collect();
+    // The connections are open before the bodies compete for the memory: this is about bodies.
+    let openings = (0..60).map(|_| client.get(format!("{}/health/live", server.base())).send());
+    assert!(join_all(openings).await.iter().all(Result::is_ok));
     let puts = ids.iter().map(|id| put_group(&client, &server, &token, id, 12 * 1_000_000));
     let statuses = join_all(puts).await;
     println!("12 bodies of 12 MB: {statuses:?}, {} MiB", server.resident_mib());

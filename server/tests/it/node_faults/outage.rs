@@ -126,13 +126,15 @@ fn check_outage(history: &History, outage: &Outage) {
         let status = event.status.map_or("none".to_owned(), |status| status.to_string());
         *answers.entry(status).or_default() += 1;
         assert!(event.status.is_some(), "a connection failed: {event:?}");
-        assert!(event.ended - event.begun < LONGEST, "answered too late: {event:?}");
+        // On a busy machine, a request may have waited for its turn before the database was stopped.
+        let waited = event.ended - event.begun.max(*begun);
+        assert!(waited < LONGEST, "answered {waited:?} after the stop at {begun:?}: {event:?}");
         let is_inside = event.begun > *stopped + CACHED && event.ended < *started;
         assert!(!is_inside || event.status == Some(503), "answered without the database: {event:?}");
     }
     let longest = within.iter().max_by_key(|event| event.ended - event.begun).unwrap();
     println!(
-        "{shutdown:?} shutdown for {} ms: {} requests, answers {answers:?}, longest {} ms ({}), ready after {} ms",
+        "{shutdown:?} shutdown at {begun:?} for {} ms: {} requests, answers {answers:?}, longest {} ms ({}), ready after {} ms",
         (*ended - *begun).as_millis(),
         within.len(),
         (longest.ended - longest.begun).as_millis(),
