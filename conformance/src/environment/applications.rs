@@ -37,15 +37,14 @@ pub fn person(vars: &Variables, path: &str) -> Result<Credentials, SetupError> {
     Ok(Credentials { username: text("username")?, password: text("password")? })
 }
 
-/// Maximum number of characters of a response in an error: equal causes have equal texts, although a long
-/// text ends with what differs.
+/// Maximum number of characters of a response in an error. Long descriptions of one cause often differ at the
+/// end, and the report counts equal texts.
 const SHOWN: usize = 120;
 
 /// The error for an unexpected response. It has the beginning of the description, or of the body.
 pub fn unexpected(what: &str, answer: &Answer) -> SetupError {
     let json = answer.json().unwrap_or_default();
-    let told = ["error", "error_description"].map(|member| json[member].as_str());
-    let text = match told {
+    let text = match ["error", "error_description"].map(|member| json[member].as_str()) {
         [Some(error), Some(description)] => format!("{error}: {description}"),
         [Some(error), None] => error.to_owned(),
         _ => answer.text(),

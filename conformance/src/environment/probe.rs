@@ -56,8 +56,8 @@ pub async fn probe(target: &TestTarget) -> Map<String, Value> {
     members
 }
 
-/// The reason why a client without a secret gets no tokens. Metadata that state the method `none`, or no user
-/// who could sign in, leave that to the rows.
+/// The reason why the token endpoint refuses the public client. `None` if it accepts the client, if the
+/// metadata state the method `none`, so that a refusal is a fault, or if the profile has no user to sign in.
 async fn refusal_of_the_public_client(target: &TestTarget) -> Option<String> {
     let metadata = target.addresses.metadata.as_ref()?;
     let methods = metadata["token_endpoint_auth_methods_supported"].as_array();
@@ -69,7 +69,11 @@ async fn refusal_of_the_public_client(target: &TestTarget) -> Option<String> {
     let error = tokens.err()?.to_string();
     error
         .contains("invalid_client")
-        .then(|| format!("the public client of the profile cannot be used: {error}"))
+        .then(|| {
+            format!(
+                "{error}: the client of [public] needs no secret; register it so, or leave [public] out of the profile"
+            )
+        })
 }
 
 /// Returns Parameters that ask about a code of a code system and a value set in the same request.

@@ -95,7 +95,9 @@ async fn try_step(
     let is_own = scene.is_own_server(world);
     let items = match &step.request.each {
         Some(list) => {
-            let items = scene.vars.get(list).and_then(Value::as_array).cloned();
+            // Without an item, nothing would be compared.
+            let items = scene.vars.get(list).and_then(Value::as_array).filter(|items| !items.is_empty());
+            let items = items.cloned();
             Some(items.ok_or_else(|| not_built(world, UnknownVariable(list.clone()).into()))?)
         }
         None => None,

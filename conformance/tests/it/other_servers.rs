@@ -135,19 +135,32 @@ impl Drop for Running {
     }
 }
 
-/// A server of an npm package, which a script in `servers` starts; `None` if something is not installed.
-fn node_server(package: &str, script: &str) -> Option<Running> {
-    let modules = Path::new(FOLDER).join("../server/tests/it/clients/node_modules");
-    if !modules.join(package).exists() {
-        println!("left out: {package}: not installed; .ci/run does that");
+/// A server of a package, which a script in `servers` starts by this command; `None` if something is not
+/// installed.
+fn packaged_server(package: &Path, command: &mut Command, script: &str) -> Option<Running> {
+    let name = package.file_name().unwrap().to_string_lossy();
+    if !package.exists() {
+        println!("left out: {name}: not installed; .ci/run does that");
         return None;
     }
-    let script = Path::new(FOLDER).join("tests/servers").join(script);
-    let started = Running::start(Command::new("node").arg(script));
+    let started = Running::start(command.arg(Path::new(FOLDER).join("tests/servers").join(script)));
     if started.is_err() {
-        println!("left out: {package}: node is not here");
+        println!("left out: {name}: {} is not here", command.get_program().display());
     }
     started.ok()
+}
+
+/// A server of an npm package.
+fn node_server(package: &str, script: &str) -> Option<Running> {
+    let modules = Path::new(FOLDER).join("../server/tests/it/clients/node_modules");
+    packaged_server(&modules.join(package), &mut Command::new("node"), script)
+}
+
+/// A server of a Python package.
+fn python_server(package: &str, script: &str) -> Option<Running> {
+    let packages = Path::new(FOLDER).join("../target/python");
+    let mut python = Command::new("python3");
+    packaged_server(&packages.join(package), python.env("PYTHONPATH", &packages), script)
 }
 
 #[test]
@@ -165,21 +178,6 @@ fn oauth2_mock_server_fails_only_as_judged() {
     let runtime = Runtime::new().unwrap();
     let summary = runtime.block_on(judge(&server.url, profile, "oauth2-mock-server.toml"));
     assert!(summary.passed > 60, "{summary}");
-}
-
-/// A server of a Python package, which a script in `servers` starts; `None` if something is not installed.
-fn python_server(package: &str, script: &str) -> Option<Running> {
-    let packages = Path::new(FOLDER).join("../target/python");
-    if !packages.join(package).exists() {
-        println!("left out: {package}: not installed; .ci/run does that");
-        return None;
-    }
-    let script = Path::new(FOLDER).join("tests/servers").join(script);
-    let started = Running::start(Command::new("python3").arg(script).env("PYTHONPATH", packages));
-    if started.is_err() {
-        println!("left out: {package}: python3 is not here");
-    }
-    started.ok()
 }
 
 #[test]

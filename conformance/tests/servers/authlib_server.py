@@ -7,7 +7,7 @@ import sys
 import time
 from types import SimpleNamespace
 
-from authlib.integrations.flask_oauth2 import AuthorizationServer, ResourceProtector
+from authlib.integrations.flask_oauth2 import AuthorizationServer, ResourceProtector, current_token
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc6749 import ClientMixin, TokenMixin, grants
 from authlib.oauth2.rfc6750 import BearerTokenValidator
@@ -207,7 +207,6 @@ def introspect(): return server.create_endpoint_response("introspection")
 @app.route("/userinfo", methods=["GET", "POST"])
 @protect("openid")
 def userinfo():
-    from authlib.integrations.flask_oauth2 import current_token
     return jsonify(claims_of(current_token.user, current_token.scope))
 
 

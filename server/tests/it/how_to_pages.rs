@@ -49,10 +49,14 @@ fn is_built(program: &str, page: &str) -> bool {
     is_built
 }
 
+/// Starts a server, which the programs of the page trust.
 const SERVE: &str = "trefoil serve
     export CURL_CA_BUNDLE=$PWD/trefoil-data/tls/ca.pem SSL_CERT_FILE=$PWD/trefoil-data/tls/ca.pem";
+/// The same with the demo project.
 const SERVE_DEMO: &str = "trefoil serve --demo
     export CURL_CA_BUNDLE=$PWD/trefoil-data/tls/ca.pem SSL_CERT_FILE=$PWD/trefoil-data/tls/ca.pem";
+
+/// The host of the pages, and the address that stands for it.
 fn our_host() -> (&'static str, String) {
     ("https://id.example", "https://localhost:8443".to_owned())
 }
