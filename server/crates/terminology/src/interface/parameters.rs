@@ -216,7 +216,7 @@ parameters! {
     VERSION: Text {
         name: "version",
         fhir_type: "string",
-        operations: &[ValidateCodeInSystem, Lookup, Subsumes, Translate],
+        operations: &[ValidateCodeInSystem, Lookup, Subsumes],
     }
     /// Text that must be a display of the code.
     DISPLAY: Text {
@@ -253,6 +253,13 @@ parameters! {
     /// Version of the concept map.
     CONCEPT_MAP_VERSION: Text {
         name: "conceptMapVersion",
+        fhir_type: "string",
+        operations: &[Translate],
+    }
+    /// Version of the code system of `code`, `sourceCode` or `targetCode`. Groups of a map for another version
+    /// are not used.
+    TRANSLATE_VERSION: Text {
+        name: "version",
         fhir_type: "string",
         operations: &[Translate],
     }

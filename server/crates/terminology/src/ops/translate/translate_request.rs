@@ -6,7 +6,7 @@ use crate::concept_map::{Dependency, MapGroup, MappedSystem};
 use crate::interface::parameters::{
     CODE, CODEABLE_CONCEPT, CODING, DEPENDENCY, MAP_SOURCE, MAP_TARGET, REVERSE, SOURCE_CODE,
     SOURCE_CODEABLE_CONCEPT, SOURCE_CODING, SOURCE_SCOPE, TARGET_CODE, TARGET_CODEABLE_CONCEPT,
-    TARGET_CODING, TARGET_SCOPE, TARGET_SYSTEM, TARGET_SYSTEM_R4, TRANSLATE_SYSTEM, VERSION,
+    TARGET_CODING, TARGET_SCOPE, TARGET_SYSTEM, TARGET_SYSTEM_R4, TRANSLATE_SYSTEM, TRANSLATE_VERSION,
 };
 use crate::interface::parameters::{OneCoding, OneConcept, Text};
 use crate::model::error::malformed;
@@ -116,7 +116,7 @@ impl<'a> TranslateRequest<'a> {
 
 /// The codes of the request, and the way in which they are sent.
 fn read_codes(input: OperationInput<'_>) -> Result<(Vec<Coding>, CodeParameters), TxError> {
-    let (system, version) = (input.text(TRANSLATE_SYSTEM)?, input.text(VERSION)?);
+    let (system, version) = (input.text(TRANSLATE_SYSTEM)?, input.text(TRANSLATE_VERSION)?);
     let mut sent = Vec::new();
     for way in WAYS {
         if let Some(code) = input.text(way.code)? {
