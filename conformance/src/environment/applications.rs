@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::TestEnvironment;
-use super::browser::{self, Credentials, address, answer_param, post};
+use super::browser::{self, address, answer_param, post};
 use super::cookies::CookieJar;
+use super::credentials::Credentials;
 use super::error::SetupError;
 use super::pauses::Pauses;
 use super::target::{TestTarget, claims};

@@ -4,8 +4,10 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use url::Url;
 
 use super::cookies::CookieJar;
+use super::credentials::Credentials;
 use super::error::SetupError;
 use super::page_request::get;
+use super::scripted_page::{self, PageScript};
 use super::target::{TestTarget, redirect_uris};
 use crate::spec::expectation::PageKind;
 use crate::wire::exchange::{Answer, SentRequest};
@@ -15,15 +17,6 @@ use crate::wire::html_form::{self, FormInput, HtmlForm};
 const HOPS: usize = 12;
 /// Words on a button that consents, if the profile names no button.
 const APPROVALS: [&str; 8] = ["allow", "accept", "approve", "authori", "continue", "grant", "agree", "yes"];
-
-/// User name and password of a user.
-#[derive(Debug, Clone)]
-pub struct Credentials {
-    /// User name for the sign-in page.
-    pub username: String,
-    /// Password for the sign-in page.
-    pub password: String,
-}
 
 /// A POST request with a form.
 pub fn post(url: Url, form: &[(&str, &str)]) -> SentRequest {
@@ -61,9 +54,9 @@ pub async fn authorize(
 /// Arrival at the client.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Response that redirects to the client.
+    /// Response that leads to the client by a redirect or a form.
     pub last: Answer,
-    /// URL to which it redirects.
+    /// URL to which it leads.
     pub url: Url,
 }
 
@@ -80,8 +73,13 @@ pub async fn to_client(
     redirect_uris: &[String],
 ) -> Result<Arrival, SetupError> {
     let mut sent = first.clone();
+    let mut script = PageScript::default();
     for _ in 0..HOPS {
         let answer = target.send(&sent, cookies).await?;
+        // With response_mode=form_post, a form leads to the client, on an error page too.
+        if let Some(url) = form_to_client(&sent.url, &answer, redirect_uris) {
+            return Ok(Arrival { last: answer, url });
+        }
         sent = match answer.status.as_u16() {
             301..=303 | 307 | 308 => {
                 let to = redirect_of(&sent, &answer)?;
@@ -90,11 +88,13 @@ pub async fn to_client(
                 }
                 get(to)
             }
-            200 => {
-                let form = choose_form(target, &answer.text(), person);
-                let (form, fields) = form.ok_or_else(|| led_astray(&sent, &answer))?;
-                submit(&sent.url, &form, &fields)?
-            }
+            200 => match choose_form(target, &answer.text(), person) {
+                Some((form, fields)) => submit(&sent.url, &form, &fields)?,
+                None => {
+                    let next = script.run(target, cookies, person, &sent.url).await?;
+                    next.ok_or_else(|| led_astray(&sent, &answer))?
+                }
+            },
             _ => return Err(led_astray(&sent, &answer)),
         };
     }
@@ -134,6 +134,11 @@ pub async fn page_behind(
                 return match () {
                     () if has("password") || has("email") => Ok((PageKind::SignIn, answer)),
                     () if has("submit") => Ok((PageKind::Consent, answer)),
+                    () if scripted_page::is_described(target) => Ok((PageKind::Scripted, answer)),
+                    // A page without a form can only tell something.
+                    () if answer.media_type().as_deref() == Some("text/html") => {
+                        Ok((PageKind::Error, answer))
+                    }
                     () => Err(led_astray(&sent, &answer)),
                 };
             }
@@ -141,6 +146,13 @@ pub async fn page_behind(
         }
     }
     Err(SetupError::Failed(format!("there are more than {HOPS} redirects")))
+}
+
+/// The URL of the client to which a form of a page leads.
+fn form_to_client(at: &Url, page: &Answer, redirect_uris: &[String]) -> Option<Url> {
+    let forms = html_form::forms(&page.text());
+    let mut actions = forms.iter().filter_map(|form| at.join(&form.action).ok());
+    actions.find(|action| is_at_client(action, redirect_uris))
 }
 
 fn redirect_of(request: &SentRequest, answer: &Answer) -> Result<Url, SetupError> {

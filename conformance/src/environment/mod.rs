@@ -13,7 +13,9 @@
 //! | [`server`] | starts our own server as a separate process |
 //! | [`providers`] | identity providers, correct and faulty |
 //! | [`key_hosts`] | hosts of clients' keys, correct and faulty |
+//! | [`credentials`] | user name and password |
 //! | [`browser`] | signs in a user |
+//! | `scripted_page` | sends what the script of a page sends |
 //! | [`page_request`] | loads a page |
 //! | [`applications`] | client applications: codes, tokens, assertions, exports |
 //! | [`passkeys`] | passkeys of users |
@@ -25,6 +27,7 @@ pub mod addresses;
 pub mod applications;
 pub mod browser;
 pub mod cookies;
+pub mod credentials;
 mod crypto;
 mod error;
 pub mod key_hosts;
@@ -36,6 +39,7 @@ pub mod pauses;
 pub mod preconditions;
 pub mod probe;
 pub mod providers;
+mod scripted_page;
 pub mod secrets;
 pub mod server;
 pub mod target;

@@ -33,6 +33,11 @@ fn check_value(text: &str, name: &str, kind: MemberKind, value: &Spanned<DeValue
         (MemberKind::Any, _)
         | (MemberKind::Text, DeValue::String(_))
         | (MemberKind::Flag, DeValue::Boolean(_)) => return Ok(()),
+        (MemberKind::Number, DeValue::Integer(number))
+            if number.as_str().parse().is_ok_and(|jobs: u32| jobs > 0) =>
+        {
+            return Ok(());
+        }
         (MemberKind::Texts, DeValue::Array(items)) if items.iter().all(|item| item.get_ref().is_str()) => {
             return Ok(());
         }
@@ -48,6 +53,7 @@ fn check_value(text: &str, name: &str, kind: MemberKind, value: &Spanned<DeValue
         }
         (MemberKind::Text, _) => "a text".to_owned(),
         (MemberKind::Flag, _) => "true or false".to_owned(),
+        (MemberKind::Number, _) => "a whole number above 0".to_owned(),
         (MemberKind::Texts, _) => "a list of texts".to_owned(),
         (MemberKind::Table(_) | MemberKind::Endpoints, _) => format!("a table: [{name}]"),
         (MemberKind::Tables(_), _) => format!("a list of tables: [[{name}]]"),
@@ -109,6 +115,8 @@ mod tests {
     #[test]
     fn values_of_a_wrong_type_are_named() {
         check("\nanonymous = \"true\"", "line 2: 'anonymous' must be true or false");
+        check("jobs = 0", "line 1: 'jobs' must be a whole number above 0");
+        check("jobs = \"one\"", "line 1: 'jobs' must be a whole number above 0");
         check("groups = \"a\"", "line 1: 'groups' must be a list of texts");
         check("users = { username = \"a\" }", "line 1: 'users' must be a list of tables: [[users]]");
         check("public = \"a\"", "line 1: 'public' must be a table: [public]");

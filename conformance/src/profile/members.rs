@@ -18,6 +18,8 @@ pub enum MemberKind {
     Text,
     /// `true` or `false`.
     Flag,
+    /// A whole number above 0.
+    Number,
     /// A list of texts.
     Texts,
     /// A table with some of these members.
@@ -30,7 +32,7 @@ pub enum MemberKind {
     Any,
 }
 
-use MemberKind::{Any, Endpoints, Flag, Table, Tables, Text, Texts};
+use MemberKind::{Any, Endpoints, Flag, Number, Table, Tables, Text, Texts};
 
 const USER: &[&str] = &["username", "password", "claims"];
 const CLIENT: &[&str] = &["client_id", "client_secret", "redirect_uris", "scopes", "custom_scopes"];
@@ -41,18 +43,26 @@ const fn member(name: &'static str, kind: MemberKind, meaning: &'static str) -> 
 }
 
 /// Members that configure the suite.
-pub const SETTINGS: [ProfileMember; 9] = [
+pub const SETTINGS: [ProfileMember; 11] = [
     member("base_url", Text, "URL of the authorization server: its issuer"),
     member("fhir_base", Text, "base URL of the FHIR interface"),
     member("ca", Text, "PEM file with certificates to trust in addition to those of the system"),
     member("anonymous", Flag, "true if the FHIR interface answers without a token"),
     member("pkce", Flag, "false if the server does not know code challenges (RFC 7636)"),
     member("tx_resources", Flag, "true if terminology operations accept the parameter `tx-resource`"),
+    member("jobs", Number, "number of cases that run concurrently; 1 for a server that fails under load"),
     member("endpoints", Endpoints, "URLs of endpoints that the metadata does not state, by name"),
     member(
         "sign_in",
         Table(&["username", "password", "approve"]),
         "names of the fields on the sign-in page: `username`, `password`; the button for consent: `approve`",
+    ),
+    member(
+        "sign_in_requests",
+        Tables(&["get", "post", "put", "json", "form"]),
+        "what the scripts of the sign-in pages send, if pages have no forms: requests with `get`, `post` or `put`, and \
+         `json` or `form`, in which `$person.username`, `$person.password`, `$page.NAME` (a parameter of the address) \
+         and `$answer.NAME` (a member of the latest answer) are replaced. The browser follows the last one",
     ),
     member(
         "tokens",

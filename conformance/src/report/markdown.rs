@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::causes::{SharedCause, shared_causes};
 use super::record::RunRecord;
 
 /// Maximum number of failures, because the page of a CI job has a limited size, and of characters of a
@@ -35,6 +36,13 @@ pub fn markdown(record: &RunRecord) -> String {
 }
 
 fn write_failures(out: &mut String, record: &RunRecord) {
+    let causes = shared_causes(record);
+    if !causes.is_empty() {
+        out.push_str("\n### Probably one cause\n\n| cases | endpoint | difference |\n|---:|---|---|\n");
+    }
+    for SharedCause { address, difference, cases } in causes {
+        let _ = writeln!(out, "| {} | {} | {} |", cases.len(), cell(address), cell(&difference));
+    }
     let mut failures = record.failures().peekable();
     if failures.peek().is_some() {
         out.push_str("\n### Failures\n\n| case | requirement | difference |\n|---|---|---|\n");

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`terminal`], [`live_line`] | one line per section, all failures with details; progress |
 //! | [`json`] | one JSON object per line, for programs |
+//! | [`causes`] | causes that several failures share |
 //! | [`record`] | the record of a complete run, for the formats that are written at its end |
 //! | [`junit`] | JUnit XML, for CI servers |
 //! | [`html`] | one HTML page, for people |
@@ -13,6 +14,7 @@
 //! | [`findings`] | a page for each failed requirement, for the maker of the server |
 
 pub mod badge;
+pub mod causes;
 pub mod findings;
 pub mod html;
 pub mod json;

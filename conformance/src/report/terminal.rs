@@ -10,6 +10,7 @@ use std::io::{Result, Stdout, Write};
 use anstream::AutoStream;
 use anstyle::Style;
 
+use super::causes::{SharedCause, shared_causes};
 use super::live_line::{LiveLine, verdict_style};
 use super::record::RunRecord;
 use crate::run::verdict::{CaseFailure, CaseOutcome, RunSummary, ShownExchange};
@@ -82,6 +83,7 @@ impl<W: Write> TerminalReport<W> {
             }
         }
         record.failures().try_for_each(|(outcome, failure)| write_failure(out, record, outcome, failure))?;
+        write_causes(out, record)?;
         write_reasons(out, record)?;
         let slowest = record.slowest(SLOWEST);
         if !slowest.is_empty() {
@@ -150,6 +152,19 @@ fn write_failure(
         shown_lines(answer).try_for_each(|line| writeln!(out, "  {DIM}|{DIM:#} {line}"))?;
     }
     failure.differences.iter().try_for_each(|difference| writeln!(out, "  {red}- {difference}{red:#}"))
+}
+
+/// Writes the causes that several failures share.
+fn write_causes(out: &mut impl Write, record: &RunRecord) -> Result<()> {
+    let causes = shared_causes(record);
+    if !causes.is_empty() {
+        writeln!(out, "\n{BOLD}failures that probably have one cause{BOLD:#}")?;
+    }
+    for SharedCause { address, difference, cases } in causes {
+        writeln!(out, "{:>6} cases  {address}: {difference}", cases.len())?;
+        writeln!(out, "              {DIM}such as {}{DIM:#}", cases[0])?;
+    }
+    Ok(())
 }
 
 /// Writes the reasons of gaps, and of cases that could not be tested or did not run.

@@ -16,8 +16,13 @@ pub const MATCHERS: &[(&str, &str)] = &[
     ("$absent", "no value"),
     ("$string`, `$number`, `$boolean", "a value of that type"),
     ("$contains:TEXT", "a text that contains it"),
+    ("$lacks:TEXT", "a text that does not contain it, or no value"),
     ("$regex:RE", "a text that the regular expression matches as a whole"),
     ("$optional:MATCHER", "what the matcher matches; on a server that is not Trefoil also no value"),
+    (
+        "$permits:A|B",
+        "the text A; on a server that is not Trefoil also B, or one of more texts, that the standard permits",
+    ),
     ("$house:MATCHER", "what the matcher matches; on a server that is not Trefoil anything"),
     ("$number:A..B", "a number from A to B, also as a text; either bound can be left out"),
     (
@@ -137,6 +142,12 @@ pub fn text(
         let is_excused = is_other(vars) && actual.is_none();
         return if is_excused { Ok(()) } else { text(path, pattern, actual, vars, out) };
     }
+    if let Some(permitted) = pattern.strip_prefix("$permits:") {
+        let chosen = permitted.split('|').find(|text| actual.is_some_and(|actual| actual == *text));
+        let first = permitted.split('|').next().unwrap_or_default();
+        let expected = if is_other(vars) { chosen.unwrap_or(permitted) } else { first };
+        return text(path, expected, actual, vars, out);
+    }
     let fits = match pattern {
         "$any" => actual.is_some(),
         "$absent" => actual.is_none(),
@@ -162,6 +173,9 @@ pub fn text(
                     return Ok(());
                 }
                 hashes.iter().any(|hash| actual_text == Some(hash.as_str()))
+            } else if let Some(part) = pattern.strip_prefix("$lacks:") {
+                let part = vars.fill(part)?;
+                actual_text.is_none_or(|actual_text| !actual_text.contains(&part))
             } else if let Some(part) = pattern.strip_prefix("$contains:") {
                 let part = vars.fill(part)?;
                 actual_text.is_some_and(|actual_text| actual_text.contains(&part))

@@ -24,6 +24,7 @@ use std::time::Instant;
 
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
+use serde_json::Value;
 
 use self::verdict::milliseconds_since;
 use crate::environment::TestEnvironment;
@@ -158,7 +159,9 @@ pub async fn run(
         seed: options.seed,
     }));
     let mut end = RunEnd::default();
-    let usual = if world.target.is_trefoil() { AT_ONCE.0 } else { AT_ONCE.1 };
+    let stated =
+        world.target.profile.get("jobs").and_then(Value::as_u64).map(|jobs| jobs.clamp(1, 64) as usize);
+    let usual = stated.unwrap_or(if world.target.is_trefoil() { AT_ONCE.0 } else { AT_ONCE.1 });
     let jobs = if options.jobs == 0 { usual } else { options.jobs };
     let mut running = futures_util::stream::iter(&cases)
         .take_while(|_| std::future::ready(!stop.load(Ordering::Relaxed)))

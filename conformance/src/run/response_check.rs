@@ -207,7 +207,14 @@ fn check_redirect(
         out.push(format!("Location: '{address}' instead of '{to}' and parameters"));
         return Ok(());
     };
-    let carried = match expected.part {
+    // Where an error of an unknown response type goes is not specified.
+    let part = match expected.part {
+        None if !house && fragment.is_some_and(|fragment| !fragment.is_empty()) => {
+            Some(AddressPart::Fragment)
+        }
+        part => part,
+    };
+    let carried = match part {
         Some(AddressPart::Fragment) => {
             if !added.is_empty() {
                 out.push(format!("Location: the query carries '{added}'"));

@@ -340,6 +340,12 @@ const OFFERS: [(&str, &str, &str); 5] = [
 fn not_offered(case: &Case, metadata: &Value) -> Option<String> {
     case.steps.iter().find_map(|step| {
         let request = &step.request;
+        let error = step.expect.location.as_ref().and_then(|location| location.params.get("error"));
+        if error.is_some_and(|error| error == "request_not_supported")
+            && metadata["request_parameter_supported"] == true
+        {
+            return Some("the target offers request objects".to_owned());
+        }
         let is_error =
             step.expect.location.as_ref().is_some_and(|location| location.params.contains_key("error"))
                 || step.expect.status.as_ref().is_some_and(|status| status.matches(400));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use toml::Spanned;
 
-use super::expectation::{Expectation, FhirError};
+use super::expectation::{ErrorDialect, Expectation, FhirError};
 use super::operation::{self, Operation};
 use super::request::{HeaderValues, Request};
 
@@ -83,6 +83,14 @@ pub struct Step {
     pub covers: Vec<String>,
     /// Parts of the response that are stored as variables: name and [source](crate::wire::answer_part).
     pub capture: BTreeMap<String, String>,
+}
+
+impl Step {
+    /// Returns whether the response must be an error page. Other servers may redirect to it.
+    pub fn expects_error_page(&self) -> bool {
+        let refuses = self.expect.status.as_ref().is_some_and(|status| status.matches(400));
+        refuses && self.expect.dialect == Some(ErrorDialect::Page)
+    }
 }
 
 /// A case in the form of the tables.

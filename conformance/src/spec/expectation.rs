@@ -143,6 +143,9 @@ pub enum PageKind {
     Error,
     /// An error page, or a redirect to the client with an error.
     Refusal,
+    /// A page that a script makes, so that its kind is not known. No row expects it.
+    #[serde(skip)]
+    Scripted,
 }
 
 impl fmt::Display for PageKind {
@@ -152,6 +155,7 @@ impl fmt::Display for PageKind {
             Self::Consent => "a consent page",
             Self::Error => "an error page",
             Self::Refusal => "a refusal",
+            Self::Scripted => "a page that a script makes",
         })
     }
 }

@@ -5,9 +5,12 @@
 //! |---|---|---|
 //! | authorization, also pushed | code challenge, unless the profile has `pkce = false` | RFC 7636, RFC 9700 2.1.1 |
 //! | authorization | scope `openid` | RFC 6749 3.3: a server may refuse a request without scope |
-//! | authorization with `response_type=code` and `openid` | nonce | OpenID Connect Core 15.5.2, RFC 9700 2.1.1 |
+//! | authorization of a code or an access token with `openid`, also pushed | nonce | OpenID Connect Core 15.5.2, RFC 9700 2.1.1 |
+//! | device authorization | scope `openid` | RFC 6749 3.3 |
 //! | code for tokens | code verifier of an added challenge | RFC 7636 4.5 |
 //! | kick-off of an export | `Accept` and `Prefer` | Bulk Data 2.0.0, "Headers" |
+
+use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderValue, header};
 use url::Url;
@@ -45,16 +48,22 @@ pub fn add_to_query(request: &Request, variables: &Variables, url: &mut Url) {
     if !request.query.contains_key("scope") {
         pairs.append_pair("scope", "openid");
     }
-    // In other flows the standard requires it, and rows are about its lack.
-    let is_code = request.query.get("response_type").is_some_and(|kind| kind == "code");
     let is_openid = request.query.get("scope").is_none_or(|scope| scope.contains("openid"));
-    if is_code && is_openid && !request.query.contains_key("nonce") {
+    if lacks_nonce(&request.query) && is_openid {
         // A server may refuse a nonce that it has seen.
         pairs.append_pair("nonce", &random_text());
     }
 }
 
-/// The parameters that are added to a pushed authorization request or a token request.
+/// Returns whether an authorization request has no nonce and need not have one. If an ID token is requested
+/// in the front channel, the standard requires a nonce, and rows are about its lack.
+fn lacks_nonce(parameters: &BTreeMap<String, String>) -> bool {
+    let kind = parameters.get("response_type").map(String::as_str);
+    matches!(kind, Some("code" | "token")) && !parameters.contains_key("nonce")
+}
+
+/// The parameters that are added to a pushed authorization request, a device authorization request or a token
+/// request.
 pub fn added_form_fields(request: &Request, variables: &Variables) -> Vec<(&'static str, String)> {
     let Body::Form(form) = &request.body else { return Vec::new() };
     if variables.get(ADAPT).is_none() || request.exact {
@@ -70,7 +79,13 @@ pub fn added_form_fields(request: &Request, variables: &Variables) -> Vec<(&'sta
         if !form.contains_key("scope") {
             added.push(("scope", "openid".to_owned()));
         }
+        if lacks_nonce(form) {
+            added.push(("nonce", random_text()));
+        }
         return added;
+    }
+    if request.to == "device_authorization" && !form.contains_key("scope") {
+        return vec![("scope", "openid".to_owned())];
     }
     let redeems = request.to == "token"
         && form.get("grant_type").is_some_and(|kind| kind == "authorization_code")

@@ -89,6 +89,7 @@ async fn judge(url: &str, profile: Profile, judged: &str) -> RunSummary {
     let found = probe::probe(&target).await;
     target.profile.extend(found);
     let gaps = spec::gaps(&std::fs::read_to_string(format!("{FOLDER}/judged/{judged}")).unwrap()).unwrap();
+    let cases: Vec<_> = gaps.iter().map(|gap| gap.case.clone()).collect();
     let options = RunOptions {
         selection: Selection { level: Level::Must, write: false, ..Selection::default() },
         baseline: gaps.into_iter().map(|gap| (gap.case, gap.reason)).collect(),
@@ -97,6 +98,10 @@ async fn judge(url: &str, profile: Profile, judged: &str) -> RunSummary {
     let (summary, verdicts) = run_on(&TestEnvironment::of(target), &options).await;
     println!("{url}: {summary}");
     assert!(summary.is_success(), "{}", verdicts.faults().join("\n"));
+    let names = verdicts.names();
+    let outdated: Vec<_> =
+        cases.iter().filter(|case| names.get(*case).is_none_or(|name| *name == "pass")).collect();
+    assert!(outdated.is_empty(), "{judged} has cases that pass or do not exist: {outdated:?}");
     summary
 }
 
@@ -163,6 +168,13 @@ fn python_server(package: &str, script: &str) -> Option<Running> {
     packaged_server(&packages.join(package), python.env("PYTHONPATH", &packages), script)
 }
 
+/// Glewlwyd of Debian, which a Python script sets up.
+fn glewlwyd() -> Option<Running> {
+    let packages = Path::new(FOLDER).join("../target/python");
+    let mut python = Command::new("python3");
+    packaged_server(Path::new("/usr/bin/glewlwyd"), python.env("PYTHONPATH", &packages), "glewlwyd.py")
+}
+
 #[test]
 fn oidc_provider_fails_only_as_judged() {
     let Some(server) = node_server("oidc-provider", "oidc_provider.mjs") else { return };
@@ -196,12 +208,20 @@ fn django_oauth_toolkit_fails_only_as_judged() {
     assert!(summary.passed > 130, "{summary}");
 }
 
+#[test]
+fn glewlwyd_fails_only_as_judged() {
+    let Some(server) = glewlwyd() else { return };
+    let profile = Profile::read(&format!("{FOLDER}/profiles/glewlwyd.toml")).unwrap();
+    let summary = Runtime::new().unwrap().block_on(judge(&server.url, profile, "glewlwyd.toml"));
+    assert!(summary.passed > 100, "{summary}");
+}
+
 /// The board of the servers of other makers has no failure that is not judged.
 #[test]
 fn a_board_compares_servers() {
     // The board starts the same servers.
-    let is_here = node_server("oauth2-mock-server", "oauth2_mock_server.mjs").is_some();
-    if !is_here || python_server("flask", "authlib_server.py").is_none() {
+    let node = node_server("oauth2-mock-server", "oauth2_mock_server.mjs");
+    if [node, python_server("flask", "authlib_server.py"), glewlwyd()].iter().any(Option::is_none) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -223,7 +243,7 @@ fn a_board_compares_servers() {
     for part in ["node-oidc-provider", "Judged: ", "Fails since ", "curl -i"] {
         assert!(page.contains(part), "{part}");
     }
-    assert_eq!(std::fs::read_to_string(history).unwrap().lines().count(), 8);
+    assert_eq!(std::fs::read_to_string(history).unwrap().lines().count(), 10);
 }
 
 /// A case is skipped before its first request if the profile lacks what its row or its preconditions name,

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::context::CaseContext;
 use crate::environment::applications;
-use crate::environment::browser::Credentials;
 use crate::environment::cookies::CookieJar;
+use crate::environment::credentials::Credentials;
 use crate::environment::{SetupError, TestEnvironment};
 use crate::wire::random::random_text;
 

@@ -8,6 +8,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
+use crate::report::causes::shared_causes;
 use crate::report::record::RunRecord;
 use crate::run::verdict::{CaseFailure, CaseOutcome, ShownExchange, Verdict};
 use crate::spec::requirement::Requirement;
@@ -150,6 +151,19 @@ fn failures(record: &RunRecord) -> Markup {
         section aria-labelledby="failures" {
             h2 id="failures" { "Failures" }
             @if record.failures().next().is_none() { p { "No case failed." } }
+            @let causes = shared_causes(record);
+            @if !causes.is_empty() {
+                h3 { "Probably one cause" }
+                ul.reasons {
+                    @for cause in &causes {
+                        li {
+                            strong { (cause.cases.len()) } " " code { (cause.address) } ": " (cause.difference)
+                            " (" a href={ "#" (cause.cases[0]) } { (cause.cases[0]) } " and others)"
+                        }
+                    }
+                }
+                h3 { "Each case" }
+            }
             @for (outcome, failure) in record.failures() {
                 (failure_details(record, outcome, failure))
             }

@@ -256,8 +256,8 @@ parameters! {
         fhir_type: "string",
         operations: &[Translate],
     }
-    /// Version of the code system of `code`, `sourceCode` or `targetCode`. Groups of a map for another version
-    /// are not used.
+    /// Version of the code system of `code`, `sourceCode` or `targetCode`. Groups of a map for another
+    /// version are not used.
     TRANSLATE_VERSION: Text {
         name: "version",
         fhir_type: "string",
