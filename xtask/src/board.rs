@@ -7,13 +7,28 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use test_database::TestDatabase;
 
+use crate::helios::{self, HeliosServer};
 use crate::workspace::{build, check, root, target_dir};
+
+/// The servers of Helios: the name of the column, and of the files that belong to it.
+const HELIOS: [(HeliosServer, &str, &str); 2] = [
+    (helios::TERMINOLOGY, "Helios terminology 0.2", "helios"),
+    (helios::FHIR, "Helios FHIR 0.2", "helios-fhir"),
+];
 
 /// Folders that the configuration of the servers of other makers names, relative to `conformance`.
 const FOLDERS: [&str; 4] = ["tests", "profiles", "judged", "../target"];
 
+/// Which servers are tested.
+#[derive(clap::Args)]
+pub struct BoardArgs {
+    /// Build the servers of Helios if they are not built yet, which takes an hour.
+    #[arg(long)]
+    helios: bool,
+}
+
 /// Tests all servers, and writes the page.
-pub fn run() -> Result<()> {
+pub fn run(args: &BoardArgs) -> Result<()> {
     check(&mut build(&["trefoil", "trefoil-conformance"]))?;
     let folder = target_dir().join("board");
     fs::create_dir_all(&folder)?;
@@ -24,6 +39,20 @@ pub fn run() -> Result<()> {
             let (relative, absolute) = (format!("{before}{name}/"), suite.join(name));
             config = config.replace(&relative, &format!("{before}{}/", absolute.display()));
         }
+    }
+    for (server, name, files) in HELIOS {
+        let program = if args.helios { Some(server.build()?) } else { server.built() };
+        let Some(program) = program else { continue };
+        let script = suite.join("tests/servers").join(format!("{files}.py"));
+        config += &format!(
+            "\n[[server]]\nname = \"{name}\"\nstart = [\"env\", \"{}={}\", \"python3\", \"{}\"]\n\
+             profile = \"{}\"\njudged = \"{}\"\n",
+            server.variable,
+            program.display(),
+            script.display(),
+            suite.join("profiles").join(format!("{files}.toml")).display(),
+            suite.join("judged").join(format!("{files}.toml")).display()
+        );
     }
     let database = TestDatabase::shared().map(TestDatabase::create).transpose()?;
     let engines =

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`mod@bench`] | the benchmark programs, by group |
+//! | [`helios`] | the servers of Helios, which are built for the board |
 //! | [`board`] | the conformance of several servers, as one page |
 //! | [`book`] | the documents as a site |
 //! | [`demo`] | the demo server, a short guide, the terminal client |
@@ -24,6 +25,7 @@ mod book;
 mod demo;
 mod dist;
 mod fhir_tables;
+mod helios;
 mod mutants;
 mod pictures;
 mod soak;
@@ -104,7 +106,7 @@ enum XtaskCommand {
     /// Run the benchmarks, and compare them with the HTTP floor measured in the same run.
     Bench(bench::BenchArgs),
     /// Test servers of other makers and Trefoil on its engines, and write one page to target/board.
-    Board,
+    Board(board::BoardArgs),
     /// Make the documents a site with search, in target/book; needs mdbook.
     Book,
     /// Write the files of a release to target/dist.
@@ -142,7 +144,7 @@ fn run(task: XtaskCommand) -> Result<()> {
             let program = target_dir().join("debug/trefoil-conformance");
             check(Command::new(program).arg("run").args(args))
         }
-        XtaskCommand::Board => board::run(),
+        XtaskCommand::Board(args) => board::run(&args),
         XtaskCommand::Book => book::run(),
         XtaskCommand::Dist(args) => dist::run(&args),
         XtaskCommand::Mutants(args) => mutants::run(&args),

@@ -52,6 +52,7 @@ mod refusals;
 mod releases;
 mod restarts;
 mod sign_in;
+mod signing_faults;
 mod support;
 mod terminal_client;
 mod terminology;

@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::bench::{bench, bench_parquet};
 use crate::dist::trial;
+use crate::helios;
 use crate::mutants::{self, MutantArgs};
 use crate::workspace::{cargo, check, root, target_dir};
 
@@ -72,10 +73,8 @@ const HISTORIES: [(&str, &str); 3] = [
 ];
 /// Name of the conformance suite against servers with planted faults.
 const MUTANTS: &str = "mutants";
-/// Name of the conformance suite against the Helios terminology server, and the version of its crate
-/// `helios-hts`.
+/// Name of the conformance suite against the servers of Helios.
 const HELIOS: &str = "helios";
-const HELIOS_VERSION: &str = "0.2.7";
 /// Name of the suite against a proxy that changes answers.
 const WIRE_FAULTS: &str = "wire-faults";
 /// Name of the package in a new Debian system.
@@ -210,7 +209,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             let mut command = cargo();
             command.args(["test", "--quiet", "--release", "-p", "trefoil-bulk", "--test", "it"]);
             check(command.args(["--", "increments::", "mirror::"]).envs(HISTORIES))
-        } else if let Some(Ok(program)) = &helios {
+        } else if let Some(Ok(programs)) = &helios {
             let mut command = cargo();
             command.args([
                 "test",
@@ -222,7 +221,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
                 "--",
                 "--nocapture",
             ]);
-            check(command.env("TREFOIL_HTS", program))
+            check(command.envs(programs.iter().map(|(variable, program)| (variable, program))))
         } else if name == WIRE_FAULTS {
             let mut command = cargo();
             command.args(["test", "--quiet", "-p", "trefoil-conformance", "--test", "it", "wire_faults::"]);
@@ -346,19 +345,10 @@ fn covered() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The program of the Helios terminology server. The first call builds it, which takes about half an hour.
-fn build_helios() -> Result<PathBuf> {
-    let folder = target_dir().join(HELIOS).join(HELIOS_VERSION);
-    let program = folder.join("bin").join(format!("hts{}", std::env::consts::EXE_SUFFIX));
-    if !program.is_file() {
-        let build = folder.join("build");
-        let mut command = cargo();
-        command.args(["install", "helios-hts", "--locked", "--version", HELIOS_VERSION, "--root"]);
-        check(command.arg(&folder).env("CARGO_TARGET_DIR", &build)).context("helios-hts cannot be built")?;
-        // The intermediate files take 2 GB.
-        std::fs::remove_dir_all(&build).context("failed to delete the intermediate files of helios-hts")?;
-    }
-    Ok(program)
+/// The programs of the servers of Helios, with the variables that name them to the tests.
+fn build_helios() -> Result<Vec<(&'static str, PathBuf)>> {
+    let servers = [helios::TERMINOLOGY, helios::FHIR];
+    servers.into_iter().map(|server| Ok((server.variable, server.build()?))).collect()
 }
 
 fn has_cargo_fuzz() -> bool {
