@@ -81,7 +81,12 @@ pub async fn to_client(
             return Ok(Arrival { last: answer, url });
         }
         sent = match answer.status.as_u16() {
-            301..=303 | 307 | 308 => {
+            status @ (301..=303 | 307 | 308) => {
+                let body = String::from_utf8_lossy(&sent.body);
+                let has_password = person.is_some_and(|person| {
+                    form_urlencoded::parse(body.as_bytes()).any(|(_, value)| value == person.password)
+                });
+                cookies.sent_password_twice |= status > 303 && has_password;
                 let to = redirect_of(&sent, &answer)?;
                 if is_at_client(&to, redirect_uris) {
                     return Ok(Arrival { last: answer, url: to });
@@ -99,6 +104,43 @@ pub async fn to_client(
         };
     }
     Err(SetupError::Failed(format!("the sign-in did not end after {HOPS} steps")))
+}
+
+/// Words on a button that confirms a sign-out.
+const CONFIRMATIONS: [&str; 6] = ["sign out", "log out", "logout", "yes", "continue", "confirm"];
+
+/// Sends a request for a sign-out, and confirms it if a page asks (OpenID Connect RP-Initiated Logout 1.0,
+/// section 2). Returns the last response.
+///
+/// # Errors
+/// [`SetupError`] if the pages do not end.
+pub async fn sign_out(
+    target: &TestTarget,
+    cookies: &mut CookieJar,
+    first: &SentRequest,
+    redirect_uris: &[String],
+) -> Result<Answer, SetupError> {
+    let mut sent = first.clone();
+    for _ in 0..HOPS {
+        let answer = target.send(&sent, cookies).await?;
+        sent = match answer.status.as_u16() {
+            301..=303 | 307 | 308 => match redirect_of(&sent, &answer)? {
+                to if is_at_client(&to, redirect_uris) => return Ok(answer),
+                to => get(to),
+            },
+            200 => {
+                let forms = html_form::forms(&answer.text());
+                let confirming = forms.iter().find_map(|form| {
+                    let mut buttons = form.inputs.iter().filter(|input| input.is_button());
+                    Some((form, buttons.find(|button| button.says_one_of(&CONFIRMATIONS))?))
+                });
+                let Some((form, button)) = confirming else { return Ok(answer) };
+                submit(&sent.url, form, &fields(form, Some(button), |input| input.value.clone()))?
+            }
+            _ => return Ok(answer),
+        };
+    }
+    Err(SetupError::Failed(format!("the sign-out did not end after {HOPS} steps")))
 }
 
 /// Follows redirects within the server, and returns the kind of the page to which they lead.
@@ -196,12 +238,12 @@ fn choose_form(
         let fields = fields(form, None, value);
         return Some((form.clone(), fields));
     }
-    let consents = |button: &&FormInput| {
-        let texts = [&button.label, &button.value, &button.name].map(|text| text.to_lowercase());
-        match named("approve") {
-            Some(approve) => texts.iter().any(|text| *text == approve.to_lowercase()),
-            None => texts.iter().any(|text| APPROVALS.iter().any(|word| text.contains(word))),
+    let consents = |button: &&FormInput| match named("approve") {
+        Some(approve) => {
+            let texts = [&button.label, &button.value, &button.name];
+            texts.iter().any(|text| text.to_lowercase() == approve.to_lowercase())
         }
+        None => button.says_one_of(&APPROVALS),
     };
     forms.iter().find_map(|form| {
         let button = form.inputs.iter().filter(|input| input.is_button()).find(consents)?;

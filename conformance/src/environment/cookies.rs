@@ -6,7 +6,11 @@ use url::Url;
 
 /// Cookies of one browser.
 #[derive(Debug, Clone, Default)]
-pub struct CookieJar(CookieStore);
+pub struct CookieJar {
+    store: CookieStore,
+    /// Whether a form with a password was answered with 307 or 308, so that a browser sends it again.
+    pub sent_password_twice: bool,
+}
 
 impl CookieJar {
     /// An empty jar.
@@ -17,7 +21,7 @@ impl CookieJar {
     /// The `Cookie` header of a request; `None` if no cookie belongs to the URL.
     pub fn header(&self, url: &Url) -> Option<HeaderValue> {
         let pairs: Vec<_> =
-            self.0.get_request_values(url).map(|(name, value)| format!("{name}={value}")).collect();
+            self.store.get_request_values(url).map(|(name, value)| format!("{name}={value}")).collect();
         if pairs.is_empty() {
             return None;
         }
@@ -30,12 +34,17 @@ impl CookieJar {
         let cookies = values.filter_map(|value| {
             RawCookie::parse(String::from_utf8_lossy(value.as_bytes()).into_owned()).ok()
         });
-        self.0.store_response_cookies(cookies, url);
+        self.store.store_response_cookies(cookies, url);
+    }
+
+    /// Returns whether scripts can read all cookies: none has `HttpOnly`.
+    pub fn are_readable(&self) -> bool {
+        self.store.iter_unexpired().all(|cookie| cookie.http_only() != Some(true))
     }
 
     /// The values of all cookies.
     pub fn values(&self) -> impl Iterator<Item = &str> {
-        self.0.iter_unexpired().map(|cookie| cookie.value())
+        self.store.iter_unexpired().map(|cookie| cookie.value())
     }
 }
 

@@ -21,10 +21,10 @@ impl Leftovers {
             all.retain(|request| request.url != sent_request.url);
             return;
         }
+        if let Some(deletion) = deletion_of_export(sent_request, answer) {
+            all.push(deletion);
+        }
         let created = match answer.status {
-            StatusCode::ACCEPTED if sent_request.url.path().contains("$export") => {
-                answer.header("content-location")
-            }
             StatusCode::CREATED => answer.header("location").filter(|location| {
                 fhir_base.is_some_and(|base| location.starts_with(base) || !location.contains("://"))
             }),
@@ -42,6 +42,13 @@ impl Leftovers {
         all.reverse();
         all
     }
+}
+
+/// The request that deletes the export that a kick-off has started.
+pub fn deletion_of_export(sent_request: &SentRequest, answer: &Answer) -> Option<SentRequest> {
+    let is_started = answer.status == StatusCode::ACCEPTED && sent_request.url.path().contains("$export");
+    let url = answer.header("content-location").filter(|_| is_started)?;
+    Some(deletion(sent_request.url.join(&url).ok()?, sent_request))
 }
 
 /// The request that deletes `url` with the credentials of `sent`.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::TestEnvironment;
 use super::error::SetupError;
 use crate::wire::exchange::Answer;
@@ -35,12 +37,15 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// The pauses of a run. A server that the suite did not start states their length.
+    /// The pauses of a run. A server that the suite did not start states their length, or the profile does.
     pub fn new(world: &TestEnvironment) -> Self {
-        match world.local.is_some() {
-            true => Self { usual: POLL_PAUSE, honours_server: false, remaining: POLL_TIME },
-            false => Self { usual: USUAL_PAUSE, honours_server: true, remaining: world.max_wait },
+        if world.local.is_some() {
+            return Self { usual: POLL_PAUSE, honours_server: false, remaining: POLL_TIME };
         }
+        let stated =
+            world.target.profile.get("poll_seconds").and_then(Value::as_u64).map(Duration::from_secs);
+        let usual = stated.unwrap_or(USUAL_PAUSE);
+        Self { usual, honours_server: stated.is_none(), remaining: world.max_wait }
     }
 
     /// Waits as long as the response asks for.

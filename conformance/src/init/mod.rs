@@ -93,13 +93,25 @@ fn setting_example(name: &str) -> &'static str {
         "tx_resources" => "tx_resources = true",
         "fhir_base" => "fhir_base = \"https://…/fhir\"",
         "base_url" => "base_url = \"https://…\"",
+        "jobs" => "jobs = 1",
+        "poll_seconds" => "poll_seconds = 1",
+        "sign_in_requests" => {
+            "sign_in_requests = [{ post = \"/login\", form = { name = \"$person.username\", password = \
+             \"$person.password\" } }, { get = \"$page.return_to\" }]"
+        }
         _ => "pkce = true",
     }
 }
 
 fn member_example(name: &str) -> String {
     let client = |more: &str| {
-        format!("[{name}]\nclient_id = \"…\"\nredirect_uris = [\"https://app.example/callback\"]\n{more}")
+        let post_logout = match name {
+            "public" => "post_logout_redirect_uris = [\"https://app.example/bye\"]\n",
+            _ => "",
+        };
+        format!(
+            "[{name}]\nclient_id = \"…\"\nredirect_uris = [\"https://app.example/callback\"]\n{post_logout}{more}"
+        )
     };
     let secret = "client_secret = \"env:CLIENT_SECRET\"\n";
     match name {

@@ -35,7 +35,15 @@ pub enum MemberKind {
 use MemberKind::{Any, Endpoints, Flag, Number, Table, Tables, Text, Texts};
 
 const USER: &[&str] = &["username", "password", "claims"];
-const CLIENT: &[&str] = &["client_id", "client_secret", "redirect_uris", "scopes", "custom_scopes"];
+const CLIENT: &[&str] = &[
+    "client_id",
+    "client_secret",
+    "redirect_uris",
+    "post_logout_redirect_uris",
+    "grant_types",
+    "scopes",
+    "custom_scopes",
+];
 const BACKEND: &[&str] = &["client_id", "scopes", "alg", "jwk", "jwk_file"];
 
 const fn member(name: &'static str, kind: MemberKind, meaning: &'static str) -> ProfileMember {
@@ -43,7 +51,7 @@ const fn member(name: &'static str, kind: MemberKind, meaning: &'static str) -> 
 }
 
 /// Members that configure the suite.
-pub const SETTINGS: [ProfileMember; 11] = [
+pub const SETTINGS: [ProfileMember; 12] = [
     member("base_url", Text, "URL of the authorization server: its issuer"),
     member("fhir_base", Text, "base URL of the FHIR interface"),
     member("ca", Text, "PEM file with certificates to trust in addition to those of the system"),
@@ -51,6 +59,11 @@ pub const SETTINGS: [ProfileMember; 11] = [
     member("pkce", Flag, "false if the server does not know code challenges (RFC 7636)"),
     member("tx_resources", Flag, "true if terminology operations accept the parameter `tx-resource`"),
     member("jobs", Number, "number of cases that run concurrently; 1 for a server that fails under load"),
+    member(
+        "poll_seconds",
+        Number,
+        "seconds between two requests that wait for the server, in place of its `Retry-After`: for a server of your own",
+    ),
     member("endpoints", Endpoints, "URLs of endpoints that the metadata does not state, by name"),
     member(
         "sign_in",
@@ -79,7 +92,12 @@ pub const MEMBERS: [ProfileMember; 22] = [
         "the user who signs in, by default the first of `users`: `username`, `password`, `claims`",
     ),
     member("users", Tables(USER), "users: `username`, `password`, `claims`"),
-    member("public", Table(CLIENT), "public client: `client_id`, `redirect_uris`, `scopes`, `custom_scopes`"),
+    member(
+        "public",
+        Table(CLIENT),
+        "public client: `client_id`, `redirect_uris`, `post_logout_redirect_uris`, `grant_types`, `scopes`, \
+         `custom_scopes`",
+    ),
     member("confidential", Table(CLIENT), "client with a secret: also `client_secret`"),
     member("native", Table(CLIENT), "public client with a loopback redirect URI, which requires PKCE"),
     member("third_party", Table(CLIENT), "client whose users must consent"),

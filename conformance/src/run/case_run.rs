@@ -1,5 +1,6 @@
 //! Runs one case: sets up its preconditions, sends its requests and compares the responses.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use http::StatusCode;
@@ -8,6 +9,7 @@ use serde_json::Value;
 use super::matcher::Difference;
 use super::response_check;
 use super::verdict::{CaseFailure, CaseOutcome, ShownExchange, Verdict, weigh};
+use crate::environment::leftovers::deletion_of_export;
 use crate::environment::pauses::Pauses;
 use crate::environment::preconditions::{self, CaseContext};
 use crate::environment::{SetupError, TestEnvironment};
@@ -50,10 +52,26 @@ pub async fn outcome(
     }
 }
 
+/// Runs the steps of a case. On a server that is not ours, cases that start exports take turns, and each
+/// deletes its exports at its end, because servers limit how many run at once.
 async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
     let mut scene = CaseContext::new(world);
+    let starts_export = case.steps.iter().any(|step| step.request.to.ends_with("$export"));
+    if !starts_export || world.target.is_trefoil() {
+        return try_steps(world, &mut scene, case).await;
+    }
+    let _turn = world.shared.exports.lock().await;
+    let tried = try_steps(world, &mut scene, case).await;
+    for deletion in std::mem::take(&mut scene.deletions) {
+        // The end of the run reports what cannot be deleted.
+        drop(world.target.send(&deletion, &mut scene.cookies).await);
+    }
+    tried
+}
+
+async fn try_steps(world: &TestEnvironment, scene: &mut CaseContext, case: &Case) -> Result<(), Verdict> {
     for given in &case.given {
-        let ready = preconditions::set_up(world, given, &mut scene).await;
+        let ready = preconditions::set_up(world, given, scene).await;
         if let Err(error) = ready {
             return Err(not_set_up(world, given, error).await);
         }
@@ -65,7 +83,7 @@ async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
         if step.only_house && !scene.target(world).is_trefoil() {
             continue;
         }
-        let differences = try_step(world, &mut scene, step, &mut exchanges).await?;
+        let differences = try_step(world, scene, step, &mut exchanges).await?;
         if differences.is_empty() {
             continue;
         }
@@ -130,11 +148,20 @@ async fn try_step(
                 return Ok(vec![error.to_string()]);
             }
         };
+        scene.deletions.extend(deletion_of_export(&sent_request, &answered));
         if let Some(part) =
             step.needs.as_ref().filter(|part| answer_part::find_part(&answered, part).is_none())
             && !scene.target(world).is_trefoil()
         {
             return Err(Verdict::Skip { reason: format!("the server sends no {part}") });
+        }
+        // A server need not revoke access tokens (RFC 7009 2.2.1).
+        if !scene.target(world).is_trefoil()
+            && answered.json().is_some_and(|json| json["error"] == "unsupported_token_type")
+        {
+            return Err(Verdict::Skip {
+                reason: "the server does not revoke tokens of this type".to_owned(),
+            });
         }
         for source in step.expect.jwt.keys().filter(|_| !scene.target(world).is_trefoil()) {
             let token = answer_part::find_part(&answered, source);
@@ -172,16 +199,28 @@ async fn try_step(
             }
         }
         if let Some(expected) = step.expect.page {
-            let page = check_page(world, scene, &sent_request, answered, expected).await;
-            differences.extend(match page {
-                Ok(page) if step.expect.unframed => response_check::check_framing(&page),
-                Ok(_) => None,
-                // Another row reports a missing page.
-                Err(difference) if step.expect.unframed && !is_own => {
-                    return Err(Verdict::Skip { reason: format!("there is no page to frame: {difference}") });
+            let is_about_page = step.expect.unframed || !step.expect.page_headers.is_empty();
+            match check_page(world, scene, &sent_request, answered, expected).await {
+                Ok(page) => {
+                    let framing = step.expect.unframed.then(|| response_check::check_framing(&page));
+                    differences.extend(framing.flatten());
+                    let headers = &step.expect.page_headers;
+                    response_check::check_headers(headers, &page, &scene.vars, &mut differences)
+                        .map_err(|error| not_built(world, error.into()))?;
                 }
-                Err(difference) => Some(difference),
-            });
+                // Another row reports a missing page.
+                Err(difference) if is_about_page && !is_own => {
+                    return Err(Verdict::Skip { reason: format!("there is no page: {difference}") });
+                }
+                Err(difference) => differences.push(difference),
+            }
+        }
+        if step.expect.hidden_cookie && scene.cookies.are_readable() {
+            differences.push("scripts can read every cookie: none has HttpOnly".to_owned());
+        }
+        if step.expect.password_sent_once && scene.cookies.sent_password_twice {
+            let text = "a form with a password is answered with 307 or 308, so that the browser sends it on";
+            differences.push(text.to_owned());
         }
         if !differences.is_empty() {
             return Ok(differences);
@@ -236,6 +275,13 @@ async fn step_answer(
         || step.expect.status.as_ref().is_some_and(|status| status.matches(StatusCode::FOUND.as_u16()));
     let expects_redirect =
         expects_redirect || step.request.query.get("response_mode").is_some_and(|mode| mode == "form_post");
+    if !target.is_trefoil() && asks_for_sign_out(step) {
+        let named = |(name, value): (Cow<'_, str>, Cow<'_, str>)| {
+            (name == "post_logout_redirect_uri").then(|| value.into_owned())
+        };
+        let uris: Vec<String> = sent_request.url.query_pairs().find_map(named).into_iter().collect();
+        return Ok((browser::sign_out(&world.target, &mut scene.cookies, sent_request, &uris).await?, None));
+    }
     let is_authorization = step.request.to.split('?').next() == Some("authorize");
     if target.is_trefoil() || !is_authorization || !expects_redirect {
         let repeated = RepeatedStatus { poll: step.request.poll, expects_limit };
@@ -257,6 +303,16 @@ async fn step_answer(
     let pages =
         browser::to_client(&world.target, &mut scene.cookies, person.as_ref(), sent_request, &redirect_uris);
     Ok((pages.await?.last, None))
+}
+
+/// Returns whether a step signs out the user with a valid hint and to a registered address, if it names one.
+fn asks_for_sign_out(step: &Step) -> bool {
+    let query = &step.request.query;
+    let has_hint = query.get("id_token_hint").is_some_and(|hint| hint == "$id_token");
+    let address = query.get("post_logout_redirect_uri");
+    step.request.to == "logout"
+        && has_hint
+        && address.is_none_or(|address| address == "$public.post_logout_redirect_uris.0")
 }
 
 /// Follows the redirects of a response within the server, and compares the page to which they lead. Returns

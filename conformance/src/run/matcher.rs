@@ -34,6 +34,7 @@ pub const MATCHERS: &[(&str, &str)] = &[
         "$half_hash:ALG:TEXT",
         "the left half of the hash of a text in base64url, as `at_hash`; ALG is SHA-256, SHA-384, SHA-512, or SHA-2 for any of them",
     ),
+    ("$unshared", "a Cache-Control with which no cache keeps the answer for others, or no value"),
     ("anything else", "that text, with its variables filled in"),
 ];
 
@@ -59,6 +60,17 @@ pub fn json(
                     let is_excused = is_other(vars) && (actual.is_none() || !is_optional);
                     return if is_excused { Ok(()) } else { json(path, pattern, actual, vars, out) };
                 }
+            }
+            if let Some(Value::Array(alternatives)) = members.get("$any_of") {
+                let fits = |pattern: &Value| {
+                    let mut differences = Vec::new();
+                    json(path, pattern, actual, vars, &mut differences).map(|()| differences.is_empty())
+                };
+                let fitting = alternatives.iter().map(fits).collect::<Result<Vec<_>, _>>()?;
+                if !fitting.contains(&true) {
+                    out.push(format!("{path}: {} matches none of the alternatives", shown(actual)));
+                }
+                return Ok(());
             }
             // No member of JSON in FHIR or OAuth begins with a dollar sign.
             if let Some((key, pattern)) = members.iter().next().filter(|(key, _)| key.starts_with('$')) {
@@ -154,6 +166,7 @@ pub fn text(
         "$string" => actual.is_some_and(Value::is_string),
         "$number" => actual.is_some_and(Value::is_number),
         "$boolean" => actual.is_some_and(Value::is_boolean),
+        "$unshared" => actual.and_then(Value::as_str).is_none_or(is_unshared),
         _ => {
             let actual_text = actual.and_then(Value::as_str);
             if let Some(measured) = measure(pattern, actual) {
@@ -202,6 +215,17 @@ pub fn text(
         out.push(format!("{path}: {} instead of {pattern}", shown(actual)));
     }
     Ok(())
+}
+
+/// Returns whether a `Cache-Control` keeps shared caches from storing an answer (RFC 9111 5.2.2).
+fn is_unshared(cache_control: &str) -> bool {
+    let directives = || cache_control.split(',').map(|directive| directive.trim().to_lowercase());
+    let forbids = directives().any(|one| ["no-store", "no-cache", "private"].contains(&one.as_str()));
+    let permits = |one: String| {
+        let age = one.strip_prefix("max-age=").or(one.strip_prefix("s-maxage="));
+        one == "public" || age.is_some_and(|age| age != "0")
+    };
+    forbids || !directives().any(permits)
 }
 
 /// Returns whether the target is not Trefoil, so that the rules of Trefoil do not hold.
@@ -366,6 +390,20 @@ mod tests {
         check(json!({ "$several": { "a": 1 } }), json!([{}]), &[]);
         check(json!({ "$several": "$number" }), json!([1, "x"]), &[r#"body[1]: "x" instead of $number"#]);
         check(json!({ "$most": 1 }), json!([1]), &["body: the row says '$most', which means nothing"]);
+    }
+
+    #[test]
+    fn caches_keep_what_cache_control_permits() {
+        for (text, is_unshared) in [
+            ("no-store", true),
+            ("max-age=0, must-revalidate", true),
+            ("Private, max-age=60", true),
+            ("public", false),
+            ("max-age=60", false),
+            ("s-maxage=5", false),
+        ] {
+            assert_eq!(super::is_unshared(text), is_unshared, "{text}");
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::wire::variables::{UnknownVariable, Variables};
 use crate::wire::{adapt, answer_part, jose};
 
 const FHIR_JSON: &str = "application/fhir+json";
+/// Difference in seconds between `expires_in` and the claims of a token that rounding and delays explain.
+const LIFETIME_TOLERANCE_S: u64 = 30;
 
 /// All differences between a response and an expectation. `keys` is the server's published key set. `house`
 /// is true if the rules of Trefoil apply; without them, the response may differ where the standards leave a
@@ -51,7 +53,12 @@ pub fn check_response(
     }
     if let Some(expected) = &expect.json {
         let expected = &if house { expected.clone() } else { of_any_server(expected) };
-        matcher::json("body", expected, answer.json().as_ref(), vars, &mut out)?;
+        let json = answer.json();
+        matcher::json("body", expected, json.as_ref(), vars, &mut out)?;
+        let parts = json.as_ref().map(|json| (json["expires_in"].as_u64(), json["access_token"].as_str()));
+        if let Some((Some(lifetime), Some(token))) = parts {
+            out.extend(wrong_lifetime(lifetime, token));
+        }
     }
     if let Some(expected) = &expect.parameters {
         check_parameters(expected, answer, vars, &mut out)?;
@@ -242,8 +249,12 @@ fn check_redirect(
         // Each server has its own lifetimes.
         let is_lifetime = name == "expires_in" && !house;
         if is_lifetime
-            && values.first().is_some_and(|(_, value)| value.parse::<u64>().is_ok_and(|time| time > 0))
+            && let Some(lifetime) = values.first().and_then(|(_, value)| value.parse::<u64>().ok())
+            && lifetime > 0
         {
+            let token =
+                pairs.iter().find(|(name, _)| name == "access_token").map(|(_, token)| token.as_str());
+            out.extend(token.and_then(|token| wrong_lifetime(lifetime, token)));
             continue;
         }
         // Parameters are compared as texts, even if they look like numbers.
@@ -302,6 +313,16 @@ fn align_audience(claims: &mut Value, expected: &Value) {
         _ => return,
     };
     claims["aud"] = aligned;
+}
+
+/// The difference between `expires_in` and the end of an access token, if it is a JWT that states it (RFC
+/// 6749 5.1, RFC 9068 2.2).
+fn wrong_lifetime(expires_in: u64, access_token: &str) -> Option<Difference> {
+    let claims = jose::parts(access_token)?.claims;
+    let [issued, ends] = ["iat", "exp"].map(|claim| claims[claim].as_u64());
+    let stated = ends?.checked_sub(issued?)?;
+    let differs = stated.abs_diff(expires_in) > LIFETIME_TOLERANCE_S;
+    differs.then(|| format!("expires_in: {expires_in}, but the access token ends {stated} s after its issue"))
 }
 
 /// An expectation without the values that each server chooses itself: the lifetime of a token.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use url::{Host, Url};
 
 use super::missing_members::missing_members;
@@ -153,6 +153,9 @@ impl Selection {
         {
             return Some(reason);
         }
+        if let Some(reason) = case.steps.iter().find_map(|step| granted(&target.profile, step)) {
+            return Some(reason);
+        }
         let sends_resources = case.steps.iter().any(|step| step.request.sends_resources());
         let accepts = target.profile.get("tx_resources").is_some_and(|accepts| *accepts == true);
         if sends_resources && !accepts {
@@ -189,6 +192,24 @@ fn not_stated(target: &TestTarget, step: &Step) -> Option<String> {
     let matters = operation != "export" && !stated.is_empty() && !stated.iter().any(is_stated);
     matters.then(|| format!("the CapabilityStatement does not state ${operation}"))
 }
+
+/// Returns why a step cannot show that a grant is refused to a client: the client may use it, as the profile
+/// states.
+fn granted(profile: &Map<String, Value>, step: &Step) -> Option<String> {
+    let error = step.expect.json.as_ref()?["error"].as_str()?;
+    let Body::Form(form) = &step.request.body else { return None };
+    let client = form.get("client_id")?.strip_prefix('$')?.strip_suffix(".client_id")?;
+    let grant = match step.request.to.as_str() {
+        "device_authorization" => DEVICE_GRANT,
+        _ => form.get("grant_type")?,
+    };
+    let may_use = list(profile.get(client)?, "grant_types").iter().any(|stated| stated == grant);
+    (may_use && error.contains("unauthorized_client"))
+        .then(|| format!("the client '{client}' may use {grant}"))
+}
+
+/// Grant type of the device flow (RFC 8628 3.4).
+const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
 /// The operations that cases ask for.
 const OPERATIONS: [&str; 9] = [
@@ -405,6 +426,20 @@ mod tests {
         assert_eq!(offered("oidf/oidcc/server/code"), None);
         let reason = "the target does not offer response_mode=form_post".to_owned();
         assert_eq!(offered("design/authorize/form-post/error"), Some(reason));
+    }
+
+    #[test]
+    fn a_refused_grant_is_tested_with_a_client_that_lacks_it() {
+        let spec = Specification::load().unwrap();
+        let reason = |grants: &[&str]| {
+            let case = spec.cases.iter().find(|case| case.id == "rfc8628/3.4/token/not-registered-for-it");
+            let profile = json!({ "public": { "client_id": "a", "grant_types": grants } });
+            let profile = profile.as_object().unwrap().clone();
+            case.unwrap().steps.iter().find_map(|step| super::granted(&profile, step))
+        };
+        assert_eq!(reason(&["authorization_code"]), None);
+        let device = super::DEVICE_GRANT;
+        assert_eq!(reason(&[device]), Some(format!("the client 'public' may use {device}")));
     }
 
     #[test]

@@ -30,6 +30,15 @@ pub struct Expectation {
     /// Whether this page must be protected from being framed by other sites.
     #[serde(default)]
     pub unframed: bool,
+    /// Expected headers of this page.
+    #[serde(default)]
+    pub page_headers: BTreeMap<String, String>,
+    /// Whether the browser has a cookie that scripts cannot read.
+    #[serde(default)]
+    pub hidden_cookie: bool,
+    /// Whether the browser has sent the password once only, because no redirect made it send the form again.
+    #[serde(default)]
+    pub password_sent_once: bool,
     /// Tokens in the response, by [source](crate::wire::answer_part). They must be signed by the server's
     /// published keys.
     #[serde(default)]

@@ -18,6 +18,12 @@ pub struct FormInput {
 }
 
 impl FormInput {
+    /// Returns whether the label, value or name of a button contains one of these words, in lower case.
+    pub fn says_one_of(&self, words: &[&str]) -> bool {
+        let texts = [&self.label, &self.value, &self.name].map(|text| text.to_lowercase());
+        texts.iter().any(|text| words.iter().any(|word| text.contains(word)))
+    }
+
     /// Returns whether this submits the form.
     pub fn is_button(&self) -> bool {
         matches!(self.kind.as_str(), "submit" | "image")

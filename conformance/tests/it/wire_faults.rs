@@ -5,10 +5,11 @@
 //! `TREFOIL_WIRE_FAULTS=all` (`cargo xtask soak --only wire-faults`). The variations in
 //! `mutants/permitted/*.toml` are permitted by a standard: with all of them at once, no row may fail.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -20,11 +21,14 @@ use hyper_util::rt::TokioIo;
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use test_server::ServerProcess;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Variable with the faults to plant: `all`, or the beginning of their names.
+/// Variable with the faults to plant: `all`, or the beginnings of their names, separated by commas.
 const VARIABLE: &str = "TREFOIL_WIRE_FAULTS";
+/// Number of requests of a law. A fault in one of fifty answers is then found with a probability of 99.9 %.
+const LAW_REQUESTS: &str = "342";
 /// One of this number of faults is in the sample.
 const SAMPLE: usize = 12;
 
@@ -44,6 +48,10 @@ struct WireFault {
     gist: String,
     /// Ids, or beginnings of ids, of rows that find it.
     rows: Vec<String>,
+    /// Text in the ids of the laws that find it, if no row does.
+    law: Option<String>,
+    /// Lowest level at which the suite must find it; `must` if it is missing.
+    level: Option<String>,
     /// Regular expression for the path.
     path: String,
     /// Method of the request; all if it is missing.
@@ -69,8 +77,21 @@ struct WireFault {
     replace_in_body: Option<[String; 2]>,
     /// Regular expression and replacement in the query of a request, or in its form.
     replace_in_request: Option<[String; 2]>,
+    /// Regular expression and replacement in the path of a request.
+    replace_in_path: Option<[String; 2]>,
     #[serde(default)]
     remove_request_headers: Vec<String>,
+    /// One of this number of answers is changed; all if it is missing.
+    one_in: Option<usize>,
+    /// Whether a request that the server refuses is answered as an equal one was before.
+    #[serde(default)]
+    replays: bool,
+    /// Whether a token in the query is accepted.
+    #[serde(default)]
+    takes_token_in_query: bool,
+    /// Whether the challenge method `plain` is accepted.
+    #[serde(default)]
+    takes_plain: bool,
 }
 
 /// The parts of a request that a fault selects.
@@ -89,6 +110,22 @@ impl WireFault {
     }
 
     fn change_request(&self, query: &mut String, headers: &mut http::HeaderMap, body: &mut Vec<u8>) {
+        let parameters = || form_urlencoded::parse(query.as_bytes());
+        let parameter =
+            |wanted: &str| parameters().find_map(|(name, value)| (name == wanted).then_some(value));
+        if self.takes_token_in_query
+            && let Some(token) = parameter("access_token")
+        {
+            headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
+        }
+        if self.takes_plain && parameter("code_challenge_method").is_some_and(|method| method == "plain") {
+            let pairs = parameters().map(|(name, value)| match &*name {
+                "code_challenge" => (name, test_parties::base64url(Sha256::digest(value.as_bytes())).into()),
+                "code_challenge_method" => (name, "S256".into()),
+                _ => (name, value),
+            });
+            *query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+        }
         if let Some([pattern, replacement]) = &self.replace_in_request {
             let pattern = Regex::new(pattern).unwrap();
             *query = pattern.replace_all(query, replacement).into_owned();
@@ -109,12 +146,14 @@ impl WireFault {
         for name in &self.remove_headers {
             headers.remove(name);
         }
-        if let Some([name, pattern, replacement]) = &self.replace_in_header
-            && let Some(value) = headers.get(name)
-        {
-            let value = value.to_str().unwrap().to_owned();
-            let changed = Regex::new(pattern).unwrap().replace_all(&value, replacement).into_owned();
-            headers.insert(name.parse::<HeaderName>().unwrap(), changed.parse().unwrap());
+        if let Some([name, pattern, replacement]) = &self.replace_in_header {
+            let (name, pattern) = (name.parse::<HeaderName>().unwrap(), Regex::new(pattern).unwrap());
+            let values: Vec<_> = headers.get_all(&name).into_iter().cloned().collect();
+            headers.remove(&name);
+            for value in values {
+                let changed = pattern.replace_all(value.to_str().unwrap(), replacement).into_owned();
+                headers.append(&name, changed.parse().unwrap());
+            }
         }
         for (name, value) in &self.set_headers {
             headers.insert(name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap());
@@ -153,6 +192,10 @@ impl WireFault {
 #[derive(Clone)]
 struct FaultyProxy {
     faults: Arc<Mutex<Vec<WireFault>>>,
+    /// Number of answers so far.
+    count: Arc<AtomicUsize>,
+    /// Successful answers by request, for faults that replay them.
+    seen: Arc<Mutex<HashMap<String, Response<Vec<u8>>>>>,
     client: reqwest::Client,
     /// Base URL of the server.
     upstream: Arc<str>,
@@ -198,7 +241,14 @@ impl FaultyProxy {
             head.headers.remove(name);
         }
         let query = if query.is_empty() { String::new() } else { format!("?{query}") };
-        let url = format!("{}{}{query}", self.upstream, facts.path);
+        let mut path = facts.path.clone();
+        for [pattern, replacement] in faults.iter().filter_map(|fault| fault.replace_in_path.as_ref()) {
+            path = Regex::new(pattern).unwrap().replace(&path, replacement).into_owned();
+        }
+        let credentials = head.headers.get("authorization").map(|value| value.to_str().unwrap());
+        let sent = String::from_utf8_lossy(&body);
+        let key = format!("{} {path}{query} {} {sent}", head.method, credentials.unwrap_or_default());
+        let url = format!("{}{path}{query}", self.upstream);
         let sent =
             self.client.request(head.method.clone(), url).headers(head.headers).body(body).send().await;
         let Ok(answer) = sent else {
@@ -211,9 +261,20 @@ impl FaultyProxy {
         for name in ["connection", "content-length", "transfer-encoding"] {
             changed.headers_mut().remove(name);
         }
+        if faults.iter().any(|fault| fault.replays) {
+            let mut seen = self.seen.lock().unwrap();
+            match seen.get(&key) {
+                Some(earlier) if changed.status().is_client_error() => changed = earlier.clone(),
+                _ if changed.status().is_success() => drop(seen.insert(key, changed.clone())),
+                _ => {}
+            }
+        }
         let status = changed.status();
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
         for fault in faults.iter().filter(|fault| fault.status.is_none_or(|wanted| status == wanted)) {
-            fault.change_answer(&mut changed);
+            if fault.one_in.is_none_or(|number| count.is_multiple_of(number)) {
+                fault.change_answer(&mut changed);
+            }
         }
         changed.map(|body| Full::new(body.into()))
     }
@@ -268,14 +329,48 @@ impl FaultyWorld {
         let server = ServerProcess::start(command.stderr(log)).unwrap();
         let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         let upstream = format!("http://{listen}").into();
-        let proxy = FaultyProxy { faults: Arc::default(), client, upstream };
+        let proxy = FaultyProxy {
+            faults: Arc::default(),
+            count: Arc::default(),
+            seen: Arc::default(),
+            client,
+            upstream,
+        };
         let running = AbortOnDropHandle::new(tokio::spawn(proxy.clone().serve(listener)));
         Self { base, proxy, data, _server: server, _running: running }
     }
 
-    /// The rows that fail; no rows means all.
-    fn failed_rows(&self, rows: &[String]) -> Vec<String> {
-        failed_rows(&self.base, &self.data.path().join("demo.json"), rows)
+    /// The rows of a level that fail; no rows means all.
+    fn failed_rows(&self, rows: &[String], level: &str) -> Vec<String> {
+        failed_rows(&self.base, &self.data.path().join("demo.json"), rows, level)
+    }
+}
+
+impl FaultyWorld {
+    /// The laws whose id contains a text that fail.
+    fn failed_laws(&self, text: &str) -> Vec<String> {
+        let mut suite = Command::new(env!("CARGO_BIN_EXE_trefoil-conformance"));
+        suite.args([
+            "laws",
+            &self.base,
+            "--only",
+            text,
+            "--budget",
+            LAW_REQUESTS,
+            "--seed",
+            "1",
+            "--profile",
+        ]);
+        let output = suite.arg(self.data.path().join("demo.json")).stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        match output.status.code() {
+            Some(0) => Vec::new(),
+            Some(1) => vec![format!(
+                "law {text}",
+                text = text.lines().find(|line| line.contains("FAILED")).unwrap_or("failed")
+            )],
+            code => panic!("the laws ended with {code:?}: {text}{}", String::from_utf8_lossy(&output.stderr)),
+        }
     }
 }
 
@@ -285,7 +380,7 @@ async fn variations_that_standards_permit_are_no_failures() {
     let permitted = faults("permitted");
     assert!(permitted.len() >= 50);
     *world.proxy.faults.lock().unwrap() = permitted.clone();
-    let failed = world.failed_rows(&[]);
+    let failed = world.failed_rows(&[], "must");
     println!("{} permitted variations, {} failures", permitted.len(), failed.len());
     assert!(failed.is_empty(), "{failed:?}");
 }
@@ -296,19 +391,22 @@ async fn faults_on_the_wire_are_found() {
     let chosen = faults("wire").into_iter().enumerate().filter(|(number, fault)| match wanted.as_str() {
         "" => number % SAMPLE == 0,
         "all" => true,
-        name => fault.name.starts_with(name),
+        names => names.split(',').any(|name| fault.name.starts_with(name)),
     });
     let chosen: Vec<_> = chosen.map(|(_, fault)| fault).collect();
     let world = FaultyWorld::start().await;
     // Without a fault, the rows pass.
     let rows: BTreeSet<String> = chosen.iter().flat_map(|fault| fault.rows.clone()).collect();
     let rows: Vec<String> = rows.into_iter().collect();
-    let failed = world.failed_rows(&rows);
+    let failed = world.failed_rows(&rows, "must");
     assert!(failed.is_empty(), "without a fault: {failed:?}");
     let mut unseen = Vec::new();
     for fault in &chosen {
         *world.proxy.faults.lock().unwrap() = vec![fault.clone()];
-        let failed = world.failed_rows(&fault.rows);
+        let failed = match &fault.law {
+            Some(law) => world.failed_laws(law),
+            None => world.failed_rows(&fault.rows, fault.level.as_deref().unwrap_or("must")),
+        };
         println!("{:<48} {}", fault.name, failed.first().map_or("UNSEEN", String::as_str));
         if failed.is_empty() {
             unseen.push(&fault.name);
@@ -320,10 +418,10 @@ async fn faults_on_the_wire_are_found() {
 
 /// Runs the suite against an address. Returns the cases that failed, or `preconditions` if the run failed
 /// because cases could not be set up.
-fn failed_rows(base: &str, profile: &Path, rows: &[String]) -> Vec<String> {
+fn failed_rows(base: &str, profile: &Path, rows: &[String], level: &str) -> Vec<String> {
     let report = profile.with_file_name("report.jsonl");
     let mut suite = Command::new(env!("CARGO_BIN_EXE_trefoil-conformance"));
-    suite.arg("run").arg(base).args(rows).arg("--write").arg("--profile").arg(profile);
+    suite.arg("run").arg(base).args(rows).args(["--write", "--level", level, "--profile"]).arg(profile);
     suite.arg("--report").arg(format!("json={}", report.display()));
     let output = suite.stdin(Stdio::null()).output().unwrap();
     let text = std::fs::read_to_string(&report).unwrap_or_default();

@@ -203,6 +203,7 @@ async fn seed_client(app: &App, client: &fixtures::DemoClient) -> Result<Value> 
     let mut shown = json!({
         "client_id": client.client_id,
         "redirect_uris": client.redirect_uris,
+        "post_logout_redirect_uris": client.redirect_uris,
         "scopes": client.scopes,
         "custom_scopes": client.custom_scopes,
         "auth_methods": client.auth_methods,

@@ -10,6 +10,7 @@ use crate::environment::applications::IssuedCode;
 use crate::environment::cookies::CookieJar;
 use crate::environment::server::OwnServer;
 use crate::environment::target::TestTarget;
+use crate::wire::exchange::SentRequest;
 use crate::wire::random::random_text;
 use crate::wire::variables::Variables;
 
@@ -21,13 +22,21 @@ pub struct CaseContext {
     pub cookies: CookieJar,
     /// A separate server, if the precondition needs one.
     pub own: Option<Arc<(OwnServer, TestTarget)>>,
+    /// Requests that delete the exports that the case has started.
+    pub deletions: Vec<SentRequest>,
     pub(super) guard: Option<OwnedMutexGuard<()>>,
 }
 
 impl CaseContext {
     /// Creates the initial state of a case.
     pub fn new(world: &TestEnvironment) -> Self {
-        Self { vars: world.target.vars(), cookies: CookieJar::new(), own: None, guard: None }
+        Self {
+            vars: world.target.vars(),
+            cookies: CookieJar::new(),
+            own: None,
+            deletions: Vec::new(),
+            guard: None,
+        }
     }
 
     /// The server that the case tests.

@@ -33,6 +33,9 @@ pub struct SharedStates {
     pub(super) guide_3: OnceCell<Arc<(OwnServer, TestTarget)>>,
     /// A server that returns signed URLs for its export files.
     pub(super) signed_addresses: OnceCell<Arc<(OwnServer, TestTarget)>>,
+    /// Lock that is held while a case starts exports on a server that is not ours, which may limit how many
+    /// run at once.
+    pub exports: Mutex<()>,
     /// Lock that is held while a case ends all sessions of the last user.
     pub(super) lone: Arc<Mutex<()>>,
 }
