@@ -106,6 +106,38 @@ pub async fn to_client(
     Err(SetupError::Failed(format!("the sign-in did not end after {HOPS} steps")))
 }
 
+/// Sends a request with `prompt=none`, and follows redirects within the server. Returns the response that leads
+/// to the client.
+///
+/// # Errors
+/// [`SetupError`] if a page is shown.
+pub async fn silently(
+    target: &TestTarget,
+    cookies: &mut CookieJar,
+    first: &SentRequest,
+    redirect_uris: &[String],
+) -> Result<Answer, SetupError> {
+    let mut sent = first.clone();
+    for _ in 0..HOPS {
+        let answer = target.send(&sent, cookies).await?;
+        if form_to_client(&sent.url, &answer, redirect_uris).is_some() {
+            return Ok(answer);
+        }
+        sent = match answer.status.as_u16() {
+            301..=303 | 307 | 308 => match redirect_of(&sent, &answer)? {
+                to if is_at_client(&to, redirect_uris) => return Ok(answer),
+                to => get(to),
+            },
+            200 => {
+                let path = sent.url.path();
+                return Err(SetupError::Failed(format!("{path} shows a page, although prompt is none")));
+            }
+            _ => return Err(led_astray(&sent, &answer)),
+        };
+    }
+    Err(SetupError::Failed(format!("there are more than {HOPS} redirects")))
+}
+
 /// Words on a button that confirms a sign-out.
 const CONFIRMATIONS: [&str; 6] = ["sign out", "log out", "logout", "yes", "continue", "confirm"];
 

@@ -285,14 +285,19 @@ async fn step_answer(
     let is_authorization = step.request.to.split('?').next() == Some("authorize");
     if target.is_trefoil() || !is_authorization || !expects_redirect {
         let repeated = RepeatedStatus { poll: step.request.poll, expects_limit };
-        return exchange(world, scene, sent_request, repeated).await;
+        // An application does not have the cookies of the browser.
+        let of_browser = (!is_browser_request(step)).then(|| std::mem::take(&mut scene.cookies));
+        let exchanged = exchange(world, scene, sent_request, repeated).await;
+        scene.cookies = of_browser.unwrap_or_else(|| std::mem::take(&mut scene.cookies));
+        return exchanged;
     }
     let person = applications::person(&scene.vars, "user").ok();
     let redirect_uris = crate::environment::target::redirect_uris(target, &sent_request.url);
     let is_refused =
         step.expect.location.as_ref().is_some_and(|location| location.params.contains_key("error"))
             || step.expect.body_contains.iter().any(|part| part.contains("error"));
-    if step.request.query.get("prompt").is_some_and(|prompt| prompt == "none") && !is_refused {
+    let is_silent = step.request.query.get("prompt").is_some_and(|prompt| prompt == "none");
+    if is_silent && !is_refused {
         // The user has consented before. A server may refuse a nonce that it has seen.
         let mut earlier = sent_request.clone();
         let pairs = sent_request.url.query_pairs().filter(|(name, _)| name != "prompt" && name != "nonce");
@@ -300,9 +305,21 @@ async fn step_answer(
         browser::to_client(&world.target, &mut scene.cookies, person.as_ref(), &earlier, &redirect_uris)
             .await?;
     }
+    if is_silent {
+        return Ok((
+            browser::silently(&world.target, &mut scene.cookies, sent_request, &redirect_uris).await?,
+            None,
+        ));
+    }
     let pages =
         browser::to_client(&world.target, &mut scene.cookies, person.as_ref(), sent_request, &redirect_uris);
     Ok((pages.await?.last, None))
+}
+
+/// Returns whether a browser sends the request of a step, and not an application.
+fn is_browser_request(step: &Step) -> bool {
+    let to = step.request.to.split(['?', '/']).next().unwrap_or_default();
+    !["token", "userinfo", "introspect", "revoke", "par", "device_authorization", "fhir"].contains(&to)
 }
 
 /// Returns whether a step signs out the user with a valid hint and to a registered address, if it names one.

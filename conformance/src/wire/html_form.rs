@@ -46,18 +46,32 @@ fn selector(text: &str) -> Selector {
 }
 
 fn inputs(element: ElementRef<'_>) -> Vec<FormInput> {
-    let read = |input: ElementRef<'_>| {
-        let attribute = |name: &str| input.attr(name).unwrap_or_default().to_owned();
-        let default = if input.value().name() == "button" { "submit" } else { "text" };
-        FormInput {
-            name: attribute("name"),
-            kind: input.attr("type").unwrap_or(default).to_ascii_lowercase(),
-            value: attribute("value"),
-            label: input.text().collect::<String>().trim().to_owned(),
-            is_checked: input.attr("checked").is_some(),
-        }
-    };
-    element.select(&selector("input, button")).map(read).collect()
+    // One with the attribute `form` belongs to the form with that id.
+    element
+        .select(&selector("input, button"))
+        .filter(|input| input.attr("form").is_none())
+        .map(read_input)
+        .collect()
+}
+
+fn read_input(input: ElementRef<'_>) -> FormInput {
+    let attribute = |name: &str| input.attr(name).unwrap_or_default().to_owned();
+    let default = if input.value().name() == "button" { "submit" } else { "text" };
+    FormInput {
+        name: attribute("name"),
+        kind: input.attr("type").unwrap_or(default).to_ascii_lowercase(),
+        value: attribute("value"),
+        label: input.text().collect::<String>().trim().to_owned(),
+        is_checked: input.attr("checked").is_some(),
+    }
+}
+
+/// The inputs and buttons of a form, within it and elsewhere on the page.
+fn all_inputs(page: &Html, form: ElementRef<'_>) -> Vec<FormInput> {
+    let id = form.attr("id");
+    let is_elsewhere = |input: &ElementRef<'_>| id.is_some() && input.attr("form") == id;
+    let elsewhere = selector("input[form], button[form]");
+    inputs(form).into_iter().chain(page.select(&elsewhere).filter(is_elsewhere).map(read_input)).collect()
 }
 
 /// The forms of a page.
@@ -66,7 +80,7 @@ pub fn forms(html: &str) -> Vec<HtmlForm> {
     let read = |form: ElementRef<'_>| HtmlForm {
         action: form.attr("action").unwrap_or_default().to_owned(),
         is_post: form.attr("method").is_some_and(|method| method.eq_ignore_ascii_case("post")),
-        inputs: inputs(form),
+        inputs: all_inputs(&page, form),
     };
     page.select(&selector("form")).map(read).collect()
 }
@@ -93,5 +107,14 @@ mod tests {
             [("csrf", "hidden", "x\"y", ""), ("user", "text", "", ""), ("answer", "submit", "yes", "Allow")];
         assert_eq!(found, expected);
         assert_eq!(form_inputs(html).len(), 2);
+    }
+
+    #[test]
+    fn buttons_elsewhere_belong_to_the_form_that_they_name() {
+        let html = r#"<form id="out" action="/out"><input type="hidden" name="csrf" value="x"></form>
+            <form id="stay" action="/"></form><button form="out" name="logout" value="yes">Yes</button>"#;
+        let names: Vec<Vec<_>> =
+            forms(html).into_iter().map(|form| form.inputs.into_iter().map(|i| i.name).collect()).collect();
+        assert_eq!(names, [vec!["csrf".to_owned(), "logout".to_owned()], Vec::new()]);
     }
 }

@@ -176,6 +176,20 @@ fn oidc_provider_fails_only_as_judged() {
 }
 
 #[test]
+fn oidc_provider_in_another_configuration_fails_only_as_judged() {
+    let mut node = Command::new("node");
+    let script = Path::new(FOLDER).join("tests/servers/oidc_provider.mjs");
+    if node_server("oidc-provider", "oidc_provider.mjs").is_none() {
+        return;
+    }
+    let server = Running::start(node.arg(script).arg("second")).unwrap();
+    let profile = Profile::read(&format!("{FOLDER}/profiles/oidc-provider-second.toml")).unwrap();
+    let runtime = Runtime::new().unwrap();
+    let summary = runtime.block_on(judge(&server.url, profile, "oidc-provider-second.toml"));
+    assert!(summary.passed > 190, "{summary}");
+}
+
+#[test]
 fn oauth2_mock_server_fails_only_as_judged() {
     let Some(server) = node_server("oauth2-mock-server", "oauth2_mock_server.mjs") else { return };
     let profile = Profile::read(&format!("{FOLDER}/profiles/oauth2-mock-server.toml")).unwrap();
@@ -235,7 +249,7 @@ fn a_board_compares_servers() {
     for part in ["node-oidc-provider", "Judged: ", "Fails since ", "curl -i"] {
         assert!(page.contains(part), "{part}");
     }
-    assert_eq!(std::fs::read_to_string(history).unwrap().lines().count(), 10);
+    assert_eq!(std::fs::read_to_string(history).unwrap().lines().count(), 12);
 }
 
 /// A case is skipped before its first request if the profile lacks what its row or its preconditions name,
