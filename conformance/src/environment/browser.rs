@@ -106,8 +106,8 @@ pub async fn to_client(
     Err(SetupError::Failed(format!("the sign-in did not end after {HOPS} steps")))
 }
 
-/// Sends a request with `prompt=none`, and follows redirects within the server. Returns the response that leads
-/// to the client.
+/// Sends a request with `prompt=none`, and follows redirects within the server. Returns the response that
+/// leads to the client.
 ///
 /// # Errors
 /// [`SetupError`] if a page is shown.

@@ -347,6 +347,7 @@ fn trefoil_passes_as_another_makers_server() {
         let baseline = gaps.into_iter().map(|gap| (gap.case, gap.reason)).collect();
         run_on(&world, &RunOptions { selection, baseline, jobs: 8, ..RunOptions::default() }).await
     });
+    println!("{summary}");
     assert!(summary.is_success(), "{}", verdicts.faults().join("\n"));
     assert!(summary.passed > 450, "{summary}");
 }
