@@ -16,6 +16,10 @@ const HELIOS: [(HeliosServer, &str, &str); 2] = [
     (helios::FHIR, "Helios FHIR 0.2", "helios-fhir"),
 ];
 
+/// Variables with the FHIR base URL of a running server of SMART, which is not published as a package, and
+/// with its profile, which `init` writes.
+const BULK_DATA_SERVER: [&str; 2] = ["TREFOIL_BULK_DATA_SERVER", "TREFOIL_BULK_DATA_PROFILE"];
+
 /// Folders that the configuration of the servers of other makers names, relative to `conformance`.
 const FOLDERS: [&str; 4] = ["tests", "profiles", "judged", "../target"];
 
@@ -52,6 +56,14 @@ pub fn run(args: &BoardArgs) -> Result<()> {
             script.display(),
             suite.join("profiles").join(format!("{files}.toml")).display(),
             suite.join("judged").join(format!("{files}.toml")).display()
+        );
+    }
+    if let (Ok(url), Ok(profile)) = (std::env::var(BULK_DATA_SERVER[0]), std::env::var(BULK_DATA_SERVER[1])) {
+        let profile = fs::canonicalize(&profile).with_context(|| format!("failed to find {profile}"))?;
+        config += &format!(
+            "\n[[server]]\nname = \"SMART bulk-data-server\"\nurl = \"{url}\"\nprofile = \"{}\"\njudged = \"{}\"\n",
+            profile.display(),
+            suite.join("judged/bulk-data-server.toml").display()
         );
     }
     let database = TestDatabase::shared().map(TestDatabase::create).transpose()?;
