@@ -1,6 +1,7 @@
 //! Simulated browser: from the authorization request through the sign-in page to the redirect to the client.
 
-use http::{HeaderMap, HeaderValue, Method, header};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use url::Url;
 
 use super::cookies::CookieJar;
@@ -97,7 +98,12 @@ pub async fn to_client(
                 Some((form, fields)) => submit(&sent.url, &form, &fields)?,
                 None => {
                     let next = script.run(target, cookies, person, &sent.url).await?;
-                    next.ok_or_else(|| led_astray(&sent, &answer))?
+                    let next = next.ok_or_else(|| led_astray(&sent, &answer))?;
+                    // A script can lead to the client without a redirect.
+                    if is_at_client(&next.url, redirect_uris) {
+                        return Ok(Arrival { last: redirect_to(&next.url), url: next.url });
+                    }
+                    next
                 }
             },
             _ => return Err(led_astray(&sent, &answer)),
@@ -227,6 +233,12 @@ fn form_to_client(at: &Url, page: &Answer, redirect_uris: &[String]) -> Option<U
     let forms = html_form::forms(&page.text());
     let mut actions = forms.iter().filter_map(|form| at.join(&form.action).ok());
     actions.find(|action| is_at_client(action, redirect_uris))
+}
+
+/// The redirect that stands for the navigation of a script.
+fn redirect_to(url: &Url) -> Answer {
+    let location = HeaderValue::from_str(url.as_str()).ok().map(|value| (header::LOCATION, value));
+    Answer { status: StatusCode::FOUND, headers: location.into_iter().collect(), body: Bytes::new() }
 }
 
 fn redirect_of(request: &SentRequest, answer: &Answer) -> Result<Url, SetupError> {

@@ -2,8 +2,8 @@
 //! the script sends for a person: `sign_in_requests`.
 //!
 //! Texts of the requests refer to `$person.username`, `$person.password`, the parameters of the address of
-//! the page as `$page.NAME`, and the members of the latest JSON answer as `$answer.NAME`. Addresses are
-//! relative to the page.
+//! the page as `$page.NAME`, its whole query as `$query`, and the members of the latest JSON answer as
+//! `$answer.NAME`. Addresses are relative to the page.
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use serde::Deserialize;
@@ -23,6 +23,8 @@ const MEMBER: &str = "sign_in_requests";
 /// A request of a script, as the profile states it. It has one of `get`, `post` and `put`.
 #[derive(Deserialize)]
 struct ScriptedRequest {
+    /// Beginning of the paths of the pages whose script sends it; all pages if it is missing.
+    page: Option<String>,
     get: Option<String>,
     post: Option<String>,
     put: Option<String>,
@@ -78,11 +80,12 @@ async fn send_requests(
     let parameters: Map<String, Value> =
         page.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned().into())).collect();
     variables.set("page", parameters);
+    variables.set("query", page.query().unwrap_or_default());
     if let Some(person) = person {
         variables.set("person", json!({ "username": person.username, "password": person.password }));
     }
     let mut following = None;
-    for request in requests {
+    for request in requests.into_iter().filter(|request| request.is_of(page)) {
         if person.is_none() && request.mentions_person() {
             continue;
         }
@@ -101,6 +104,10 @@ async fn send_requests(
 }
 
 impl ScriptedRequest {
+    fn is_of(&self, page: &Url) -> bool {
+        self.page.as_ref().is_none_or(|start| page.path().starts_with(start))
+    }
+
     fn mentions_person(&self) -> bool {
         let json = self.json.iter().map(Value::to_string);
         let form = self.form.iter().flat_map(|form| form.values().map(Value::to_string));
@@ -117,6 +124,12 @@ impl ScriptedRequest {
         let to = variables.fill(to).map_err(unknown)?;
         let url = page.join(&to).map_err(|error| wrong(&format!("'{to}': {error}")))?;
         let mut sent = SentRequest { method, url, headers: HeaderMap::new(), body: Vec::new().into() };
+        // A browser states the origin of the page with every request of a script but GET.
+        if sent.method != Method::GET
+            && let Ok(origin) = page.origin().ascii_serialization().parse()
+        {
+            sent.headers.insert(header::ORIGIN, origin);
+        }
         let mut set_body = |media_type: &'static str, body: String| {
             sent.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
             sent.body = body.into();

@@ -72,10 +72,11 @@ pub const SETTINGS: [ProfileMember; 12] = [
     ),
     member(
         "sign_in_requests",
-        Tables(&["get", "post", "put", "json", "form"]),
+        Tables(&["page", "get", "post", "put", "json", "form"]),
         "what the scripts of the sign-in pages send, if pages have no forms: requests with `get`, `post` or `put`, and \
-         `json` or `form`, in which `$person.username`, `$person.password`, `$page.NAME` (a parameter of the address) \
-         and `$answer.NAME` (a member of the latest answer) are replaced. The browser follows the last one",
+         `json` or `form`, of pages whose path begins with `page`. In them `$person.username`, `$person.password`, \
+         `$page.NAME` (a parameter of the address), `$query` (all of them) and `$answer.NAME` (a member of the latest \
+         answer) are replaced. The browser follows the last one",
     ),
     member(
         "tokens",
