@@ -123,25 +123,15 @@ pub async fn silently(
     first: &SentRequest,
     redirect_uris: &[String],
 ) -> Result<Answer, SetupError> {
-    let mut sent = first.clone();
-    for _ in 0..HOPS {
-        let answer = target.send(&sent, cookies).await?;
-        if form_to_client(&sent.url, &answer, redirect_uris).is_some() {
-            return Ok(answer);
+    let end = follow_redirects(target, cookies, first.clone(), redirect_uris).await?;
+    match end.answer.status {
+        _ if end.is_client => Ok(end.answer),
+        StatusCode::OK => {
+            let path = end.sent.url.path();
+            Err(SetupError::Failed(format!("{path} shows a page, although prompt is none")))
         }
-        sent = match answer.status.as_u16() {
-            301..=303 | 307 | 308 => match redirect_of(&sent, &answer)? {
-                to if is_at_client(&to, redirect_uris) => return Ok(answer),
-                to => get(to),
-            },
-            200 => {
-                let path = sent.url.path();
-                return Err(SetupError::Failed(format!("{path} shows a page, although prompt is none")));
-            }
-            _ => return Err(led_astray(&sent, &answer)),
-        };
+        _ => Err(led_astray(&end.sent, &end.answer)),
     }
-    Err(SetupError::Failed(format!("there are more than {HOPS} redirects")))
 }
 
 /// Words on a button that confirms a sign-out.
@@ -158,27 +148,56 @@ pub async fn sign_out(
     first: &SentRequest,
     redirect_uris: &[String],
 ) -> Result<Answer, SetupError> {
-    let mut sent = first.clone();
+    let mut next = first.clone();
     for _ in 0..HOPS {
-        let answer = target.send(&sent, cookies).await?;
-        sent = match answer.status.as_u16() {
-            301..=303 | 307 | 308 => match redirect_of(&sent, &answer)? {
-                to if is_at_client(&to, redirect_uris) => return Ok(answer),
-                to => get(to),
-            },
-            200 => {
-                let forms = html_form::forms(&answer.text());
-                let confirming = forms.iter().find_map(|form| {
-                    let mut buttons = form.inputs.iter().filter(|input| input.is_button());
-                    Some((form, buttons.find(|button| button.says_one_of(&CONFIRMATIONS))?))
-                });
-                let Some((form, button)) = confirming else { return Ok(answer) };
-                submit(&sent.url, form, &fields(form, Some(button), |input| input.value.clone()))?
-            }
-            _ => return Ok(answer),
-        };
+        let RedirectsEnd { sent, answer, is_client } =
+            follow_redirects(target, cookies, next, redirect_uris).await?;
+        if is_client || answer.status != StatusCode::OK {
+            return Ok(answer);
+        }
+        let forms = html_form::forms(&answer.text());
+        let confirming = forms.iter().find_map(|form| {
+            let mut buttons = form.inputs.iter().filter(|input| input.is_button());
+            Some((form, buttons.find(|button| button.says_one_of(&CONFIRMATIONS))?))
+        });
+        let Some((form, button)) = confirming else { return Ok(answer) };
+        next = submit(&sent.url, form, &fields(form, Some(button), |input| input.value.clone()))?;
     }
     Err(SetupError::Failed(format!("the sign-out did not end after {HOPS} steps")))
+}
+
+/// The end of a chain of redirects.
+struct RedirectsEnd {
+    sent: SentRequest,
+    answer: Answer,
+    /// Whether the response leads to the client.
+    is_client: bool,
+}
+
+/// Sends a request, and follows redirects within the server.
+async fn follow_redirects(
+    target: &TestTarget,
+    cookies: &mut CookieJar,
+    first: SentRequest,
+    redirect_uris: &[String],
+) -> Result<RedirectsEnd, SetupError> {
+    let mut sent = first;
+    for _ in 0..HOPS {
+        let answer = target.send(&sent, cookies).await?;
+        if form_to_client(&sent.url, &answer, redirect_uris).is_some() {
+            return Ok(RedirectsEnd { sent, answer, is_client: true });
+        }
+        sent = match answer.status.as_u16() {
+            301..=303 | 307 | 308 => match redirect_of(&sent, &answer)? {
+                to if is_at_client(&to, redirect_uris) => {
+                    return Ok(RedirectsEnd { sent, answer, is_client: true });
+                }
+                to => get(to),
+            },
+            _ => return Ok(RedirectsEnd { sent, answer, is_client: false }),
+        };
+    }
+    Err(SetupError::Failed(format!("there are more than {HOPS} redirects")))
 }
 
 /// Follows redirects within the server, and returns the kind of the page to which they lead.
@@ -215,7 +234,7 @@ pub async fn page_behind(
                     () if has("password") || has("email") => Ok((PageKind::SignIn, answer)),
                     () if has("submit") => Ok((PageKind::Consent, answer)),
                     () if scripted_page::is_described(target) => Ok((PageKind::Scripted, answer)),
-                    // A page without a form can only tell something.
+                    // A page without a form can only show a message.
                     () if answer.media_type().as_deref() == Some("text/html") => {
                         Ok((PageKind::Error, answer))
                     }

@@ -285,10 +285,13 @@ async fn step_answer(
     let is_authorization = step.request.to.split('?').next() == Some("authorize");
     if target.is_trefoil() || !is_authorization || !expects_redirect {
         let repeated = RepeatedStatus { poll: step.request.poll, expects_limit };
+        if is_browser_request(step) {
+            return exchange(world, scene, sent_request, repeated).await;
+        }
         // An application does not have the cookies of the browser.
-        let of_browser = (!is_browser_request(step)).then(|| std::mem::take(&mut scene.cookies));
+        let cookies = std::mem::take(&mut scene.cookies);
         let exchanged = exchange(world, scene, sent_request, repeated).await;
-        scene.cookies = of_browser.unwrap_or_else(|| std::mem::take(&mut scene.cookies));
+        scene.cookies = cookies;
         return exchanged;
     }
     let person = applications::person(&scene.vars, "user").ok();
@@ -354,12 +357,13 @@ async fn check_page(
     }
 }
 
-/// Returns whether a client that is refused may be told so with 400: it has sent no `Authorization` (RFC 6749
-/// 5.2). RFC 7662 2.3 has 401 for introspection.
+/// Returns whether 400 is as good as the expected 401 for `invalid_client`: the client has sent no
+/// `Authorization` (RFC 6749 5.2). RFC 7662 2.3 demands 401 of introspection.
 fn may_refuse_with_400(step: &Step) -> bool {
+    let expects_401 = step.expect.status.as_ref().is_some_and(|status| status.matches(401));
     let is_refused = step.expect.json.as_ref().is_some_and(|json| json["error"] == "invalid_client");
     let has_header = step.request.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
-    is_refused && !has_header && step.request.to != "introspect"
+    expects_401 && is_refused && !has_header && step.request.to != "introspect"
 }
 
 /// Returns whether a token endpoint ignores a part of the requested scope instead of refusing it, and states
