@@ -91,7 +91,10 @@ fn photograph(
         client.display()
     );
     let (columns, rows) = SIZES[0];
-    tmux.run(&["new-session", "-d", "-x", &columns.to_string(), "-y", &rows.to_string(), &command])?;
+    let (width, height) = (columns.to_string(), rows.to_string());
+    let session = ["new-session", "-d", "-x", &width, "-y", &height, &command];
+    // The server of tmux stays for the next session: one that is just ending would refuse it.
+    tmux.run(&[&session[..], &[";", "set-option", "-s", "exit-empty", "off"]].concat())?;
     let started = Instant::now();
     let mut cast = vec![json!({ "version": 2, "width": columns, "height": rows }).to_string()];
     for step in STEPS {

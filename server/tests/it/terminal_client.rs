@@ -37,9 +37,11 @@ impl Terminal {
         Command::new("tmux").args(["-L", &self.socket, "-f", "/dev/null"]).args(args).output().unwrap()
     }
 
-    /// Runs a shell command in a new session.
+    /// Runs a shell command in a new session. The server of tmux stays when the session ends: one that is
+    /// just ending would refuse the next session.
     fn run(&self, command: &str) {
-        let output = self.tmux(&["new-session", "-d", "-x", "80", "-y", "24", command]);
+        let session = ["new-session", "-d", "-x", "80", "-y", "24", command];
+        let output = self.tmux(&[&session[..], &[";", "set-option", "-s", "exit-empty", "off"]].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
