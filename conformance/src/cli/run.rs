@@ -290,7 +290,7 @@ async fn run_on_target(
             }
         }
     };
-    world.max_wait = Duration::from_secs(args.max_wait);
+    world.target.max_wait = world.target.max_wait.map(|_| Duration::from_secs(args.max_wait));
     if args.dry_run {
         show_plan(&world, spec, &options.selection);
         return ExitCode::SUCCESS;

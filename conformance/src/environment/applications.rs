@@ -5,12 +5,10 @@ use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::TestEnvironment;
 use super::browser::{self, address, answer_param, post};
 use super::cookies::CookieJar;
 use super::credentials::Credentials;
 use super::error::SetupError;
-use super::pauses::Pauses;
 use super::target::{TestTarget, claims};
 use crate::environment::page_request::get;
 use crate::wire::exchange::Answer;
@@ -269,12 +267,7 @@ pub fn assertions(target: &TestTarget) -> Result<Value, SetupError> {
 ///
 /// # Errors
 /// [`SetupError`] if a request fails or the export does not end.
-pub async fn export(
-    world: &TestEnvironment,
-    target: &TestTarget,
-    token: &str,
-    request: &str,
-) -> Result<(String, Answer), SetupError> {
+pub async fn export(target: &TestTarget, token: &str, request: &str) -> Result<(String, Answer), SetupError> {
     let get = async |url: &str| -> Result<Answer, SetupError> {
         let mut sent_request = get(address(url)?);
         if !token.is_empty() {
@@ -290,7 +283,7 @@ pub async fn export(
     let started = get(request).await?;
     let status_url =
         started.header("content-location").ok_or_else(|| unexpected("the kick-off", &started))?;
-    let mut pauses = Pauses::new(world);
+    let mut pauses = target.poll_pauses();
     loop {
         let answer = get(&status_url).await?;
         if answer.status != http::StatusCode::ACCEPTED {

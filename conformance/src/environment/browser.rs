@@ -8,7 +8,7 @@ use super::cookies::CookieJar;
 use super::credentials::Credentials;
 use super::error::SetupError;
 use super::page_request::get;
-use super::scripted_page::{self, PageScript};
+use super::scripted_page::{self, PageScript, ShownPage};
 use super::target::{TestTarget, redirect_uris};
 use crate::spec::expectation::PageKind;
 use crate::wire::exchange::{Answer, SentRequest};
@@ -61,6 +61,20 @@ pub struct Arrival {
     pub url: Url,
 }
 
+impl Arrival {
+    /// Returns whether the response is an error.
+    pub fn is_refused(&self) -> bool {
+        answer_param(&self.url, "error").is_some()
+    }
+}
+
+/// Returns whether a response to `prompt=none` says that the user must consent.
+pub fn asks_for_consent(answer: &Answer) -> bool {
+    let location = answer.headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
+    let error = location.and_then(|text| Url::parse(text).ok()).and_then(|url| answer_param(&url, "error"));
+    error.is_some_and(|error| error == "consent_required" || error == "interaction_required")
+}
+
 /// Sends a request and does what a person does in a browser: follows redirects, signs in and consents. The
 /// response that redirects to the client.
 ///
@@ -97,7 +111,8 @@ pub async fn to_client(
             200 => match choose_form(target, &answer.text(), person) {
                 Some((form, fields)) => submit(&sent.url, &form, &fields)?,
                 None => {
-                    let next = script.run(target, cookies, person, &sent.url).await?;
+                    let page = ShownPage { url: &sent.url, html: &answer.text() };
+                    let next = script.run(target, cookies, person, page).await?;
                     let next = next.ok_or_else(|| led_astray(&sent, &answer))?;
                     // A script can lead to the client without a redirect.
                     if is_at_client(&next.url, redirect_uris) {

@@ -42,6 +42,12 @@ impl CookieJar {
         self.store.iter_unexpired().all(|cookie| cookie.http_only() != Some(true))
     }
 
+    /// The names and values of the cookies that a script of the page at `url` can read.
+    pub fn readable(&self, url: &Url) -> impl Iterator<Item = (String, String)> {
+        let cookies = self.store.matches(url).into_iter().filter(|cookie| cookie.http_only() != Some(true));
+        cookies.map(|cookie| (cookie.name().to_owned(), cookie.value().to_owned()))
+    }
+
     /// The values of all cookies.
     pub fn values(&self) -> impl Iterator<Item = &str> {
         self.store.iter_unexpired().map(|cookie| cookie.value())

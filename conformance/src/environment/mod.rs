@@ -62,8 +62,6 @@ pub struct TestEnvironment {
     pub target: TestTarget,
     /// Parts that exist only if the suite started the server.
     pub local: Option<OwnServerSetup>,
-    /// Maximum time that a case waits for a server that asks for pauses.
-    pub max_wait: Duration,
     pub(crate) shared: SharedStates,
     lost: OnceLock<String>,
 }
@@ -71,7 +69,7 @@ pub struct TestEnvironment {
 /// Why a case is skipped on a server that the suite did not start.
 pub const OWN_SERVER: &str = "needs a server that the suite starts itself";
 
-/// Usual value of [`TestEnvironment::max_wait`].
+/// Usual value of [`TestTarget::max_wait`].
 pub const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// A server that the suite started, and the servers that were started with it.
@@ -97,18 +95,13 @@ impl TestEnvironment {
         let mut target = server.target().await?;
         target.profile.insert("declared".to_owned(), key_hosts.profile());
         let local = OwnServerSetup { server, providers, key_hosts };
-        Ok(Self { local: Some(local), ..Self::of(target) })
+        Ok(Self { target, local: Some(local), shared: SharedStates::default(), lost: OnceLock::new() })
     }
 
     /// The environment of a running server.
-    pub fn of(target: TestTarget) -> Self {
-        Self {
-            target,
-            local: None,
-            max_wait: MAX_WAIT,
-            shared: SharedStates::default(),
-            lost: OnceLock::new(),
-        }
+    pub fn of(mut target: TestTarget) -> Self {
+        target.max_wait = Some(MAX_WAIT);
+        Self { target, local: None, shared: SharedStates::default(), lost: OnceLock::new() }
     }
 
     /// Returns why the target was given up; `None` while it answers.

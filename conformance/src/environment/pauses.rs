@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
-use super::TestEnvironment;
 use super::error::SetupError;
 use crate::wire::exchange::Answer;
 
@@ -14,12 +11,12 @@ const POLL_TIME: Duration = Duration::from_secs(10);
 /// Time between two requests to another server that does not state one.
 const USUAL_PAUSE: Duration = Duration::from_secs(1);
 
-/// Waits until time has passed on a server whose clock the suite cannot set.
+/// Waits until time has passed on a server whose clock the suite cannot set, at most `max_wait`.
 ///
 /// # Errors
 /// [`SetupError::Lacking`] if the run may not wait that long.
-pub async fn let_time_pass(world: &TestEnvironment, time: Duration) -> Result<(), SetupError> {
-    if time > world.max_wait {
+pub async fn let_time_pass(time: Duration, max_wait: Option<Duration>) -> Result<(), SetupError> {
+    if max_wait.is_some_and(|max_wait| time > max_wait) {
         let reason = format!("waits for {} s, which --max-wait does not allow", time.as_secs());
         return Err(SetupError::Lacking(reason));
     }
@@ -37,15 +34,18 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// The pauses of a run. A server that the suite did not start states their length, or the profile does.
-    pub fn new(world: &TestEnvironment) -> Self {
-        if world.local.is_some() {
+    /// Pauses between questions about a state, at most `max_wait` in all. A server that the suite did not
+    /// start states their length, or the profile does.
+    pub fn between_polls(max_wait: Option<Duration>, stated: Option<Duration>) -> Self {
+        let Some(remaining) = max_wait else {
             return Self { usual: POLL_PAUSE, honours_server: false, remaining: POLL_TIME };
-        }
-        let stated =
-            world.target.profile.get("poll_seconds").and_then(Value::as_u64).map(Duration::from_secs);
-        let usual = stated.unwrap_or(USUAL_PAUSE);
-        Self { usual, honours_server: stated.is_none(), remaining: world.max_wait }
+        };
+        Self { usual: stated.unwrap_or(USUAL_PAUSE), honours_server: stated.is_none(), remaining }
+    }
+
+    /// Pauses after requests that the server refused because they were too many, at most `max_wait` in all.
+    pub fn after_limits(max_wait: Duration) -> Self {
+        Self { usual: USUAL_PAUSE, honours_server: true, remaining: max_wait }
     }
 
     /// Waits as long as the response asks for.

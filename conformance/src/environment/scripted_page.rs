@@ -2,10 +2,13 @@
 //! the script sends for a person: `sign_in_requests`.
 //!
 //! Texts of the requests refer to `$person.username`, `$person.password`, the parameters of the address of
-//! the page as `$page.NAME`, its whole query as `$query`, and the members of the latest JSON answer as
-//! `$answer.NAME`. Addresses are relative to the page.
+//! the page as `$page.NAME`, its whole query as `$query`, the members of the latest JSON answer as
+//! `$answer.NAME`, what the page contains under a name as `$html.NAME`, and cookies that scripts can read as
+//! `$cookie.NAME`. Addresses are relative to the page.
 
-use http::{HeaderMap, HeaderValue, Method, header};
+use std::collections::BTreeMap;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -15,6 +18,7 @@ use super::credentials::Credentials;
 use super::error::SetupError;
 use super::target::TestTarget;
 use crate::wire::exchange::SentRequest;
+use crate::wire::html_form;
 use crate::wire::variables::Variables;
 
 /// Member of the profile.
@@ -28,6 +32,8 @@ struct ScriptedRequest {
     get: Option<String>,
     post: Option<String>,
     put: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
     json: Option<Value>,
     form: Option<Map<String, Value>>,
 }
@@ -35,6 +41,13 @@ struct ScriptedRequest {
 /// Returns whether the profile states what the scripts of the pages send.
 pub(super) fn is_described(target: &TestTarget) -> bool {
     target.profile.contains_key(MEMBER)
+}
+
+/// A page that the browser shows.
+#[derive(Clone, Copy)]
+pub(super) struct ShownPage<'a> {
+    pub url: &'a Url,
+    pub html: &'a str,
 }
 
 /// The scripts of the pages in one sign-in.
@@ -56,7 +69,7 @@ impl PageScript {
         target: &TestTarget,
         cookies: &mut CookieJar,
         person: Option<&Credentials>,
-        page: &Url,
+        page: ShownPage<'_>,
     ) -> Result<Option<SentRequest>, SetupError> {
         if !std::mem::replace(&mut self.is_asked_again, true)
             && let Ok(next) = send_requests(target, cookies, None, page).await
@@ -71,7 +84,7 @@ async fn send_requests(
     target: &TestTarget,
     cookies: &mut CookieJar,
     person: Option<&Credentials>,
-    page: &Url,
+    ShownPage { url: page, html }: ShownPage<'_>,
 ) -> Result<Option<SentRequest>, SetupError> {
     let Some(stated) = target.profile.get(MEMBER) else { return Ok(None) };
     let requests: Vec<ScriptedRequest> =
@@ -81,6 +94,7 @@ async fn send_requests(
         page.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned().into())).collect();
     variables.set("page", parameters);
     variables.set("query", page.query().unwrap_or_default());
+    variables.set("html", by_variable_name(html_form::stated_values(html)));
     if let Some(person) = person {
         variables.set("person", json!({ "username": person.username, "password": person.password }));
     }
@@ -98,9 +112,21 @@ async fn send_requests(
             }
             variables.set("answer", answer.json().unwrap_or_default());
         }
+        let readable = cookies.readable(page).map(|(name, value)| (name, value.into()));
+        variables.set("cookie", by_variable_name(readable));
         following = Some(request.fill(&variables, page)?);
     }
     Ok(following)
+}
+
+/// Values by their names, in which characters that the name of a variable cannot have are underscores. The
+/// first value of a name counts.
+fn by_variable_name(values: impl IntoIterator<Item = (String, Value)>) -> Map<String, Value> {
+    let mut by_name = Map::new();
+    for (name, value) in values {
+        by_name.entry(name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")).or_insert(value);
+    }
+    by_name
 }
 
 impl ScriptedRequest {
@@ -129,6 +155,13 @@ impl ScriptedRequest {
             && let Ok(origin) = page.origin().ascii_serialization().parse()
         {
             sent.headers.insert(header::ORIGIN, origin);
+        }
+        for (name, value) in &self.headers {
+            let value = variables.fill(value).map_err(unknown)?;
+            match (name.parse::<HeaderName>(), value.parse()) {
+                (Ok(name), Ok(value)) => drop(sent.headers.insert(name, value)),
+                _ => return Err(wrong(&format!("'{name}: {value}' is not a header"))),
+            }
         }
         let mut set_body = |media_type: &'static str, body: String| {
             sent.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));

@@ -1,11 +1,13 @@
 //! The server under test: its addresses, the profile with its users and clients, and the HTTP client for all
 //! requests.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::header;
+use form_urlencoded::byte_serialize;
+use http::{StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -14,6 +16,7 @@ use super::addresses::TargetAddresses;
 use super::cookies::CookieJar;
 use super::error::SetupError;
 use super::leftovers::Leftovers;
+use super::pauses::Pauses;
 use super::secrets::SeenSecrets;
 use crate::profile::Profile;
 use crate::wire::adapt::ADAPT;
@@ -50,6 +53,11 @@ pub struct TestTarget {
     pub run: String,
     /// Resources and exports that the run has created on the server.
     pub leftovers: Leftovers,
+    /// Maximum time of all pauses of one request or case, if the server asks for pauses. `None` for a server
+    /// that the suite started.
+    pub max_wait: Option<Duration>,
+    /// Number of answers with a status of 500 or above.
+    server_errors: AtomicUsize,
     client: reqwest::Client,
 }
 
@@ -92,6 +100,8 @@ impl TestTarget {
             secrets,
             run: crate::wire::random::random_text()[..8].replace(['_', '-'], "x"),
             leftovers: Leftovers::default(),
+            max_wait: None,
+            server_errors: AtomicUsize::new(0),
             client,
         })
     }
@@ -125,11 +135,32 @@ impl TestTarget {
         self.addresses.endpoint(name).ok_or_else(lacking)
     }
 
-    /// Sends a request with cookies, and stores the cookies of the response.
+    /// Sends a request with cookies, and stores the cookies of the response. Repeats it if a server that the
+    /// suite did not start asks for a pause, which it may do at any time (RFC 6585 4).
+    ///
+    /// # Errors
+    /// [`SetupError::NoAnswer`] if there is no complete response, and [`SetupError::TooSlow`] if the server
+    /// asks for more than the maximum time.
+    pub async fn send(
+        &self,
+        sent_request: &SentRequest,
+        cookies: &mut CookieJar,
+    ) -> Result<Answer, SetupError> {
+        let mut answer = self.send_once(sent_request, cookies).await?;
+        let Some(max_wait) = self.max_wait else { return Ok(answer) };
+        let mut pauses = Pauses::after_limits(max_wait);
+        while answer.status == StatusCode::TOO_MANY_REQUESTS {
+            pauses.wait(&answer).await?;
+            answer = self.send_once(sent_request, cookies).await?;
+        }
+        Ok(answer)
+    }
+
+    /// Sends a request like [`send`](Self::send), but returns 429 as any other response.
     ///
     /// # Errors
     /// [`SetupError::NoAnswer`] if there is no complete response.
-    pub async fn send(
+    pub async fn send_once(
         &self,
         sent_request: &SentRequest,
         cookies: &mut CookieJar,
@@ -150,12 +181,26 @@ impl TestTarget {
             if sent_request.body.is_empty() { request } else { request.body(sent_request.body.clone()) };
         let response = request.send().await.map_err(no_answer)?;
         let (status, headers) = (response.status(), response.headers().clone());
+        if status.is_server_error() {
+            self.server_errors.fetch_add(1, Ordering::Relaxed);
+        }
         let body = response.bytes().await.map_err(no_answer)?;
         cookies.keep(&sent_request.url, &headers);
         let answer = Answer { status, headers, body };
         self.secrets.take_answer(&answer, cookies);
         self.leftovers.note(sent_request, &answer, self.addresses.fhir_base.as_deref());
         Ok(answer)
+    }
+
+    /// The pauses between questions about a state. The profile can state their length (`poll_seconds`).
+    pub fn poll_pauses(&self) -> Pauses {
+        let stated = self.profile.get("poll_seconds").and_then(Value::as_u64).map(Duration::from_secs);
+        Pauses::between_polls(self.max_wait, stated)
+    }
+
+    /// The number of answers so far that say that the server has failed (5xx).
+    pub fn server_errors(&self) -> usize {
+        self.server_errors.load(Ordering::Relaxed)
     }
 
     /// Checks that the target answers at all. The error names what was asked.
@@ -186,9 +231,10 @@ impl TestTarget {
         let mut vars = Variables::default();
         for (name, value) in &self.profile {
             let mut value = value.clone();
-            // Credentials for the Authorization header (RFC 6749 2.3.1).
+            // Credentials for the Authorization header, each encoded as in a form (RFC 6749 2.3.1).
             if let (Some(id), Some(secret)) = (value["client_id"].as_str(), value["client_secret"].as_str()) {
-                let basic = |secret: &str| STANDARD.encode(format!("{id}:{secret}"));
+                let encoded = |text: &str| -> String { byte_serialize(text.as_bytes()).collect() };
+                let basic = |secret: &str| STANDARD.encode(format!("{}:{}", encoded(id), encoded(secret)));
                 let (right, wrong) = (basic(secret), basic("wrong-secret"));
                 value["basic"] = right.into();
                 value["wrong"] = wrong.into();

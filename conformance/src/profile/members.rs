@@ -72,11 +72,13 @@ pub const SETTINGS: [ProfileMember; 12] = [
     ),
     member(
         "sign_in_requests",
-        Tables(&["page", "get", "post", "put", "json", "form"]),
-        "what the scripts of the sign-in pages send, if pages have no forms: requests with `get`, `post` or `put`, and \
-         `json` or `form`, of pages whose path begins with `page`. In them `$person.username`, `$person.password`, \
-         `$page.NAME` (a parameter of the address), `$query` (all of them) and `$answer.NAME` (a member of the latest \
-         answer) are replaced. The browser follows the last one",
+        Tables(&["page", "get", "post", "put", "headers", "json", "form"]),
+        "what the scripts of the sign-in pages send, if pages have no forms: requests with `get`, `post` or `put`, \
+         `headers`, and `json` or `form`, of pages whose path begins with `page`. In them `$person.username`, \
+         `$person.password`, `$page.NAME` (a parameter of the address), `$query` (all of them), `$answer.NAME` (a \
+         member of the latest answer), `$html.NAME` (an input, a `meta` element or a member of JSON in the page) and \
+         `$cookie.NAME` are replaced; in a NAME, `_` stands for each character that is not a letter or a digit. The \
+         browser follows the last one",
     ),
     member(
         "tokens",
@@ -108,7 +110,7 @@ pub const MEMBERS: [ProfileMember; 22] = [
     member("bound", Table(CLIENT), "client whose tokens must be bound by DPoP"),
     member("pushed", Table(CLIENT), "client that must push its authorization requests"),
     member("retrying", Table(CLIENT), "client that may repeat a used refresh token"),
-    member("resource_server", Table(CLIENT), "client that may introspect tokens"),
+    member("resource_server", Table(CLIENT), "client that may introspect the tokens of all clients"),
     member("no_token_client", Table(CLIENT), "client that may not use the implicit flow"),
     member("no_code_client", Table(CLIENT), "client that may not use the code flow"),
     member(

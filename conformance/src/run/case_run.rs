@@ -10,7 +10,6 @@ use super::matcher::Difference;
 use super::response_check;
 use super::verdict::{CaseFailure, CaseOutcome, ShownExchange, Verdict, weigh};
 use crate::environment::leftovers::deletion_of_export;
-use crate::environment::pauses::Pauses;
 use crate::environment::preconditions::{self, CaseContext};
 use crate::environment::{SetupError, TestEnvironment};
 use crate::environment::{applications, browser};
@@ -139,6 +138,7 @@ async fn try_step(
             Err(SetupError::TooSlow(reason)) if !is_own => {
                 return Err(Verdict::Inconclusive { reason });
             }
+            Err(SetupError::Lacking(reason)) if !is_own => return Err(Verdict::Skip { reason }),
             Err(error) => {
                 if let Some(reason) = world.find_lost(&error).await {
                     return Err(Verdict::Inconclusive { reason });
@@ -309,10 +309,14 @@ async fn step_answer(
             .await?;
     }
     if is_silent {
-        return Ok((
-            browser::silently(&world.target, &mut scene.cookies, sent_request, &redirect_uris).await?,
-            None,
-        ));
+        let answer =
+            browser::silently(&world.target, &mut scene.cookies, sent_request, &redirect_uris).await?;
+        // A server may ask for the consent again each time (OpenID Connect Core 1.0, 3.1.2.1).
+        if !is_refused && browser::asks_for_consent(&answer) {
+            let reason = "the server asks for a consent each time, so that prompt=none cannot succeed";
+            return Err(SetupError::Lacking(reason.to_owned()));
+        }
+        return Ok((answer, None));
     }
     let pages =
         browser::to_client(&world.target, &mut scene.cookies, person.as_ref(), sent_request, &redirect_uris);
@@ -352,6 +356,15 @@ async fn check_page(
         Ok((PageKind::Scripted, page)) if expected != PageKind::Refusal => Ok(page),
         // A server that cannot sign in the user again returns an error (OpenID Connect Core 1.0, 3.1.2.1).
         Ok((PageKind::Refusal, page)) if expected == PageKind::SignIn && !target.is_trefoil() => Ok(page),
+        // A server may ask for a consent first. Only then it must require the sign-in.
+        Ok((PageKind::Consent, page)) if expected == PageKind::SignIn && !target.is_trefoil() => {
+            match browser::to_client(target, &mut scene.cookies, None, request, &redirect_uris).await {
+                Ok(arrival) if !arrival.is_refused() => {
+                    Err("the request leads to a consent page and to the client, without a sign-in".to_owned())
+                }
+                _ => Ok(page),
+            }
+        }
         Ok((kind, _)) => Err(format!("the request leads to {kind} instead of {expected}")),
         Err(error) => Err(format!("the request does not lead to {expected}: {error}")),
     }
@@ -361,7 +374,8 @@ async fn check_page(
 /// `Authorization` (RFC 6749 5.2). RFC 7662 2.3 demands 401 of introspection.
 fn may_refuse_with_400(step: &Step) -> bool {
     let expects_401 = step.expect.status.as_ref().is_some_and(|status| status.matches(401));
-    let is_refused = step.expect.json.as_ref().is_some_and(|json| json["error"] == "invalid_client");
+    let error = step.expect.json.as_ref().and_then(|json| json["error"].as_str());
+    let is_refused = error.is_some_and(|error| error.contains("invalid_client"));
     let has_header = step.request.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
     expects_401 && is_refused && !has_header && step.request.to != "introspect"
 }
@@ -427,8 +441,7 @@ pub struct RepeatedStatus {
 }
 
 /// Sends a request with the cookies of the case, and stores the cookies of the response. Repeats the request
-/// while the response has the status `poll`, and if the server asks for a pause. Returns the last response,
-/// and the first one with this status.
+/// while the response has the status `poll`. Returns the last response, and the first one with this status.
 ///
 /// # Errors
 /// [`SetupError`] if there is no response, or if the status is still `poll` after the last repetition.
@@ -438,24 +451,18 @@ pub async fn exchange(
     request: &SentRequest,
     RepeatedStatus { poll, expects_limit }: RepeatedStatus,
 ) -> Result<(Answer, Option<Answer>), SetupError> {
-    let is_own = scene.is_own_server(world);
-    let mut pauses = Pauses::new(world);
+    let target = scene.own.as_ref().map_or(&world.target, |own| &own.1);
+    let mut pauses = target.poll_pauses();
     let mut pending = None;
     loop {
-        let target = match &scene.own {
-            Some(own) => &own.1,
-            None => &world.target,
+        let answer = match expects_limit {
+            true => target.send_once(request, &mut scene.cookies).await?,
+            false => target.send(request, &mut scene.cookies).await?,
         };
-        let answer = target.send(request, &mut scene.cookies).await?;
-        let is_polled = Some(answer.status.as_u16()) == poll;
-        // A server that the suite did not start may ask for a pause at any time (RFC 6585 4).
-        let is_throttled = answer.status == StatusCode::TOO_MANY_REQUESTS && !expects_limit && !is_own;
-        if !is_polled && !is_throttled {
+        if Some(answer.status.as_u16()) != poll {
             return Ok((answer, pending));
         }
         pauses.wait(&answer).await?;
-        if is_polled {
-            pending.get_or_insert(answer);
-        }
+        pending.get_or_insert(answer);
     }
 }

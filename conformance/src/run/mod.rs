@@ -25,6 +25,7 @@ use std::time::Instant;
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::sync::RwLock;
 
 use self::verdict::milliseconds_since;
 use crate::environment::TestEnvironment;
@@ -163,9 +164,10 @@ pub async fn run(
         world.target.profile.get("jobs").and_then(Value::as_u64).map(|jobs| jobs.clamp(1, 64) as usize);
     let usual = stated.unwrap_or(if world.target.is_trefoil() { AT_ONCE.0 } else { AT_ONCE.1 });
     let jobs = if options.jobs == 0 { usual } else { options.jobs };
+    let turns = Turns { lock: RwLock::new(()), are_shared: jobs > 1 && !world.target.is_trefoil() };
     let mut running = futures_util::stream::iter(&cases)
         .take_while(|_| std::future::ready(!stop.load(Ordering::Relaxed)))
-        .map(|case| one_case(world, spec, options, case))
+        .map(|case| one_case(world, spec, options, &turns, case))
         // In the order of the cases, so that two reports of a run can be compared line by line.
         .buffered(jobs);
     let mut reported = 0;
@@ -191,11 +193,19 @@ pub async fn run(
     end
 }
 
+/// Turns of the cases: they run beside each other, or one runs alone.
+struct Turns {
+    lock: RwLock<()>,
+    /// Whether cases run beside each other on a server of another maker.
+    are_shared: bool,
+}
+
 /// The outcome of a case: that of an earlier run, a skip, or that of running it now.
 async fn one_case(
     world: &TestEnvironment,
     spec: &Specification,
     options: &RunOptions,
+    turns: &Turns,
     case: &Case,
 ) -> CaseOutcome {
     if let Some(earlier) = options.earlier.iter().find(|outcome| outcome.id == case.id) {
@@ -218,5 +228,26 @@ async fn one_case(
     // The list of the tables is about Trefoil.
     let of_trefoil = || spec.gap_reason(&case.id).filter(|_| world.target.is_trefoil());
     let gap = options.baseline.get(&case.id).map(String::as_str).or_else(of_trefoil);
-    case_run::outcome(world, spec, case, gap).await
+    let errors_before = world.target.server_errors();
+    let outcome = {
+        let _beside_others = turns.lock.read().await;
+        case_run::outcome(world, spec, case, gap).await
+    };
+    let is_doubtful = matches!(outcome.verdict, Verdict::Fail(_) | Verdict::Inconclusive { .. });
+    if !turns.are_shared || !is_doubtful || world.target.server_errors() == errors_before {
+        return outcome;
+    }
+    // Whether the server fails by itself, or under the requests of several cases.
+    let _alone = turns.lock.write().await;
+    let alone = case_run::outcome(world, spec, case, gap).await;
+    match alone.verdict {
+        Verdict::Pass => {
+            let reason =
+                "the server answered with an error (5xx) while other cases ran, and the case passes \
+                          alone: 'jobs = 1' in the profile runs all cases one after the other"
+                    .to_owned();
+            CaseOutcome { verdict: Verdict::Inconclusive { reason }, ..alone }
+        }
+        _ => alone,
+    }
 }

@@ -1,6 +1,7 @@
-//! Reads the forms of an HTML page, as far as a sign-in needs them.
+//! Reads the forms of an HTML page and the values that it contains, as far as a sign-in needs them.
 
 use scraper::{ElementRef, Html, Selector};
+use serde_json::Value;
 
 /// An input or button of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,9 +93,44 @@ pub fn form_inputs(html: &str) -> Vec<FormInput> {
     all.filter(|input| !input.name.is_empty() && !input.is_button()).collect()
 }
 
+/// Named values in a page: those of inputs and of `meta` elements, and the texts in JSON of `script`
+/// elements, at any depth.
+pub fn stated_values(html: &str) -> Vec<(String, Value)> {
+    let page = Html::parse_document(html);
+    let mut values = Vec::new();
+    for (elements, attribute) in [("input[name]", "value"), ("meta[name]", "content")] {
+        values.extend(page.select(&selector(elements)).map(|element| {
+            let text = |name: &str| element.attr(name).unwrap_or_default().to_owned();
+            (text("name"), text(attribute).into())
+        }));
+    }
+    for script in page.select(&selector("script[type='application/json']")) {
+        let text: String = script.text().collect();
+        add_texts(&serde_json::from_str(&text).unwrap_or_default(), &mut values);
+    }
+    values
+}
+
+/// Adds the members of a JSON value that are texts, outer ones first.
+fn add_texts(json: &Value, values: &mut Vec<(String, Value)>) {
+    let members = || json.as_object().into_iter().flatten();
+    let texts = members().filter(|(_, value)| value.is_string());
+    values.extend(texts.map(|(name, value)| (name.clone(), value.clone())));
+    let inner = members().map(|(_, value)| value).chain(json.as_array().into_iter().flatten());
+    inner.for_each(|value| add_texts(value, values));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_contains_values_under_names() {
+        let html = r#"<meta name="csrf-token" content="m"><input type="hidden" name="nonce" value="i">
+            <script type="application/json">{"props": {"csrf": "deep"}, "csrf": "j", "n": 1}</script>"#;
+        let texts = [("nonce", "i"), ("csrf-token", "m"), ("csrf", "j"), ("csrf", "deep")];
+        assert_eq!(stated_values(html), texts.map(|(name, value)| (name.to_owned(), Value::from(value))));
+    }
 
     #[test]
     fn forms_are_read() {

@@ -215,6 +215,14 @@ fn django_oauth_toolkit_fails_only_as_judged() {
 }
 
 #[test]
+fn django_oidc_provider_fails_only_as_judged() {
+    let Some(server) = python_server("oidc_provider", "django_oidc_provider.py") else { return };
+    let profile = Profile::read(&format!("{FOLDER}/profiles/django-oidc-provider.toml")).unwrap();
+    let summary = Runtime::new().unwrap().block_on(judge(&server.url, profile, "django-oidc-provider.toml"));
+    assert!(summary.passed > 130, "{summary}");
+}
+
+#[test]
 fn glewlwyd_fails_only_as_judged() {
     let Some(server) = glewlwyd() else { return };
     let profile = Profile::read(&format!("{FOLDER}/profiles/glewlwyd.toml")).unwrap();
@@ -249,7 +257,9 @@ fn a_board_compares_servers() {
     for part in ["node-oidc-provider", "Judged: ", "Fails since ", "curl -i"] {
         assert!(page.contains(part), "{part}");
     }
-    assert_eq!(std::fs::read_to_string(history).unwrap().lines().count(), 12);
+    let servers =
+        std::fs::read_to_string(format!("{FOLDER}/board.toml")).unwrap().matches("[[server]]").count();
+    assert_eq!(std::fs::read_to_string(history).unwrap().lines().count(), 2 * servers);
 }
 
 /// A case is skipped before its first request if the profile lacks what its row or its preconditions name,

@@ -1,16 +1,22 @@
-//! The options of a run, on a server that answers everything with the same object.
+//! The options of a run, on a server that answers everything with the same object, and on one that fails.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use serde_json::json;
 use tokio::runtime::Runtime;
 use trefoil_conformance::environment::TestEnvironment;
+use trefoil_conformance::environment::target::{TIMEOUT, TargetKind, TestTarget};
+use trefoil_conformance::profile::Profile;
 use trefoil_conformance::run::selection::Selection;
 use trefoil_conformance::run::verdict::{CaseFailure, CaseOutcome, Verdict};
 use trefoil_conformance::run::{self, RunEnd, RunListener, RunOptions};
 use trefoil_conformance::spec::Specification;
 use trefoil_conformance::spec::requirement::Level;
+use wiremock::matchers::{method, path};
+use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::other_servers::{Verdicts, dumb_environment};
 
@@ -94,4 +100,57 @@ fn a_seed_determines_the_order() {
     let orders: Vec<_> = (0..8).map(order).collect();
     assert!(orders.contains(&vec![PASSED.to_owned(), FAILED.to_owned()]), "{orders:?}");
     assert!(orders.contains(&vec![FAILED.to_owned(), PASSED.to_owned()]), "{orders:?}");
+}
+
+/// A case that meets an error of the server beside other cases runs again alone. Passing then is no pass, and
+/// failing is a failure.
+#[test]
+fn an_error_of_the_server_is_repeated_alone() {
+    let trial = |errors: u64, jobs: usize| run_on_failing(ResponseTemplate::new(500), errors, jobs);
+    let passes_alone = trial(1, 4);
+    assert_eq!(passes_alone.names()[FAILED], "inconclusive");
+    assert!(
+        passes_alone.faults().iter().any(|fault| fault.contains("'jobs = 1'")),
+        "{:?}",
+        passes_alone.faults()
+    );
+    assert_eq!(trial(2, 4).names()[FAILED], "fail");
+    assert_eq!(trial(1, 1).names()[FAILED], "fail");
+}
+
+/// A request that a server refuses because of its limits is sent again after the pause that the server asks
+/// for, unless it is longer than the run waits.
+#[test]
+fn the_limits_of_a_server_are_waited_for() {
+    let limit = |pause: &str| ResponseTemplate::new(429).insert_header("retry-after", pause);
+    assert_eq!(run_on_failing(limit("0"), 2, 4).names()[FAILED], "pass");
+    let too_long = run_on_failing(limit("1000"), 1, 4);
+    assert_eq!(too_long.names()[FAILED], "inconclusive");
+    assert!(too_long.faults().iter().any(|fault| fault.contains("429 with Retry-After: 1000")));
+}
+
+/// Runs the two cases on a server whose token endpoint begins with failures.
+fn run_on_failing(failure: ResponseTemplate, times: u64, jobs: usize) -> Verdicts {
+    let runtime = Runtime::new().unwrap();
+    let (_server, world) = runtime.block_on(failing_environment(failure, times));
+    Dumb { runtime, world }.run(RunOptions { jobs, ..RunOptions::default() }, false).1
+}
+
+/// A server whose token endpoint refuses the grant, after a number of failures.
+async fn failing_environment(failure: ResponseTemplate, times: u64) -> (MockServer, TestEnvironment) {
+    let server = MockServer::start().await;
+    let url = server.uri();
+    let metadata = json!({ "issuer": url, "token_endpoint": format!("{url}/token"), "jwks_uri": url });
+    let refusal = ResponseTemplate::new(400).set_body_json(json!({ "error": "unsupported_grant_type" }));
+    let at_token = || Mock::given(method("POST")).and(path("/token"));
+    Mock::given(method("GET"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(metadata))
+        .mount(&server)
+        .await;
+    at_token().respond_with(failure).up_to_n_times(times).mount(&server).await;
+    at_token().respond_with(refusal).mount(&server).await;
+    let client = "[confidential]\nclient_id = \"office\"\nclient_secret = \"a-secret-for-a-test\"\n";
+    let profile = Profile::from_toml(client, Path::new(".")).unwrap();
+    let target = TestTarget::connect(&url, profile, TargetKind::Other, TIMEOUT).await.unwrap();
+    (server, TestEnvironment::of(target))
 }

@@ -14,7 +14,7 @@ pub(super) async fn export(world: &TestEnvironment) -> Result<Value, SetupError>
     let group = member(&vars, "groups.0")?;
     let request = format!("{}/Group/{group}/$export?_outputFormat=ndjson", world.target.fhir_base()?);
     let token = system_token(world).await?;
-    let (status_url, answer) = applications::export(world, &world.target, &token, &request).await?;
+    let (status_url, answer) = applications::export(&world.target, &token, &request).await?;
     match (answer.status.as_u16(), answer.json()) {
         (200, Some(manifest)) => {
             Ok(json!({ "request": request, "status_url": status_url, "manifest": manifest }))
@@ -33,7 +33,7 @@ pub(super) async fn failed_export(
     server.block_exports().map_err(not_started)?;
     let token = backend_token(target, 0, None).await?;
     let request = format!("{}/$export?_type=Patient", target.fhir_base()?);
-    let (status_url, _) = applications::export(world, target, &token, &request).await?;
+    let (status_url, _) = applications::export(target, &token, &request).await?;
     scene.vars = target.vars();
     scene.vars.set("bulk", json!({ "request": request, "status_url": status_url }));
     scene.vars.set("system_token", token);
@@ -51,7 +51,7 @@ pub(super) async fn minute_old_export(
     let (server, target) = started(world, config).await?;
     let token = backend_token(&target, 0, None).await?;
     let request = format!("{}/$export?_type=Patient", target.fhir_base()?);
-    let (status_url, answer) = applications::export(world, &target, &token, &request).await?;
+    let (status_url, answer) = applications::export(&target, &token, &request).await?;
     let manifest = answer.json().ok_or_else(|| unexpected("the status URL", &answer))?;
     let server = restarted(server, 61).await?;
     scene.vars = server.1.vars();

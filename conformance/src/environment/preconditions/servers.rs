@@ -152,7 +152,7 @@ pub(super) async fn earlier_sign_in(
 ) -> Result<(), SetupError> {
     if world.local.is_none() {
         sign_in_at_a_known_time(&world.target, scene).await?;
-        return pauses::let_time_pass(world, Duration::from_secs(3)).await;
+        return pauses::let_time_pass(Duration::from_secs(3), world.target.max_wait).await;
     }
     let (server, target) = started(world, "").await?;
     sign_in_at_a_known_time(&target, scene).await?;
