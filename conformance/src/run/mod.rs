@@ -193,11 +193,46 @@ pub async fn run(
     end
 }
 
+/// Verdict on a case that passes only alone.
+const PASSES_ALONE: &str = "the server answered with an error (5xx) while other cases ran, and the case passes alone: \
+                            'jobs = 1' in the profile runs all cases one after the other";
+
 /// Turns of the cases: they run beside each other, or one runs alone.
 struct Turns {
     lock: RwLock<()>,
     /// Whether cases run beside each other on a server of another maker.
     are_shared: bool,
+}
+
+impl Turns {
+    /// Runs a case beside others. If the server fails meanwhile, runs the case again alone, which shows
+    /// whether the server fails by itself or under the requests of several cases.
+    async fn outcome(
+        &self,
+        world: &TestEnvironment,
+        spec: &Specification,
+        case: &Case,
+        gap: Option<&str>,
+    ) -> CaseOutcome {
+        let errors_before = world.target.server_errors();
+        let outcome = {
+            let _beside_others = self.lock.read().await;
+            case_run::outcome(world, spec, case, gap).await
+        };
+        let is_doubtful = matches!(outcome.verdict, Verdict::Fail(_) | Verdict::Inconclusive { .. });
+        if !self.are_shared || !is_doubtful || world.target.server_errors() == errors_before {
+            return outcome;
+        }
+        let _alone = self.lock.write().await;
+        let alone = case_run::outcome(world, spec, case, gap).await;
+        match alone.verdict {
+            Verdict::Pass => {
+                let verdict = Verdict::Inconclusive { reason: PASSES_ALONE.to_owned() };
+                CaseOutcome { verdict, ..alone }
+            }
+            _ => alone,
+        }
+    }
 }
 
 /// The outcome of a case: that of an earlier run, a skip, or that of running it now.
@@ -228,26 +263,5 @@ async fn one_case(
     // The list of the tables is about Trefoil.
     let of_trefoil = || spec.gap_reason(&case.id).filter(|_| world.target.is_trefoil());
     let gap = options.baseline.get(&case.id).map(String::as_str).or_else(of_trefoil);
-    let errors_before = world.target.server_errors();
-    let outcome = {
-        let _beside_others = turns.lock.read().await;
-        case_run::outcome(world, spec, case, gap).await
-    };
-    let is_doubtful = matches!(outcome.verdict, Verdict::Fail(_) | Verdict::Inconclusive { .. });
-    if !turns.are_shared || !is_doubtful || world.target.server_errors() == errors_before {
-        return outcome;
-    }
-    // Whether the server fails by itself, or under the requests of several cases.
-    let _alone = turns.lock.write().await;
-    let alone = case_run::outcome(world, spec, case, gap).await;
-    match alone.verdict {
-        Verdict::Pass => {
-            let reason =
-                "the server answered with an error (5xx) while other cases ran, and the case passes \
-                          alone: 'jobs = 1' in the profile runs all cases one after the other"
-                    .to_owned();
-            CaseOutcome { verdict: Verdict::Inconclusive { reason }, ..alone }
-        }
-        _ => alone,
-    }
+    turns.outcome(world, spec, case, gap).await
 }
