@@ -164,6 +164,7 @@ pub async fn sign_out(
     redirect_uris: &[String],
 ) -> Result<Answer, SetupError> {
     let mut next = first.clone();
+    let mut has_script_run = false;
     for _ in 0..HOPS {
         let RedirectsEnd { sent, answer, is_client } =
             follow_redirects(target, cookies, next, redirect_uris).await?;
@@ -175,8 +176,23 @@ pub async fn sign_out(
             let mut buttons = form.inputs.iter().filter(|input| input.is_button());
             Some((form, buttons.find(|button| button.says_one_of(&CONFIRMATIONS))?))
         });
-        let Some((form, button)) = confirming else { return Ok(answer) };
-        next = submit(&sent.url, form, &fields(form, Some(button), |input| input.value.clone()))?;
+        next = match confirming {
+            Some((form, button)) => {
+                submit(&sent.url, form, &fields(form, Some(button), |input| input.value.clone()))?
+            }
+            None if has_script_run => return Ok(answer),
+            None => {
+                has_script_run = true;
+                let page = ShownPage { url: &sent.url, html: &answer.text() };
+                let confirmed = PageScript::default().run(target, cookies, None, page).await;
+                // A page without a script that confirms is the end.
+                let Ok(Some(next)) = confirmed else { return Ok(answer) };
+                if is_at_client(&next.url, redirect_uris) {
+                    return Ok(redirect_to(&next.url));
+                }
+                next
+            }
+        };
     }
     Err(SetupError::Failed(format!("the sign-out did not end after {HOPS} steps")))
 }

@@ -12,6 +12,7 @@ mod masking;
 mod other_servers;
 mod reports;
 mod run_options;
+mod scripted_pages;
 mod tx;
 mod wire_faults;
 
