@@ -52,7 +52,10 @@ fn signs(failure: &CaseFailure) -> BTreeSet<(&str, String)> {
     let request = failure.exchanges.last().map(|exchange| exchange.request.as_str()).unwrap_or_default();
     let address =
         request.rsplit('\'').nth(1).unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
-    let differences = failure.differences.iter();
+    // An answer with another status than that of an error also lacks the error, which says nothing more.
+    let has_status = failure.differences.iter().any(|difference| difference.starts_with("status: "));
+    let follows = |difference: &&String| has_status && difference.starts_with("body.error: nothing ");
+    let differences = failure.differences.iter().filter(|difference| !follows(difference));
     differences.map(|difference| (address, VARYING.replace_all(difference, "…").into_owned())).collect()
 }
 
@@ -61,6 +64,8 @@ mod tests {
     use super::*;
     use crate::run::verdict::{ShownExchange, Verdict};
     use crate::spec::requirement::Level;
+
+    const NO_ERROR: &str = "body.error: nothing instead of \"invalid_grant\"";
 
     #[test]
     fn failures_with_one_difference_at_one_endpoint_have_one_cause() {
@@ -81,6 +86,9 @@ mod tests {
             failed("a/3", "https://a/other", &["status: 403 instead of 400"]),
             failed("a/4", "https://a/token", &["body.exp: 1700000002 instead of 1"]),
             failed("a/5", "https://a/token", &["body.exp: 1700000003 instead of 1"]),
+            failed("b/1", "https://a/token", &["status: 200 instead of 400", NO_ERROR]),
+            failed("b/2", "https://a/token", &["status: 200 instead of 401", NO_ERROR]),
+            failed("b/3", "https://a/token", &["status: 204 instead of 400", NO_ERROR]),
         ];
         let record = RunRecord { outcomes, ..RunRecord::default() };
         let cause = SharedCause {
