@@ -303,7 +303,11 @@ fn is_at_client(url: &Url, redirect_uris: &[String]) -> bool {
 }
 
 fn led_astray(request: &SentRequest, answer: &Answer) -> SetupError {
-    SetupError::Failed(format!("the sign-in ended at {} with {}", request.url.path(), answer.status))
+    let path = request.url.path();
+    SetupError::Failed(match answer.status {
+        StatusCode::OK => format!("{path} shows a page that does not lead to the client"),
+        status => format!("the sign-in ended at {path} with {status}"),
+    })
 }
 
 /// Chooses the form of a page that leads on, and returns it with the fields to submit: a form with a

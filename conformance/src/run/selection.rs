@@ -193,8 +193,8 @@ fn not_stated(target: &TestTarget, step: &Step) -> Option<String> {
     matters.then(|| format!("the CapabilityStatement does not state ${operation}"))
 }
 
-/// Returns why a step cannot show that a grant is refused to a client: the client may use it, as the profile
-/// states.
+/// Returns why a step cannot show that a grant is refused to a client: the client may use it, or the profile
+/// does not state what it may use.
 fn granted(profile: &Map<String, Value>, step: &Step) -> Option<String> {
     let error = step.expect.json.as_ref()?["error"].as_str()?;
     let Body::Form(form) = &step.request.body else { return None };
@@ -203,9 +203,17 @@ fn granted(profile: &Map<String, Value>, step: &Step) -> Option<String> {
         "device_authorization" => DEVICE_GRANT,
         _ => form.get("grant_type")?,
     };
-    let may_use = list(profile.get(client)?, "grant_types").iter().any(|stated| stated == grant);
-    (may_use && error.contains("unauthorized_client"))
-        .then(|| format!("the client '{client}' may use {grant}"))
+    // With the grant, what is sent as a code or token is invalid_grant.
+    if !error.contains("unauthorized_client") || error.contains("invalid_grant") {
+        return None;
+    }
+    match profile.get(client)?["grant_types"].as_array() {
+        Some(stated) if stated.iter().any(|stated| stated == grant) => {
+            Some(format!("the client '{client}' may use {grant}"))
+        }
+        Some(_) => None,
+        None => Some(format!("the profile does not state whether '{client}' may use {grant} (grant_types)")),
+    }
 }
 
 /// Grant type of the device flow (RFC 8628 3.4).
@@ -367,6 +375,14 @@ fn not_offered(case: &Case, metadata: &Value) -> Option<String> {
         {
             return Some("the target offers request objects".to_owned());
         }
+        let is_about_unknown_type = error.is_some_and(|error| {
+            error.trim_start_matches("$permits:").starts_with("unsupported_response_type")
+        });
+        if let Some(kind) = request.query.get("response_type").filter(|_| is_about_unknown_type)
+            && list(metadata, "response_types_supported").iter().any(|offered| offered == kind)
+        {
+            return Some(format!("the target offers response_type={kind}"));
+        }
         let is_error =
             step.expect.location.as_ref().is_some_and(|location| location.params.contains_key("error"))
                 || step.expect.status.as_ref().is_some_and(|status| status.matches(400));
@@ -432,7 +448,7 @@ mod tests {
     fn a_refused_grant_is_tested_with_a_client_that_lacks_it() {
         let spec = Specification::load().unwrap();
         let reason = |grants: &[&str]| {
-            let case = spec.cases.iter().find(|case| case.id == "rfc8628/3.4/token/not-registered-for-it");
+            let case = spec.cases.iter().find(|case| case.id == "rfc8628/3.1/client/not-registered-for-it");
             let profile = json!({ "public": { "client_id": "a", "grant_types": grants } });
             let profile = profile.as_object().unwrap().clone();
             case.unwrap().steps.iter().find_map(|step| super::granted(&profile, step))
