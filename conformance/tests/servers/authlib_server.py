@@ -123,7 +123,8 @@ class Refresh(grants.RefreshTokenGrant):
 
 
 class OpenId(OpenIDCode):
-    def exists_nonce(self, nonce, asked): return any(code.nonce == nonce for code in codes.values())
+    # Another thread may add a code meanwhile.
+    def exists_nonce(self, nonce, asked): return any(code.nonce == nonce for code in list(codes.values()))
     def resolve_client_private_key(self, client): return key
     def get_client_algorithm(self, client): return "RS256"
     def get_client_claims(self, client): return {"iss": issuer, "aud": [client.client_id]}
