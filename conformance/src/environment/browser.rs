@@ -70,8 +70,8 @@ impl Arrival {
 
 /// Returns whether a response to `prompt=none` says that the user must consent.
 pub fn asks_for_consent(answer: &Answer) -> bool {
-    let location = answer.headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
-    let error = location.and_then(|text| Url::parse(text).ok()).and_then(|url| answer_param(&url, "error"));
+    let location = answer.header("location").and_then(|text| Url::parse(&text).ok());
+    let error = location.and_then(|url| answer_param(&url, "error"));
     error.is_some_and(|error| error == "consent_required" || error == "interaction_required")
 }
 

@@ -52,7 +52,7 @@ fn signs(failure: &CaseFailure) -> BTreeSet<(&str, String)> {
     let request = failure.exchanges.last().map(|exchange| exchange.request.as_str()).unwrap_or_default();
     let address =
         request.rsplit('\'').nth(1).unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
-    // An answer with another status than that of an error also lacks the error, which says nothing more.
+    // An answer with an unexpected status lacks the error for the same reason.
     let has_status = failure.differences.iter().any(|difference| difference.starts_with("status: "));
     let follows = |difference: &&String| has_status && difference.starts_with("body.error: nothing ");
     let differences = failure.differences.iter().filter(|difference| !follows(difference));

@@ -356,7 +356,7 @@ async fn check_page(
         Ok((PageKind::Scripted, page)) if expected != PageKind::Refusal => Ok(page),
         // A server that cannot sign in the user again returns an error (OpenID Connect Core 1.0, 3.1.2.1).
         Ok((PageKind::Refusal, page)) if expected == PageKind::SignIn && !target.is_trefoil() => Ok(page),
-        // A server may ask for a consent first. Only then it must require the sign-in.
+        // A server may show the consent page first. It must require the sign-in before it answers the client.
         Ok((PageKind::Consent, page)) if expected == PageKind::SignIn && !target.is_trefoil() => {
             match browser::to_client(target, &mut scene.cookies, None, request, &redirect_uris).await {
                 Ok(arrival) if !arrival.is_refused() => {

@@ -193,7 +193,7 @@ pub async fn run(
     end
 }
 
-/// Verdict on a case that passes only alone.
+/// Reason why a case that passes only alone is inconclusive.
 const PASSES_ALONE: &str = "the server answered with an error (5xx) while other cases ran, and the case passes alone: \
                             'jobs = 1' in the profile runs all cases one after the other";
 
